@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Integers and bit patterns: the parts of <bit> and <algorithm> that both sides need, callable on both sides.
+///
+///     auto pattern = tessera::bit_cast<std::uint32_t>(1.0F);                 // 0x3f800000
+///     int  lowest  = tessera::count_trailing_zeros(pattern);                 // 23
+///     auto padded  = tessera::align_up(std::int64_t{1000}, std::int64_t{256});  // 1024
+///     auto blocks  = tessera::divide_up(1000, 256);                          // 4
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/config.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// The bytes of `from` read as a `To`.
+template <class To, class From>
+  requires(sizeof(To) == sizeof(From) && std::is_trivially_copyable_v<To> && std::is_trivially_copyable_v<From>)
+TESSERA_FN constexpr To bit_cast(From const& from) {
+  return __builtin_bit_cast(To, from);
+}
+
+template <class Unsigned>
+  requires std::is_unsigned_v<Unsigned>
+TESSERA_FN constexpr int popcount(Unsigned value) {
+  if constexpr (sizeof(Unsigned) <= 4) {
+    return __builtin_popcount(value);
+  } else {
+    return __builtin_popcountll(value);
+  }
+}
+
+/// The number of zero bits above the highest one; the width for zero.
+template <class Unsigned>
+  requires std::is_unsigned_v<Unsigned>
+TESSERA_FN constexpr int count_leading_zeros(Unsigned value) {
+  constexpr int width = static_cast<int>(8 * sizeof(Unsigned));
+  if (value == 0) {
+    return width;
+  }
+  if constexpr (sizeof(Unsigned) <= 4) {
+    return __builtin_clz(value) - (32 - width);
+  } else {
+    return __builtin_clzll(value);
+  }
+}
+
+/// The number of zero bits below the lowest one; the width for zero.
+template <class Unsigned>
+  requires std::is_unsigned_v<Unsigned>
+TESSERA_FN constexpr int count_trailing_zeros(Unsigned value) {
+  return popcount(static_cast<Unsigned>(~value & (value - 1)));  // the bits below the lowest one; all of them for zero
+}
+
+/// Rotates by any `count`, taken modulo the width; a negative one rotates the other way.
+template <class Unsigned>
+  requires std::is_unsigned_v<Unsigned>
+TESSERA_FN constexpr Unsigned rotate_left(Unsigned value, int count) {
+  constexpr unsigned width = 8 * sizeof(Unsigned);
+  unsigned const left = static_cast<unsigned>(count) % width;
+  unsigned const right = (width - left) % width;
+  return static_cast<Unsigned>((value << left) | (value >> right));
+}
+
+template <class Unsigned>
+  requires std::is_unsigned_v<Unsigned>
+TESSERA_FN constexpr Unsigned rotate_right(Unsigned value, int count) {
+  return rotate_left(value, static_cast<int>(0U - static_cast<unsigned>(count)));
+}
+
+template <class T>
+TESSERA_FN constexpr bool is_power_of_two(T value) {
+  return value > 0 && (value & (value - 1)) == 0;
+}
+
+/// The smallest multiple of `step` that is not below `value`. `value` is not negative, `step` is positive, and the
+/// result must fit the type.
+template <class T>
+  requires std::is_integral_v<T>
+TESSERA_FN constexpr T align_up(T value, std::type_identity_t<T> step) {
+  T const rest = static_cast<T>(value % step);
+  return rest == 0 ? value : static_cast<T>(value + (step - rest));
+}
+
+/// The number of pieces of `size` that cover `value`. `value` is not negative and `size` is positive; never overflows.
+template <class T>
+  requires std::is_integral_v<T>
+TESSERA_FN constexpr T divide_up(T value, std::type_identity_t<T> size) {
+  return static_cast<T>(value / size + (value % size != 0 ? 1 : 0));
+}
+
+/// The upper half of the 64-bit product.
+TESSERA_FN constexpr std::uint32_t multiply_high(std::uint32_t a, std::uint32_t b) {
+  return static_cast<std::uint32_t>((std::uint64_t{a} * b) >> 32);
+}
+
+/// The largest `n` with 2^n <= value; `value` is not zero.
+template <class Unsigned>
+  requires std::is_unsigned_v<Unsigned>
+TESSERA_FN constexpr int log2_floor(Unsigned value) {
+  return static_cast<int>(8 * sizeof(Unsigned)) - 1 - count_leading_zeros(value);
+}
+
+/// The smallest `n` with 2^n >= value; `value` is not zero.
+template <class Unsigned>
+  requires std::is_unsigned_v<Unsigned>
+TESSERA_FN constexpr int log2_ceil(Unsigned value) {
+  return value == 1 ? 0 : log2_floor(static_cast<Unsigned>(value - 1)) + 1;
+}
+
+/// The first of two equal values, by `<` alone. For floats that may be NaN see `minimum` in core/math.hpp.
+template <class T>
+TESSERA_FN constexpr T min(T a, std::type_identity_t<T> b) {
+  return b < a ? b : a;
+}
+
+template <class T>
+TESSERA_FN constexpr T max(T a, std::type_identity_t<T> b) {
+  return a < b ? b : a;
+}
+
+/// `value` brought into [low, high]; `low` is not above `high`.
+template <class T>
+TESSERA_FN constexpr T clamp(T value, std::type_identity_t<T> low, std::type_identity_t<T> high) {
+  return value < low ? low : (high < value ? high : value);
+}
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// How values are stored: `scalar_traits` of every storage type, and `load` and `store` between it and float.
+///
+///     auto half = tessera::store<tessera::float16>(0.1F);          // rounds to the nearest, ties to the even one
+///     float value = tessera::load(half);                           // 0.0999755859375
+///     int bits = tessera::scalar_traits<tessera::float16>::bits;   // 16
+///
+/// Both directions give the bits that CUDA's own conversions give (`__float2half_rn`, `__float2bfloat16_rn`,
+/// `__nv_cvt_float_to_fp8` with `__NV_SATFINITE`, and their inverses), on both sides and in constant expressions:
+///   * store of a NaN gives the one positive NaN whose bits are all ones below the sign (0x7fff, 0x7f);
+///   * store of what is too large gives infinity in fp16 and bf16, and the largest finite value, with its sign, in
+///     both 8-bit types, infinity included: they saturate;
+///   * load of a NaN gives 0x7fffffff from fp16 and both 8-bit types; from bf16 the payload and sign are kept.
+/// They are integer code that suits any compiler. CUDA tiles convert with the machine's instructions instead.
+///
+/// A user's own storage type joins in by specialising `scalar_traits` with the same members.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bfloat16.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/float16.hpp>
+#include <tessera/core/float8.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+namespace detail {
+
+inline constexpr std::uint32_t float_sign = 0x80000000U;
+inline constexpr std::uint32_t float_infinity = 0x7f800000U;
+inline constexpr std::uint32_t float_nan = 0x7fffffffU;
+inline constexpr int float_mantissa_bits = 23;
+inline constexpr int float_exponent_bias = 127;
+
+/// Divides by 2^shift, 0 < shift < 32, rounding to the nearest and ties to the even quotient.
+TESSERA_FN constexpr std::uint32_t shift_right_to_even(std::uint32_t value, int shift) {
+  std::uint32_t const below_half = (1U << (shift - 1)) - 1U;
+  return (value + below_half + ((value >> shift) & 1U)) >> shift;
+}
+
+/// Rounds a finite float without its sign (given by its bits) to a narrower IEEE-like format, as if that had no
+/// largest exponent.
+template <int MantissaBits, int Bias>
+TESSERA_FN constexpr std::uint32_t round_magnitude(std::uint32_t magnitude) {
+  constexpr int dropped = float_mantissa_bits - MantissaBits;
+  constexpr std::uint32_t rebias = static_cast<std::uint32_t>(float_exponent_bias - Bias) << float_mantissa_bits;
+  constexpr std::uint32_t implicit_one = 1U << float_mantissa_bits;
+  if (magnitude >= rebias + implicit_one) {  // normal in the narrow format
+    return shift_right_to_even(magnitude - rebias, dropped);
+  }
+  int const exponent = static_cast<int>(magnitude >> float_mantissa_bits);
+  int const shift = dropped + 1 + float_exponent_bias - Bias - exponent;
+  if (shift > float_mantissa_bits + 1) {  // below half of the smallest subnormal
+    return 0;
+  }
+  return shift_right_to_even((magnitude & (implicit_one - 1U)) | implicit_one, shift);
+}
+
+/// The bits of a narrow format for `value`: `limit` for all that is too large, `nan` for every NaN.
+template <int ExponentBits, int MantissaBits, int Bias>
+TESSERA_FN constexpr std::uint32_t encode_float(float value, std::uint32_t limit, std::uint32_t nan) {
+  std::uint32_t const pattern = bit_cast<std::uint32_t>(value);
+  std::uint32_t const magnitude = pattern & ~float_sign;
+  if (magnitude > float_infinity) {
+    return nan;
+  }
+  std::uint32_t const sign = (pattern & float_sign) >> (31 - ExponentBits - MantissaBits);
+  return sign | min(round_magnitude<MantissaBits, Bias>(magnitude), limit);
+}
+
+/// The float of a finite narrow pattern without its sign. Exact; neither reads nor makes a subnormal float, so that
+/// it holds where those are flushed to zero.
+template <int MantissaBits, int Bias>
+TESSERA_FN constexpr float decode_magnitude(std::uint32_t magnitude) {
+  constexpr std::uint32_t rebias = static_cast<std::uint32_t>(float_exponent_bias - Bias) << float_mantissa_bits;
+  constexpr std::uint32_t smallest_normal = rebias + (1U << float_mantissa_bits);
+  std::uint32_t const moved = magnitude << (float_mantissa_bits - MantissaBits);
+  if ((magnitude >> MantissaBits) != 0) {
+    return bit_cast<float>(moved + rebias);
+  }
+  return bit_cast<float>(moved + smallest_normal) - bit_cast<float>(smallest_normal);
+}
+
+/// The float of a narrow pattern. Magnitudes from `first_nan` on are NaN; the one below it is infinity if there is one.
+template <int ExponentBits, int MantissaBits, int Bias, bool HasInfinity>
+TESSERA_FN constexpr float decode_float(std::uint32_t pattern, std::uint32_t first_nan) {
+  constexpr int magnitude_bits = ExponentBits + MantissaBits;
+  std::uint32_t const magnitude = pattern & ((1U << magnitude_bits) - 1U);
+  if (magnitude >= first_nan) {
+    return bit_cast<float>(float_nan);
+  }
+  std::uint32_t const sign = (pattern >> magnitude_bits) << 31;
+  if (HasInfinity && magnitude + 1U == first_nan) {
+    return bit_cast<float>(sign | float_infinity);
+  }
+  return bit_cast<float>(sign | bit_cast<std::uint32_t>(decode_magnitude<MantissaBits, Bias>(magnitude)));
+}
+
+}  // namespace detail
+
+/// What a storage type is. The members of the specialisations below are all there is to provide.
+template <class T>
+struct scalar_traits;
+
+template <>
+struct scalar_traits<float> {
+  using bits_type = std::uint32_t;
+  using compute_type = float;
+  static constexpr int bits = 32;
+  static constexpr int exponent_bits = 8;
+  static constexpr int mantissa_bits = 23;
+  static constexpr int exponent_bias = 127;
+  static constexpr bool has_infinity = true;
+  static constexpr bits_type largest_bits = 0x7f7fffffU;    ///< of the largest finite value
+  static constexpr bits_type nan_bits = detail::float_nan;  ///< of the NaN that `store` makes
+
+  TESSERA_FN static constexpr const char* name() { return "fp32"; }
+  TESSERA_FN static constexpr bits_type to_bits(float value) { return bit_cast<bits_type>(value); }
+  TESSERA_FN static constexpr float from_bits(bits_type pattern) { return bit_cast<float>(pattern); }
+  TESSERA_FN static constexpr float load(float value) { return value; }
+  TESSERA_FN static constexpr float store(float value) { return value; }
+};
+
+template <>
+struct scalar_traits<bfloat16> {
+  using bits_type = std::uint16_t;
+  using compute_type = float;
+  static constexpr int bits = 16;
+  static constexpr int exponent_bits = 8;
+  static constexpr int mantissa_bits = 7;
+  static constexpr int exponent_bias = 127;
+  static constexpr bool has_infinity = true;
+  static constexpr bits_type largest_bits = 0x7f7fU;
+  static constexpr bits_type nan_bits = 0x7fffU;
+
+  TESSERA_FN static constexpr const char* name() { return "bf16"; }
+  TESSERA_FN static constexpr bits_type to_bits(bfloat16 value) { return value.bits; }
+  TESSERA_FN static constexpr bfloat16 from_bits(bits_type pattern) { return {pattern}; }
+  TESSERA_FN static constexpr float load(bfloat16 value) { return bit_cast<float>(std::uint32_t{value.bits} << 16); }
+  TESSERA_FN static constexpr bfloat16 store(float value) {
+    std::uint32_t const pattern = bit_cast<std::uint32_t>(value);
+    if ((pattern & ~detail::float_sign) > detail::float_infinity) {
+      return {nan_bits};
+    }
+    return {static_cast<bits_type>(detail::shift_right_to_even(pattern, 16))};  // the carry may reach infinity
+  }
+};
+
+template <>
+struct scalar_traits<float16> {
+  using bits_type = std::uint16_t;
+  using compute_type = float;
+  static constexpr int bits = 16;
+  static constexpr int exponent_bits = 5;
+  static constexpr int mantissa_bits = 10;
+  static constexpr int exponent_bias = 15;
+  static constexpr bool has_infinity = true;
+  static constexpr bits_type largest_bits = 0x7bffU;
+  static constexpr bits_type nan_bits = 0x7fffU;
+
+  TESSERA_FN static constexpr const char* name() { return "fp16"; }
+  TESSERA_FN static constexpr bits_type to_bits(float16 value) { return value.bits; }
+  TESSERA_FN static constexpr float16 from_bits(bits_type pattern) { return {pattern}; }
+  TESSERA_FN static constexpr float load(float16 value) {
+    return detail::decode_float<5, 10, 15, true>(value.bits, 0x7c01U);
+  }
+  TESSERA_FN static constexpr float16 store(float value) {
+    return {static_cast<bits_type>(detail::encode_float<5, 10, 15>(value, largest_bits + 1U, nan_bits))};
+  }
+};
+
+template <>
+struct scalar_traits<float8_e4m3> {
+  using bits_type = std::uint8_t;
+  using compute_type = float;
+  static constexpr int bits = 8;
+  static constexpr int exponent_bits = 4;
+  static constexpr int mantissa_bits = 3;
+  static constexpr int exponent_bias = 7;
+  static constexpr bool has_infinity = false;
+  static constexpr bits_type largest_bits = 0x7eU;
+  static constexpr bits_type nan_bits = 0x7fU;
+
+  TESSERA_FN static constexpr const char* name() { return "fp8_e4m3"; }
+  TESSERA_FN static constexpr bits_type to_bits(float8_e4m3 value) { return value.bits; }
+  TESSERA_FN static constexpr float8_e4m3 from_bits(bits_type pattern) { return {pattern}; }
+  TESSERA_FN static constexpr float load(float8_e4m3 value) {
+    return detail::decode_float<4, 3, 7, false>(value.bits, 0x7fU);
+  }
+  TESSERA_FN static constexpr float8_e4m3 store(float value) {
+    return {static_cast<bits_type>(detail::encode_float<4, 3, 7>(value, largest_bits, nan_bits))};
+  }
+};
+
+template <>
+struct scalar_traits<float8_e5m2> {
+  using bits_type = std::uint8_t;
+  using compute_type = float;
+  static constexpr int bits = 8;
+  static constexpr int exponent_bits = 5;
+  static constexpr int mantissa_bits = 2;
+  static constexpr int exponent_bias = 15;
+  static constexpr bool has_infinity = true;
+  static constexpr bits_type largest_bits = 0x7bU;
+  static constexpr bits_type nan_bits = 0x7fU;
+
+  TESSERA_FN static constexpr const char* name() { return "fp8_e5m2"; }
+  TESSERA_FN static constexpr bits_type to_bits(float8_e5m2 value) { return value.bits; }
+  TESSERA_FN static constexpr float8_e5m2 from_bits(bits_type pattern) { return {pattern}; }
+  TESSERA_FN static constexpr float load(float8_e5m2 value) {
+    return detail::decode_float<5, 2, 15, true>(value.bits, 0x7dU);
+  }
+  TESSERA_FN static constexpr float8_e5m2 store(float value) {
+    return {static_cast<bits_type>(detail::encode_float<5, 2, 15>(value, largest_bits, nan_bits))};
+  }
+};
+
+/// The value in the compute type; exact.
+template <class T>
+  requires requires { typename scalar_traits<T>::compute_type; }
+TESSERA_FN constexpr typename scalar_traits<T>::compute_type load(T value) {
+  return scalar_traits<T>::load(value);
+}
+
+/// The nearest value of the storage type, ties to the even one: `store<bfloat16>(x)`.
+template <class T>
+  requires requires { typename scalar_traits<T>::compute_type; }
+TESSERA_FN constexpr T store(typename scalar_traits<T>::compute_type value) {
+  return scalar_traits<T>::store(value);
+}
+
+/// The stored pattern, and the value that has it; no conversion of any kind.
+template <class T>
+  requires requires { typename scalar_traits<T>::bits_type; }
+TESSERA_FN constexpr typename scalar_traits<T>::bits_type to_bits(T value) {
+  return scalar_traits<T>::to_bits(value);
+}
+
+template <class T>
+  requires requires { typename scalar_traits<T>::bits_type; }
+TESSERA_FN constexpr T from_bits(typename scalar_traits<T>::bits_type pattern) {
+  return scalar_traits<T>::from_bits(pattern);
+}
+
+}  // namespace v0
+}  // namespace tessera
