@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Named random data: the element at an index depends on a seed and that index alone, on the host and on the device.
+///
+///     tessera::testing::gauss const weights{.sigma = 0.02};
+///     float const w = weights.value(seed, 12345);            // in any order, from any number of threads
+///     for (std::size_t i = 0; i < data.size(); ++i) { data[i] = weights.value(seed, i); }
+///
+/// The arithmetic is in double and uses +, -, * and / only. A device compiler may contract a product and a sum into
+/// one operation, so a value can differ by one unit in the last place of its float between host and device, about
+/// once in 10^8 values; `hash` and `uniform_bits` are identical everywhere.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+
+namespace tessera {
+inline namespace v0 {
+namespace testing {
+
+/// The counter-based generator under all others: the splitmix64 sequence started at `seed`, at position `index`.
+TESSERA_FN constexpr std::uint64_t hash(std::uint64_t seed, std::uint64_t index) {
+  std::uint64_t z = seed + (index + 1) * 0x9E3779B97F4A7C15ULL;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
+  return z ^ (z >> 31);
+}
+
+namespace detail {
+
+constexpr double ln2 = 0.693147180559945309417232121458;
+constexpr double half_pi = 1.57079632679489661923132169164;
+
+/// The middle of one of 2^53 equal cells of (0, 1), so that neither end occurs.
+TESSERA_FN constexpr double unit(std::uint64_t word) {
+  return (static_cast<double>(word >> 11) + 0.5) * (1.0 / 9007199254740992.0);
+}
+
+/// Natural logarithm of a positive normal number: the series of the area tangent on [1/sqrt 2, sqrt 2).
+TESSERA_FN constexpr double logarithm(double x) {
+  int exponent = 0;
+  for (; x >= 1.4142135623730951; ++exponent) { x *= 0.5; }
+  for (; x < 0.7071067811865476; --exponent) { x *= 2.0; }
+  double const z = (x - 1.0) / (x + 1.0);
+  double const square = z * z;
+  double sum = 0;
+  for (int k = 23; k >= 1; k -= 2) { sum = sum * square + 1.0 / k; }
+  return exponent * ln2 + 2.0 * z * sum;
+}
+
+/// e^x for |x| up to some hundreds.
+TESSERA_FN constexpr double exponential(double x) {
+  int const exponent = static_cast<int>(x / ln2 + (x < 0 ? -0.5 : 0.5));
+  double const rest = x - exponent * ln2;
+  double sum = 1.0;
+  for (int k = 16; k >= 1; --k) { sum = 1.0 + sum * rest / k; }
+  for (int k = exponent; k > 0; --k) { sum *= 2.0; }
+  for (int k = exponent; k < 0; ++k) { sum *= 0.5; }
+  return sum;
+}
+
+/// Cosine of `turns` full turns, 0 <= turns < 1.
+TESSERA_FN constexpr double cosine_of_turns(double turns) {
+  double const quarters = turns * 4.0;
+  int const quadrant = static_cast<int>(quarters);
+  double const into = quarters - quadrant;
+  double const angle = (quadrant % 2 == 0 ? into : 1.0 - into) * half_pi;
+  double const square = angle * angle;
+  double sum = 1.0;
+  for (int k = 22; k >= 2; k -= 2) { sum = 1.0 - sum * square / (k * (k - 1)); }
+  return quadrant == 1 || quadrant == 2 ? -sum : sum;
+}
+
+/// Square root of a number that is zero or a positive normal one: Newton's iteration from a power of two.
+TESSERA_FN constexpr double square_root(double x) {
+  if (!(x > 0)) { return 0; }
+  double scale = 1.0;
+  for (; x >= 4.0; scale *= 2.0) { x *= 0.25; }
+  for (; x < 1.0; scale *= 0.5) { x *= 4.0; }
+  double root = 1.5;
+  for (int k = 0; k < 5; ++k) { root = 0.5 * (root + x / root); }
+  return root * scale;
+}
+
+/// Two independent uniform numbers for one index.
+struct unit_pair {
+  double first;
+  double second;
+};
+TESSERA_FN constexpr unit_pair units(std::uint64_t seed, std::uint64_t index) {
+  return {unit(hash(seed, index)), unit(hash(~seed, index))};
+}
+
+}  // namespace detail
+
+/// Normally distributed: mean 0, standard deviation `sigma` (the Box-Muller transform).
+struct gauss {
+  double sigma = 1.0;
+
+  TESSERA_FN constexpr float value(std::uint64_t seed, std::uint64_t index) const {
+    auto const u = detail::units(seed, index);
+    double const radius = detail::square_root(-2.0 * detail::logarithm(u.first));
+    return static_cast<float>(sigma * radius * detail::cosine_of_turns(u.second));
+  }
+};
+
+/// Student's t with `freedom` degrees of freedom (heavy tails when small), times `scale` (Bailey's polar transform).
+struct student_t {
+  double freedom = 4.0;
+  double scale = 1.0;
+
+  TESSERA_FN constexpr float value(std::uint64_t seed, std::uint64_t index) const {
+    auto const u = detail::units(seed, index);
+    double const growth = detail::exponential(-2.0 / freedom * detail::logarithm(u.first)) - 1.0;
+    double const radius = detail::square_root(freedom * growth);
+    return static_cast<float>(scale * radius * detail::cosine_of_turns(u.second));
+  }
+};
+
+/// Laplace's distribution: mean 0, mean absolute value `scale`.
+struct laplace {
+  double scale = 1.0;
+
+  TESSERA_FN constexpr float value(std::uint64_t seed, std::uint64_t index) const {
+    std::uint64_t const word = hash(seed, index);
+    double const magnitude = -scale * detail::logarithm(detail::unit(word << 1));
+    return static_cast<float>((word >> 63) != 0 ? -magnitude : magnitude);
+  }
+};
+
+/// Evenly distributed between `low` and `high`.
+struct uniform {
+  double low = 0.0;
+  double high = 1.0;
+
+  TESSERA_FN constexpr float value(std::uint64_t seed, std::uint64_t index) const {
+    return static_cast<float>(low + (high - low) * detail::unit(hash(seed, index)));
+  }
+};
+
+/// Any 32 bits, as an integer: for storage types of which every pattern must survive.
+struct uniform_bits {
+  TESSERA_FN constexpr std::uint32_t value(std::uint64_t seed, std::uint64_t index) const {
+    return static_cast<std::uint32_t>(hash(seed, index) >> 32);
+  }
+};
+
+}  // namespace testing
+}  // namespace v0
+}  // namespace tessera
