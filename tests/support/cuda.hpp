@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// What CUDA tests share: skipping without a device, and checked runtime calls.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "support/catch.hpp"
+
+namespace tessera_test {
+
+/// Empty when a CUDA device can be used, else why not.
+inline std::string why_no_gpu() {
+  int count = 0;
+  cudaError_t const result = cudaGetDeviceCount(&count);
+  if (result != cudaSuccess) {
+    return std::string("no CUDA device: ") + cudaGetErrorString(result);
+  }
+  return count > 0 ? "" : "no CUDA device: the driver reports 0 devices";
+}
+
+/// Throws with the call's own words when a CUDA runtime call fails.
+inline void cuda_ok(cudaError_t result) {
+  if (result != cudaSuccess) {
+    throw std::runtime_error(std::string("CUDA: ") + cudaGetErrorString(result));
+  }
+}
+
+}  // namespace tessera_test
+
+/// First line of every CUDA test: without a device the test reports itself as skipped, or fails when the environment
+/// says TESSERA_REQUIRE_GPU=1.
+#define TESSERA_NEEDS_CUDA()                                                                 \
+  do {                                                                                       \
+    if (auto const tessera_reason = ::tessera_test::why_no_gpu(); !tessera_reason.empty()) { \
+      if (::tessera_test::environment_asks_for("TESSERA_REQUIRE_GPU")) {                     \
+        FAIL("TESSERA_REQUIRE_GPU is set, but there is " << tessera_reason);                 \
+      }                                                                                      \
+      ::tessera_test::report_skip(tessera_reason);                                           \
+      SUCCEED("skipped");                                                                    \
+      return;                                                                                \
+    }                                                                                        \
+  } while (false)
