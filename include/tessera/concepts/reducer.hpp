@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Reducer: folds any number of values into one state, in pieces that can be merged later.
+///
+/// It is the keystone of the library: quantizer ranges, merge measures, selector summaries and the log-sum-exp of an
+/// online softmax are all Reducers, so a program that reduces rows works with each of them.
+///
+///     struct longest {                                       // a user's own Reducer
+///       using state_type = int;
+///       using input_type = int;
+///       TESSERA_FN constexpr state_type identity() const { return 0; }
+///       TESSERA_FN constexpr void push(state_type& state, input_type x) const { state = tessera::max(state, x); }
+///       TESSERA_FN constexpr void merge(state_type& into, state_type other) const { push(into, other); }
+///     };
+///     static_assert(tessera::Reducer<longest>);
+///
+/// Laws, checked by `tessera::testing::check_laws<R>(inputs, same)`:
+///   1. identity() is neutral: merging it on either side changes nothing.
+///   2. push(s, x) is merge(s, the state of x alone).
+///   3. merge is associative, up to the rounding that `same` allows.
+///   4. merge commutes, up to that rounding: the lanes of a warp do not merge in the order of their values.
+///   5. However a sequence is cut into two pieces, merging them gives the state of the whole.
+/// The library merges in a fixed order, so a result is the same each time even where rounding depends on the order.
+#pragma once
+
+#include <type_traits>
+
+#include <tessera/concepts/because.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+// clang-format off
+template <class R>
+concept Reducer =
+    (requires { requires std::is_trivially_copyable_v<typename R::state_type>; }
+        || because<"a Reducer names a trivially copyable state: using state_type = ...;">) &&
+    (requires { typename R::input_type; }
+        || because<"a Reducer names what it takes in: using input_type = ...;">) &&
+    (requires(R const& r) { requires std::is_same_v<decltype(r.identity()), typename R::state_type>; }
+        || because<"a Reducer has identity(): state_type identity() const, the state of nothing">) &&
+    (requires(R const& r, typename R::state_type& state, typename R::input_type const& value) { r.push(state, value); }
+        || because<"a Reducer has push(): void push(state_type& state, input_type value) const">) &&
+    (requires(R const& r, typename R::state_type& into, typename R::state_type const& other) { r.merge(into, other); }
+        || because<"a Reducer has merge(): void merge(state_type& into, state_type const& other) const">);
+// clang-format on
+
+}  // namespace v0
+}  // namespace tessera
