@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// The exceptions that tessera throws.  Every message names the function and shows the values that clash:
+/// `attention.forward: keys have 96 channels but queries have 128`.
+///
+///     try { codec.decode(exec, stream, weights); exec.wait(); }
+///     catch (tessera::corrupt_data const& e) { std::fprintf(stderr, "%s (at %lld)\n", e.what(), e.position()); }
+///     catch (tessera::error const& e) { std::fprintf(stderr, "%s\n", e.what()); }
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+namespace tessera {
+inline namespace v0 {
+
+/// The base of all of them: one `catch` for whatever this library reports.
+class error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Extents, strides or sizes that do not fit together.
+class shape_error : public error {
+ public:
+  using error::error;
+};
+
+/// A value outside of what the function accepts.
+class value_error : public error {
+ public:
+  using error::error;
+};
+
+/// A call of the CUDA runtime failed, or the device cannot do what was asked.  `code()` is the `cudaError_t` as an int.
+class device_error : public error {
+ public:
+  explicit device_error(std::string const& message, int code = 0) : error(message), code_(code) {}
+  [[nodiscard]] int code() const noexcept { return code_; }
+
+ private:
+  int code_;
+};
+
+/// Bytes that no encoder of this library wrote.  `position()` is where: a block or byte number, or -1 if there is none.
+class corrupt_data : public error {
+ public:
+  explicit corrupt_data(std::string const& message, std::int64_t position = -1) : error(message), position_(position) {}
+  [[nodiscard]] std::int64_t position() const noexcept { return position_; }
+
+ private:
+  std::int64_t position_;
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// How a group that cannot throw says what went wrong: one 64-bit word, shared by all groups of an executor.
+///
+/// The word starts with all bits set, which means "nothing failed".  A failing group writes the smaller of the word and
+/// `position << 8 | code`, atomically; so whatever the order in which groups run, the lowest position is what remains, and
+/// of two codes at one position the smaller.  `exec.wait()` turns the word into an exception and sets it back.
+///
+///     if (tag != expected) { group.report(status, status_code::bad_checksum, which); return; }
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/config.hpp"
+
+namespace tessera {
+inline namespace v0 {
+
+/// What a group found.  Codes from 128 on are for users' own programs.
+enum class status_code : std::uint8_t {
+  corrupt_stream = 1,      ///< encoded bytes that lead outside of the stream or the tables
+  bad_checksum = 2,        ///< the checksum of a block differs from the one that is stored
+  bad_header = 3,          ///< a header, index or table that contradicts itself
+  unsupported_format = 4,  ///< a version or a feature that this library does not know
+  capacity_exceeded = 5,   ///< the output does not fit into the space that was given
+  bad_value = 6,           ///< a value outside of what the program accepts
+  out_of_range = 7,        ///< an index outside of its table
+  first_user_code = 128,
+};
+
+/// The shared word.  Programs hold a pointer to the one that `exec.status()` gives; null means that nobody asks.
+struct status_word {
+  static constexpr std::uint64_t nothing_failed = ~std::uint64_t{0};
+  static constexpr int code_bits = 8;
+
+  std::uint64_t bits = nothing_failed;
+
+  [[nodiscard]] static TESSERA_FN constexpr std::uint64_t pack(status_code code, std::int64_t position) {
+    return (static_cast<std::uint64_t>(position) << code_bits) | static_cast<std::uint64_t>(code);
+  }
+  [[nodiscard]] TESSERA_FN constexpr bool is_ok() const { return bits == nothing_failed; }
+  [[nodiscard]] TESSERA_FN constexpr status_code code() const { return static_cast<status_code>(bits & 0xffu); }
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t position() const {
+    return static_cast<std::int64_t>(bits >> code_bits);
+  }
+};
+
+static_assert(sizeof(status_word) == 8);
+
+/// What a code means, as the middle of a sentence.
+[[nodiscard]] constexpr char const* describe(status_code code) {
+  switch (code) {
+    case status_code::corrupt_stream: return "encoded bytes are corrupt";
+    case status_code::bad_checksum: return "the checksum does not match";
+    case status_code::bad_header: return "the header contradicts itself";
+    case status_code::unsupported_format: return "the format is not supported by this version";
+    case status_code::capacity_exceeded: return "the output does not fit into the space given";
+    case status_code::bad_value: return "a value is outside of what is accepted";
+    case status_code::out_of_range: return "an index is out of range";
+    default: return "a program reported a code of its own";
+  }
+}
+
+namespace detail {
+
+/// The atomic minimum for threads of the host.
+inline void report_on_host(status_word* word, status_code code, std::int64_t position) {
+  if (word == nullptr) { return; }
+  std::uint64_t const mine = status_word::pack(code, position);
+  std::uint64_t seen = __atomic_load_n(&word->bits, __ATOMIC_RELAXED);
+  while (mine < seen &&
+         !__atomic_compare_exchange_n(&word->bits, &seen, mine, true, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
+  }
+}
+
+/// Reads the word and sets it back to "nothing failed", in one step.
+inline status_word take_on_host(status_word* word) {
+  status_word taken;
+  taken.bits = __atomic_exchange_n(&word->bits, status_word::nothing_failed, __ATOMIC_ACQUIRE);
+  return taken;
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `per_lane<T, Group>`: a variable that each lane of a group has for itself.  An array when one thread plays all lanes, a
+/// register when each lane is a thread.
+///
+///     per_lane<float, Group> largest;
+///     for (int lane : group) { largest[lane] = values(which, lane); }
+///     float const top = maximum(group, largest);
+///
+/// `variable[lane]` is for the lane that the loop visits and no other: on a GPU there is only that one.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/config.hpp"
+
+namespace tessera {
+inline namespace v0 {
+
+/// `Group::lanes_here` is how many lanes this thread plays, `Group::slot(lane)` which of them `lane` is.
+template <class T, class Group>
+struct per_lane {
+  using value_type = T;
+
+  T values[Group::lanes_here];
+
+  TESSERA_FN constexpr T& operator[](int lane) { return values[Group::slot(lane)]; }
+  TESSERA_FN constexpr T const& operator[](int lane) const { return values[Group::slot(lane)]; }
+};
+
+/// One lane acts for all: `if (is_first(lane)) { scratch.total = total; }`
+[[nodiscard]] TESSERA_FN constexpr bool is_first(int lane) { return lane == 0; }
+
+/// How many bits of `mask` are set below bit `lane`: the place of a lane among those that voted yes.
+[[nodiscard]] TESSERA_FN constexpr int count_below(std::uint32_t mask, int lane) {
+  std::uint32_t below = mask & ((std::uint32_t{1} << lane) - 1u);
+  below = below - ((below >> 1) & 0x55555555u);
+  below = (below & 0x33333333u) + ((below >> 2) & 0x33333333u);
+  return static_cast<int>((((below + (below >> 4)) & 0x0f0f0f0fu) * 0x01010101u) >> 24);
+}
+
+/// The order in which every group combines the values of its lanes, so that sums of floats agree to the last bit between
+/// executors: within each 32 neighbours, pairs at distance 16, 8, 4, 2, 1; then the results of the 32s from first to last.
+inline constexpr int lanes_in_a_warp = 32;
+
+namespace detail {
+
+struct plus {
+  template <class T>
+  TESSERA_FN constexpr T operator()(T const& a, T const& b) const {
+    return static_cast<T>(a + b);
+  }
+};
+struct larger {
+  template <class T>
+  TESSERA_FN constexpr T operator()(T const& a, T const& b) const {
+    return a < b ? b : a;
+  }
+};
+struct smaller {
+  template <class T>
+  TESSERA_FN constexpr T operator()(T const& a, T const& b) const {
+    return b < a ? b : a;
+  }
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace tessera
