@@ -99,3 +99,21 @@ TEST_CASE("uniform_bits sets each bit about half of the time", "[host]") {
   }
   for (int const n : ones) { CHECK(std::abs(n - static_cast<int>(count) / 2) < 800); }  // five standard deviations
 }
+
+TEST_CASE("a sample is the generator's value rounded to the storage type", "[host]") {
+  std::vector<tessera::bfloat16> stored(1000);
+  fill(gauss{.sigma = 0.02}, 9, stored.data(), stored.size());
+  for (std::uint64_t i = 0; i < stored.size(); ++i) {
+    float const exact = gauss{.sigma = 0.02}.value(9, i);
+    CHECK(std::fabs(tessera::load(stored[i]) - exact) <= std::ldexp(std::fabs(exact), -8));
+    CHECK(stored[i].bits == sample<tessera::bfloat16>(gauss{.sigma = 0.02}, 9, i).bits);
+  }
+}
+
+TEST_CASE("samples of uniform_bits reach every pattern of a small type", "[host]") {
+  std::vector<bool> seen(256);
+  for (std::uint64_t i = 0; i < 20'000; ++i) {
+    seen[tessera::to_bits(sample<tessera::float8_e4m3>(uniform_bits{}, 1, i))] = true;
+  }
+  CHECK(std::count(seen.begin(), seen.end(), true) == 256);
+}

@@ -3,16 +3,19 @@
 ///
 ///     tessera::testing::gauss const weights{.sigma = 0.02};
 ///     float const w = weights.value(seed, 12345);            // in any order, from any number of threads
-///     for (std::size_t i = 0; i < data.size(); ++i) { data[i] = weights.value(seed, i); }
+///     auto const stored = tessera::testing::sample<tessera::bfloat16>(weights, seed, 12345);
 ///
 /// The arithmetic is in double and uses +, -, * and / only. A device compiler may contract a product and a sum into
 /// one operation, so a value can differ by one unit in the last place of its float between host and device, about
 /// once in 10^8 values; `hash` and `uniform_bits` are identical everywhere.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include <tessera/config.hpp>
+#include <tessera/core/precision.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -144,6 +147,25 @@ struct uniform_bits {
     return static_cast<std::uint32_t>(hash(seed, index) >> 32);
   }
 };
+
+/// The generator's value at `index` in storage type `T`: rounded, or, from `uniform_bits`, the low bits as they are.
+template <class T, class Generator>
+TESSERA_FN constexpr T sample(Generator const& generator, std::uint64_t seed, std::uint64_t index) {
+  auto const value = generator.value(seed, index);
+  if constexpr (std::is_integral_v<std::remove_const_t<decltype(value)>>) {
+    return from_bits<T>(static_cast<typename scalar_traits<T>::bits_type>(value));
+  } else {
+    return store<T>(value);
+  }
+}
+
+/// Writes the first `count` samples on the host.
+template <class T, class Generator>
+void fill(Generator const& generator, std::uint64_t seed, T* data, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    data[i] = sample<T>(generator, seed, i);
+  }
+}
 
 }  // namespace testing
 }  // namespace v0

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// What every benchmark shares: registration, skipping, the counters and the run's description.
+///
+/// A benchmark file defines `bench::register_benchmarks()` and nothing else global; main.cpp calls it. Names are paths,
+/// `<program>/<operation>/<format>/<data>/<size>`, and report.py finds results by them.
+///
+/// Counters: `TBps` (GPU) or `GBps` (CPU) is the rate of the bytes that a benchmark is about, in powers of ten;
+/// `traffic_TBps` the rate of the bytes that must cross device memory, `of_copy` that rate over the machine's own copy
+/// in the same process, `peak_MiB` the most memory held during the measured call.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+
+namespace bench {
+
+/// Defined once by every benchmark file.
+void register_benchmarks();
+
+/// Functions that describe the run with benchmark::AddCustomContext, called before the first benchmark.
+inline std::vector<void (*)()>& descriptions() {
+  static std::vector<void (*)()> all;
+  return all;
+}
+
+/// Leaves a benchmark out, with the reason in the output; the program still ends with 0.
+template <class State>
+void skip(State& state, std::string const& reason) {
+  if constexpr (requires { state.SkipWithMessage(reason); }) {  // Google Benchmark 1.8 and later
+    state.SkipWithMessage(reason);
+  } else {
+    state.SkipWithError(reason.c_str());
+  }
+}
+
+/// Registers `body(state)`. An exception becomes the row's error instead of ending the run.
+template <class Body>
+auto* add(std::string const& name, Body body) {
+  auto guarded = [body = std::move(body)](benchmark::State& state) {
+    try {
+      body(state);
+    } catch (std::exception const& error) {
+      state.SkipWithError(error.what());
+    }
+  };
+  return benchmark::RegisterBenchmark(name.c_str(), std::move(guarded))->UseManualTime();
+}
+
+/// The quantities that one call of the measured function stands for. Zero means: not reported.
+struct work {
+  double bytes = 0;          ///< the bytes that the benchmark is about, such as decoded weights
+  double traffic_bytes = 0;  ///< the fewest bytes that must cross memory: each input read once, each output written once
+  double operations = 0;     ///< floating-point or integer operations
+  std::size_t peak_bytes = 0;
+};
+
+inline double median(std::vector<double> values) {
+  auto const middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  if (values.size() % 2 == 1) {
+    return *middle;
+  }
+  return 0.5 * (*middle + *std::max_element(values.begin(), middle));
+}
+
+inline void count_peak(benchmark::State& state, work const& done) {
+  if (done.peak_bytes > 0) {
+    state.counters["peak_MiB"] = static_cast<double>(done.peak_bytes) / (1 << 20);
+  }
+}
+
+}  // namespace bench

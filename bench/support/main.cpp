@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// The main of every benchmark program: our defaults, the run's description, then Google Benchmark.
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <fstream>
+#include <iostream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+
+#include "harness.hpp"
+
+#ifndef TESSERA_COMMIT
+#define TESSERA_COMMIT "unknown"
+#endif
+
+namespace {
+
+std::string cpu_model() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (line.rfind("model name", 0) == 0 && line.find(": ") != std::string::npos) {
+      return line.substr(line.find(": ") + 2);
+    }
+  }
+  return "unknown";
+}
+
+std::string compiler() {
+#if defined(__clang__)
+  return std::string("clang ") + __clang_version__;
+#else
+  return std::string("gcc ") + __VERSION__;
+#endif
+}
+
+/// TESSERA_COMMIT in the environment wins over the commit known when this was compiled.
+std::string commit() {
+  char const* const given = std::getenv("TESSERA_COMMIT");
+  return given != nullptr && *given != '\0' ? given : TESSERA_COMMIT;
+}
+
+bool only_lists(int count, char** arguments) {
+  for (int i = 1; i < count; ++i) {
+    if (std::strncmp(arguments[i], "--benchmark_list_tests", 22) == 0 || std::strcmp(arguments[i], "--help") == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void describe() {
+  benchmark::AddCustomContext("commit", commit());
+  benchmark::AddCustomContext("cpu", cpu_model());
+  benchmark::AddCustomContext("cpu_threads", std::to_string(std::thread::hardware_concurrency()));
+  benchmark::AddCustomContext("compiler", compiler());
+  for (auto* const add_more : bench::descriptions()) {
+    add_more();
+  }
+}
+
+}  // namespace
+
+int main(int count, char** arguments) try {
+  // Ours come first, so that the same flag on the command line wins.
+  std::string repetitions = "--benchmark_repetitions=5";
+  std::string quiet = "--benchmark_display_aggregates_only=true";
+  std::vector<char*> all{arguments[0], repetitions.data(), quiet.data()};
+  all.insert(all.end(), arguments + 1, arguments + count);
+  int total = static_cast<int>(all.size());
+  all.push_back(nullptr);
+  bool const listing = only_lists(count, arguments);
+
+  benchmark::Initialize(&total, all.data());
+  if (benchmark::ReportUnrecognizedArguments(total, all.data())) {
+    return 1;
+  }
+  bench::register_benchmarks();
+  if (!listing) {
+    describe();
+  }
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return 0;
+} catch (std::exception const& error) {
+  std::cerr << arguments[0] << ": " << error.what() << '\n';
+  return 1;
+}

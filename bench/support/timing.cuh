@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Timing of device work with CUDA events: from cold caches for calls that fill the chip, as a graph for short ones.
+#pragma once
+
+#include <benchmark/benchmark.h>
+
+#include <vector>
+
+#include "harness.hpp"
+#include "streaming.cuh"
+
+namespace bench {
+
+inline constexpr int samples_per_repetition = 15;
+
+/// Empties the L2 cache of everything a benchmark has touched: writes twice its size, which evicts it, then reads
+/// twice its size elsewhere, so that the measured call does not pay for writing back what this wrote.
+class cache_flush {
+ public:
+  explicit cache_flush(device_memory& memory)
+      : dirty_(memory, size()), clean_(memory, size()), sink_(memory, 1), seed_(1) {
+    stream_write(clean_.data(), clean_.bytes(), seed_, memory.stream());
+  }
+  void operator()(cudaStream_t stream) {
+    stream_write(dirty_.data(), dirty_.bytes(), ++seed_, stream);
+    stream_read(clean_.data(), clean_.bytes(), sink_.data(), stream);
+  }
+
+ private:
+  static std::size_t size() {
+    auto const cache = static_cast<std::size_t>(device_attribute(cudaDevAttrL2CacheSize));
+    return whole_blocks(2 * cache + bytes_per_block);
+  }
+  device_array<unsigned char> dirty_;
+  device_array<unsigned char> clean_;
+  device_array<std::uint32_t> sink_;
+  std::uint32_t seed_;
+};
+
+/// Median seconds of `body(stream)`, each call from a cold L2. All samples are enqueued before the first is waited
+/// for, and each flush hides its call's launch, so that the host's speed does not enter.
+template <class Body>
+double median_cold_seconds(cudaStream_t stream, int samples, Body&& body) {
+  device_memory flush_memory;
+  cache_flush flush(flush_memory);
+  flush_memory.wait();
+  body(stream);  // warm-up: module load, first allocations
+  check(cudaStreamSynchronize(stream), "warm-up");
+  std::vector<event> starts(static_cast<std::size_t>(samples));
+  std::vector<event> stops(static_cast<std::size_t>(samples));
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    flush(stream);
+    starts[i].record(stream);
+    body(stream);
+    stops[i].record(stream);
+  }
+  check(cudaStreamSynchronize(stream), "measured calls");
+  std::vector<double> seconds;
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    seconds.push_back(stops[i].seconds_since(starts[i]));
+  }
+  return median(std::move(seconds));
+}
+
+/// A benchmark's measurement: each of its iterations is the median of many cold calls.
+template <class Body>
+double time_cold(benchmark::State& state, cudaStream_t stream, Body&& body) {
+  std::vector<double> seconds;
+  for (auto _ : state) {
+    seconds.push_back(median_cold_seconds(stream, samples_per_repetition, body));
+    state.SetIterationTime(seconds.back());
+  }
+  return seconds.empty() ? 0 : median(std::move(seconds));
+}
+
+/// Seconds of one of `calls` calls launched as one CUDA graph, for work too short to be timed alone. `body(stream, i)`
+/// is captured for i = 0 ... calls-1; the caches are as warm as those calls leave them, so rotate inputs by `i` if
+/// they fit in the L2 cache and should not be found there.
+template <class Body>
+double time_graph(benchmark::State& state, cudaStream_t stream, int calls, Body&& body) {
+  cudaGraph_t graph{};
+  cudaGraphExec_t executable{};
+  body(stream, 0);
+  check(cudaStreamSynchronize(stream), "warm-up");
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+  for (int i = 0; i < calls; ++i) {
+    body(stream, i);
+  }
+  check(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
+  check(cudaGraphInstantiate(&executable, graph, 0), "cudaGraphInstantiate");
+  check(cudaGraphLaunch(executable, stream), "cudaGraphLaunch");
+  check(cudaStreamSynchronize(stream), "first graph launch");
+  std::vector<double> medians;
+  for (auto _ : state) {
+    std::vector<double> seconds;
+    for (int i = 0; i < samples_per_repetition; ++i) {
+      event start;
+      event stop;
+      start.record(stream);
+      check(cudaGraphLaunch(executable, stream), "cudaGraphLaunch");
+      stop.record(stream);
+      check(cudaStreamSynchronize(stream), "graph launch");
+      seconds.push_back(stop.seconds_since(start) / calls);
+    }
+    medians.push_back(median(std::move(seconds)));
+    state.SetIterationTime(medians.back());
+  }
+  check(cudaGraphExecDestroy(executable), "cudaGraphExecDestroy");
+  check(cudaGraphDestroy(graph), "cudaGraphDestroy");
+  return medians.empty() ? 0 : median(std::move(medians));
+}
+
+}  // namespace bench
