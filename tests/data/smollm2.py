@@ -70,7 +70,7 @@ class Scores(NamedTuple):
 
 
 def rotate(heads, positions):
-    """RoPE of [heads, tokens, channels]: channel i and channel i + channels/2 turn by position * theta^(-2i/channels)."""
+    """RoPE of [heads, tokens, channels]: channels i and i + channels/2 turn by position * theta^(-2i/channels)."""
     half = heads.shape[-1] // 2
     angles = np.asarray(positions, dtype="f8")[:, None] * ROPE_THETA ** (-np.arange(half) / half)
     cosine, sine = np.cos(angles), np.sin(angles)
