@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Gives a requirement its sentence: what to write, shown by the compiler when a type lacks it.
+///
+///     template <class T>
+///     concept Named = requires(T const& thing) { thing.name(); } || because<"a Named has name()">;
+///
+///     static_assert(Named<int>);   // error: … because<"a Named has name()"> … evaluated to false
+///
+/// Of a failed `A || because<"…">` every compiler reports both sides, so the sentence stands beside the expression it
+/// explains. Keep `|| because<"…">` on one line: g++ shows that line at its default depth, and the expression
+/// at fault with `-fconcepts-diagnostics-depth=2`. nvcc shows the line for class templates, not for functions.
+#pragma once
+
+#include <cstddef>
+
+namespace tessera {
+inline namespace v0 {
+
+/// A string literal as a template argument.
+template <std::size_t Size>
+struct sentence {
+  char text[Size]{};
+
+  consteval sentence(char const (&literal)[Size]) {  // NOLINT(google-explicit-constructor): a literal must convert
+    for (std::size_t i = 0; i < Size; ++i) {
+      text[i] = literal[i];
+    }
+  }
+};
+
+/// Never satisfied. Its argument is all there is to it.
+template <sentence Why>
+concept because = false;
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Functions of floats that run on both sides.
+///
+///     constexpr float range = tessera::maximum(tessera::absolute(low), tessera::absolute(high));
+///     int code = static_cast<int>(tessera::round_to_even(value / scale));
+///     float weight = tessera::exp2(score - largest);
+///
+/// Bit-identical on host and device, and usable in constant expressions: `absolute`, `is_nan`, `is_finite`,
+/// `round_to_even`, and, but for the sign of a zero, `minimum` and `maximum`. Bit-identical only: `multiply_add`, and
+/// `sqrt` unless device code is compiled with -prec-sqrt=false. `exp`, `exp2`, `log` and `log2` are each side's own,
+/// within 2 units in the last place.
+#pragma once
+
+#include <math.h>  // not <cmath>: the global names are those that nvcc has on both sides
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+inline constexpr float infinity = __builtin_huge_valf();
+
+/// By bits, so that it holds under -ffast-math too.
+TESSERA_FN constexpr bool is_nan(float value) {
+  return (bit_cast<std::uint32_t>(value) & 0x7fffffffU) > 0x7f800000U;
+}
+
+/// Neither infinite nor NaN.
+TESSERA_FN constexpr bool is_finite(float value) {
+  return (bit_cast<std::uint32_t>(value) & 0x7fffffffU) < 0x7f800000U;
+}
+
+/// Without the sign, also that of a zero or a NaN.
+TESSERA_FN constexpr float absolute(float value) {
+  return bit_cast<float>(bit_cast<std::uint32_t>(value) & 0x7fffffffU);
+}
+
+/// The smaller one. A NaN gives way to a number; only two of them give one. Of two zeros either may result.
+TESSERA_FN constexpr float minimum(float a, float b) {
+  if (__builtin_is_constant_evaluated()) {
+    return b < a || is_nan(a) ? b : a;
+  }
+  return ::fminf(a, b);
+}
+
+/// The larger one. A NaN gives way to a number; only two of them give one. Of two zeros either may result.
+TESSERA_FN constexpr float maximum(float a, float b) {
+  if (__builtin_is_constant_evaluated()) {
+    return a < b || is_nan(a) ? b : a;
+  }
+  return ::fmaxf(a, b);
+}
+
+/// The nearest integer, of two the even one; keeps the sign, also of what becomes zero.
+TESSERA_FN constexpr float round_to_even(float value) {
+  if (__builtin_is_constant_evaluated()) {
+    constexpr float integers_only = 8388608.0F;  // 2^23: floats from here on have no fraction
+    if (is_nan(value) || absolute(value) >= integers_only) {
+      return value;
+    }
+    float const rounded = (absolute(value) + integers_only) - integers_only;
+    return bit_cast<float>(bit_cast<std::uint32_t>(rounded) | (bit_cast<std::uint32_t>(value) & 0x80000000U));
+  }
+  return ::rintf(value);
+}
+
+/// a * b + c with one rounding. Written out, the device contracts it to this and the host does not.
+TESSERA_FN inline float multiply_add(float a, float b, float c) {
+  return ::fmaf(a, b, c);
+}
+
+TESSERA_FN inline float sqrt(float value) {
+  return ::sqrtf(value);
+}
+
+TESSERA_FN inline float exp(float value) {
+  return ::expf(value);
+}
+
+TESSERA_FN inline float exp2(float value) {
+  return ::exp2f(value);
+}
+
+/// Minus infinity at zero, NaN below.
+TESSERA_FN inline float log(float value) {
+  return ::logf(value);
+}
+
+TESSERA_FN inline float log2(float value) {
+  return ::log2f(value);
+}
+
+}  // namespace v0
+}  // namespace tessera
