@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# Tests about the source text and about what the compiler must refuse.
+set(checks "${CMAKE_CURRENT_LIST_DIR}")
+
+foreach(check layering macros)
+  add_test(NAME "check: ${check}"
+    COMMAND "${CMAKE_COMMAND}" -D "INCLUDE=${PROJECT_SOURCE_DIR}/include" -P "${checks}/${check}.cmake")
+endforeach()
+add_test(NAME "check: planted mistakes are found"
+  COMMAND "${CMAKE_COMMAND}" -D "CHECKS=${checks}" -D "WORK=${CMAKE_CURRENT_BINARY_DIR}/planted"
+    -P "${checks}/planted.cmake")
+set_tests_properties("check: layering" "check: macros" "check: planted mistakes are found" PROPERTIES LABELS check)
+
+find_program(TESSERA_BASH bash)
+mark_as_advanced(TESSERA_BASH)
+if(TESSERA_BASH AND TESSERA_CHECK_HEADERS)
+  add_test(NAME "check: include cost"
+    COMMAND "${TESSERA_BASH}" "${checks}/include_cost.sh" "${PROJECT_SOURCE_DIR}/include" "${CMAKE_CXX_COMPILER}")
+  set_tests_properties("check: include cost" PROPERTIES LABELS check TIMEOUT 600)
+endif()
+
+# Two translation units that hold every header link together: nothing is defined twice.
+function(tessera_check_linkage target extension link)
+  set(text "")
+  foreach(header IN LISTS ARGN)
+    file(RELATIVE_PATH name "${PROJECT_SOURCE_DIR}/include" "${header}")
+    string(APPEND text "#include <${name}>\n")
+  endforeach()
+  set(folder "${CMAKE_CURRENT_BINARY_DIR}/${target}")
+  file(CONFIGURE OUTPUT "${folder}/one.${extension}" CONTENT "${text}int other();\nint main() { return other(); }\n" @ONLY)
+  file(CONFIGURE OUTPUT "${folder}/other.${extension}" CONTENT "${text}int other();\nint other() { return 0; }\n" @ONLY)
+  add_executable(${target} "${folder}/one.${extension}" "${folder}/other.${extension}")
+  target_link_libraries(${target} PRIVATE ${link})
+  add_test(NAME "check: every header in two objects, ${target}" COMMAND ${target})
+  set_tests_properties("check: every header in two objects, ${target}" PROPERTIES LABELS check)
+endfunction()
+
+if(TESSERA_CHECK_HEADERS)
+  tessera_check_linkage(tessera_linkage cpp tessera::tessera ${tessera_host_headers})
+  if(TESSERA_HAVE_CUDA)
+    tessera_check_linkage(tessera_linkage_cuda cu tessera::cuda ${tessera_host_headers} ${tessera_cuda_headers})
+    set_target_properties(tessera_linkage_cuda PROPERTIES CUDA_ARCHITECTURES 90a-real)
+  endif()
+endif()
+
+# *_fail.cpp: must compile as it is, and must be refused, in the words of its "// expect: regex" line, with TESSERA_FAIL.
+file(GLOB_RECURSE refused CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*_fail.cpp")
+foreach(source IN LISTS refused)
+  file(RELATIVE_PATH name "${CMAKE_CURRENT_SOURCE_DIR}" "${source}")
+  string(REGEX REPLACE "_fail\\.cpp$" "" name "${name}")
+  file(READ "${source}" text LIMIT 2000)
+  if(NOT text MATCHES "// expect: ([^\n]+)\n")
+    message(FATAL_ERROR "${source} has no line \"// expect: <what the compiler says>\"")
+  endif()
+  string(REPLACE ";" "\\;" expected "${CMAKE_MATCH_1}")
+  set(command "${CMAKE_CXX_COMPILER}" -std=c++20 -fsyntax-only -Wall -Wextra -Werror -fmessage-length=0
+    -I "${PROJECT_SOURCE_DIR}/include" -I "${CMAKE_CURRENT_SOURCE_DIR}" "${source}")
+  add_test(NAME "compile: ${name} is accepted" COMMAND ${command})
+  add_test(NAME "compile: ${name} is refused" COMMAND ${command} -DTESSERA_FAIL)
+  set_tests_properties("compile: ${name} is accepted" "compile: ${name} is refused" PROPERTIES
+    LABELS compile ENVIRONMENT "LC_ALL=C")
+  set_tests_properties("compile: ${name} is refused" PROPERTIES PASS_REGULAR_EXPRESSION "${expected}")
+endforeach()

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# Tests that a user's project can take the library in each way, with and without CUDA.
+set(package "${CMAKE_CURRENT_LIST_DIR}")
+set(package_work "${PROJECT_BINARY_DIR}/package")
+set(stage "${package_work}/stage")
+set(archive "${package_work}/tessera.tar.gz")
+file(MAKE_DIRECTORY "${package_work}")
+
+add_test(NAME "package: install"
+  COMMAND "${CMAKE_COMMAND}" --install "${PROJECT_BINARY_DIR}" --prefix "${stage}")
+set_tests_properties("package: install" PROPERTIES FIXTURES_SETUP installed LABELS package)
+add_test(NAME "package: archive"
+  COMMAND "${CMAKE_COMMAND}" -E tar czf "${archive}" CMakeLists.txt LICENSE include cmake
+  WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+set_tests_properties("package: archive" PROPERTIES FIXTURES_SETUP archived LABELS package)
+
+# tessera_package_test(NAME FOLDER FIXTURE [OPTIONS ...] [RUN programs...])
+function(tessera_package_test name folder fixture)
+  cmake_parse_arguments(PARSE_ARGV 3 arg "" "RUN" "OPTIONS")
+  string(MAKE_C_IDENTIFIER "${name}" work)
+  set(run "")
+  if(arg_RUN)
+    set(run --test-command "${arg_RUN}")
+  endif()
+  add_test(NAME "package: ${name}"
+    COMMAND "${CMAKE_CTEST_COMMAND}" --build-and-test "${folder}" "${package_work}/${work}"
+      --build-generator "${CMAKE_GENERATOR}" --build-makeprogram "${CMAKE_MAKE_PROGRAM}"
+      --build-options "-DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER}" "-DCMAKE_BUILD_TYPE=Debug"
+        "-DCMAKE_PREFIX_PATH=${stage}" "-DTESSERA_SOURCE=${PROJECT_SOURCE_DIR}" "-DTESSERA_ARCHIVE=${archive}"
+        ${arg_OPTIONS}
+      ${run})
+  set_tests_properties("package: ${name}" PROPERTIES LABELS package TIMEOUT 600)
+  if(NOT fixture STREQUAL "none")
+    set_tests_properties("package: ${name}" PROPERTIES FIXTURES_REQUIRED ${fixture})
+  endif()
+endfunction()
+
+foreach(way installed subdirectory archive)
+  set(fixture none)
+  if(way STREQUAL "installed")
+    set(fixture installed)
+  elseif(way STREQUAL "archive")
+    set(fixture archived)
+  endif()
+  tessera_package_test("${way}, host only" "${package}" ${fixture} RUN consumer OPTIONS -DTESSERA_FROM=${way})
+  if(TESSERA_HAVE_CUDA)
+    set(demands OFF)
+    if(way STREQUAL "installed" OR way STREQUAL "subdirectory")
+      set(demands ON)
+    endif()
+    tessera_package_test("${way}, with CUDA" "${package}" ${fixture} RUN consumer_cuda OPTIONS -DTESSERA_FROM=${way}
+      -DCONSUMER_CUDA=ON -DCONSUMER_SETS_STANDARD=${demands}
+      "-DCMAKE_CUDA_COMPILER=${CMAKE_CUDA_COMPILER}" -DCMAKE_CUDA_ARCHITECTURES=90a-real)
+  endif()
+endforeach()
+
+set(nvcc "")
+if(TESSERA_HAVE_CUDA)
+  set(nvcc "${CMAKE_CUDA_COMPILER}")
+endif()
+add_test(NAME "package: the installed tree is complete, and the same with and without nvcc"
+  COMMAND "${CMAKE_COMMAND}" -D "SOURCE=${PROJECT_SOURCE_DIR}" -D "WORK=${package_work}/same"
+    -D "GENERATOR=${CMAKE_GENERATOR}" -D "CXX=${CMAKE_CXX_COMPILER}" -D "NVCC=${nvcc}"
+    -P "${package}/same_install.cmake")
+set_tests_properties("package: the installed tree is complete, and the same with and without nvcc" PROPERTIES
+  LABELS package TIMEOUT 300)
+
+# An example is a project of its own as well.
+file(GLOB example_files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/examples/*/CMakeLists.txt")
+foreach(example_file IN LISTS example_files)
+  get_filename_component(example "${example_file}" DIRECTORY)
+  get_filename_component(name "${example}" NAME)
+  tessera_package_test("example ${name} alone" "${example}" installed)
+endforeach()
