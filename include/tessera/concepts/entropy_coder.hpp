@@ -12,7 +12,7 @@
 ///     }
 ///     typename C::decode_table decode;
 ///     C::make_decode_table(model, decode);
-///     typename C::decode_state reader{state};
+///     typename C::decode_state reader(state);
 ///     for (i = 0; i < n; ++i) {
 ///       message[i] = C::pop(reader, decode);
 ///       while (C::wants_word(reader)) { C::feed(reader, words.back()); words.pop_back(); }
@@ -54,9 +54,9 @@ concept EntropyCoder =
        requires std::is_trivially_copyable_v<typename C::encode_state>;
        requires std::is_trivially_copyable_v<typename C::decode_state>;
        requires std::is_same_v<decltype(C::start()), typename C::encode_state>;
-       typename C::decode_state{C::start()};
+       requires std::constructible_from<typename C::decode_state, typename C::encode_state>;
      } || because<"an EntropyCoder has static encode_state start(), "
-                  "and a decode_state{encode_state}, both trivially copyable">) &&
+                  "and a decode_state(encode_state), both trivially copyable">) &&
     (requires(typename C::encode_state& state, typename C::symbol_type symbol, typename C::encode_table const& encode) {
        requires std::is_same_v<decltype(C::push(state, symbol, encode).occurred), bool>;
        requires std::is_same_v<decltype(C::push(state, symbol, encode).word), std::uint16_t>;

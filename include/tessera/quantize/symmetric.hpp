@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Symmetric quantization: codes around zero, one scale for each group. Zero is exact and signs are kept.
+///
+///     tessera::symmetric_quantizer<8, 64> quantizer;
+///     auto largest = quantizer.range().identity();
+///     for (float value : group) { quantizer.range().push(largest, value); }
+///     auto const params = quantizer.fit(largest);                        // scale = largest / 127
+///     std::int8_t const code = quantizer.encode(group[0], params);      // -127 to 127
+///     float const near = quantizer.decode(code, params);                 // code * scale
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/concepts/quantizer.hpp>
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/quantize/nearest_code.hpp>
+#include <tessera/reduce/absolute_maximum.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+struct symmetric_params {
+  float scale;  ///< the value of code 1; a positive normal float
+};
+
+/// `Bits` is 8 or 4; the codes run from -(2^(Bits-1) - 1) to its opposite, so that negating a value negates its code.
+/// `Group` neighbouring values share a scale; `whole_tensor` means that all do.
+///
+/// Rounds to the nearest code, ties to even. Values beyond the range saturate, infinities too; NaN becomes 0. Codes are
+/// the same on every backend.
+template <int Bits, int Group = 64>
+struct symmetric_quantizer {
+  static_assert(Bits == 8 || Bits == 4, "tessera: symmetric_quantizer has 8 or 4 bits");
+  static_assert(Group >= 0, "tessera: symmetric_quantizer needs a group of values, or whole_tensor");
+
+  using code_type = std::int8_t;
+  using params_type = symmetric_params;
+
+  static constexpr int bits = Bits;
+  static constexpr int group = Group;
+  static constexpr int highest = (1 << (Bits - 1)) - 1;
+
+  TESSERA_FN constexpr absolute_maximum_reducer<float> range() const { return {}; }
+
+  TESSERA_FN constexpr params_type fit(float largest) const {
+    return {max(min(largest, largest_served) / static_cast<float>(highest), smallest_scale)};
+  }
+
+  TESSERA_FN constexpr code_type encode(float value, params_type params) const {
+    return static_cast<code_type>(nearest_code(value / params.scale, -highest, highest));
+  }
+
+  TESSERA_FN constexpr float decode(code_type code, params_type params) const {
+    return static_cast<float>(code) * params.scale;
+  }
+
+  /// The most that a value of the group is moved: half a step, and the rounding of the arithmetic.
+  TESSERA_FN constexpr float max_error(params_type params) const { return params.scale * (0.5F + 0x1p-15F); }
+
+ private:
+  static constexpr float largest_served = 3.4e38F;    // so that highest * scale cannot round to infinity
+  static constexpr float smallest_scale = 0x1p-126F;  // the smallest normal float: codes times scale stay exact enough
+};
+
+static_assert(Quantizer<symmetric_quantizer<8, 64>>);
+
+}  // namespace v0
+}  // namespace tessera
