@@ -13,5 +13,17 @@ inline namespace v0 {
 template <class T>
 using array_view = view<T, 1>;
 
+/// The list that a container or a list view is, with the element type found out.
+template <class T>
+[[nodiscard]] TESSERA_FN constexpr array_view<T> as_array(array_view<T> const& list) {
+  return list;
+}
+template <class Container>
+  requires(!detail::is_view<std::remove_cvref_t<Container>>)
+[[nodiscard]] constexpr auto as_array(Container&& container) {
+  return array_view<std::remove_pointer_t<decltype(container.data())>>(container.data(),
+                                                                       static_cast<std::int64_t>(container.size()));
+}
+
 }  // namespace v0
 }  // namespace tessera

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `buffer<T>`: elements in memory of an executor, given back when the buffer goes.  It can be moved, not copied, converts
+/// to `array_view<T>`, and starts with unspecified contents.
+///
+///     buffer<float> losses(exec, tokens);
+///     exec.run(program{.losses = losses}, tokens);
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#include "tessera/exec/memory.hpp"
+#include "tessera/view/array_view.hpp"
+
+namespace tessera {
+inline namespace v0 {
+
+template <class T>
+class buffer {
+  static_assert(std::is_trivially_copyable_v<T>, "tessera: a buffer holds trivially copyable elements");
+
+ public:
+  using element_type = T;
+  using value_type = T;
+  /// Enough for every vector load and for TMA.
+  static constexpr std::size_t alignment = alignof(T) > 256 ? alignof(T) : 256;
+
+  buffer() = default;
+  /// `size` elements from `memory`; they go back on the same stream.
+  explicit buffer(std::int64_t size, memory_handle memory = {}, stream_handle stream = nullptr)
+      : memory_(std::move(memory)), stream_(stream) {
+    constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(sizeof(T));
+    check<shape_error>(size >= 0 && size <= most, "buffer: ", size, " elements of ", sizeof(T), " bytes are not a size");
+    if (size > 0) {
+      data_ = static_cast<T*>(memory_.allocate(static_cast<std::size_t>(size) * sizeof(T), alignment, stream_));
+    }
+    size_ = size;
+  }
+  /// `size` elements from the executor's memory, on its stream.
+  template <class Executor>
+    requires requires(Executor const& exec) {
+      { exec.memory() } -> std::convertible_to<memory_handle>;
+      exec.stream;
+    }
+  buffer(Executor const& exec, std::int64_t size) : buffer(size, exec.memory(), exec.stream) {}
+
+  buffer(buffer&& other) noexcept
+      : memory_(other.memory_),
+        stream_(other.stream_),
+        data_(std::exchange(other.data_, nullptr)),
+        size_(std::exchange(other.size_, 0)) {}
+  buffer& operator=(buffer&& other) noexcept {
+    buffer taken(std::move(other));
+    std::swap(memory_, taken.memory_);
+    std::swap(stream_, taken.stream_);
+    std::swap(data_, taken.data_);
+    std::swap(size_, taken.size_);
+    return *this;
+  }
+  ~buffer() {
+    if (data_ != nullptr) { memory_.deallocate(data_, bytes(), alignment, stream_); }
+  }
+
+  [[nodiscard]] T* data() { return data_; }
+  [[nodiscard]] T const* data() const { return data_; }
+  [[nodiscard]] std::int64_t size() const { return size_; }
+  [[nodiscard]] bool empty() const { return size_ == 0; }
+  [[nodiscard]] std::size_t bytes() const { return static_cast<std::size_t>(size_) * sizeof(T); }
+  [[nodiscard]] memory_handle const& memory() const { return memory_; }
+
+  [[nodiscard]] array_view<T> view() { return {data_, size_}; }
+  [[nodiscard]] array_view<T const> view() const { return {data_, size_}; }
+
+  // For buffers that the host can read.
+  [[nodiscard]] T* begin() { return data_; }
+  [[nodiscard]] T* end() { return data_ + size_; }
+  [[nodiscard]] T const* begin() const { return data_; }
+  [[nodiscard]] T const* end() const { return data_ + size_; }
+  [[nodiscard]] T& operator[](std::int64_t i) { return data_[i]; }
+  [[nodiscard]] T const& operator[](std::int64_t i) const { return data_[i]; }
+
+ private:
+  memory_handle memory_{};
+  stream_handle stream_ = nullptr;
+  T* data_ = nullptr;
+  std::int64_t size_ = 0;
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `tessera::cpu`: runs programs on threads of the host.
+///
+///     struct doubled {                                   // a program: what one group does with one tile
+///       static constexpr int lanes = 32;
+///       struct scratch_type {};
+///       array_view<float> values;
+///
+///       template <class Group>
+///       TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+///         for (int lane : group) { values[which * lanes + lane] *= 2.0f; }
+///       }
+///     };
+///
+///     tessera::cpu exec{.threads = 8};
+///     exec.run(doubled{numbers}, numbers.size() / 32);
+///     exec.wait();
+///
+/// Results do not depend on the number of threads.  An exception that a program throws comes out of `run`.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <type_traits>
+
+#include "tessera/core/check.hpp"
+#include "tessera/exec/memory.hpp"
+#include "tessera/exec/worker_pool.hpp"
+#include "tessera/tile/serial/group.hpp"
+#include "tessera/view/array_view.hpp"
+
+namespace tessera {
+inline namespace v0 {
+namespace detail {
+
+/// What copies of one executor share.
+struct cpu_state {
+  status_word status;
+  worker_pool pool;
+};
+
+template <class Program>
+class program_job final : public parallel_job {
+ public:
+  program_job(Program const& program, std::int64_t count, std::int64_t grain)
+      : parallel_job(count, grain), program_(program) {}
+
+  void participate() override {
+    std::int64_t first = 0;
+    std::int64_t last = 0;
+    if (!take(first, last)) { return; }
+    std::int64_t which = first;
+    try {
+      // The stand-in for shared memory: as large as that, uninitialised like that, and too large for some stacks.
+      std::unique_ptr<scratch_type> const scratch(new scratch_type);
+      do {
+        for (which = first; which < last; ++which) { program_(serial_group<Program::lanes>{}, which, *scratch); }
+      } while (take(first, last));
+    } catch (...) {
+      keep_current_exception(which);
+    }
+  }
+
+ private:
+  using scratch_type = typename Program::scratch_type;
+  Program const& program_;
+};
+
+}  // namespace detail
+
+struct cpu {
+  /// How many threads work on a program, the caller's included; 0 means all that the machine has.
+  int threads = 0;
+  /// Where buffers and workspaces come from; read it as `exec.memory()`.
+  memory_handle memory = {};
+  /// Not for users: the threads and the status word, shared by copies of an executor.
+  std::shared_ptr<detail::cpu_state> state = std::make_shared<detail::cpu_state>();
+
+  static constexpr stream_handle stream = nullptr;
+
+  /// Calls `program(group, which, scratch)` for each `which` from 0 to `count` - 1 and returns when all are done.
+  template <class Program>
+  void run(Program const& program, std::int64_t count) const {
+    static_assert(std::is_trivially_copyable_v<Program>, "tessera: a program is trivially copyable");
+    static_assert(std::is_trivially_default_constructible_v<typename Program::scratch_type>,
+                  "tessera: scratch_type is trivial, because shared memory is never initialised");
+    check<value_error>(threads >= 0, "cpu.run: the number of threads is ", threads, " but must not be negative");
+    check<shape_error>(count >= 0, "cpu.run: the number of tiles is ", count, " but must not be negative");
+    std::int64_t const most = threads > 0 ? threads : all_threads();
+    std::int64_t const used = most < count ? most : count;
+    constexpr std::int64_t ranges_a_thread = 8;  // evens out tiles that take longer than others
+    std::int64_t const grain = used == 0 ? 1 : count / (used * ranges_a_thread);
+    detail::program_job<Program> job(program, count, grain > 0 ? grain : 1);
+    state->pool.run(job, static_cast<int>(used));
+  }
+
+  /// Throws what groups reported since the last call.  (All work is done when `run` returns.)
+  void wait() const { throw_if_failed(detail::take_on_host(&state->status), "cpu.wait"); }
+
+  /// Where programs report; for a program's member of type `status_word*`.
+  [[nodiscard]] status_word* status() const { return &state->status; }
+
+  /// Copies a list to another of the same size; both may have strides.
+  template <class Source, class Target>
+  void copy(Source const& source, Target&& target) const {
+    auto const from = as_array(source);
+    auto const to = as_array(target);
+    check<shape_error>(from.size() == to.size(), "cpu.copy: the source has ", from.size(),
+                       " elements but the target has ", to.size());
+    for (std::int64_t i = 0; i < from.size(); ++i) { to[i] = from[i]; }
+  }
+
+  /// Sets all bytes of a contiguous list to zero.
+  template <class Target>
+  void clear(Target&& target) const {
+    auto const to = as_array(target);
+    check<shape_error>(to.is_contiguous(), "cpu.clear: the target has a stride of ", to.stride(0),
+                       " but must have a stride of 1");
+    if (!to.is_empty()) { std::memset(to.data, 0, static_cast<std::size_t>(to.size()) * sizeof(*to.data)); }
+  }
+
+ private:
+  static std::int64_t all_threads() {
+    unsigned const found = std::thread::hardware_concurrency();
+    return found > 0 ? static_cast<std::int64_t>(found) : 1;
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

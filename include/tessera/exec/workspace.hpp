@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Named regions of one block of memory: planned on the host from extents alone, then found again inside of the block.
+///
+///     workspace_plan plan("neuzip.encode");
+///     auto const counts = plan.add<std::uint32_t>("symbol counts", 256);
+///     auto const lengths = plan.add<std::uint64_t>("lengths of blocks", blocks);
+///     buffer<std::byte> memory(exec, plan.bytes());
+///     workspace const space(plan, memory);
+///     exec.run(program{.counts = space[counts], .lengths = space[lengths]}, blocks);
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tessera/core/check.hpp"
+#include "tessera/view/array_view.hpp"
+
+namespace tessera {
+inline namespace v0 {
+
+/// A place in every workspace of one plan.
+template <class T>
+struct region {
+  std::int64_t offset = 0;  ///< in bytes
+  std::int64_t count = 0;   ///< in elements
+};
+
+/// What a function needs beyond its inputs and outputs.
+class workspace_plan {
+ public:
+  /// Regions start at multiples of this, and so must the block.
+  static constexpr std::int64_t alignment = 256;
+
+  struct entry {
+    std::string name;
+    std::int64_t offset;
+    std::int64_t bytes;
+  };
+
+  /// `function` is what messages name.
+  explicit workspace_plan(std::string function) : function_(std::move(function)) {}
+
+  /// Room for `count` elements.  Throws `shape_error` when the sizes do not fit 63 bits.
+  template <class T>
+  region<T> add(std::string name, std::int64_t count) {
+    static_assert(alignof(T) <= alignment, "tessera: elements of a workspace are aligned to at most 256 bytes");
+    std::string const where = function_ + ": " + name;
+    std::int64_t const bytes = checked_multiply(where.c_str(), count, static_cast<std::int64_t>(sizeof(T)));
+    std::int64_t const end = checked_add(where.c_str(), checked_add(where.c_str(), bytes_, bytes), alignment - 1);
+    region<T> const added{bytes_, count};
+    entries_.push_back({std::move(name), bytes_, bytes});
+    bytes_ = end / alignment * alignment;
+    return added;
+  }
+
+  /// The size of the whole block.
+  [[nodiscard]] std::int64_t bytes() const { return bytes_; }
+  [[nodiscard]] std::string const& function() const { return function_; }
+  [[nodiscard]] std::vector<entry> const& entries() const { return entries_; }
+
+  /// A table for people: one line for each region, then the sum.
+  [[nodiscard]] std::string describe() const {
+    std::size_t widest = sizeof("total") - 1;
+    for (entry const& e : entries_) { widest = e.name.size() > widest ? e.name.size() : widest; }
+    std::string table = function_ + "\n";
+    for (entry const& e : entries_) { append_line(table, e.name, e.bytes, widest); }
+    append_line(table, "total", bytes_, widest);
+    return table;
+  }
+
+ private:
+  static void append_line(std::string& table, std::string const& name, std::int64_t bytes, std::size_t widest) {
+    constexpr std::size_t digits = 20;
+    std::string const number = std::to_string(bytes);
+    table += "  " + name + std::string(widest - name.size(), ' ');
+    table += std::string(number.size() < digits ? digits - number.size() : 1, ' ') + number + " bytes\n";
+  }
+
+  std::string function_;
+  std::vector<entry> entries_;
+  std::int64_t bytes_ = 0;
+};
+
+/// A block of memory that is large enough for a plan.
+class workspace {
+ public:
+  workspace(workspace_plan const& plan, array_view<std::byte> block) : first_(block.data), bytes_(plan.bytes()) {
+    check<shape_error>(block.size() >= plan.bytes(), plan.function(), ": the workspace has ", block.size(),
+                       " bytes but the plan needs ", plan.bytes());
+    check<shape_error>(block.is_contiguous(), plan.function(), ": the workspace has a stride of ", block.stride(0),
+                       " but must have a stride of 1");
+    auto const address = reinterpret_cast<std::uintptr_t>(block.data);
+    auto const beyond = static_cast<std::int64_t>(address % static_cast<std::uintptr_t>(workspace_plan::alignment));
+    check<shape_error>(plan.bytes() == 0 || beyond == 0, plan.function(), ": the workspace starts ", beyond,
+                       " bytes past a multiple of ", workspace_plan::alignment);
+  }
+
+  /// The elements of a region that the same plan gave out.
+  template <class T>
+  [[nodiscard]] array_view<T> operator[](region<T> where) const {
+    check<shape_error>(where.offset + where.count * static_cast<std::int64_t>(sizeof(T)) <= bytes_,
+                       "workspace: a region ends at byte ",
+                       where.offset + where.count * static_cast<std::int64_t>(sizeof(T)), " but the plan at ", bytes_);
+    return {reinterpret_cast<T*>(first_ + where.offset), where.count};
+  }
+
+ private:
+  std::byte* first_;
+  std::int64_t bytes_;
+};
+
+}  // namespace v0
+}  // namespace tessera
