@@ -7,18 +7,19 @@ namespace {
 
 void measure(benchmark::State& state, bench::transfer kind) {
   bench::ceiling_buffers buffers;
-  double const seconds = bench::time_cold(state, buffers.memory.stream(),
-                                          [&](cudaStream_t stream) { buffers.run(kind, stream); });
+  double const seconds =
+      bench::time_cold(state, buffers.memory.stream(), [&](cudaStream_t stream) { buffers.run(kind, stream); });
   double const traffic = buffers.traffic(kind);
   bench::report_cuda(state, seconds,
                      {.bytes = traffic, .traffic_bytes = traffic, .peak_bytes = buffers.memory.peak_bytes()});
 }
 
-}  // namespace
+bench::registration const registered([] {
+  using bench::transfer;
+  bench::add_cuda("machine/copy/memcpy/2GiB", [](benchmark::State& state) { measure(state, transfer::memcpy); });
+  bench::add_cuda("machine/copy/kernel/2GiB", [](benchmark::State& state) { measure(state, transfer::copy); });
+  bench::add_cuda("machine/read/2GiB", [](benchmark::State& state) { measure(state, transfer::read); });
+  bench::add_cuda("machine/write/2GiB", [](benchmark::State& state) { measure(state, transfer::write); });
+});
 
-void bench::register_benchmarks() {
-  add_cuda("machine/copy/memcpy/2GiB", [](benchmark::State& state) { measure(state, transfer::memcpy); });
-  add_cuda("machine/copy/kernel/2GiB", [](benchmark::State& state) { measure(state, transfer::copy); });
-  add_cuda("machine/read/2GiB", [](benchmark::State& state) { measure(state, transfer::read); });
-  add_cuda("machine/write/2GiB", [](benchmark::State& state) { measure(state, transfer::write); });
-}
+}  // namespace

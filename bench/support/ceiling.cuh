@@ -37,9 +37,15 @@ struct ceiling_buffers {
       case transfer::memcpy:
         check(cudaMemcpyAsync(to.data(), from.data(), bytes, cudaMemcpyDeviceToDevice, stream), "cudaMemcpyAsync");
         break;
-      case transfer::copy: stream_copy(from.data(), to.data(), bytes, stream); break;
-      case transfer::read: stream_read(from.data(), bytes, sink.data(), stream); break;
-      case transfer::write: stream_write(to.data(), bytes, 0x9E3779B9U, stream); break;
+      case transfer::copy:
+        stream_copy(from.data(), to.data(), bytes, stream);
+        break;
+      case transfer::read:
+        stream_read(from.data(), bytes, sink.data(), stream);
+        break;
+      case transfer::write:
+        stream_write(to.data(), bytes, 0x9E3779B9U, stream);
+        break;
     }
   }
   /// Bytes read plus bytes written.

@@ -9,7 +9,7 @@
 ///       double const seconds = bench::time_cold(state, memory.stream(), [&](cudaStream_t stream) { ... });
 ///       bench::report_cuda(state, seconds, {.bytes = ..., .traffic_bytes = ..., .peak_bytes = memory.peak_bytes()});
 ///     }
-///     void bench::register_benchmarks() { bench::add_cuda("neuzip/decode/bf16/gauss/512MiB", decode); }
+///     bench::registration const registered([] { bench::add_cuda("neuzip/decode/bf16/gauss/512MiB", decode); });
 #pragma once
 
 #include <cstdio>

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// What every benchmark shares: registration, skipping, the counters and the run's description.
 ///
-/// A benchmark file defines `bench::register_benchmarks()` and nothing else global; main.cpp calls it. Names are paths,
-/// `<program>/<operation>/<format>/<data>/<size>`, and report.py finds results by them.
+///     bench::registration const registered([] { bench::add("sum/fp32/64MiB/1thread", sum); });  // in namespace {}
+///
+/// Names are paths, `<program>/<operation>/<format>/<data>/<size>`, and report.py finds results by them. Any number of
+/// benchmark files can be linked into one program.
 ///
 /// Counters: `TBps` (GPU) or `GBps` (CPU) is the rate of the bytes that a benchmark is about, in powers of ten;
 /// `traffic_TBps` the rate of the bytes that must cross device memory, `of_copy` that rate over the machine's own copy
@@ -10,24 +12,33 @@
 #pragma once
 
 #include <algorithm>
+#include <benchmark/benchmark.h>
 #include <cstddef>
 #include <exception>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <benchmark/benchmark.h>
-
 namespace bench {
 
-/// Defined once by every benchmark file.
-void register_benchmarks();
+using callbacks = std::vector<void (*)()>;
 
-/// Functions that describe the run with benchmark::AddCustomContext, called before the first benchmark.
-inline std::vector<void (*)()>& descriptions() {
-  static std::vector<void (*)()> all;
+/// Functions that describe the run with benchmark::AddCustomContext; main.cpp calls them before the first benchmark.
+inline callbacks& descriptions() {
+  static callbacks all;
   return all;
 }
+
+/// Functions that add benchmarks; main.cpp calls them once it has read the command line.
+inline callbacks& registrations() {
+  static callbacks all;
+  return all;
+}
+
+/// A benchmark file's entry in `registrations()`.
+struct registration {
+  explicit registration(void (*add_benchmarks)()) { registrations().push_back(add_benchmarks); }
+};
 
 /// Leaves a benchmark out, with the reason in the output; the program still ends with 0.
 template <class State>
@@ -54,9 +65,10 @@ auto* add(std::string const& name, Body body) {
 
 /// The quantities that one call of the measured function stands for. Zero means: not reported.
 struct work {
-  double bytes = 0;          ///< the bytes that the benchmark is about, such as decoded weights
-  double traffic_bytes = 0;  ///< the fewest bytes that must cross memory: each input read once, each output written once
-  double operations = 0;     ///< floating-point or integer operations
+  double bytes = 0;  ///< the bytes that the benchmark is about, such as decoded weights
+  double traffic_bytes =
+      0;                  ///< the fewest bytes that must cross memory: each input read once, each output written once
+  double operations = 0;  ///< floating-point or integer operations
   std::size_t peak_bytes = 0;
 };
 

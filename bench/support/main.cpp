@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The main of every benchmark program: our defaults, the run's description, then Google Benchmark.
+#include <benchmark/benchmark.h>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -8,8 +9,6 @@
 #include <string>
 #include <thread>
 #include <vector>
-
-#include <benchmark/benchmark.h>
 
 #include "harness.hpp"
 
@@ -78,7 +77,9 @@ int main(int count, char** arguments) try {
   if (benchmark::ReportUnrecognizedArguments(total, all.data())) {
     return 1;
   }
-  bench::register_benchmarks();
+  for (auto* const add_benchmarks : bench::registrations()) {
+    add_benchmarks();
+  }
   if (!listing) {
     describe();
   }

@@ -76,7 +76,9 @@ __global__ void write_kernel(uint4* to, std::uint32_t seed) {
 }
 
 /// A number of bytes that the three kernels above cover with whole blocks.
-inline std::size_t whole_blocks(std::size_t bytes) { return bytes / bytes_per_block * bytes_per_block; }
+inline std::size_t whole_blocks(std::size_t bytes) {
+  return bytes / bytes_per_block * bytes_per_block;
+}
 
 inline void stream_copy(void const* from, void* to, std::size_t bytes, cudaStream_t stream) {
   auto const blocks = static_cast<unsigned>(bytes / bytes_per_block);

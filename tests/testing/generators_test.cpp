@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/testing/generators.hpp>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
+
+#include <tessera/testing/generators.hpp>
 
 #include "support/catch.hpp"
 
@@ -15,7 +15,9 @@ namespace {
 template <class Generator>
 std::vector<double> draw(Generator const& generator, std::uint64_t seed, std::size_t count) {
   std::vector<double> values(count);
-  for (std::size_t i = 0; i < count; ++i) { values[i] = generator.value(seed, i); }
+  for (std::size_t i = 0; i < count; ++i) {
+    values[i] = generator.value(seed, i);
+  }
   return values;
 }
 
@@ -95,9 +97,13 @@ TEST_CASE("uniform_bits sets each bit about half of the time", "[host]") {
   std::vector<int> ones(32);
   for (std::uint64_t i = 0; i < count; ++i) {
     std::uint32_t const word = uniform_bits{}.value(6, i);
-    for (int bit = 0; bit < 32; ++bit) { ones[static_cast<std::size_t>(bit)] += static_cast<int>(word >> bit & 1); }
+    for (int bit = 0; bit < 32; ++bit) {
+      ones[static_cast<std::size_t>(bit)] += static_cast<int>(word >> bit & 1);
+    }
   }
-  for (int const n : ones) { CHECK(std::abs(n - static_cast<int>(count) / 2) < 800); }  // five standard deviations
+  for (int const n : ones) {
+    CHECK(std::abs(n - static_cast<int>(count) / 2) < 800);
+  }  // five standard deviations
 }
 
 TEST_CASE("a sample is the generator's value rounded to the storage type", "[host]") {

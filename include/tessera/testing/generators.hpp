@@ -42,12 +42,18 @@ TESSERA_FN constexpr double unit(std::uint64_t word) {
 /// Natural logarithm of a positive normal number: the series of the area tangent on [1/sqrt 2, sqrt 2).
 TESSERA_FN constexpr double logarithm(double x) {
   int exponent = 0;
-  for (; x >= 1.4142135623730951; ++exponent) { x *= 0.5; }
-  for (; x < 0.7071067811865476; --exponent) { x *= 2.0; }
+  for (; x >= 1.4142135623730951; ++exponent) {
+    x *= 0.5;
+  }
+  for (; x < 0.7071067811865476; --exponent) {
+    x *= 2.0;
+  }
   double const z = (x - 1.0) / (x + 1.0);
   double const square = z * z;
   double sum = 0;
-  for (int k = 23; k >= 1; k -= 2) { sum = sum * square + 1.0 / k; }
+  for (int k = 23; k >= 1; k -= 2) {
+    sum = sum * square + 1.0 / k;
+  }
   return exponent * ln2 + 2.0 * z * sum;
 }
 
@@ -56,9 +62,15 @@ TESSERA_FN constexpr double exponential(double x) {
   int const exponent = static_cast<int>(x / ln2 + (x < 0 ? -0.5 : 0.5));
   double const rest = x - exponent * ln2;
   double sum = 1.0;
-  for (int k = 16; k >= 1; --k) { sum = 1.0 + sum * rest / k; }
-  for (int k = exponent; k > 0; --k) { sum *= 2.0; }
-  for (int k = exponent; k < 0; ++k) { sum *= 0.5; }
+  for (int k = 16; k >= 1; --k) {
+    sum = 1.0 + sum * rest / k;
+  }
+  for (int k = exponent; k > 0; --k) {
+    sum *= 2.0;
+  }
+  for (int k = exponent; k < 0; ++k) {
+    sum *= 0.5;
+  }
   return sum;
 }
 
@@ -70,18 +82,28 @@ TESSERA_FN constexpr double cosine_of_turns(double turns) {
   double const angle = (quadrant % 2 == 0 ? into : 1.0 - into) * half_pi;
   double const square = angle * angle;
   double sum = 1.0;
-  for (int k = 22; k >= 2; k -= 2) { sum = 1.0 - sum * square / (k * (k - 1)); }
+  for (int k = 22; k >= 2; k -= 2) {
+    sum = 1.0 - sum * square / (k * (k - 1));
+  }
   return quadrant == 1 || quadrant == 2 ? -sum : sum;
 }
 
 /// Square root of a number that is zero or a positive normal one: Newton's iteration from a power of two.
 TESSERA_FN constexpr double square_root(double x) {
-  if (!(x > 0)) { return 0; }
+  if (!(x > 0)) {
+    return 0;
+  }
   double scale = 1.0;
-  for (; x >= 4.0; scale *= 2.0) { x *= 0.25; }
-  for (; x < 1.0; scale *= 0.5) { x *= 4.0; }
+  for (; x >= 4.0; scale *= 2.0) {
+    x *= 0.25;
+  }
+  for (; x < 1.0; scale *= 0.5) {
+    x *= 4.0;
+  }
   double root = 1.5;
-  for (int k = 0; k < 5; ++k) { root = 0.5 * (root + x / root); }
+  for (int k = 0; k < 5; ++k) {
+    root = 0.5 * (root + x / root);
+  }
   return root * scale;
 }
 
