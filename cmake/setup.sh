@@ -1,0 +1,70 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# Makes sure that the tools for building and testing are here.  As root on Debian or Ubuntu it installs what is missing
+# from the distribution's packages; elsewhere it says what is missing.  When nothing is missing it changes nothing.
+#
+#   sh cmake/setup.sh       compiler, CMake, Ninja, Catch2, Google Benchmark: every preset but clang and fuzz
+#   sh cmake/setup.sh ci    clang with its sanitizers and libFuzzer as well
+set -eu
+
+includes() {
+  for header in "$@"; do
+    if printf '#include <%s>\n' "$header" | c++ -x c++ -E - >/dev/null 2>&1; then
+      return 0
+    fi
+  done
+  return 1
+}
+
+cmake_is_recent() {
+  version=$(cmake --version 2>/dev/null | sed -n 's/^cmake version \([0-9]*\)\.\([0-9]*\).*/\1 \2/p')
+  [ -n "$version" ] || return 1
+  major=${version% *}
+  minor=${version#* }
+  [ "$major" -gt 3 ] || { [ "$major" -eq 3 ] && [ "$minor" -ge 25 ]; }
+}
+
+clang_has_fuzzer() {
+  folder=$(mktemp -d)
+  echo 'extern "C" int LLVMFuzzerTestOneInput(char const*, unsigned long) { return 0; }' >"$folder/probe.cpp"
+  found=0
+  clang++ -fsanitize=fuzzer,address,undefined "$folder/probe.cpp" -o "$folder/probe" >/dev/null 2>&1 || found=1
+  rm -rf "$folder"
+  return $found
+}
+
+# The Debian packages for what is not here, a blank before each.
+missing() {
+  list=
+  command -v g++ >/dev/null 2>&1 && command -v c++ >/dev/null 2>&1 || list="$list g++"
+  cmake_is_recent || list="$list cmake"
+  command -v ninja >/dev/null 2>&1 || list="$list ninja-build"
+  includes catch2/catch.hpp catch2/catch_test_macros.hpp || list="$list catch2"
+  includes benchmark/benchmark.h || list="$list libbenchmark-dev"
+  if [ "$1" = ci ]; then
+    command -v clang++ >/dev/null 2>&1 || list="$list clang"
+    clang_has_fuzzer || list="$list libclang-rt-14-dev"
+  fi
+  echo "$list"
+}
+
+wanted=${1:-build}
+needed=$(missing "$wanted")
+if [ -z "$needed" ]; then
+  exit 0
+fi
+if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then
+  echo "setup: missing (by the names of the Debian packages):$needed" >&2
+  echo "setup: install them, or run this as root on Debian or Ubuntu" >&2
+  exit 1
+fi
+echo "setup: installing$needed"
+export DEBIAN_FRONTEND=noninteractive
+apt-get -qq update
+# shellcheck disable=SC2086 # a list of packages
+apt-get -qq install -y --no-install-recommends $needed >/dev/null
+needed=$(missing "$wanted")
+if [ -n "$needed" ]; then
+  echo "setup: still missing, or too old (CMake must be 3.25 or later):$needed" >&2
+  exit 1
+fi
