@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Where the bits of many equally wide numbers lie, so that thirty-two lanes read and write them in whole aligned words.
+///
+/// A lane handles 16 bytes of values at a time (8 bf16, 4 fp32, 16 fp8): a *row* is what 32 lanes handle in one go. Numbers of
+/// `bits` bits are stored as planes whose widths are powers of two (24 = 16 + 8, 11 = 8 + 2 + 1), lowest bits in the first plane.
+/// In a plane every lane owns whole units of at least 4 bytes; where a row gives a lane less, a unit holds several rows.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// One plane of numbers of `width` bits (1, 2, 4, 8 or 16) for lanes that handle `weights_per_lane` values a row.
+struct bit_plane {
+  static constexpr int lanes = 32;
+
+  int width = 8;
+  int weights_per_lane = 8;
+
+  /// Bytes that a lane owns at a stretch.
+  TESSERA_FN constexpr int unit_bytes() const { return max(4, weights_per_lane * width / 8); }
+  /// Rows that a unit holds.
+  TESSERA_FN constexpr int rows_per_unit() const { return unit_bytes() * 8 / (weights_per_lane * width); }
+
+  /// The bit at which value `weight` of `lane` in `row` begins, counted from the start of the plane.
+  TESSERA_FN constexpr std::int64_t bit_offset(std::int64_t row, int lane, int weight) const {
+    const std::int64_t unit = (row / rows_per_unit()) * lanes + lane;
+    const int within = (static_cast<int>(row % rows_per_unit()) * weights_per_lane + weight) * width;
+    return unit * unit_bytes() * 8 + within;
+  }
+
+  /// True if value i lies at bit i * width: then serial code may ignore lanes.
+  TESSERA_FN constexpr bool is_linear() const { return rows_per_unit() == 1; }
+};
+
+/// The planes of numbers of `bits` bits: the lowest `plane(0).width` bits are in plane 0, and so on.
+struct bit_planes {
+  int bits = 8;
+  int weights_per_lane = 8;
+
+  /// 16-bit planes as long as they fit, then one plane for each set bit of the rest, widest first.
+  TESSERA_FN constexpr int count() const { return bits / 16 + popcount(static_cast<std::uint32_t>(bits % 16)); }
+
+  /// How many of the low bits lie in the planes before this one.
+  TESSERA_FN constexpr int shift(int plane) const {
+    int before = 0;
+    for (int i = 0; i < plane; ++i) {
+      before += next_width(bits - before);
+    }
+    return before;
+  }
+
+  TESSERA_FN constexpr bit_plane plane(int index) const { return {next_width(bits - shift(index)), weights_per_lane}; }
+
+  /// Planes of one block lie one after the other; this is where a plane of a block of `weights` values begins, in bytes.
+  TESSERA_FN constexpr std::int64_t offset(int plane, std::int64_t weights) const { return weights * shift(plane) / 8; }
+
+  /// Bytes of all planes of a block of `weights` values, a multiple of granularity().
+  TESSERA_FN constexpr std::int64_t bytes(std::int64_t weights) const { return weights * bits / 8; }
+
+  /// Blocks hold a multiple of this many values, so that all units are whole.
+  TESSERA_FN constexpr int granularity() const {
+    int rows = 1;
+    for (int i = 0; i < count(); ++i) {
+      rows = max(rows, plane(i).rows_per_unit());
+    }
+    return rows * bit_plane::lanes * weights_per_lane;
+  }
+
+ private:
+  TESSERA_FN static constexpr int next_width(int left) {
+    int width = 16;
+    while (width > left) {
+      width /= 2;
+    }
+    return width;
+  }
+};
+
+/// Reads the number at a place of a block's planes. planes: the first byte of the block's planes.
+TESSERA_FN constexpr std::uint32_t load_planes(bit_planes layout, std::uint8_t const* planes, std::int64_t weights,
+                                               std::int64_t row, int lane, int weight) {
+  std::uint32_t value = 0;
+  for (int i = 0; i < layout.count(); ++i) {
+    const bit_plane plane = layout.plane(i);
+    const std::int64_t bit = plane.bit_offset(row, lane, weight);
+    std::uint8_t const* byte = planes + layout.offset(i, weights) + bit / 8;
+    std::uint32_t piece = byte[0];
+    if (plane.width == 16) {
+      piece |= static_cast<std::uint32_t>(byte[1]) << 8;
+    }
+    piece = (piece >> (bit % 8)) & ((1u << plane.width) - 1);
+    value |= piece << layout.shift(i);
+  }
+  return value;
+}
+
+/// Writes the number at a place of a block's planes, which must be zero there before.
+TESSERA_FN constexpr void store_planes(bit_planes layout, std::uint8_t* planes, std::int64_t weights, std::int64_t row, int lane,
+                                       int weight, std::uint32_t value) {
+  for (int i = 0; i < layout.count(); ++i) {
+    const bit_plane plane = layout.plane(i);
+    const std::int64_t bit = plane.bit_offset(row, lane, weight);
+    std::uint8_t* byte = planes + layout.offset(i, weights) + bit / 8;
+    const std::uint32_t piece = (value >> layout.shift(i)) & ((1u << plane.width) - 1);
+    byte[0] = static_cast<std::uint8_t>(byte[0] | (piece << (bit % 8)));
+    if (plane.width == 16) {
+      byte[1] = static_cast<std::uint8_t>(byte[1] | (piece >> 8));
+    }
+  }
+}
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Names an exponent with four bits: fourteen neighbouring exponents, one exponent from anywhere, and an escape.
+///
+/// The exponents of trained weights lie within a narrow window: fifteen neighbours cover 99.93 to 99.99 percent of them. The
+/// exponent from anywhere is for tensors with many exact zeros; in all others it is the fifteenth neighbour.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// The map between exponents (0 to 255) and codes (0 to 15).
+struct exponent_window {
+  static constexpr std::uint32_t neighbours = 14;
+  static constexpr std::uint32_t extra_code = 14;
+  static constexpr std::uint32_t escape_code = 15;
+  static constexpr int codes = 16;
+
+  std::uint8_t base = 0;   ///< the exponent with code 0
+  std::uint8_t extra = 14; ///< the exponent with code 14
+
+  /// True if the fifteen exponents with a code are neighbours: then exponent = base + code and decoders may skip a test.
+  TESSERA_FN constexpr bool is_contiguous() const { return extra == base + neighbours; }
+
+  TESSERA_FN constexpr std::uint32_t code(std::uint32_t exponent) const {
+    const std::uint32_t offset = exponent - base;
+    if (offset < neighbours) {
+      return offset;
+    }
+    return exponent == extra ? extra_code : escape_code;
+  }
+
+  /// The exponent with this code; meaningless for escape_code, whose exponents are listed apart.
+  TESSERA_FN constexpr std::uint32_t exponent(std::uint32_t code) const {
+    return code == extra_code ? extra : (base + code) & 0xffu;
+  }
+
+  TESSERA_FN friend constexpr bool operator==(exponent_window a, exponent_window b) {
+    return a.base == b.base && a.extra == b.extra;
+  }
+};
+
+/// A window and how many of the counted exponents it has codes for.
+struct exponent_window_candidate {
+  exponent_window window;
+  std::uint64_t covered = 0;
+};
+
+/// How many windows a format has: one for each base from 0 to this minus 1.
+TESSERA_FN constexpr std::uint32_t exponent_window_candidates(std::uint32_t largest_exponent) {
+  return largest_exponent + 2 - exponent_window::neighbours;
+}
+
+/// The best window with this base. counts: how often each exponent from 0 to largest_exponent occurs. The fifteenth exponent is
+/// the next neighbour unless one outside the window is more frequent (ties to the lower exponent).
+template <class Count>
+TESSERA_FN constexpr exponent_window_candidate exponent_window_at(std::uint32_t base, Count const* counts,
+                                                                  std::uint32_t largest_exponent) {
+  const std::uint32_t end = base + exponent_window::neighbours;
+  std::uint32_t extra = end <= largest_exponent ? end : base - 1;
+  std::uint64_t inside = 0;
+  for (std::uint32_t exponent = 0; exponent <= largest_exponent; ++exponent) {
+    if (exponent >= base && exponent < end) {
+      inside += counts[exponent];
+    } else if (counts[exponent] > counts[extra]) {
+      extra = exponent;
+    }
+  }
+  return {{static_cast<std::uint8_t>(base), static_cast<std::uint8_t>(extra)}, inside + counts[extra]};
+}
+
+/// The window that leaves the fewest exponents without a code; ties to the lower base. Integer arithmetic: the same everywhere.
+template <class Count>
+TESSERA_FN constexpr exponent_window fit_exponent_window(Count const* counts, std::uint32_t largest_exponent) {
+  exponent_window_candidate best = exponent_window_at(0, counts, largest_exponent);
+  for (std::uint32_t base = 1; base < exponent_window_candidates(largest_exponent); ++base) {
+    const exponent_window_candidate candidate = exponent_window_at(base, counts, largest_exponent);
+    if (candidate.covered > best.covered) {
+      best = candidate;
+    }
+  }
+  return best.window;
+}
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Probabilities of the 256 pairs of exponent codes, as integers that add up to a power of two.
+///
+/// Two neighbouring weights make one symbol of the coder: halving the number of coding steps is worth more than the 0.02 bit
+/// per weight that it costs. Neighbouring exponents are all but independent (mutual information at most 0.01 bit), so the
+/// frequency of a pair is the product of two single frequencies, and one histogram of 256 exponents is all that is counted.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/entropy/exponent_window.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// The symbol of a pair: the code of the first weight in the low four bits.
+TESSERA_FN constexpr std::uint32_t pair_symbol(std::uint32_t first_code, std::uint32_t second_code) {
+  return first_code | (second_code << 4);
+}
+
+/// The symbol of two escapes, which every table can code.
+inline constexpr std::uint32_t escape_pair = 0xff;
+
+/// Frequencies of 256 symbols that sum to 2^ProbabilityBits. A symbol with frequency 0 cannot be coded.
+template <int ProbabilityBits>
+struct frequency_table {
+  static constexpr int symbols = 256;
+  static constexpr std::uint32_t total = 1u << ProbabilityBits;
+
+  std::uint16_t frequency[symbols];
+
+  /// True if the frequencies sum to total and each is below it, as decoders require.
+  TESSERA_FN constexpr bool is_valid() const {
+    std::uint32_t sum = 0;
+    for (int i = 0; i < symbols; ++i) {
+      if (frequency[i] >= total) {
+        return false;
+      }
+      sum += frequency[i];
+    }
+    return sum == total;
+  }
+};
+
+/// The rule that makes frequencies from how often each exponent code occurs: shares in 65536 of each code; products; pairs rarer
+/// than 2^-17 get 0, those rarer than one slot get 1, the others floor(proportional); what is left goes in ones to those with the
+/// largest remainders, ties to the lower symbol.
+///
+/// Each function is about one symbol, so that a group can share the work (program/fit_codebook.hpp); all arithmetic is on integers,
+/// so that every machine makes the same table.
+template <int ProbabilityBits>
+struct frequency_model {
+  static constexpr std::uint64_t total = 1u << ProbabilityBits;
+  /// A pair rarer than 2^-17 is cheaper as two escapes than as one part in 4096 of the table.
+  static constexpr int rare_bits = 17;
+
+  /// A code's share in 65536. Codes that occur never get 0, and escapes always have a share.
+  TESSERA_FN static constexpr std::uint32_t share(std::uint64_t count, std::uint64_t all, std::uint32_t code) {
+    const bool needed = count > 0 || code == exponent_window::escape_code;
+    const std::uint64_t scaled = all > 0 ? (count << 16) / all : 0;
+    return needed && scaled == 0 ? 1u : static_cast<std::uint32_t>(scaled);
+  }
+
+  /// What a pair's frequency is before the remainder is handed out.
+  enum class kind : std::uint8_t { absent, one, proportional };
+
+  TESSERA_FN static constexpr kind classify(std::uint32_t symbol, std::uint64_t weight, std::uint64_t weight_sum) {
+    if (symbol != escape_pair && (weight << rare_bits) < weight_sum) {
+      return kind::absent;
+    }
+    return (weight << ProbabilityBits) < weight_sum ? kind::one : kind::proportional;
+  }
+
+  TESSERA_FN static constexpr std::uint32_t quotient(std::uint64_t weight, std::uint64_t slots, std::uint64_t sum) {
+    const std::uint64_t frequency = weight * slots / sum;
+    return frequency == 0 ? 1u : static_cast<std::uint32_t>(frequency);
+  }
+
+  TESSERA_FN static constexpr std::uint64_t remainder(std::uint64_t weight, std::uint64_t slots, std::uint64_t sum) {
+    return weight * slots % sum;
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

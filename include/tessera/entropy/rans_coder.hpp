@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Range asymmetric numeral systems (rANS): an entropy coder whose whole state is one 32-bit number.
+///
+/// Duda, "Asymmetric numeral systems" (arXiv 1311.2540). States lie in [2^15, 2^31) and exchange 16 bits at a time, so that a
+/// symbol moves at most one word in or out: thirty-two lanes can share one stream of words, each lane's words found by counting.
+///
+///     using coder = tessera::rans_coder<12>;
+///     auto model = coder::model_type{...};                      // frequencies that sum to 4096
+///     auto encode = coder::make_encode_table(model);
+///     auto decode = coder::make_decode_table(model);
+///     std::uint32_t state = coder::start();
+///     auto spilled = coder::push(state, 'x', encode);           // a word to keep if spilled.occurred
+///     std::uint32_t symbol = coder::pop(state, decode);         // 'x'
+///     if (coder::wants_word(state)) coder::feed(state, spilled.word);
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/entropy/frequency_table.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// A word that a coder hands out when its state would grow too large.
+struct spilled_word {
+  bool occurred = false;
+  std::uint16_t word = 0;
+};
+
+/// A model of EntropyCoder. Laws: pop undoes push, in reverse order; words are fed in the reverse of the order in which they were
+/// spilled; a state that has popped all that was pushed equals start().
+///
+/// Cost: push one multiplication, pop one multiplication and one table look-up. Loss against the entropy of the model: below
+/// 0.001 bit a symbol at 12 bits.
+template <int ProbabilityBits>
+struct rans_coder {
+  static_assert(ProbabilityBits >= 8 && ProbabilityBits <= 12, "tessera: rans_coder has 8 to 12 probability bits");
+
+  using symbol_type = std::uint8_t;
+  using encode_state = std::uint32_t;
+  using decode_state = std::uint32_t;
+  using model_type = frequency_table<ProbabilityBits>;
+
+  static constexpr int alphabet = 256;
+  static constexpr int probability_bits = ProbabilityBits;
+  static constexpr std::uint32_t slots = 1u << ProbabilityBits;
+  static constexpr std::uint32_t lower_bound = 1u << 15;
+  static constexpr int word_bits = 16;
+  /// A state spills before a push if state >> spill_shift >= frequency.
+  static constexpr int spill_shift = 15 + word_bits - ProbabilityBits;
+
+  /// What push needs to know of a symbol: state + bias + quotient * complement is the next state.
+  struct encode_entry {
+    std::uint32_t reciprocal;  ///< quotient = high half of state * reciprocal, shifted right
+    std::uint32_t packed;      ///< bias (13 bits) | complement (12 bits) << 13 | shift (4 bits) << 25
+  };
+  struct encode_table {
+    encode_entry entry[alphabet];
+  };
+  /// For each slot: frequency << 20 | (slot - cumulative) << 8 | symbol.
+  struct decode_table {
+    std::uint32_t entry[slots];
+  };
+
+  /// Division by the frequency f as a multiplication: with s = ceil(log2 f) - 1 and r = ceil(2^(32+s) / f) the quotient
+  /// (x * r) >> (32 + s) is exact for x < f * 2^19, which renormalisation guarantees, because then x * (r f - 2^(32+s)) < 2^(32+s).
+  /// f = 1 has no such r in 32 bits: r = 2^32 - 1 gives x - 1, and the bias makes up for it.
+  TESSERA_FN static constexpr encode_entry make_encode_entry(std::uint32_t frequency, std::uint32_t cumulative) {
+    if (frequency == 0) {
+      return {0, 0};
+    }
+    const std::uint32_t complement = (slots - frequency) << 13;
+    if (frequency == 1) {
+      return {0xffffffffu, (cumulative + slots - 1) | complement};
+    }
+    const int shift = log2_ceil(frequency) - 1;
+    const std::uint64_t scaled = std::uint64_t{1} << (32 + shift);
+    const auto reciprocal = static_cast<std::uint32_t>((scaled + frequency - 1) / frequency);
+    return {reciprocal, cumulative | complement | (static_cast<std::uint32_t>(shift) << 25)};
+  }
+
+  TESSERA_FN static constexpr std::uint32_t decode_entry(std::uint32_t frequency, std::uint32_t offset, std::uint32_t symbol) {
+    return (frequency << 20) | (offset << 8) | symbol;
+  }
+
+  TESSERA_FN static constexpr encode_table make_encode_table(model_type const& model) {
+    encode_table table{};
+    std::uint32_t cumulative = 0;
+    for (int symbol = 0; symbol < alphabet; ++symbol) {
+      table.entry[symbol] = make_encode_entry(model.frequency[symbol], cumulative);
+      cumulative += model.frequency[symbol];
+    }
+    return table;
+  }
+
+  /// The model must be valid (model.is_valid()); writes stay inside the table for any model.
+  TESSERA_FN static constexpr void make_decode_table(model_type const& model, decode_table& table) {
+    std::uint32_t slot = 0;
+    for (std::uint32_t symbol = 0; symbol < alphabet; ++symbol) {
+      for (std::uint32_t offset = 0; offset < model.frequency[symbol] && slot < slots; ++offset) {
+        table.entry[slot++] = decode_entry(model.frequency[symbol], offset, symbol);
+      }
+    }
+  }
+
+  TESSERA_FN static constexpr encode_state start() { return lower_bound; }
+  TESSERA_FN static constexpr bool finished(decode_state state) { return state == lower_bound; }
+  /// States that a stream may carry.
+  TESSERA_FN static constexpr bool is_state(std::uint32_t state) { return state >= lower_bound && state < (1u << 31); }
+
+  TESSERA_FN static constexpr bool can_code(encode_entry entry) { return entry.packed != 0; }
+
+  TESSERA_FN static constexpr spilled_word push(encode_state& state, encode_entry entry) {
+    const std::uint32_t complement = (entry.packed >> 13) & 0xfffu;
+    spilled_word spilled;
+    if ((state >> spill_shift) >= slots - complement) {
+      spilled = {true, static_cast<std::uint16_t>(state)};
+      state >>= word_bits;
+    }
+    const std::uint32_t quotient = multiply_high(state, entry.reciprocal) >> (entry.packed >> 25);
+    state += (entry.packed & 0x1fffu) + quotient * complement;
+    return spilled;
+  }
+
+  TESSERA_FN static constexpr spilled_word push(encode_state& state, symbol_type symbol, encode_table const& table) {
+    return push(state, table.entry[symbol]);
+  }
+
+  TESSERA_FN static constexpr symbol_type pop(decode_state& state, decode_table const& table) {
+    const std::uint32_t entry = table.entry[state & (slots - 1)];
+    state = (entry >> 20) * (state >> probability_bits) + ((entry >> 8) & 0xfffu);
+    return static_cast<symbol_type>(entry & 0xffu);
+  }
+
+  TESSERA_FN static constexpr bool wants_word(decode_state state) { return state < lower_bound; }
+  TESSERA_FN static constexpr void feed(decode_state& state, std::uint16_t word) { state = (state << word_bits) | word; }
+};
+
+}  // namespace v0
+}  // namespace tessera

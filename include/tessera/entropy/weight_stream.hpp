@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// The format of compressed weights: one self-describing stream of bytes for one tensor, version 1.
+///
+/// All integers are little-endian. Sections follow each other in this order, each from a multiple of 64 bytes:
+///
+///     header        64 bytes, weight_stream_header
+///     codebook      512 bytes: 256 16-bit frequencies that sum to 4096 (rANS coder only)
+///     index         8 bytes a block, weight_block_index
+///     checksums     4 bytes a block, CRC32C (if the flag is set)
+///     normalizers   1 byte for each block of 2^log2_normalizer_block weights (if that is not 0)
+///     planes        sign and mantissa bits, (1 + mantissa_kept) / 8 bytes a weight, see bit_planes.hpp
+///     payload       what the coder made of the exponents, in the order of blocks, each from a multiple of 16 bytes
+///
+/// All but the payload have sizes that follow from the header, so only the payload needs an index. A *block* is 2^log2_block
+/// weights (the last may be shorter) and decodes on its own. A block's payload is one of
+///
+///     rANS:   32 32-bit lane states; 16-bit words in the order in which the lanes want them; zero to 4 bytes; escapes
+///     fixed:  one 4-bit plane of exponent codes; escapes
+///     raw:    planes of the exponents themselves (where the other two would be larger)
+///
+/// with zeros to a multiple of 16 bytes. An escape is a 32-bit entry, ascending by position: position in the block (16 bits),
+/// exponent (8 bits), 1 if the value is a NaN whose mantissa bits were all dropped (8 bits).
+/// Coded length: the weights of a block rounded up to the format's granularity; the weights added are not escapes and are coded
+/// like the window's first exponent, with zero planes.
+///
+/// A block's checksum covers the last 4 bytes of its index entry, its normalizers, its planes and its payload. The header's covers
+/// its first 60 bytes. A tensor too small to gain has coder `stored`: the bytes of the values follow the header, and
+/// content_checksum is their CRC32C.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/crc32c.hpp>
+#include <tessera/entropy/bit_planes.hpp>
+#include <tessera/entropy/exponent_window.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Element types of a stream; the numbers are part of the format.
+enum class weight_type : std::uint8_t { bf16 = 0, fp16 = 1, fp32 = 2, fp8_e4m3 = 3, fp8_e5m2 = 4 };
+inline constexpr int weight_types = 5;
+
+/// How exponents are coded; the numbers are part of the format.
+enum class weight_coder : std::uint8_t { stored = 0, rans_pairs = 1, fixed_codes = 2 };
+inline constexpr int weight_coders = 3;
+
+/// Constants of an element type.
+struct weight_type_traits {
+  int bytes;
+  int exponent_bits;
+  int mantissa_bits;
+
+  TESSERA_FN static constexpr weight_type_traits of(weight_type type) {
+    switch (type) {
+      case weight_type::fp16:
+        return {2, 5, 10};
+      case weight_type::fp32:
+        return {4, 8, 23};
+      case weight_type::fp8_e4m3:
+        return {1, 4, 3};
+      case weight_type::fp8_e5m2:
+        return {1, 5, 2};
+      default:
+        return {2, 8, 7};
+    }
+  }
+
+  TESSERA_FN constexpr int weights_per_lane() const { return 16 / bytes; }
+};
+
+/// The first 64 bytes of a stream.
+struct weight_stream_header {
+  static constexpr std::uint32_t expected_magic = 0x41525354;  // "TSRA"
+  static constexpr std::uint16_t expected_version = 1;
+  static constexpr std::uint32_t flag_block_checksums = 1;
+  static constexpr std::uint32_t known_flags = flag_block_checksums;
+
+  std::uint32_t magic;
+  std::uint16_t version;
+  std::uint8_t type;   ///< weight_type
+  std::uint8_t coder;  ///< weight_coder
+  std::uint8_t log2_block;
+  std::uint8_t mantissa_kept;
+  std::uint8_t log2_normalizer_block;  ///< 0: no normalizers
+  std::uint8_t window_base;
+  std::uint8_t window_extra;
+  std::uint8_t zero[3];
+  std::uint32_t flags;
+  std::uint32_t block_count;
+  std::uint64_t count;        ///< weights
+  std::uint64_t total_bytes;  ///< of the stream
+  std::uint32_t content_checksum;  ///< of the codebook; with coder `stored`, of the values
+  std::uint32_t more_zero[4];
+  std::uint32_t header_checksum;
+};
+static_assert(sizeof(weight_stream_header) == 64);
+
+/// Where one block's payload is.
+struct weight_block_index {
+  static constexpr std::uint16_t raw = 0xffff;
+
+  std::uint32_t position;  ///< from the start of the payload section, in units of 16 bytes
+  std::uint16_t words;     ///< 16-bit words of the rANS coder, 0 of the fixed coder, or `raw`
+  std::uint16_t escapes;
+};
+static_assert(sizeof(weight_block_index) == 8);
+
+/// All that decides a stream's layout, apart from the data.
+struct weight_stream_spec {
+  static constexpr int smallest_log2_block = 10;
+  static constexpr int largest_log2_block = 13;
+  /// More words or escapes than this make a block raw; decoders need that much room and no more.
+  static constexpr int largest_words = 2048;
+  static constexpr int largest_escapes = 512;
+  static constexpr int states_bytes = 32 * 4;
+  static constexpr int payload_alignment = 16;
+  static constexpr int section_alignment = 64;
+  static constexpr int codebook_bytes = 512;
+
+  weight_type type = weight_type::bf16;
+  weight_coder coder = weight_coder::rans_pairs;
+  int log2_block = largest_log2_block;
+  int mantissa_kept = 7;
+  int log2_normalizer_block = 0;
+  bool block_checksums = false;
+  std::int64_t count = 0;
+
+  TESSERA_FN constexpr weight_type_traits traits() const { return weight_type_traits::of(type); }
+  TESSERA_FN constexpr std::int64_t block_weights() const { return std::int64_t{1} << log2_block; }
+  TESSERA_FN constexpr std::int64_t block_count() const {
+    return coder == weight_coder::stored ? 0 : divide_up(count, block_weights());
+  }
+  TESSERA_FN constexpr bit_planes residual_planes() const { return {1 + mantissa_kept, traits().weights_per_lane()}; }
+  TESSERA_FN constexpr bit_planes code_planes() const { return {4, traits().weights_per_lane()}; }
+  TESSERA_FN constexpr bit_planes exponent_planes() const { return {traits().exponent_bits, traits().weights_per_lane()}; }
+  TESSERA_FN constexpr int granularity() const {
+    return max(max(residual_planes().granularity(), code_planes().granularity()), exponent_planes().granularity());
+  }
+
+  /// Weights of a block as they are in the tensor, and as they are coded.
+  TESSERA_FN constexpr std::int64_t weights_in(std::int64_t block) const {
+    return min(block_weights(), count - block * block_weights());
+  }
+  TESSERA_FN constexpr std::int64_t coded_in(std::int64_t block) const {
+    return align_up(weights_in(block), std::int64_t{granularity()});
+  }
+  TESSERA_FN constexpr std::int64_t raw_payload_bytes(std::int64_t coded) const {
+    return align_up(exponent_planes().bytes(coded), std::int64_t{payload_alignment});
+  }
+
+  /// The payload's parts, for a block of `coded` weights.
+  TESSERA_FN constexpr std::int64_t escapes_offset(std::int64_t coded, int words) const {
+    return coder == weight_coder::rans_pairs ? align_up(std::int64_t{states_bytes} + 2 * words, std::int64_t{4}) : coded / 2;
+  }
+  TESSERA_FN constexpr std::int64_t payload_bytes(std::int64_t coded, weight_block_index const& entry) const {
+    if (entry.words == weight_block_index::raw) {
+      return raw_payload_bytes(coded);
+    }
+    return align_up(escapes_offset(coded, entry.words) + 4 * entry.escapes, std::int64_t{payload_alignment});
+  }
+
+  // Sections.
+  TESSERA_FN constexpr std::int64_t codebook_offset() const { return section_alignment; }
+  TESSERA_FN constexpr std::int64_t index_offset() const {
+    return codebook_offset() + (coder == weight_coder::rans_pairs ? codebook_bytes : 0);
+  }
+  TESSERA_FN constexpr std::int64_t checksums_offset() const { return section_end(index_offset() + 8 * block_count()); }
+  TESSERA_FN constexpr std::int64_t normalizers_offset() const {
+    return section_end(checksums_offset() + (block_checksums ? 4 * block_count() : 0));
+  }
+  TESSERA_FN constexpr std::int64_t normalizers_before(std::int64_t block) const {
+    return log2_normalizer_block == 0 ? 0 : (block * block_weights()) >> log2_normalizer_block;
+  }
+  TESSERA_FN constexpr std::int64_t normalizers_in(std::int64_t block) const {
+    return log2_normalizer_block == 0 ? 0 : divide_up(weights_in(block), std::int64_t{1} << log2_normalizer_block);
+  }
+  TESSERA_FN constexpr std::int64_t planes_offset() const {
+    const std::int64_t last = block_count() - 1;
+    return section_end(normalizers_offset() + (last < 0 ? 0 : normalizers_before(last) + normalizers_in(last)));
+  }
+  TESSERA_FN constexpr std::int64_t planes_before(std::int64_t block) const {
+    return residual_planes().bytes(block * block_weights());
+  }
+  TESSERA_FN constexpr std::int64_t payload_offset() const {
+    const std::int64_t last = block_count() - 1;
+    return section_end(planes_offset() + (last < 0 ? 0 : planes_before(last) + residual_planes().bytes(coded_in(last))));
+  }
+  /// No stream of this spec is longer.
+  TESSERA_FN constexpr std::int64_t largest_bytes() const {
+    if (coder == weight_coder::stored) {
+      return section_alignment + count * traits().bytes;
+    }
+    return payload_offset() + block_count() * raw_payload_bytes(block_weights());
+  }
+
+  TESSERA_FN constexpr weight_stream_header header() const {
+    weight_stream_header result{};
+    result.magic = weight_stream_header::expected_magic;
+    result.version = weight_stream_header::expected_version;
+    result.type = static_cast<std::uint8_t>(type);
+    result.coder = static_cast<std::uint8_t>(coder);
+    result.log2_block = static_cast<std::uint8_t>(log2_block);
+    result.mantissa_kept = static_cast<std::uint8_t>(mantissa_kept);
+    result.log2_normalizer_block = static_cast<std::uint8_t>(log2_normalizer_block);
+    result.flags = block_checksums ? weight_stream_header::flag_block_checksums : 0;
+    result.block_count = static_cast<std::uint32_t>(block_count());
+    result.count = static_cast<std::uint64_t>(count);
+    return result;
+  }
+
+ private:
+  TESSERA_FN static constexpr std::int64_t section_end(std::int64_t bytes) {
+    return align_up(bytes, std::int64_t{section_alignment});
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// The factor in [1, 2) that turns the largest weight of a block into a power of two, so that it survives with no mantissa bits.
+///
+/// NeuZip (arXiv 2410.20650), section 2.3: a block is divided by the mantissa of its largest magnitude before mantissa bits are
+/// dropped. The factor is 1 + q / 256 with q in one byte, and the same rounded factor divides and multiplies.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/precision.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// A Reducer over bit patterns: the state is the largest finite magnitude's pattern, which orders like the magnitude itself.
+template <class T>
+struct block_normalizer {
+  using value_type = T;
+  using state = std::uint32_t;
+
+  TESSERA_FN static constexpr state identity() { return 0; }
+
+  TESSERA_FN static constexpr state push(state largest, std::uint32_t bits) {
+    constexpr std::uint32_t infinity = ((1u << scalar_traits<T>::exponent_bits) - 1) << scalar_traits<T>::mantissa_bits;
+    const std::uint32_t magnitude = bits & ((1u << (scalar_traits<T>::bits - 1)) - 1);
+    return magnitude < infinity && magnitude > largest ? magnitude : largest;
+  }
+
+  TESSERA_FN static constexpr state merge(state a, state b) { return a > b ? a : b; }
+
+  /// q = the mantissa fraction of the largest magnitude in 256ths, rounded half up, at most 255; 0 for a subnormal.
+  TESSERA_FN static constexpr std::uint32_t normalizer(state largest) {
+    constexpr int mantissa_bits = scalar_traits<T>::mantissa_bits;
+    if ((largest >> mantissa_bits) == 0) {
+      return 0;
+    }
+    const std::uint32_t mantissa = largest & ((1u << mantissa_bits) - 1);
+    if constexpr (mantissa_bits <= 8) {
+      return mantissa << (8 - mantissa_bits);
+    } else {
+      return min((mantissa + (1u << (mantissa_bits - 9))) >> (mantissa_bits - 8), 255u);
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera
