@@ -69,7 +69,8 @@ class Table:
     """Between `<!-- bench:NAME begin -->` and `<!-- bench:NAME end -->`. Rows without a result are left out."""
     heading: str
     columns: list
-    rows: list  # of (label, benchmark)
+    rows: list         # of (label, benchmark)
+    on_cpu: bool = False
 
 
 TABLES = {
@@ -79,7 +80,8 @@ TABLES = {
         ("read only", "machine/read/2GiB"),
         ("write only", "machine/write/2GiB"),
     ]),
-    "neuzip": Table("GPU, N(0, 0.02)", ["TB/s", "limit by memory", "of copy speed", PEER, "bits per weight", "peak MiB"], [
+    "neuzip": Table("GPU, N(0, 0.02)", ["TB/s", "limit by memory", "of copy speed", PEER, "bits per weight",
+                                        "peak MiB"], [
         ("decode bf16, 512 MiB", "neuzip/decode/bf16/gauss/512MiB"),
         ("decode bf16, 32 tensors of 32 MiB", "neuzip/decode/bf16/gauss/32x32MiB"),
         ("decode bf16, 4096 x 4096", "neuzip/decode/bf16/gauss/4096x4096"),
@@ -97,7 +99,7 @@ TABLES = {
         ("decode, AVX2", "neuzip/cpu/decode/bf16/gauss/avx2/64MiB/1thread"),
         ("decode, AVX-512", "neuzip/cpu/decode/bf16/gauss/avx512/64MiB/1thread"),
         ("encode", "neuzip/cpu/encode/bf16/gauss/64MiB/1thread"),
-    ]),
+    ], on_cpu=True),
     "neuzip-size": Table("bf16 weights", ["bits per weight", "entropy"], [
         ("N(0, 0.02)", "neuzip/encode/bf16/gauss/512MiB"),
         ("Laplace", "neuzip/encode/bf16/laplace/512MiB"),
@@ -218,8 +220,8 @@ def figure(results, key):
         if counter not in results[name].counters:
             raise Refused(f"{key}: {name} has no counter {counter}")
         values.append(results[name].counters[counter])
-    combined = {"value": lambda: values[0], "ratio": lambda: values[0] / values[1], "largest": lambda: max(values)}[how]()
-    return float(f"{combined:.5g}")
+    result = values[0] / values[1] if how == "ratio" else max(values)  # a "value" is the largest of one
+    return float(f"{result:.5g}")
 
 
 def summarize(results, allow_missing):
@@ -252,12 +254,14 @@ def rows_with_results(table, results):
             if name in results and not results[name].error]
 
 
-def described(context):
-    """One sentence about where and when a result was measured."""
-    gpu = context.get("gpu", "none")
-    where = [gpu, f"driver {context['driver']}" if context.get("driver") else "",
-             f"CUDA {context['cuda_runtime']}"] if gpu != "none" else [context.get("cpu", ""), context.get("compiler", "")]
-    parts = where + [f"commit {context.get('commit', 'unknown')[:12]}", context.get("date", "")[:10]]
+def described(context, on_cpu):
+    """Where and when a result was measured."""
+    if on_cpu:
+        parts = [context.get("cpu"), context.get("compiler")]
+    else:
+        parts = [context.get("gpu"), "driver " + context.get("driver", "unknown"),
+                 "CUDA " + context.get("cuda_runtime", "unknown")]
+    parts += ["commit " + context.get("commit", "unknown")[:12], context.get("date", "")[:10]]
     return ", ".join(part for part in parts if part)
 
 
@@ -268,7 +272,7 @@ def markdown(table, results):
     lines = [f"| {table.heading} | " + " | ".join(table.columns) + " |", "|---|" + "---:|" * len(table.columns)]
     for label, name, counters in rows:
         lines.append(f"| {label} | " + " | ".join(COLUMNS[c](name, counters) for c in table.columns) + " |")
-    runs = sorted({described(results[name].context) for _, name, _ in rows})
+    runs = sorted({described(results[name].context, table.on_cpu) for _, name, _ in rows})
     return "\n".join(lines + ["", "Measured on: " + "; ".join(runs) + "."])
 
 
@@ -373,7 +377,8 @@ def outputs(root, allow_missing):
 def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent, help="the repository")
-    parser.add_argument("--adopt", type=Path, nargs="+", default=[], metavar="FILE", help="result files to take over first")
+    parser.add_argument("--adopt", type=Path, nargs="+", default=[], metavar="FILE",
+                        help="result files to take over first")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if something is out of date")
     parser.add_argument("--allow-missing", action="store_true", help="report although needed benchmarks are missing")
     options = parser.parse_args(arguments)

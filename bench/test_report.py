@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Tests of report.py on made-up results in a temporary folder: `python3 bench/test_report.py`."""
+import contextlib
+import io
+import json
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree as xml
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import report
+
+CONTEXT = {"date": "2026-01-02T03:04:05+00:00", "host_name": "secret", "executable": "/home/someone/tessera_bench",
+           "load_avg": [1.0], "gpu": "Some GPU", "driver": "1.2.3", "cuda_runtime": "13.0",
+           "commit": "0123456789abcdef", "copy_tbps": "4.2", "cpu": "Some CPU", "compiler": "gcc 12"}
+
+
+def rows(name, **counters):
+    """Three repetitions and their aggregates; the second repetition holds the medians."""
+    run = {"name": name + "/iterations:1/manual_time", "run_name": name + "/iterations:1/manual_time", "iterations": 1,
+           "real_time": 1.0, "time_unit": "us"}
+    out = [{**run, "run_type": "iteration", "repetition_index": i, **{k: v * f for k, v in counters.items()}}
+           for i, f in enumerate((0.5, 1.0, 3.0))]
+    mean = {**run, "run_type": "aggregate", "aggregate_name": "mean", **{k: v * 1.5 for k, v in counters.items()}}
+    return out + [mean]
+
+
+def needed():
+    """Rows for everything in FIGURES, with a different rate for each benchmark."""
+    counters = {}
+    for _, counter, names in report.FIGURES.values():
+        for name in names:
+            counters.setdefault(name, {})[counter] = round(1 + 0.01 * len(counters), 2)
+    counters["neuzip/decode/bf16/gauss/512MiB"].update(TBps=2.0, of_copy=0.8, peak_MiB=1234.0)
+    counters["neuzip/decode/bf16/gauss/32x32MiB"].update(TBps=1.9)
+    return {name: rows(name, **values) for name, values in counters.items()}
+
+
+class ReportTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+        self.results = self.root / "bench" / "results"
+        self.results.mkdir(parents=True)
+        (self.root / "README.md").write_text(
+            "Before\n<!-- bench:neuzip begin -->\nold\n<!-- bench:neuzip end -->\nAfter\n")
+
+    def write(self, benchmarks, file="run.json"):
+        path = self.results / file
+        path.write_text(json.dumps({"context": CONTEXT, "benchmarks": sum(benchmarks.values(), [])}))
+        return path
+
+    def report(self, *arguments):
+        """(exit code, everything printed)"""
+        text = io.StringIO()
+        with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
+            code = report.main(["--root", str(self.root), *arguments])
+        return code, text.getvalue()
+
+    def summary(self):
+        return json.loads((self.results / "summary.json").read_text())
+
+    def test_the_summary_holds_the_medians_under_every_key(self):
+        self.write(needed())
+        self.assertEqual(self.report()[0], 0)
+        self.assertEqual(set(self.summary()), set(report.FIGURES))
+        self.assertEqual(self.summary()["neuzip.decode.bf16.tbps"], 2.0)
+        self.assertEqual(self.summary()["neuzip.batched_over_single"], 0.95)
+
+    def test_the_copy_figure_is_that_of_the_faster_copy(self):
+        results = needed()
+        results["machine/copy/memcpy/2GiB"] = rows("machine/copy/memcpy/2GiB", TBps=4.0)
+        results["machine/copy/kernel/2GiB"] = rows("machine/copy/kernel/2GiB", TBps=4.25)
+        self.write(results)
+        self.report()
+        self.assertEqual(self.summary()["machine.copy.tbps"], 4.25)
+
+    def test_a_file_of_aggregates_alone_gives_its_median(self):
+        results = needed()
+        for name, several in results.items():
+            middle = {**several[1], "run_type": "aggregate", "aggregate_name": "median"}
+            results[name] = [several[-1], middle]
+        self.write(results)
+        self.assertEqual(self.report()[0], 0)
+        self.assertEqual(self.summary()["neuzip.decode.bf16.tbps"], 2.0)
+
+    def test_the_readme_changes_between_the_marks_only(self):
+        self.write(needed())
+        self.report()
+        text = (self.root / "README.md").read_text()
+        self.assertTrue(text.startswith("Before\n<!-- bench:neuzip begin -->\n| GPU"))
+        self.assertTrue(text.endswith("<!-- bench:neuzip end -->\nAfter\n"))
+        self.assertIn("| decode bf16, 512 MiB | 2.00 | 2.50 | 80% | 1.00 | – | 1,234 |", text)
+        self.assertIn("Some GPU, driver 1.2.3, CUDA 13.0, commit 0123456789ab, 2026-01-02", text)
+        self.assertNotIn("old", text)
+
+    def test_a_table_of_cpu_figures_names_the_cpu(self):
+        self.write(needed())
+        (self.root / "README.md").write_text("<!-- bench:neuzip-cpu begin -->\n<!-- bench:neuzip-cpu end -->\n")
+        self.report()
+        text = (self.root / "README.md").read_text()
+        self.assertIn("Measured on: Some CPU, gcc 12, commit 0123456789ab, 2026-01-02.", text)
+        self.assertNotIn("Some GPU", text)
+
+    def test_a_mark_without_its_end_is_refused(self):
+        self.write(needed())
+        (self.root / "README.md").write_text("<!-- bench:neuzip begin -->\n")
+        code, text = self.report()
+        self.assertEqual(code, 1)
+        self.assertIn("<!-- bench:neuzip end -->", text)
+
+    def test_check_passes_after_writing_and_fails_after_any_change(self):
+        self.write(needed())
+        self.assertEqual(self.report("--check")[0], 1)
+        self.assertFalse((self.results / "summary.json").exists())
+        self.report()
+        self.assertEqual(self.report("--check")[0], 0)
+        for name in ["README.md", "bench/results/summary.json", "bench/results/neuzip.svg"]:
+            path = self.root / name
+            good = path.read_text()
+            path.write_text(good.replace("2.0", "2.1"))
+            code, text = self.report("--check")
+            self.assertEqual(code, 1)
+            self.assertIn(f"out of date: {name}", text)
+            path.write_text(good)
+        changed = needed()
+        changed["neuzip/decode/bf16/gauss/512MiB"] = rows("neuzip/decode/bf16/gauss/512MiB", TBps=1.5)
+        self.write(changed)
+        self.assertEqual(self.report("--check")[0], 1)
+
+    def test_a_missing_benchmark_is_refused_by_name_unless_allowed(self):
+        results = needed()
+        del results["neuzip/decode/fp16/gauss/512MiB"]
+        self.write(results)
+        code, text = self.report()
+        self.assertEqual(code, 1)
+        self.assertIn("neuzip.decode.fp16.tbps: there is no result of neuzip/decode/fp16/gauss/512MiB", text)
+        self.assertFalse((self.results / "summary.json").exists())
+        self.assertEqual(self.report("--allow-missing")[0], 0)
+        self.assertNotIn("neuzip.decode.fp16.tbps", self.summary())
+        self.assertIn("neuzip.decode.bf16.tbps", self.summary())
+
+    def test_a_failed_or_skipped_benchmark_is_refused_with_its_message(self):
+        name = "neuzip/decode/fp32/gauss/512MiB"
+        for failure in [{"error_occurred": True, "error_message": "no CUDA device"},
+                        {"skipped": True, "skip_message": "no CUDA device"}]:
+            results = needed()
+            results[name].append({"name": name, "run_name": name, "run_type": "iteration", **failure})
+            self.write(results)
+            code, text = self.report()
+            self.assertEqual(code, 1)
+            self.assertIn(f"{name} did not run: no CUDA device", text)
+
+    def test_a_needed_benchmark_without_its_counter_is_refused(self):
+        results = needed()
+        results["neuzip/encode/bf16/gauss/512MiB"] = rows("neuzip/encode/bf16/gauss/512MiB", TBps=1.0)
+        self.write(results)
+        self.assertIn("neuzip/encode/bf16/gauss/512MiB has no counter bits_per_weight", self.report()[1])
+
+    def test_one_benchmark_in_two_files_is_refused(self):
+        self.write(needed())
+        self.write({"x": rows("machine/read/2GiB", TBps=1.0)}, "more.json")
+        self.assertEqual(self.report()[0], 0)
+        self.write(needed(), "more.json")
+        code, text = self.report()
+        self.assertEqual(code, 1)
+        self.assertIn("is in another file too", text)
+
+    def test_what_is_not_a_result_is_refused(self):
+        for content in ["", "[]", '{"benchmarks": []}', "{"]:
+            (self.results / "bad.json").write_text(content)
+            code, text = self.report()
+            self.assertEqual(code, 1)
+            self.assertIn("bad.json: not the JSON of Google Benchmark", text)
+
+    def test_adopted_results_do_not_name_the_machine(self):
+        path = self.write(needed())
+        outside = self.root / "fresh.json"
+        path.rename(outside)
+        self.assertEqual(self.report("--adopt", str(outside))[0], 0)
+        text = (self.results / "fresh.json").read_text()
+        self.assertNotIn("secret", text)
+        self.assertNotIn("someone", text)
+        self.assertEqual(json.loads(text)["context"]["gpu"], "Some GPU")
+        self.assertEqual(self.summary()["neuzip.decode.bf16.tbps"], 2.0)
+
+    def test_without_results_there_is_nothing_to_report(self):
+        self.assertEqual(self.report("--check"), (0, "bench/results holds no results: nothing to report\n"))
+        self.report()
+        self.assertFalse((self.results / "summary.json").exists())
+
+    def test_the_plot_is_well_formed_and_draws_bars_floors_and_peers_to_scale(self):
+        self.write(needed())
+        self.report()
+        root = xml.parse(self.results / "neuzip.svg").getroot()
+        svg = "{http://www.w3.org/2000/svg}"
+        bars = root.findall(f"{svg}rect")
+        self.assertEqual(len(bars), 5)  # the five of the neuzip table that FIGURES needs
+        bar = next(b for b in bars if b.get("y") == "44")  # decode bf16: 2.0 of a floor of 2.5, the largest number
+        self.assertEqual(bar.get("width"), "320.0")
+        floors = [m for m in root.findall(f"{svg}line") if m.get("class") == "floor" and m.get("x1") == "650.0"]
+        self.assertEqual(len(floors), 1)
+        self.assertIn("prefers-color-scheme: dark", root.find(f"{svg}style").text)
+
+    def test_the_name_of_a_benchmark_is_found_under_google_benchmarks_additions(self):
+        for added in ["", "/manual_time", "/iterations:1/repeats:5/manual_time", "/min_time:0.100/threads:2/real_time"]:
+            self.assertEqual(report.plain_name("neuzip/decode/fp16/1MiB" + added), "neuzip/decode/fp16/1MiB")
+
+
+class RepositoryTest(unittest.TestCase):
+    def test_what_is_committed_is_what_the_results_say(self):
+        text = io.StringIO()
+        with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
+            code = report.main(["--check", "--allow-missing"])
+        self.assertEqual(code, 0, text.getvalue())
+
+
+if __name__ == "__main__":
+    unittest.main()
