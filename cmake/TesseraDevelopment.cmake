@@ -68,10 +68,10 @@ macro(tessera_strict_warnings)
   endif()
 endmacro()
 
-# One object library that compiles each header alone, included twice.  PTX for CUDA headers would skip the host pass,
-# so only headers that the C++ compiler checks as well are compiled that way.
+# One object library that compiles each header alone, included twice.  Both of nvcc's passes are needed: its front end
+# for the host has refused what the one for the device took.
 function(tessera_check_headers target language)
-  cmake_parse_arguments(PARSE_ARGV 2 arg "PTX" "" "LINK;HEADERS")
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "LINK;HEADERS")
   set(extension cpp)
   if(language STREQUAL "CUDA")
     set(extension cu)
@@ -87,11 +87,6 @@ function(tessera_check_headers target language)
   if(sources)
     add_library(${target} OBJECT ${sources})
     target_link_libraries(${target} PRIVATE ${arg_LINK})
-    if(language STREQUAL "CUDA")
-      set_target_properties(${target} PROPERTIES CUDA_ARCHITECTURES 90a-real)
-      if(arg_PTX)
-        set_target_properties(${target} PROPERTIES CUDA_ARCHITECTURES 90a-virtual CUDA_PTX_COMPILATION ON)
-      endif()
-    endif()
+    set_target_properties(${target} PROPERTIES CUDA_ARCHITECTURES 90a-real)
   endif()
 endfunction()
