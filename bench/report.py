@@ -4,7 +4,7 @@
 
     report.py                       write what the results say
     report.py --check               fail if anything written is not what the results say
-    report.py --adopt out/*.json    first take new results over, without what names the machine they ran on
+    report.py --adopt build/*.json  first take new results over, without what names the machine they ran on
 
 Every figure is the median over a benchmark's repetitions. Nothing is typed by hand: to show another figure, add it to
 the tables below. Needs Python 3.9 and nothing else.
@@ -122,10 +122,11 @@ class Chart:
 CHARTS = {
     "neuzip.svg": Chart("NeuZip on the GPU, TB/s of uncompressed weights (more is better)", "neuzip", "TBps", [
         ("limit by memory", "floor", lambda name, c: floor(c)),
-        (PEER, "peer", lambda name, c: PEER_TBPS.get(name)),
+        (PEER, "reference", lambda name, c: PEER_TBPS.get(name)),
     ]),
     "neuzip_size.svg": Chart("NeuZip, bits per bf16 weight (less is better)", "neuzip-size", "bits_per_weight", [
         ("entropy bound", "floor", lambda name, c: c.get("entropy_bits")),
+        ("uncompressed", "reference", lambda name, c: 16),
     ]),
 }
 
@@ -297,13 +298,13 @@ STYLE = """
   .bar { fill: #2f6fbe }
   .axis { stroke: #8c959f; stroke-width: 1 }
   .floor { stroke: #1a7f37; stroke-width: 3 }
-  .peer { stroke: #bc4c00; stroke-width: 3 }
+  .reference { stroke: #bc4c00; stroke-width: 3 }
   @media (prefers-color-scheme: dark) {
     text { fill: #e6edf3 }
     .bar { fill: #539bf5 }
     .axis { stroke: #768390 }
     .floor { stroke: #57ab5a }
-    .peer { stroke: #f0883e }
+    .reference { stroke: #f0883e }
   }
 """
 

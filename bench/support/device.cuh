@@ -10,6 +10,8 @@
 #include <stdexcept>
 #include <string>
 
+#include <tessera/exec/memory.hpp>
+
 namespace bench {
 
 inline void check(cudaError_t status, char const* what) {
@@ -72,16 +74,17 @@ class device_memory {
   device_memory(device_memory const&) = delete;
   device_memory& operator=(device_memory const&) = delete;
 
-  void* allocate(std::size_t bytes, std::size_t /*alignment: the pool gives 256*/, cudaStream_t stream) {
+  void* allocate(std::size_t bytes, std::size_t /*alignment: the pool gives 256*/, tessera::stream_handle stream) {
     void* pointer = nullptr;
-    check(cudaMallocFromPoolAsync(&pointer, bytes, pool_, stream), "cudaMallocFromPoolAsync");
+    check(cudaMallocFromPoolAsync(&pointer, bytes, pool_, static_cast<cudaStream_t>(stream)),
+          "cudaMallocFromPoolAsync");
     live_ += bytes;
     peak_ = std::max(peak_, live_);
     return pointer;
   }
-  void deallocate(void* pointer, std::size_t bytes, std::size_t /*alignment*/, cudaStream_t stream) {
+  void deallocate(void* pointer, std::size_t bytes, std::size_t /*alignment*/, tessera::stream_handle stream) noexcept {
     live_ -= bytes;
-    cudaFreeAsync(pointer, stream);
+    cudaFreeAsync(pointer, static_cast<cudaStream_t>(stream));
   }
 
   cudaStream_t stream() const { return stream_; }
@@ -97,6 +100,8 @@ class device_memory {
   std::size_t live_ = 0;
   std::size_t peak_ = 0;
 };
+
+static_assert(tessera::MemoryResource<device_memory>);
 
 /// `count` elements from a device_memory, which must live longer.
 template <class T>

@@ -6,8 +6,8 @@
 ///     auto const stored = tessera::testing::sample<tessera::bfloat16>(weights, seed, 12345);
 ///
 /// The arithmetic is in double and uses +, -, * and / only. A device compiler may contract a product and a sum into
-/// one operation, so a value can differ by one unit in the last place of its float between host and device, about
-/// once in 10^8 values; `hash` and `uniform_bits` are identical everywhere.
+/// one operation, so that a value may be rounded to the neighbouring float there, less than once in 10^6 values; `hash`
+/// and `uniform_bits` are identical everywhere.
 #pragma once
 
 #include <cstddef>
