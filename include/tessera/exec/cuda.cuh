@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `tessera::cuda`: runs the programs that `tessera::cpu` runs, on a stream of a CUDA device.
+///
+///     tessera::cuda exec{.stream = s};                  // buffers come from a pool of its own, or {.memory = pool}
+///     buffer<float> numbers(exec, 1 << 20);
+///     exec.run(doubled{numbers}, numbers.size() / 32);  // returns at once
+///     exec.wait();                                      // waits for the stream, throws what groups reported
+///
+/// A program with 32 lanes gets warps, several a block; one with more lanes gets whole blocks.  Its scratch lies in shared
+/// memory.  `run`, `copy` and `clear` only enqueue and can be captured in a CUDA graph (an executor is made before the capture
+/// begins).  Programs may say `groups_per_block` (of 32 lanes each) and `blocks_per_multiprocessor` as static ints.
+#pragma once
+
+#if !defined(__CUDACC__)
+#error "tessera/exec/cuda.cuh needs a CUDA compiler; code for plain C++ uses tessera/exec/cpu.hpp"
+#endif
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <type_traits>
+
+#include "tessera/core/check.hpp"
+#include "tessera/exec/cuda_memory.cuh"
+#include "tessera/exec/memory.hpp"
+#include "tessera/tile/cuda/group.cuh"
+#include "tessera/view/array_view.hpp"
+
+namespace tessera {
+inline namespace v0 {
+
+/// The architectures that a translation unit is compiled for, as a type: part of the name of everything that reaches a
+/// launch, so that objects for different architectures can be linked into one program.
+template <int... Architectures>
+struct arch_list {};
+
+namespace detail {
+
+/// How a program is laid out on the device.
+template <class Program>
+struct launch_shape {
+  using scratch_type = typename Program::scratch_type;
+  static constexpr int most_bytes_without_asking = 48 * 1024;
+  static constexpr int most_bytes = 227 * 1024;
+  static constexpr int scratch_alignment = alignof(scratch_type) > 16 ? alignof(scratch_type) : 16;
+  static constexpr int scratch_bytes =
+      std::is_empty_v<scratch_type>
+          ? 0
+          : static_cast<int>((sizeof(scratch_type) + scratch_alignment - 1) / scratch_alignment * scratch_alignment);
+  static constexpr bool is_warp = Program::lanes == lanes_in_a_warp;
+
+  static constexpr int count_groups() {
+    if constexpr (!is_warp) {
+      return 1;
+    } else if constexpr (requires { Program::groups_per_block; }) {
+      return Program::groups_per_block;
+    } else {
+      constexpr int most = 8;
+      constexpr int fitting = scratch_bytes == 0 ? most : most_bytes_without_asking / scratch_bytes;
+      return fitting < 1 ? 1 : fitting > most ? most : fitting;
+    }
+  }
+  static constexpr int ask_for_blocks() {
+    if constexpr (requires { Program::blocks_per_multiprocessor; }) {
+      return Program::blocks_per_multiprocessor;
+    } else {
+      return 1;
+    }
+  }
+  static constexpr int groups = count_groups();
+  static constexpr int blocks_per_multiprocessor = ask_for_blocks();
+  static constexpr int threads = Program::lanes * groups;
+  static constexpr int exchange_bytes = is_warp ? 0 : threads;  // 32 bytes a warp, see cuda_block
+  static constexpr int shared_bytes = scratch_bytes * groups + exchange_bytes;
+
+  static_assert(Program::lanes % lanes_in_a_warp == 0 && threads <= 1024,
+                "tessera: on CUDA a program has 32, 64, ... 1024 lanes, and its groups_per_block of them at most 1024");
+  static_assert(shared_bytes <= most_bytes,
+                "tessera: the scratch of this program needs more than 227 KiB of shared memory");
+  static_assert(std::is_trivially_copyable_v<Program> && sizeof(Program) <= 4000,
+                "tessera: a program is trivially copyable and has at most 4000 bytes; tables belong into buffers");
+  static_assert(std::is_trivially_default_constructible_v<scratch_type>,
+                "tessera: scratch_type is trivial, because shared memory is never initialised");
+};
+
+#pragma GCC visibility push(hidden)  // kernels of two libraries in one process stay apart
+
+/// The one kernel.
+template <class Architectures, class Program>
+__global__ void __launch_bounds__(launch_shape<Program>::threads, launch_shape<Program>::blocks_per_multiprocessor)
+    run_program(__grid_constant__ Program const program, std::int64_t const count) {
+  using shape = launch_shape<Program>;
+  using scratch_type = typename Program::scratch_type;
+  extern __shared__ __align__(1024) unsigned char shared[];
+  if constexpr (shape::is_warp) {
+    int const warp = __shfl_sync(whole_warp, static_cast<int>(threadIdx.x) / lanes_in_a_warp, 0);
+    auto* const scratch = reinterpret_cast<scratch_type*>(shared + warp * shape::scratch_bytes);
+    std::int64_t const step = static_cast<std::int64_t>(gridDim.x) * shape::groups;
+    std::int64_t which = static_cast<std::int64_t>(blockIdx.x) * shape::groups + warp;
+    for (; which < count; which += step) {
+      program(cuda_warp{}, which, *scratch);
+      __syncwarp();  // the next tile overwrites the scratch
+    }
+  } else {
+    auto* const scratch = reinterpret_cast<scratch_type*>(shared);
+    cuda_block<Program::lanes> const group{shared + shape::scratch_bytes};
+    for (std::int64_t which = blockIdx.x; which < count; which += gridDim.x) {
+      program(group, which, *scratch);
+      __syncthreads();
+    }
+  }
+}
+
+#pragma GCC visibility pop
+
+/// What copies of one executor share.
+class cuda_state {
+ public:
+  explicit cuda_state() {
+    check_cuda(cudaGetDevice(&device_), "cuda", "cudaGetDevice");
+    int const major = attribute(cudaDevAttrComputeCapabilityMajor);
+    int const minor = attribute(cudaDevAttrComputeCapabilityMinor);
+    if (major < 8) {
+      throw device_error(join("cuda: device ", device_, " has compute capability ", major, ".", minor,
+                              " but tessera needs 8.0 or higher"),
+                         static_cast<int>(cudaErrorInvalidDevice));
+    }
+    shared_bytes_ = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+    word_ = cuda_word(device_word(), &free_on_device);
+    mirror_ = cuda_word(pinned_word(), &free_on_host);
+    reset_before_use();
+  }
+
+  [[nodiscard]] int device() const { return device_; }
+  [[nodiscard]] int shared_bytes() const { return shared_bytes_; }
+  [[nodiscard]] status_word* status() const { return word_.get(); }
+
+  /// Waits for the stream; gives what groups reported before, and sets the word back.
+  [[nodiscard]] status_word take(cudaStream_t stream) {
+    constexpr char const* function = "cuda.wait";
+    std::lock_guard const lock(mutex_);
+    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    check_cuda(cudaStreamIsCapturing(stream, &capture), function, "cudaStreamIsCapturing");
+    check<value_error>(capture == cudaStreamCaptureStatusNone,
+                       "cuda.wait: the stream is being captured, and what is captured cannot be waited for");
+    check_cuda(cudaMemcpyAsync(mirror_.get(), word_.get(), sizeof(status_word), cudaMemcpyDeviceToHost, stream), function,
+               "cudaMemcpyAsync");
+    check_cuda(cudaMemsetAsync(word_.get(), 0xff, sizeof(status_word), stream), function, "cudaMemsetAsync");
+    check_cuda(cudaStreamSynchronize(stream), function, "cudaStreamSynchronize");
+    return *mirror_;
+  }
+
+ private:
+  using cuda_word = std::unique_ptr<status_word, void (*)(status_word*)>;
+  static void free_on_device(status_word* word) { static_cast<void>(cudaFree(word)); }
+  static void free_on_host(status_word* word) { static_cast<void>(cudaFreeHost(word)); }
+  static status_word* device_word() {
+    void* word = nullptr;
+    check_cuda(cudaMalloc(&word, sizeof(status_word)), "cuda", "cudaMalloc");
+    return static_cast<status_word*>(word);
+  }
+  static status_word* pinned_word() {
+    void* word = nullptr;
+    check_cuda(cudaMallocHost(&word, sizeof(status_word)), "cuda", "cudaMallocHost");
+    return static_cast<status_word*>(word);
+  }
+  int attribute(cudaDeviceAttr which) const {
+    int value = 0;
+    check_cuda(cudaDeviceGetAttribute(&value, which, device_), "cuda", "cudaDeviceGetAttribute");
+    return value;
+  }
+  /// On a stream of its own: waits for nothing but this, and the word is ready for every stream.
+  void reset_before_use() const {
+    cudaStream_t stream = nullptr;
+    check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cuda", "cudaStreamCreateWithFlags");
+    cudaError_t const set = cudaMemsetAsync(word_.get(), 0xff, sizeof(status_word), stream);
+    cudaError_t const done = cudaStreamSynchronize(stream);
+    static_cast<void>(cudaStreamDestroy(stream));
+    check_cuda(set, "cuda", "cudaMemsetAsync");
+    check_cuda(done, "cuda", "cudaStreamSynchronize");
+  }
+
+  int device_ = 0;
+  int shared_bytes_ = 0;
+  cuda_word word_{nullptr, &free_on_device};
+  cuda_word mirror_{nullptr, &free_on_host};
+  std::mutex mutex_;
+};
+
+/// "… [with Program = name]", for messages.
+template <class Program>
+[[nodiscard]] std::string name_of() {
+  std::string const text = __PRETTY_FUNCTION__;
+  std::size_t const first = text.find("Program = ");
+  std::size_t const last = text.find_first_of(";]", first);
+  return first == std::string::npos ? text : text.substr(first + 10, last - first - 10);
+}
+
+}  // namespace detail
+
+template <class Architectures>
+struct basic_cuda {
+  /// Where work is enqueued; the null stream by default.
+  cudaStream_t stream = nullptr;
+  /// Where buffers and workspaces come from; read it as `exec.memory()`.
+  memory_handle memory = std::make_shared<device_memory>();
+  /// Not for users: the device (the one that is current here) and the status word, shared by copies of an executor.
+  std::shared_ptr<detail::cuda_state> state = std::make_shared<detail::cuda_state>();
+
+  /// Enqueues `program(group, which, scratch)` for each `which` from 0 to `count` - 1.
+  template <class Program>
+  void run(Program const& program, std::int64_t count) const {
+    using shape = detail::launch_shape<Program>;
+    check<shape_error>(count >= 0, "cuda.run: the number of tiles is ", count, " but must not be negative");
+    if (count == 0) { return; }
+    constexpr int shared = shape::shared_bytes;
+    check<device_error>(shared <= state->shared_bytes(), "cuda.run: the scratch of ", detail::name_of<Program>(),
+                        " needs ", shared, " bytes of shared memory but device ", state->device(), " has ",
+                        state->shared_bytes());
+    detail::device_guard const guard(state->device());
+    auto* const kernel = &detail::run_program<Architectures, Program>;
+    if constexpr (shared > shape::most_bytes_without_asking) {
+      check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared), "cuda.run",
+                 "cudaFuncSetAttribute");
+    }
+    std::int64_t const needed = (count - 1) / shape::groups + 1;
+    constexpr std::int64_t most_blocks = 0x7fffffff;
+    auto const blocks = static_cast<unsigned>(needed < most_blocks ? needed : most_blocks);
+    void* arguments[]{const_cast<Program*>(&program), &count};
+    cudaError_t const launched = cudaLaunchKernel(kernel, dim3(blocks), dim3(shape::threads), arguments,
+                                                  static_cast<std::size_t>(shared), stream);
+    if (launched != cudaSuccess) {
+      static_cast<void>(cudaGetLastError());  // reported here, so that the next call does not report it again
+      check_cuda(launched, ("cuda.run: " + detail::name_of<Program>()).c_str(), "cudaLaunchKernel");
+    }
+  }
+
+  /// Waits for the stream and throws what groups reported since the last call, or what the runtime did.
+  void wait() const {
+    detail::device_guard const guard(state->device());
+    throw_if_failed(state->take(stream), "cuda.wait");
+  }
+
+  /// Where programs report; for a program's member of type `status_word*`.  It lies on the device.
+  [[nodiscard]] status_word* status() const { return state->status(); }
+
+  /// Enqueues the copy of a contiguous list to another of the same size, in any direction between host and device.  Both must stay
+  /// until it is done; memory of the host that is not pinned makes the runtime wait.
+  template <class Source, class Target>
+  void copy(Source const& source, Target&& target) const {
+    auto const from = as_array(source);
+    auto const to = as_array(target);
+    using element = typename decltype(to)::element_type;
+    static_assert(std::is_same_v<typename decltype(from)::value_type, element> && std::is_trivially_copyable_v<element>,
+                  "tessera: copy takes two lists of the same trivially copyable type");
+    check<shape_error>(from.size() == to.size(), "cuda.copy: the source has ", from.size(),
+                       " elements but the target has ", to.size());
+    check<shape_error>(from.is_contiguous() && to.is_contiguous(), "cuda.copy: the strides are ", from.stride(0), " and ",
+                       to.stride(0), " but must be 1");
+    if (from.is_empty()) { return; }
+    detail::device_guard const guard(state->device());
+    check_cuda(cudaMemcpyAsync(to.data, from.data, static_cast<std::size_t>(to.size()) * sizeof(element),
+                               cudaMemcpyDefault, stream),
+               "cuda.copy", "cudaMemcpyAsync");
+  }
+
+  /// Enqueues setting all bytes of a contiguous list to zero.
+  template <class Target>
+  void clear(Target&& target) const {
+    auto const to = as_array(target);
+    check<shape_error>(to.is_contiguous(), "cuda.clear: the target has a stride of ", to.stride(0),
+                       " but must have a stride of 1");
+    if (to.is_empty()) { return; }
+    detail::device_guard const guard(state->device());
+    check_cuda(cudaMemsetAsync(to.data, 0, static_cast<std::size_t>(to.size()) * sizeof(*to.data), stream), "cuda.clear",
+               "cudaMemsetAsync");
+  }
+};
+
+#if defined(__CUDA_ARCH_LIST__)
+using cuda = basic_cuda<arch_list<__CUDA_ARCH_LIST__>>;
+#else
+using cuda = basic_cuda<arch_list<>>;
+#endif
+
+}  // namespace v0
+}  // namespace tessera
