@@ -6,32 +6,20 @@
 #pragma once
 
 #include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/math.hpp>
 
 namespace tessera {
 inline namespace v0 {
 
-/// Rounds to the nearest, ties to even, then saturates; gives 0 for NaN. `lowest <= 0 <= highest < 2^24`, and likewise
-/// below. Does not depend on the rounding mode, and survives compilers that are told to reorder float arithmetic.
+/// Rounds to the nearest, ties to even, and saturates; gives 0 for NaN. `lowest <= 0 <= highest`, and both are exact in
+/// float.
 TESSERA_FN constexpr int nearest_code(float steps, int lowest, int highest) {
-  if (steps != steps) {
+  if (is_nan(steps)) {
     return 0;
   }
-  if (steps <= static_cast<float>(lowest)) {
-    return lowest;
-  }
-  if (steps >= static_cast<float>(highest)) {
-    return highest;
-  }
-  int const toward_zero = static_cast<int>(steps);
-  float const rest = steps - static_cast<float>(toward_zero);  // exact
-  bool const odd = (toward_zero & 1) != 0;
-  if (rest > 0.5F || (rest == 0.5F && odd)) {
-    return toward_zero + 1;
-  }
-  if (rest < -0.5F || (rest == -0.5F && odd)) {
-    return toward_zero - 1;
-  }
-  return toward_zero;
+  float const inside = clamp(steps, static_cast<float>(lowest), static_cast<float>(highest));
+  return static_cast<int>(round_to_even(inside));
 }
 
 }  // namespace v0

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Selects chunks of keys by their mean: a chunk's landmark is the mean key, its score the dot product of the query
+/// with it (ShadowKV, arXiv 2410.21465).
+///
+///     tessera::landmark_selector<8> selector{.chunks = 256};
+///     auto summary = selector.summary().identity();                 // one channel of one chunk of 8 keys
+///     for (float key : chunk) { selector.summary().push(summary, key); }
+///     score += selector.score(query, selector.landmark(summary));   // summed over the channels
+///     tessera::top_k(scores, candidates, selector.budget(candidates), taken);
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/concepts/selector.hpp>
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/reduce/mean.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// `Chunk` neighbouring keys share a landmark; the last chunk may be shorter. At most `chunks` chunks are taken.
+template <int Chunk>
+struct landmark_selector {
+  static_assert(Chunk > 0, "tessera: landmark_selector needs chunks of at least one key");
+
+  using landmark_type = float;
+  static constexpr int chunk = Chunk;
+
+  std::int64_t chunks = 256;
+
+  TESSERA_FN constexpr mean_reducer<float> summary() const { return {}; }
+  TESSERA_FN constexpr landmark_type landmark(counted_sum<float> const& summarised) const {
+    return summary().value(summarised);
+  }
+  TESSERA_FN constexpr float score(float query, landmark_type landmark) const { return query * landmark; }
+  TESSERA_FN constexpr std::int64_t budget(std::int64_t candidates) const {
+    return min(max(chunks, std::int64_t{0}), candidates);
+  }
+};
+
+static_assert(Selector<landmark_selector<8>>);
+
+}  // namespace v0
+}  // namespace tessera
