@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `check_laws`: whether a primitive, ours or a user's, keeps the laws of its concept. Host only; no test framework.
+///
+///     using longest = ...;                                            // a user's own Reducer
+///     auto const report = tessera::testing::check_laws<longest>({3, 1, 4, 1, 5});
+///     if (!report.empty()) { std::puts(report.text().c_str()); }       // one sentence for each law that is broken
+///
+/// There is one overload for each concept, in `testing/laws/`; each says which inputs it wants. A report that is empty
+/// means that no counterexample was found among the inputs given, so give unpleasant ones.
+#pragma once
+
+#include <tessera/testing/laws/entropy_coder.hpp>
+#include <tessera/testing/laws/law_report.hpp>
+#include <tessera/testing/laws/merger.hpp>
+#include <tessera/testing/laws/projector.hpp>
+#include <tessera/testing/laws/quantizer.hpp>
+#include <tessera/testing/laws/reducer.hpp>
+#include <tessera/testing/laws/selector.hpp>
+#include <tessera/testing/laws/tile_mma.hpp>
+#include <tessera/testing/laws/tile_source.hpp>
+#include <tessera/testing/laws/tuning.hpp>

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// The laws of a TileSource that runs on the host.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include <tessera/concepts/tile_source.hpp>
+#include <tessera/testing/laws/law_report.hpp>
+
+namespace tessera {
+inline namespace v0 {
+namespace testing {
+
+namespace detail {
+
+template <class T>
+bool same_bytes(T const& a, T const& b) {
+  return std::memcmp(&a, &b, sizeof(T)) == 0;
+}
+
+/// The element that a tile of a single element shows.
+template <TileSource S, class Group>
+typename S::value_type element(S const& source, Group const& group, std::int64_t row, std::int64_t column) {
+  tessera::detail::plain_tile<typename S::value_type, 1, 1> tile;
+  source.load(group, tile, row, column);
+  return tile(0, 0);
+}
+
+/// Loads a tile over two different fillings, and compares each of its elements with the element alone.
+template <int Rows, int Columns, TileSource S, class Group>
+void check_tile(law_report& report, S const& source, Group const& group, std::int64_t first_row,
+                std::int64_t first_column) {
+  tessera::detail::plain_tile<typename S::value_type, Rows, Columns> tiles[2];
+  std::memset(&tiles[0], 0x11, sizeof(tiles[0]));
+  std::memset(&tiles[1], 0x2f, sizeof(tiles[1]));
+  source.load(group, tiles[0], first_row, first_column);
+  source.load(group, tiles[1], first_row, first_column);
+  for (int r = 0; r < Rows; ++r) {
+    for (int c = 0; c < Columns; ++c) {
+      std::int64_t const row = first_row + r;
+      std::int64_t const column = first_column + c;
+      std::string const name = "row " + std::to_string(row) + ", column " + std::to_string(column);
+      report.expect(same_bytes(tiles[0](r, c), tiles[1](r, c)), "every element of a tile is written", name);
+      if (row < source.rows() && column < source.columns()) {
+        report.expect(same_bytes(tiles[0](r, c), element(source, group, row, column)), "overlapping tiles agree", name);
+      } else {
+        report.expect(same_bytes(tiles[0](r, c), typename S::value_type{}), "outside the source there are zeros", name);
+      }
+    }
+  }
+}
+
+}  // namespace detail
+
+/// Checks `source` with `group` on tiles of several shapes at many places, over its edges too. Meant for small sources.
+template <TileSource S, class Group>
+law_report check_laws(S const& source, Group const& group) {
+  law_report report;
+  report.expect(source.rows() >= 0 && source.columns() >= 0, "rows() and columns() are not negative");
+  for (std::int64_t row = 0; row <= source.rows(); ++row) {
+    for (std::int64_t column = 0; column <= source.columns(); ++column) {
+      detail::check_tile<2, 3>(report, source, group, row, column);
+      detail::check_tile<4, 1>(report, source, group, row, column);
+    }
+  }
+  return report;
+}
+
+}  // namespace testing
+}  // namespace v0
+}  // namespace tessera
