@@ -2,8 +2,10 @@
 // expect: a Named has name\(\)
 #include <tessera/concepts/because.hpp>
 
+// clang-format off
 template <class T>
 concept Named = requires(T const& thing) { thing.name(); } || tessera::because<"a Named has name()">;
+// clang-format on
 
 struct with_name {
   const char* name() const { return "tile"; }

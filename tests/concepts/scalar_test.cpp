@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/concepts/scalar.hpp>
-
 #include <cstdint>
+
+#include <tessera/concepts/scalar.hpp>
 
 #include "support/catch.hpp"
 
@@ -39,7 +39,9 @@ struct scalar_traits<scalar_test::power_of_two> {
   static constexpr const char* name() { return "power_of_two"; }
   static constexpr bits_type to_bits(scalar_test::power_of_two value) { return value.bits; }
   static constexpr scalar_test::power_of_two from_bits(bits_type pattern) { return {pattern}; }
-  static constexpr float load(scalar_test::power_of_two value) { return bit_cast<float>(std::uint32_t{value.bits} << 16); }
+  static constexpr float load(scalar_test::power_of_two value) {
+    return bit_cast<float>(std::uint32_t{value.bits} << 16);
+  }
   static constexpr scalar_test::power_of_two store(float value) {
     return {static_cast<bits_type>((bit_cast<std::uint32_t>(value) >> 16) & 0xff80U)};
   }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/core/crc32c_host.hpp>
-
 #include <cstddef>
 #include <cstdint>
 #include <random>
 #include <vector>
+
+#include <tessera/core/crc32c_host.hpp>
 
 #include "support/catch.hpp"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/core/crc32c.hpp>
-
 #include <cstdint>
 #include <random>
 #include <vector>
+
+#include <tessera/core/crc32c.hpp>
 
 #include "support/catch.hpp"
 

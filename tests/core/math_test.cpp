@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/core/math.hpp>
-
 #include <cmath>
 #include <limits>
 #include <random>
+
+#include <tessera/core/math.hpp>
 
 #include "support/catch.hpp"
 

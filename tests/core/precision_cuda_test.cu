@@ -4,10 +4,10 @@
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
 
-#include <tessera/core/precision.hpp>
-
 #include <cstdint>
 #include <random>
+
+#include <tessera/core/precision.hpp>
 
 #include "support/catch.hpp"
 #include "support/cuda.hpp"

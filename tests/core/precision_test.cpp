@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/core/precision.hpp>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -9,6 +7,8 @@
 #include <string>
 #include <type_traits>
 #include <vector>
+
+#include <tessera/core/precision.hpp>
 
 #include "support/catch.hpp"
 
@@ -122,8 +122,8 @@ void check_store(std::vector<float> const& inputs, std::vector<double> const& va
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("load gives the exact value of every pattern", "[host][precision]", bfloat16, float16,
-                   float8_e4m3, float8_e5m2) {
+TEMPLATE_TEST_CASE("load gives the exact value of every pattern", "[host][precision]", bfloat16, float16, float8_e4m3,
+                   float8_e5m2) {
   using traits = scalar_traits<TestType>;
   differences found;
   for (std::uint32_t pattern = 0; pattern < 2 * sign_bit<TestType>; ++pattern) {

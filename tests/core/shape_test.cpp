@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/core/shape.hpp>
-
 #include <type_traits>
+
+#include <tessera/core/shape.hpp>
 
 #include "support/catch.hpp"
 

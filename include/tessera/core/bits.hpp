@@ -15,15 +15,26 @@
 namespace tessera {
 inline namespace v0 {
 
+namespace detail {
+
+template <class T>
+concept Integer = std::is_integral_v<T>;
+
+template <class T>
+concept UnsignedInteger = std::is_integral_v<T> && std::is_unsigned_v<T> && sizeof(T) <= 8;
+
+}  // namespace detail
+
 /// The bytes of `from` read as a `To`.
 template <class To, class From>
-  requires(sizeof(To) == sizeof(From) && std::is_trivially_copyable_v<To> && std::is_trivially_copyable_v<From>)
 TESSERA_FN constexpr To bit_cast(From const& from) {
+  static_assert(sizeof(To) == sizeof(From), "tessera: bit_cast<To>(from) needs two types of one size");
+  static_assert(std::is_trivially_copyable_v<To> && std::is_trivially_copyable_v<From>,
+                "tessera: bit_cast<To>(from) needs trivially copyable types");
   return __builtin_bit_cast(To, from);
 }
 
-template <class Unsigned>
-  requires std::is_unsigned_v<Unsigned>
+template <detail::UnsignedInteger Unsigned>
 TESSERA_FN constexpr int popcount(Unsigned value) {
   if constexpr (sizeof(Unsigned) <= 4) {
     return __builtin_popcount(value);
@@ -33,8 +44,7 @@ TESSERA_FN constexpr int popcount(Unsigned value) {
 }
 
 /// The number of zero bits above the highest one; the width for zero.
-template <class Unsigned>
-  requires std::is_unsigned_v<Unsigned>
+template <detail::UnsignedInteger Unsigned>
 TESSERA_FN constexpr int count_leading_zeros(Unsigned value) {
   constexpr int width = static_cast<int>(8 * sizeof(Unsigned));
   if (value == 0) {
@@ -48,15 +58,13 @@ TESSERA_FN constexpr int count_leading_zeros(Unsigned value) {
 }
 
 /// The number of zero bits below the lowest one; the width for zero.
-template <class Unsigned>
-  requires std::is_unsigned_v<Unsigned>
+template <detail::UnsignedInteger Unsigned>
 TESSERA_FN constexpr int count_trailing_zeros(Unsigned value) {
   return popcount(static_cast<Unsigned>(~value & (value - 1)));  // the bits below the lowest one; all of them for zero
 }
 
 /// Rotates by any `count`, taken modulo the width; a negative one rotates the other way.
-template <class Unsigned>
-  requires std::is_unsigned_v<Unsigned>
+template <detail::UnsignedInteger Unsigned>
 TESSERA_FN constexpr Unsigned rotate_left(Unsigned value, int count) {
   constexpr unsigned width = 8 * sizeof(Unsigned);
   unsigned const left = static_cast<unsigned>(count) % width;
@@ -64,29 +72,26 @@ TESSERA_FN constexpr Unsigned rotate_left(Unsigned value, int count) {
   return static_cast<Unsigned>((value << left) | (value >> right));
 }
 
-template <class Unsigned>
-  requires std::is_unsigned_v<Unsigned>
+template <detail::UnsignedInteger Unsigned>
 TESSERA_FN constexpr Unsigned rotate_right(Unsigned value, int count) {
   return rotate_left(value, static_cast<int>(0U - static_cast<unsigned>(count)));
 }
 
-template <class T>
+template <detail::Integer T>
 TESSERA_FN constexpr bool is_power_of_two(T value) {
   return value > 0 && (value & (value - 1)) == 0;
 }
 
 /// The smallest multiple of `step` that is not below `value`. `value` is not negative, `step` is positive, and the
 /// result must fit the type.
-template <class T>
-  requires std::is_integral_v<T>
+template <detail::Integer T>
 TESSERA_FN constexpr T align_up(T value, std::type_identity_t<T> step) {
   T const rest = static_cast<T>(value % step);
   return rest == 0 ? value : static_cast<T>(value + (step - rest));
 }
 
 /// The number of pieces of `size` that cover `value`. `value` is not negative and `size` is positive; never overflows.
-template <class T>
-  requires std::is_integral_v<T>
+template <detail::Integer T>
 TESSERA_FN constexpr T divide_up(T value, std::type_identity_t<T> size) {
   return static_cast<T>(value / size + (value % size != 0 ? 1 : 0));
 }
@@ -97,15 +102,13 @@ TESSERA_FN constexpr std::uint32_t multiply_high(std::uint32_t a, std::uint32_t 
 }
 
 /// The largest `n` with 2^n <= value; `value` is not zero.
-template <class Unsigned>
-  requires std::is_unsigned_v<Unsigned>
+template <detail::UnsignedInteger Unsigned>
 TESSERA_FN constexpr int log2_floor(Unsigned value) {
   return static_cast<int>(8 * sizeof(Unsigned)) - 1 - count_leading_zeros(value);
 }
 
 /// The smallest `n` with 2^n >= value; `value` is not zero.
-template <class Unsigned>
-  requires std::is_unsigned_v<Unsigned>
+template <detail::UnsignedInteger Unsigned>
 TESSERA_FN constexpr int log2_ceil(Unsigned value) {
   return value == 1 ? 0 : log2_floor(static_cast<Unsigned>(value - 1)) + 1;
 }

@@ -26,6 +26,9 @@ inline namespace v0 {
 
 namespace detail {
 
+template <class T>
+concept ByteLike = std::is_same_v<T, std::byte> || std::is_same_v<T, std::uint8_t> || std::is_same_v<T, char>;
+
 /// The polynomial without x^32. Its highest coefficient is in the lowest bit, as in all of this file.
 inline constexpr std::uint32_t crc32c_polynomial = 0x82f63b78U;
 
@@ -81,8 +84,7 @@ TESSERA_FN constexpr std::uint32_t crc32c_word(std::uint32_t state, std::uint32_
 }
 
 /// The checksum of `size` bytes, or, given the checksum of what precedes them as `seed`, of all together.
-template <class Byte>
-  requires(std::is_same_v<Byte, std::byte> || std::is_same_v<Byte, std::uint8_t> || std::is_same_v<Byte, char>)
+template <detail::ByteLike Byte>
 TESSERA_FN constexpr std::uint32_t crc32c(Byte const* bytes, std::size_t size, std::uint32_t seed = 0) {
   std::uint32_t state = ~seed;
   for (std::size_t i = 0; i < size; ++i) {
@@ -135,9 +137,8 @@ struct crc32c_table {
     return (state >> 8) ^ entry[0][(state ^ byte) & 255U];
   }
 
-  TESSERA_FN constexpr std::uint32_t word(std::uint32_t state, std::uint32_t word) const
-    requires(Slices >= 4)
-  {
+  TESSERA_FN constexpr std::uint32_t word(std::uint32_t state, std::uint32_t word) const {
+    static_assert(Slices >= 4, "tessera: crc32c_table<Slices>::word needs four slices, one for each byte");
     state ^= word;
     return entry[3][state & 255U] ^ entry[2][(state >> 8) & 255U] ^ entry[1][(state >> 16) & 255U] ^
            entry[0][state >> 24];

@@ -52,7 +52,7 @@ inline bool has_crc32c_instruction() {
 /// The state after `size` bytes more. Three pieces run side by side, since the instruction takes three cycles but can
 /// start in each; what joins them is constant.
 __attribute__((target("sse4.2"))) inline std::uint32_t crc32c_hardware(std::byte const* bytes, std::size_t size,
-                                                                      std::uint32_t state) {
+                                                                       std::uint32_t state) {
   constexpr std::size_t piece = 4096;
   constexpr std::uint32_t one_piece = crc32c_factor(piece);
   for (; size >= 3 * piece; size -= 3 * piece, bytes += 3 * piece) {

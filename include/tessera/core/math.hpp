@@ -11,9 +11,8 @@
 /// within 2 units in the last place.
 #pragma once
 
-#include <math.h>  // not <cmath>: the global names are those that nvcc has on both sides
-
 #include <cstdint>
+#include <math.h>  // not <cmath>: the global names are those that nvcc has on both sides
 
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
@@ -38,7 +37,8 @@ TESSERA_FN constexpr float absolute(float value) {
   return bit_cast<float>(bit_cast<std::uint32_t>(value) & 0x7fffffffU);
 }
 
-/// The smaller one. A NaN gives way to a number; only two of them give one. Of two zeros either may result.
+/// The smaller one. A quiet NaN gives way to a number; only two of them give one. Of two zeros either may result, and
+/// what a signalling NaN does is up to the host's C library.
 TESSERA_FN constexpr float minimum(float a, float b) {
   if (__builtin_is_constant_evaluated()) {
     return b < a || is_nan(a) ? b : a;
@@ -46,7 +46,8 @@ TESSERA_FN constexpr float minimum(float a, float b) {
   return ::fminf(a, b);
 }
 
-/// The larger one. A NaN gives way to a number; only two of them give one. Of two zeros either may result.
+/// The larger one. A quiet NaN gives way to a number; only two of them give one. Of two zeros either may result, and
+/// what a signalling NaN does is up to the host's C library.
 TESSERA_FN constexpr float maximum(float a, float b) {
   if (__builtin_is_constant_evaluated()) {
     return a < b || is_nan(a) ? b : a;

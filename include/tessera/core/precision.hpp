@@ -218,29 +218,35 @@ struct scalar_traits<float8_e5m2> {
   }
 };
 
-/// The value in the compute type; exact.
+namespace detail {
+
+/// What load and store take. The public concept, Scalar, is in concepts/scalar.hpp, which includes this header.
 template <class T>
-  requires requires { typename scalar_traits<T>::compute_type; }
+concept Stored = requires(typename scalar_traits<T>::compute_type, typename scalar_traits<T>::bits_type) {
+  scalar_traits<T>::bits;
+};
+
+}  // namespace detail
+
+/// The value in the compute type; exact.
+template <detail::Stored T>
 TESSERA_FN constexpr typename scalar_traits<T>::compute_type load(T value) {
   return scalar_traits<T>::load(value);
 }
 
 /// The nearest value of the storage type, ties to the even one: `store<bfloat16>(x)`.
-template <class T>
-  requires requires { typename scalar_traits<T>::compute_type; }
+template <detail::Stored T>
 TESSERA_FN constexpr T store(typename scalar_traits<T>::compute_type value) {
   return scalar_traits<T>::store(value);
 }
 
 /// The stored pattern, and the value that has it; no conversion of any kind.
-template <class T>
-  requires requires { typename scalar_traits<T>::bits_type; }
+template <detail::Stored T>
 TESSERA_FN constexpr typename scalar_traits<T>::bits_type to_bits(T value) {
   return scalar_traits<T>::to_bits(value);
 }
 
-template <class T>
-  requires requires { typename scalar_traits<T>::bits_type; }
+template <detail::Stored T>
 TESSERA_FN constexpr T from_bits(typename scalar_traits<T>::bits_type pattern) {
   return scalar_traits<T>::from_bits(pattern);
 }
