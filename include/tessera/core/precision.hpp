@@ -222,8 +222,9 @@ namespace detail {
 
 /// What load and store take. The public concept, Scalar, is in concepts/scalar.hpp, which includes this header.
 template <class T>
-concept Stored = requires(typename scalar_traits<T>::compute_type, typename scalar_traits<T>::bits_type) {
-  scalar_traits<T>::bits;
+concept Stored = requires {
+  typename scalar_traits<T>::compute_type;
+  typename scalar_traits<T>::bits_type;
 };
 
 }  // namespace detail
