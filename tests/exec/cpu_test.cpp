@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "tessera/exec/cpu.hpp"
+#include <tessera/exec/cpu.hpp>
 
 #include <atomic>
 #include <stdexcept>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "support/catch.hpp"
-#include "tessera/exec/buffer.hpp"
+#include <tessera/exec/buffer.hpp>
 
 using namespace tessera;
 

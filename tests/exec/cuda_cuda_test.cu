@@ -4,10 +4,10 @@
 
 #include "support/catch.hpp"
 #include "support/cuda.hpp"
-#include "tessera/exec/buffer.hpp"
-#include "tessera/exec/cpu.hpp"
-#include "tessera/exec/cuda.cuh"
-#include "tessera/exec/workspace.hpp"
+#include <tessera/exec/buffer.hpp>
+#include <tessera/exec/cpu.hpp>
+#include <tessera/exec/cuda.cuh>
+#include <tessera/exec/workspace.hpp>
 
 using namespace tessera;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "tessera/view/view.hpp"
+#include <tessera/view/view.hpp>
 
 #include <array>
 #include <string>
@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "support/catch.hpp"
-#include "tessera/view/array_view.hpp"
-#include "tessera/view/matrix_view.hpp"
+#include <tessera/view/array_view.hpp>
+#include <tessera/view/matrix_view.hpp>
 
 using namespace tessera;
 

@@ -12,8 +12,8 @@
 #include <string>
 #include <type_traits>
 
-#include "tessera/core/error.hpp"
-#include "tessera/core/status.hpp"
+#include <tessera/core/error.hpp>
+#include <tessera/core/status.hpp>
 
 namespace tessera {
 inline namespace v0 {

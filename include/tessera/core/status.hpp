@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "tessera/config.hpp"
+#include <tessera/config.hpp>
 
 namespace tessera {
 inline namespace v0 {

@@ -13,8 +13,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "tessera/exec/memory.hpp"
-#include "tessera/view/array_view.hpp"
+#include <tessera/exec/memory.hpp>
+#include <tessera/view/array_view.hpp>
 
 namespace tessera {
 inline namespace v0 {

@@ -26,11 +26,11 @@
 #include <thread>
 #include <type_traits>
 
-#include "tessera/core/check.hpp"
-#include "tessera/exec/memory.hpp"
-#include "tessera/exec/worker_pool.hpp"
-#include "tessera/tile/serial/group.hpp"
-#include "tessera/view/array_view.hpp"
+#include <tessera/core/check.hpp>
+#include <tessera/exec/memory.hpp>
+#include <tessera/exec/worker_pool.hpp>
+#include <tessera/tile/serial/group.hpp>
+#include <tessera/view/array_view.hpp>
 
 namespace tessera {
 inline namespace v0 {

@@ -24,11 +24,11 @@
 #include <string>
 #include <type_traits>
 
-#include "tessera/core/check.hpp"
-#include "tessera/exec/cuda_memory.cuh"
-#include "tessera/exec/memory.hpp"
-#include "tessera/tile/cuda/group.cuh"
-#include "tessera/view/array_view.hpp"
+#include <tessera/core/check.hpp>
+#include <tessera/exec/cuda_memory.cuh>
+#include <tessera/exec/memory.hpp>
+#include <tessera/tile/cuda/group.cuh>
+#include <tessera/view/array_view.hpp>
 
 namespace tessera {
 inline namespace v0 {

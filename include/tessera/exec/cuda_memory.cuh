@@ -13,8 +13,8 @@
 #include <cstdint>
 #include <limits>
 
-#include "tessera/core/check.hpp"
-#include "tessera/exec/memory.hpp"
+#include <tessera/core/check.hpp>
+#include <tessera/exec/memory.hpp>
 
 namespace tessera {
 inline namespace v0 {

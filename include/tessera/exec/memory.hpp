@@ -22,7 +22,7 @@
 #include <new>
 #include <utility>
 
-#include "tessera/core/check.hpp"
+#include <tessera/core/check.hpp>
 
 namespace tessera {
 inline namespace v0 {

@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "tessera/core/check.hpp"
-#include "tessera/view/array_view.hpp"
+#include <tessera/core/check.hpp>
+#include <tessera/view/array_view.hpp>
 
 namespace tessera {
 inline namespace v0 {

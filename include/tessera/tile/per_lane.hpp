@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-#include "tessera/config.hpp"
+#include <tessera/config.hpp>
 
 namespace tessera {
 inline namespace v0 {

@@ -5,7 +5,7 @@
 ///     array_view<float const> values = numbers;     // values.size() == 3, values[1] == 2
 #pragma once
 
-#include "tessera/view/view.hpp"
+#include <tessera/view/view.hpp>
 
 namespace tessera {
 inline namespace v0 {

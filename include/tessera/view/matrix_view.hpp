@@ -6,7 +6,7 @@
 ///     array_view<float> first_row = m[0];
 #pragma once
 
-#include "tessera/view/view.hpp"
+#include <tessera/view/view.hpp>
 
 namespace tessera {
 inline namespace v0 {

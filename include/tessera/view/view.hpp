@@ -17,7 +17,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "tessera/config.hpp"
+#include <tessera/config.hpp>
 
 namespace tessera {
 inline namespace v0 {

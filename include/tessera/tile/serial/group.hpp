@@ -10,9 +10,9 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "tessera/config.hpp"
-#include "tessera/core/status.hpp"
-#include "tessera/tile/per_lane.hpp"
+#include <tessera/config.hpp>
+#include <tessera/core/status.hpp>
+#include <tessera/tile/per_lane.hpp>
 
 namespace tessera {
 inline namespace v0 {
