@@ -189,6 +189,10 @@ struct weight_stream_spec {
     const std::int64_t last = block_count() - 1;
     return section_end(planes_offset() + (last < 0 ? 0 : planes_before(last) + residual_planes().bytes(coded_in(last))));
   }
+  /// No stream of this spec is shorter.
+  TESSERA_FN constexpr std::int64_t smallest_bytes() const {
+    return coder == weight_coder::stored ? section_alignment + count * traits().bytes : payload_offset();
+  }
   /// No stream of this spec is longer.
   TESSERA_FN constexpr std::int64_t largest_bytes() const {
     if (coder == weight_coder::stored) {

@@ -181,5 +181,21 @@ TESSERA_FN exponent_window fit_codebook(Group const& group, std::uint64_t const*
   return window;
 }
 
+/// What the coder's push needs, from valid frequencies.
+template <class Group>
+TESSERA_FN void write_encode_table(Group const& group, pair_coder::model_type const& model, pair_coder::encode_table& table) {
+  for (int lane : group) {
+    std::uint32_t cumulative = 0;
+    int done = 0;
+    for (int symbol = lane; symbol < 256; symbol += Group::size) {
+      for (; done < symbol; ++done) {
+        cumulative += model.frequency[done];
+      }
+      table.entry[symbol] = pair_coder::make_encode_entry(model.frequency[symbol], cumulative);
+    }
+  }
+  group.sync();
+}
+
 }  // namespace v0
 }  // namespace tessera

@@ -106,6 +106,16 @@ struct weight_block_steps {
     return kept.lost_nan ? exponent_window::escape_code : window.code(kept.exponent);
   }
 
+  /// Adds the exponents of what is kept of the weights to 256 counts, which other groups may add to at the same time.
+  template <class Group>
+  TESSERA_FN static void count(Group const& group, weight_block<T> const& block, std::uint64_t* counts) {
+    for (int lane : group) {
+      for (int i = lane; i < block.count; i += lanes) {
+        group.atomic_add(counts[block.template keep<Mantissa>(i).exponent], 1);
+      }
+    }
+  }
+
   /// Writes codes and planes; gives the number of escapes, of which those that fit are in the scratch, ascending by position.
   /// table: pairs that it cannot code become two escapes; null for the fixed coder, which codes all.
   template <class Group>

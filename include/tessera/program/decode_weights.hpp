@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// The programs that turn a stream (entropy/weight_stream.hpp) back into weights: read_codebook, then decode_weights.
+///
+/// Any bytes may stand where a stream should: nothing outside the stream is read, nothing outside the output is written, and
+/// every loop ends. A block that is not sound is reported and becomes zeros.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/status.hpp>
+#include <tessera/entropy/weight_stream.hpp>
+#include <tessera/program/weight_block.hpp>
+#include <tessera/program/weight_checksum.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// What read_codebook hands to decode_weights.
+struct weight_decode_table {
+  pair_coder::decode_table table;
+  exponent_window window;
+  std::uint32_t is_sound;
+};
+
+/// What the programs of one decoding share. The host fixes `spec`; what else the header says must agree with it.
+template <class T>
+struct weight_decoding {
+  weight_stream_spec spec;
+  std::uint8_t const* stream = nullptr;
+  std::int64_t stream_bytes = 0;   ///< that may be read
+  std::int64_t first_block = 0;
+  T* weights = nullptr;            ///< of the first block decoded
+  weight_decode_table* table = nullptr;  ///< workspace
+  bool verify_checksums = true;    ///< if the stream has any
+  status_word* status = nullptr;
+
+  TESSERA_FN weight_stream_header const& header() const {
+    return *reinterpret_cast<weight_stream_header const*>(stream);
+  }
+
+  /// True if the header is the one that belongs to `spec`, window, size and checksums apart.
+  TESSERA_FN bool header_matches() const {
+    weight_stream_header const found = header();
+    weight_stream_header expected = spec.header();
+    expected.window_base = found.window_base;
+    expected.window_extra = found.window_extra;
+    expected.total_bytes = found.total_bytes;
+    expected.content_checksum = found.content_checksum;
+    expected.header_checksum = found.header_checksum;
+    auto const* a = reinterpret_cast<std::uint8_t const*>(&found);
+    auto const* b = reinterpret_cast<std::uint8_t const*>(&expected);
+    bool same = true;
+    for (std::size_t i = 0; i < sizeof(found); ++i) {
+      same = same && a[i] == b[i];
+    }
+    return same && checksum_of(found) == found.header_checksum &&
+           found.total_bytes <= static_cast<std::uint64_t>(stream_bytes) &&
+           found.total_bytes >= static_cast<std::uint64_t>(spec.smallest_bytes());
+  }
+
+  /// The index entry of a block, if all that it points to lies in the stream.
+  TESSERA_FN bool find(std::int64_t block, weight_block_index& entry) const {
+    entry = reinterpret_cast<weight_block_index const*>(stream + spec.index_offset())[block];
+    const bool raw = entry.words == weight_block_index::raw;
+    if (raw ? entry.escapes != 0 : entry.words > weight_stream_spec::largest_words) {
+      return false;
+    }
+    if (entry.escapes > weight_stream_spec::largest_escapes) {
+      return false;
+    }
+    const std::int64_t begin = spec.payload_offset() + std::int64_t{entry.position} * weight_stream_spec::payload_alignment;
+    return begin + spec.payload_bytes(spec.coded_in(block), entry) <= static_cast<std::int64_t>(header().total_bytes);
+  }
+};
+
+/// One group: checks header and codebook, makes the decode table.
+template <class T>
+struct read_codebook {
+  static constexpr int lanes = 32;
+  struct scratch_type {
+    pair_coder::model_type model;
+  };
+  weight_decoding<T> decoding;
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type& scratch) const {
+    weight_stream_spec const& spec = decoding.spec;
+    per_lane<bool, Group> sound;
+    for (int lane : group) {
+      sound[lane] = lane > 0 || decoding.header_matches();
+    }
+    bool all_sound = all(group, sound);
+    if (all_sound && spec.coder == weight_coder::rans_pairs) {
+      all_sound = read_model(group, scratch.model);
+    }
+    if (all_sound && spec.coder == weight_coder::rans_pairs) {
+      fill_table(group, scratch.model);
+    }
+    for (int lane : group) {
+      if (is_first(lane)) {
+        decoding.table->window = {decoding.header().window_base, decoding.header().window_extra};
+        decoding.table->is_sound = all_sound ? 1 : 0;
+        if (!all_sound) {
+          group.report(decoding.status, status_code::bad_header, 0);
+        }
+      }
+    }
+  }
+
+ private:
+  template <class Group>
+  TESSERA_FN bool read_model(Group const& group, pair_coder::model_type& model) const {
+    std::uint8_t const* const codebook = decoding.stream + decoding.spec.codebook_offset();
+    per_lane<std::uint32_t, Group> total;
+    per_lane<bool, Group> sound;
+    for (int lane : group) {
+      total[lane] = 0;
+      sound[lane] = lane > 0 || crc32c(codebook, weight_stream_spec::codebook_bytes) == decoding.header().content_checksum;
+      for (int symbol = lane; symbol < 256; symbol += lanes) {
+        const std::uint32_t frequency = codebook[2 * symbol] | (static_cast<std::uint32_t>(codebook[2 * symbol + 1]) << 8);
+        model.frequency[symbol] = static_cast<std::uint16_t>(frequency);
+        sound[lane] = sound[lane] && frequency < pair_coder::slots;
+        total[lane] += frequency;
+      }
+    }
+    const bool all_sound = all(group, sound);
+    group.sync();
+    return sum(group, total) == pair_coder::slots && all_sound;
+  }
+
+  template <class Group>
+  TESSERA_FN void fill_table(Group const& group, pair_coder::model_type const& model) const {
+    std::uint32_t below = 0;
+    for (int symbol = 0; symbol < 256; ++symbol) {
+      const std::uint32_t frequency = model.frequency[symbol];
+      for (int lane : group) {
+        for (std::uint32_t offset = static_cast<std::uint32_t>(lane); offset < frequency; offset += lanes) {
+          decoding.table->table.entry[below + offset] =
+              pair_coder::decode_entry(frequency, offset, static_cast<std::uint32_t>(symbol));
+        }
+      }
+      below += frequency;
+    }
+    group.sync();
+  }
+};
+
+/// One group for each block.
+template <class T, class Mantissa, class Steps = weight_block_steps<T, Mantissa>>
+struct decode_weights {
+  static constexpr int lanes = 32;
+  using scratch_type = weight_block_scratch;
+  weight_decoding<T> decoding;
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+    decode(group, decoding.first_block + which, decoding.weights + which * decoding.spec.block_weights(), scratch);
+  }
+
+  /// Decodes a block into `weights`; false (after a report, with zeros there) if it is not sound.
+  template <class Group>
+  TESSERA_FN bool decode(Group const& group, std::int64_t block, T* weights, scratch_type& scratch) const {
+    weight_stream_spec const& spec = decoding.spec;
+    const int count = static_cast<int>(spec.weights_in(block));
+    weight_block_index entry;
+    status_code code = status_code::corrupt_stream;
+    bool sound = decoding.table->is_sound != 0 && decoding.find(block, entry);
+    if (sound && spec.block_checksums && decoding.verify_checksums) {
+      std::uint8_t const* const stored = decoding.stream + spec.checksums_offset() + 4 * block;
+      sound = block_checksum(group, spec, decoding.stream, block, entry) == base_steps::load_u32(stored);
+      code = sound ? code : status_code::bad_checksum;
+    }
+    sound = sound && decode_sound(group, block, entry, weights, scratch);
+    group.sync();
+    if (!sound) {
+      for (int lane : group) {
+        for (int i = lane; i < count; i += lanes) {
+          weights[i] = from_bits<T>(0);
+        }
+        if (is_first(lane)) {
+          group.report(decoding.status, code, block);
+        }
+      }
+    }
+    return sound;
+  }
+
+ private:
+  using base_steps = weight_block_steps<T, Mantissa>;
+
+  template <class Group>
+  TESSERA_FN bool decode_sound(Group const& group, std::int64_t block, weight_block_index const& entry, T* weights,
+                               scratch_type& scratch) const {
+    weight_stream_spec const& spec = decoding.spec;
+    const int count = static_cast<int>(spec.weights_in(block));
+    const int coded = static_cast<int>(spec.coded_in(block));
+    std::uint8_t const* const planes = decoding.stream + spec.planes_offset() + spec.planes_before(block);
+    std::uint8_t const* const payload = decoding.stream + spec.payload_offset() +
+                                        std::int64_t{entry.position} * weight_stream_spec::payload_alignment;
+    std::uint8_t const* normalizers = nullptr;
+    if (spec.log2_normalizer_block > 0) {
+      normalizers = decoding.stream + spec.normalizers_offset() + spec.normalizers_before(block);
+    }
+    if (entry.words == weight_block_index::raw) {
+      join_raw(group, payload, planes, normalizers, count, coded, weights);
+      return true;
+    }
+    if (spec.coder == weight_coder::rans_pairs) {
+      if (!Steps::unpack(group, coded, decoding.table->table, payload, payload + weight_stream_spec::states_bytes,
+                         entry.words, scratch)) {
+        return false;
+      }
+    } else {
+      load_codes(group, payload, coded, scratch);
+    }
+    Steps::join(group, decoding.table->window, planes, normalizers, spec.log2_normalizer_block, count, coded, scratch,
+                weights);
+    group.sync();
+    return patch(group, payload + spec.escapes_offset(coded, entry.words), entry.escapes, planes, normalizers, count, coded,
+                 weights);
+  }
+
+  template <class Group>
+  TESSERA_FN static void load_codes(Group const& group, std::uint8_t const* payload, int coded, scratch_type& scratch) {
+    for (int row = 0; row < coded / base_steps::row_weights; ++row) {
+      for (int lane : group) {
+        for (int i = 0; i < base_steps::weights_per_lane; i += 2) {
+          const std::uint32_t first = load_planes(base_steps::code_planes, payload, coded, row, lane, i);
+          const std::uint32_t second = load_planes(base_steps::code_planes, payload, coded, row, lane, i + 1);
+          const int position = (row * lanes + lane) * base_steps::weights_per_lane + i;
+          scratch.codes[position / 2] = static_cast<std::uint8_t>(pair_symbol(first, second));
+        }
+      }
+    }
+    group.sync();
+  }
+
+  template <class Group>
+  TESSERA_FN void join_raw(Group const& group, std::uint8_t const* payload, std::uint8_t const* planes,
+                           std::uint8_t const* normalizers, int count, int coded, T* weights) const {
+    for (int row = 0; row < coded / base_steps::row_weights; ++row) {
+      for (int lane : group) {
+        for (int i = 0; i < base_steps::weights_per_lane; ++i) {
+          const int position = (row * lanes + lane) * base_steps::weights_per_lane + i;
+          if (position < count) {
+            const std::uint32_t exponent = load_planes(base_steps::exponent_planes, payload, coded, row, lane, i);
+            const std::uint32_t residual = load_planes(base_steps::residual_planes, planes, coded, row, lane, i);
+            weights[position] = base_steps::join_weight({exponent, residual, false}, normalizers,
+                                                        decoding.spec.log2_normalizer_block, position);
+          }
+        }
+      }
+    }
+  }
+
+  /// Writes the weights that escaped. False if an entry is not one.
+  template <class Group>
+  TESSERA_FN bool patch(Group const& group, std::uint8_t const* escapes, int escape_count, std::uint8_t const* planes,
+                        std::uint8_t const* normalizers, int count, int coded, T* weights) const {
+    per_lane<bool, Group> sound;
+    for (int lane : group) {
+      sound[lane] = true;
+      for (int i = lane; i < escape_count; i += lanes) {
+        const std::uint32_t entry = base_steps::load_u32(escapes + 4 * i);
+        const int position = static_cast<int>(weight_escape::position(entry));
+        const std::uint32_t exponent = weight_escape::exponent(entry);
+        if (position >= count || exponent > exponent_split<T>::largest_exponent) {
+          sound[lane] = false;
+          continue;
+        }
+        const std::uint32_t residual = base_steps::residual_at(planes, coded, position);
+        weights[position] = base_steps::join_weight({exponent, residual, weight_escape::lost_nan(entry)}, normalizers,
+                                                    decoding.spec.log2_normalizer_block, position);
+      }
+    }
+    return all(group, sound);
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

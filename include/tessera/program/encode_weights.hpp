@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// The programs that turn weights into a stream (entropy/weight_stream.hpp), in the order in which they run:
+/// normalize_weights (if there are normalizers), count_exponents, write_codebook, encode_weights, place_blocks, move_payloads.
+///
+/// Blocks are coded side by side into slots of the workspace, because where a block's payload goes is known only when all blocks
+/// before it are coded.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/status.hpp>
+#include <tessera/entropy/weight_stream.hpp>
+#include <tessera/program/fit_codebook.hpp>
+#include <tessera/program/weight_block.hpp>
+#include <tessera/program/weight_checksum.hpp>
+#include <tessera/quantize/block_normalizer.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// What the programs of one encoding share.
+template <class T>
+struct weight_encoding {
+  weight_stream_spec spec;
+  T const* weights = nullptr;
+  std::uint8_t* stream = nullptr;    ///< zeroed up to the planes
+  std::uint64_t* counts = nullptr;   ///< workspace: 256, zero at first
+  pair_coder::encode_table* table = nullptr;  ///< workspace: of the codebook
+  std::uint8_t* slots = nullptr;     ///< workspace: slot_bytes() a block
+  std::int64_t capacity = 0;         ///< bytes at `stream`
+  std::int64_t* stream_bytes = nullptr;  ///< the result: bytes of the stream
+  std::uint64_t seed = 0;            ///< for stochastic rounding
+  status_word* status = nullptr;
+
+  TESSERA_FN constexpr std::int64_t slot_bytes() const { return spec.raw_payload_bytes(spec.block_weights()); }
+
+  TESSERA_FN constexpr weight_block<T> block(std::int64_t which) const {
+    weight_block<T> result;
+    const std::int64_t first = which * spec.block_weights();
+    result.weights = weights + first;
+    if (spec.log2_normalizer_block > 0) {
+      result.normalizers = stream + spec.normalizers_offset() + spec.normalizers_before(which);
+      result.log2_normalizer_block = spec.log2_normalizer_block;
+    }
+    result.count = static_cast<int>(spec.weights_in(which));
+    result.coded = static_cast<int>(spec.coded_in(which));
+    result.first = static_cast<std::uint64_t>(first);
+    result.seed = seed;
+    return result;
+  }
+
+  TESSERA_FN weight_block_index* index() const {
+    return reinterpret_cast<weight_block_index*>(stream + spec.index_offset());
+  }
+  TESSERA_FN weight_stream_header* header() const { return reinterpret_cast<weight_stream_header*>(stream); }
+};
+
+/// One group for each normalizer block: its byte.
+template <class T>
+struct normalize_weights {
+  static constexpr int lanes = 32;
+  struct scratch_type {};
+  weight_encoding<T> encoding;
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    using reducer = block_normalizer<T>;
+    const std::int64_t first = which << encoding.spec.log2_normalizer_block;
+    const std::int64_t last = min(first + (std::int64_t{1} << encoding.spec.log2_normalizer_block), encoding.spec.count);
+    per_lane<std::uint32_t, Group> largest;
+    for (int lane : group) {
+      largest[lane] = reducer::identity();
+      for (std::int64_t i = first + lane; i < last; i += lanes) {
+        largest[lane] = reducer::push(largest[lane], to_bits(encoding.weights[i]));
+      }
+    }
+    const std::uint32_t of_all = maximum(group, largest);
+    for (int lane : group) {
+      if (is_first(lane)) {
+        encoding.stream[encoding.spec.normalizers_offset() + which] = static_cast<std::uint8_t>(reducer::normalizer(of_all));
+      }
+    }
+  }
+};
+
+/// One group for each counted block.
+template <class T, class Mantissa, class Steps = weight_block_steps<T, Mantissa>>
+struct count_exponents {
+  static constexpr int lanes = 32;
+  struct scratch_type {};
+  weight_encoding<T> encoding;
+
+  TESSERA_FN static constexpr std::int64_t groups(weight_stream_spec const& spec) {
+    return divide_up(spec.block_count(), histogram_stride(spec.block_count()));
+  }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    Steps::count(group, encoding.block(which * histogram_stride(encoding.spec.block_count())), encoding.counts);
+  }
+};
+
+/// One group: window and frequencies, into the header and the codebook.
+template <class T>
+struct write_codebook {
+  static constexpr int lanes = 32;
+  using scratch_type = codebook_scratch;
+  weight_encoding<T> encoding;
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type& scratch) const {
+    const exponent_window window =
+        fit_codebook(group, encoding.counts, exponent_split<T>::largest_exponent, scratch);
+    std::uint8_t* const codebook = encoding.stream + encoding.spec.codebook_offset();
+    const bool has_codebook = encoding.spec.coder == weight_coder::rans_pairs;
+    for (int lane : group) {
+      for (int symbol = lane; has_codebook && symbol < 256; symbol += lanes) {
+        codebook[2 * symbol] = static_cast<std::uint8_t>(scratch.table.frequency[symbol]);
+        codebook[2 * symbol + 1] = static_cast<std::uint8_t>(scratch.table.frequency[symbol] >> 8);
+      }
+    }
+    write_encode_table(group, scratch.table, *encoding.table);
+    group.sync();
+    for (int lane : group) {
+      if (is_first(lane)) {
+        weight_stream_header header = encoding.spec.header();
+        header.window_base = window.base;
+        header.window_extra = window.extra;
+        header.content_checksum = has_codebook ? crc32c(codebook, weight_stream_spec::codebook_bytes) : 0;
+        *encoding.header() = header;
+      }
+    }
+  }
+};
+
+/// One group for each block: planes into the stream, payload into the block's slot, its size into the index.
+template <class T, class Mantissa, class Steps = weight_block_steps<T, Mantissa>>
+struct encode_weights {
+  static constexpr int lanes = 32;
+  using scratch_type = weight_block_scratch;
+  weight_encoding<T> encoding;
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+    using steps = weight_block_steps<T, Mantissa>;
+    weight_stream_spec const& spec = encoding.spec;
+    const exponent_window window{encoding.header()->window_base, encoding.header()->window_extra};
+    const weight_block<T> block = encoding.block(which);
+    std::uint8_t* const planes = encoding.stream + spec.planes_offset() + spec.planes_before(which);
+    const bool rans = spec.coder == weight_coder::rans_pairs;
+    const int escapes = Steps::split(group, block, window, rans ? encoding.table : nullptr, planes, scratch);
+    packed_block<Group> packed;
+    if (rans) {
+      packed = Steps::pack(group, block.coded, *encoding.table, scratch);
+    }
+    weight_block_index entry{0, static_cast<std::uint16_t>(packed.words), static_cast<std::uint16_t>(escapes)};
+    const bool fits = escapes <= spec.largest_escapes && packed.words <= spec.largest_words &&
+                      spec.payload_bytes(block.coded, entry) <= spec.raw_payload_bytes(block.coded);
+    if (!fits) {
+      entry = {0, weight_block_index::raw, 0};
+    }
+    std::uint8_t* const slot = encoding.slots + which * encoding.slot_bytes();
+    steps::clear(group, slot, spec.payload_bytes(block.coded, entry));
+    if (!fits) {
+      store_raw(group, block, slot);
+    } else {
+      rans ? store_words(group, packed, scratch, slot) : store_codes(group, block.coded, scratch, slot);
+      for (int lane : group) {
+        for (int i = lane; i < escapes; i += lanes) {
+          steps::store_u32(slot + spec.escapes_offset(block.coded, entry.words) + 4 * i, scratch.escapes[i]);
+        }
+      }
+    }
+    for (int lane : group) {
+      if (is_first(lane)) {
+        encoding.index()[which] = entry;
+      }
+    }
+  }
+
+ private:
+  template <class Group>
+  TESSERA_FN static void store_words(Group const& group, packed_block<Group> const& packed,
+                                     weight_block_scratch const& scratch, std::uint8_t* slot) {
+    using steps = weight_block_steps<T, Mantissa>;
+    for (int lane : group) {
+      steps::store_u32(slot + 4 * lane, packed.state[lane]);
+      for (int i = lane; i < packed.words; i += lanes) {
+        steps::store_u16(slot + weight_stream_spec::states_bytes + 2 * i, scratch.words[steps::words_end - packed.words + i]);
+      }
+    }
+  }
+
+  template <class Group>
+  TESSERA_FN static void store_codes(Group const& group, int coded, weight_block_scratch const& scratch, std::uint8_t* slot) {
+    using steps = weight_block_steps<T, Mantissa>;
+    store_numbers(group, steps::code_planes, coded, slot, code_reader{&scratch});
+  }
+
+  template <class Group>
+  TESSERA_FN static void store_raw(Group const& group, weight_block<T> const& block, std::uint8_t* slot) {
+    using steps = weight_block_steps<T, Mantissa>;
+    store_numbers(group, steps::exponent_planes, block.coded, slot, exponent_reader{&block});
+  }
+
+  struct code_reader {
+    weight_block_scratch const* scratch;
+    TESSERA_FN std::uint32_t operator()(int position) const {
+      return weight_block_steps<T, Mantissa>::code_at(*scratch, position);
+    }
+  };
+  struct exponent_reader {
+    weight_block<T> const* block;
+    TESSERA_FN std::uint32_t operator()(int position) const {
+      return position < block->count ? block->template keep<Mantissa>(position).exponent : 0;
+    }
+  };
+
+  template <class Group, class Read>
+  TESSERA_FN static void store_numbers(Group const& group, bit_planes layout, int coded, std::uint8_t* planes, Read read) {
+    using steps = weight_block_steps<T, Mantissa>;
+    for (int row = 0; row < coded / steps::row_weights; ++row) {
+      for (int lane : group) {
+        for (int i = 0; i < steps::weights_per_lane; ++i) {
+          const int position = (row * lanes + lane) * steps::weights_per_lane + i;
+          store_planes(layout, planes, coded, row, lane, i, read(position));
+        }
+      }
+    }
+    group.sync();
+  }
+};
+
+/// One group: where each payload goes, and with that the stream's size and the header's checksum. Reports capacity_exceeded.
+template <class T>
+struct place_blocks {
+  static constexpr int lanes = 32;
+  struct scratch_type {};
+  weight_encoding<T> encoding;
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {
+    weight_stream_spec const& spec = encoding.spec;
+    weight_block_index* const index = encoding.index();
+    std::int64_t below = 0;
+    for (std::int64_t first = 0; first < spec.block_count(); first += lanes) {
+      per_lane<std::int64_t, Group> position;
+      for (int lane : group) {
+        const std::int64_t block = first + lane;
+        position[lane] = block < spec.block_count() ? spec.payload_bytes(spec.coded_in(block), index[block]) : 0;
+      }
+      const std::int64_t total = exclusive_sum(group, position);
+      for (int lane : group) {
+        if (first + lane < spec.block_count()) {
+          index[first + lane].position =
+              static_cast<std::uint32_t>((below + position[lane]) / weight_stream_spec::payload_alignment);
+        }
+      }
+      below += total;
+    }
+    const std::int64_t bytes = spec.payload_offset() + below;
+    for (int lane : group) {
+      if (is_first(lane)) {
+        weight_stream_header header = *encoding.header();
+        header.total_bytes = static_cast<std::uint64_t>(bytes);
+        header.header_checksum = checksum_of(header);
+        *encoding.header() = header;
+        *encoding.stream_bytes = bytes;
+        if (bytes > encoding.capacity) {
+          group.report(encoding.status, status_code::capacity_exceeded, bytes);
+        }
+      }
+    }
+  }
+};
+
+/// One group for each block: its payload from the slot into the stream (if it fits), and its checksum.
+template <class T>
+struct move_payloads {
+  static constexpr int lanes = 32;
+  struct scratch_type {};
+  weight_encoding<T> encoding;
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    weight_stream_spec const& spec = encoding.spec;
+    const weight_block_index entry = encoding.index()[which];
+    const std::int64_t bytes = spec.payload_bytes(spec.coded_in(which), entry);
+    const std::int64_t begin = spec.payload_offset() + std::int64_t{entry.position} * weight_stream_spec::payload_alignment;
+    if (begin + bytes > encoding.capacity) {
+      return;
+    }
+    std::uint8_t const* const slot = encoding.slots + which * encoding.slot_bytes();
+    for (int lane : group) {
+      copy_lane(lane, slot, encoding.stream + begin, bytes);
+    }
+    group.sync();
+    if (spec.block_checksums) {
+      const std::uint32_t checksum = block_checksum(group, spec, encoding.stream, which, entry);
+      for (int lane : group) {
+        if (is_first(lane)) {
+          reinterpret_cast<std::uint32_t*>(encoding.stream + spec.checksums_offset())[which] = checksum;
+        }
+      }
+    }
+  }
+
+ private:
+  /// Payloads are whole units of 16 bytes on both sides.
+  TESSERA_FN static void copy_lane(int lane, std::uint8_t const* from, std::uint8_t* to, std::int64_t bytes) {
+    struct alignas(16) unit {
+      std::uint32_t word[4];
+    };
+    for (std::int64_t i = lane; i < bytes / 16; i += lanes) {
+      reinterpret_cast<unit*>(to)[i] = reinterpret_cast<unit const*>(from)[i];
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera
