@@ -26,7 +26,7 @@
 
 #if defined(__CUDACC__)
 #pragma nv_diagnostic push
-#pragma nv_diag_suppress 20011  // host only, called from code for both sides
+#pragma nv_diag_suppress 20011, 20014  // host only, called from code for both sides
 #endif
 
 namespace tessera {

@@ -137,17 +137,24 @@ struct view {
 
   /// How many elements there are in all.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t size() const {
+    if (is_empty()) { return 0; }
     std::int64_t product = 1;
     for (int r = 0; r < Rank; ++r) { product *= extents[r]; }
     return product;
   }
-  [[nodiscard]] TESSERA_FN constexpr bool is_empty() const { return size() == 0; }
+  [[nodiscard]] TESSERA_FN constexpr bool is_empty() const {
+    for (std::int64_t extent : extents) {
+      if (extent == 0) { return true; }
+    }
+    return false;
+  }
 
   /// Whether the elements lie one after the other in row-major order.
   [[nodiscard]] TESSERA_FN constexpr bool is_contiguous() const {
+    if (is_empty()) { return true; }
     std::int64_t expected = 1;
     for (int r = Rank - 1; r >= 0; --r) {
-      if (extents[r] != 1 && strides[r] != expected) { return is_empty(); }
+      if (extents[r] != 1 && strides[r] != expected) { return false; }
       expected *= extents[r];
     }
     return true;
