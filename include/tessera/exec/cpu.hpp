@@ -24,8 +24,8 @@
 #include <cstring>
 #include <memory>
 #include <thread>
-#include <type_traits>
 
+#include <tessera/concepts/program.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/exec/memory.hpp>
 #include <tessera/exec/worker_pool.hpp>
@@ -42,10 +42,10 @@ struct cpu_state {
   worker_pool pool;
 };
 
-template <class Program>
+template <class P>
 class program_job final : public parallel_job {
  public:
-  program_job(Program const& program, std::int64_t count, std::int64_t grain)
+  program_job(P const& program, std::int64_t count, std::int64_t grain)
       : parallel_job(count, grain), program_(program) {}
 
   void participate() override {
@@ -57,7 +57,7 @@ class program_job final : public parallel_job {
       // The stand-in for shared memory: as large as that, uninitialised like that, and too large for some stacks.
       std::unique_ptr<scratch_type> const scratch(new scratch_type);
       do {
-        for (which = first; which < last; ++which) { program_(serial_group<Program::lanes>{}, which, *scratch); }
+        for (which = first; which < last; ++which) { program_(serial_group<P::lanes>{}, which, *scratch); }
       } while (take(first, last));
     } catch (...) {
       keep_current_exception(which);
@@ -65,8 +65,8 @@ class program_job final : public parallel_job {
   }
 
  private:
-  using scratch_type = typename Program::scratch_type;
-  Program const& program_;
+  using scratch_type = typename P::scratch_type;
+  P const& program_;
 };
 
 }  // namespace detail
@@ -82,18 +82,16 @@ struct cpu {
   static constexpr stream_handle stream = nullptr;
 
   /// Calls `program(group, which, scratch)` for each `which` from 0 to `count` - 1 and returns when all are done.
-  template <class Program>
-  void run(Program const& program, std::int64_t count) const {
-    static_assert(std::is_trivially_copyable_v<Program>, "tessera: a program is trivially copyable");
-    static_assert(std::is_trivially_default_constructible_v<typename Program::scratch_type>,
-                  "tessera: scratch_type is trivial, because shared memory is never initialised");
+  template <class P>
+    requires ProgramOn<P, typename detail::group_for<P, serial_group>::type>
+  void run(P const& program, std::int64_t count) const {
     check<value_error>(threads >= 0, "cpu.run: the number of threads is ", threads, " but must not be negative");
     check<shape_error>(count >= 0, "cpu.run: the number of tiles is ", count, " but must not be negative");
     std::int64_t const most = threads > 0 ? threads : all_threads();
     std::int64_t const used = most < count ? most : count;
     constexpr std::int64_t ranges_a_thread = 8;  // evens out tiles that take longer than others
     std::int64_t const grain = used == 0 ? 1 : count / (used * ranges_a_thread);
-    detail::program_job<Program> job(program, count, grain > 0 ? grain : 1);
+    detail::program_job<P> job(program, count, grain > 0 ? grain : 1);
     state->pool.run(job, static_cast<int>(used));
   }
 

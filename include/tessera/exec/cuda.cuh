@@ -24,6 +24,7 @@
 #include <string>
 #include <type_traits>
 
+#include <tessera/concepts/program.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/exec/cuda_memory.cuh>
 #include <tessera/exec/memory.hpp>
@@ -40,10 +41,14 @@ struct arch_list {};
 
 namespace detail {
 
+/// A warp where a warp is enough, else a block.
+template <int Lanes>
+using device_group = std::conditional_t<(Lanes <= lanes_in_a_warp), cuda_warp, cuda_block<Lanes>>;
+
 /// How a program is laid out on the device.
-template <class Program>
+template <class P>
 struct launch_shape {
-  using scratch_type = typename Program::scratch_type;
+  using scratch_type = typename P::scratch_type;
   static constexpr int most_bytes_without_asking = 48 * 1024;
   static constexpr int most_bytes = 227 * 1024;
   static constexpr int scratch_alignment = alignof(scratch_type) > 16 ? alignof(scratch_type) : 16;
@@ -51,13 +56,13 @@ struct launch_shape {
       std::is_empty_v<scratch_type>
           ? 0
           : static_cast<int>((sizeof(scratch_type) + scratch_alignment - 1) / scratch_alignment * scratch_alignment);
-  static constexpr bool is_warp = Program::lanes == lanes_in_a_warp;
+  static constexpr bool is_warp = P::lanes == lanes_in_a_warp;
 
   static constexpr int count_groups() {
     if constexpr (!is_warp) {
       return 1;
-    } else if constexpr (requires { Program::groups_per_block; }) {
-      return Program::groups_per_block;
+    } else if constexpr (requires { P::groups_per_block; }) {
+      return P::groups_per_block;
     } else {
       constexpr int most = 8;
       constexpr int fitting = scratch_bytes == 0 ? most : most_bytes_without_asking / scratch_bytes;
@@ -65,36 +70,33 @@ struct launch_shape {
     }
   }
   static constexpr int ask_for_blocks() {
-    if constexpr (requires { Program::blocks_per_multiprocessor; }) {
-      return Program::blocks_per_multiprocessor;
+    if constexpr (requires { P::blocks_per_multiprocessor; }) {
+      return P::blocks_per_multiprocessor;
     } else {
       return 1;
     }
   }
   static constexpr int groups = count_groups();
   static constexpr int blocks_per_multiprocessor = ask_for_blocks();
-  static constexpr int threads = Program::lanes * groups;
+  static constexpr int threads = P::lanes * groups;
   static constexpr int exchange_bytes = is_warp ? 0 : threads;  // 32 bytes a warp, see cuda_block
   static constexpr int shared_bytes = scratch_bytes * groups + exchange_bytes;
 
-  static_assert(Program::lanes % lanes_in_a_warp == 0 && threads <= 1024,
+  static_assert(P::lanes % lanes_in_a_warp == 0 && threads <= 1024,
                 "tessera: on CUDA a program has 32, 64, ... 1024 lanes, and its groups_per_block of them at most 1024");
   static_assert(shared_bytes <= most_bytes,
                 "tessera: the scratch of this program needs more than 227 KiB of shared memory");
-  static_assert(std::is_trivially_copyable_v<Program> && sizeof(Program) <= 4000,
-                "tessera: a program is trivially copyable and has at most 4000 bytes; tables belong into buffers");
-  static_assert(std::is_trivially_default_constructible_v<scratch_type>,
-                "tessera: scratch_type is trivial, because shared memory is never initialised");
+  static_assert(sizeof(P) <= 4000, "tessera: a program has at most 4000 bytes; tables belong into buffers");
 };
 
 #pragma GCC visibility push(hidden)  // kernels of two libraries in one process stay apart
 
 /// The one kernel.
-template <class Architectures, class Program>
-__global__ void __launch_bounds__(launch_shape<Program>::threads, launch_shape<Program>::blocks_per_multiprocessor)
-    run_program(__grid_constant__ Program const program, std::int64_t const count) {
-  using shape = launch_shape<Program>;
-  using scratch_type = typename Program::scratch_type;
+template <class Architectures, class P>
+__global__ void __launch_bounds__(launch_shape<P>::threads, launch_shape<P>::blocks_per_multiprocessor)
+    run_program(__grid_constant__ P const program, std::int64_t const count) {
+  using shape = launch_shape<P>;
+  using scratch_type = typename P::scratch_type;
   extern __shared__ __align__(1024) unsigned char shared[];
   if constexpr (shape::is_warp) {
     int const warp = __shfl_sync(whole_warp, static_cast<int>(threadIdx.x) / lanes_in_a_warp, 0);
@@ -107,7 +109,7 @@ __global__ void __launch_bounds__(launch_shape<Program>::threads, launch_shape<P
     }
   } else {
     auto* const scratch = reinterpret_cast<scratch_type*>(shared);
-    cuda_block<Program::lanes> const group{shared + shape::scratch_bytes};
+    cuda_block<P::lanes> const group{shared + shape::scratch_bytes};
     for (std::int64_t which = blockIdx.x; which < count; which += gridDim.x) {
       program(group, which, *scratch);
       __syncthreads();
@@ -191,13 +193,13 @@ class cuda_state {
   std::mutex mutex_;
 };
 
-/// "… [with Program = name]", for messages.
-template <class Program>
+/// "… [with P = name]", for messages.
+template <class P>
 [[nodiscard]] std::string name_of() {
   std::string const text = __PRETTY_FUNCTION__;
-  std::size_t const first = text.find("Program = ");
+  std::size_t const first = text.find("P = ");
   std::size_t const last = text.find_first_of(";]", first);
-  return first == std::string::npos ? text : text.substr(first + 10, last - first - 10);
+  return first == std::string::npos ? text : text.substr(first + 4, last - first - 4);
 }
 
 }  // namespace detail
@@ -212,17 +214,18 @@ struct basic_cuda {
   std::shared_ptr<detail::cuda_state> state = std::make_shared<detail::cuda_state>();
 
   /// Enqueues `program(group, which, scratch)` for each `which` from 0 to `count` - 1.
-  template <class Program>
-  void run(Program const& program, std::int64_t count) const {
-    using shape = detail::launch_shape<Program>;
+  template <class P>
+    requires ProgramOn<P, typename detail::group_for<P, detail::device_group>::type>
+  void run(P const& program, std::int64_t count) const {
+    using shape = detail::launch_shape<P>;
     check<shape_error>(count >= 0, "cuda.run: the number of tiles is ", count, " but must not be negative");
     if (count == 0) { return; }
     constexpr int shared = shape::shared_bytes;
-    check<device_error>(shared <= state->shared_bytes(), "cuda.run: the scratch of ", detail::name_of<Program>(),
+    check<device_error>(shared <= state->shared_bytes(), "cuda.run: the scratch of ", detail::name_of<P>(),
                         " needs ", shared, " bytes of shared memory but device ", state->device(), " has ",
                         state->shared_bytes());
     detail::device_guard const guard(state->device());
-    auto* const kernel = &detail::run_program<Architectures, Program>;
+    auto* const kernel = &detail::run_program<Architectures, P>;
     if constexpr (shared > shape::most_bytes_without_asking) {
       check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared), "cuda.run",
                  "cudaFuncSetAttribute");
@@ -230,12 +233,12 @@ struct basic_cuda {
     std::int64_t const needed = (count - 1) / shape::groups + 1;
     constexpr std::int64_t most_blocks = 0x7fffffff;
     auto const blocks = static_cast<unsigned>(needed < most_blocks ? needed : most_blocks);
-    void* arguments[]{const_cast<Program*>(&program), &count};
+    void* arguments[]{const_cast<P*>(&program), &count};
     cudaError_t const launched = cudaLaunchKernel(kernel, dim3(blocks), dim3(shape::threads), arguments,
                                                   static_cast<std::size_t>(shared), stream);
     if (launched != cudaSuccess) {
       static_cast<void>(cudaGetLastError());  // reported here, so that the next call does not report it again
-      check_cuda(launched, ("cuda.run: " + detail::name_of<Program>()).c_str(), "cudaLaunchKernel");
+      check_cuda(launched, ("cuda.run: " + detail::name_of<P>()).c_str(), "cudaLaunchKernel");
     }
   }
 

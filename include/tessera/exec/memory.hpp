@@ -22,6 +22,7 @@
 #include <new>
 #include <utility>
 
+#include <tessera/concepts/because.hpp>
 #include <tessera/core/check.hpp>
 
 namespace tessera {
@@ -31,11 +32,14 @@ inline namespace v0 {
 /// used again only by work that comes later on it.
 using stream_handle = void*;
 
-template <class Resource>
-concept MemoryResource = requires(Resource& r, void* pointer, std::size_t bytes, stream_handle stream) {
-  { r.allocate(bytes, bytes, stream) } -> std::same_as<void*>;
-  r.deallocate(pointer, bytes, bytes, stream);
-};
+// clang-format off
+template <class R>
+concept MemoryResource =
+    (requires(R& r, std::size_t bytes, stream_handle stream) { { r.allocate(bytes, bytes, stream) } -> std::same_as<void*>; }
+        || because<"a MemoryResource has void* allocate(size_t bytes, size_t alignment, stream_handle stream)">) &&
+    (requires(R& r, void* pointer, std::size_t bytes, stream_handle stream) { r.deallocate(pointer, bytes, bytes, stream); }
+        || because<"a MemoryResource has deallocate(void*, size_t bytes, size_t alignment, stream_handle stream)">);
+// clang-format on
 
 /// The memory of `new`.
 struct host_memory {

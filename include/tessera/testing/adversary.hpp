@@ -18,6 +18,7 @@
 #include <type_traits>
 #include <vector>
 
+#include <tessera/concepts/program.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/exec/memory.hpp>
@@ -304,12 +305,11 @@ struct adversary {
 
   static constexpr stream_handle stream = nullptr;
 
-  template <class Program>
-  void run(Program const& program, std::int64_t count) const {
-    using scratch_type = typename Program::scratch_type;
-    static_assert(std::is_trivially_copyable_v<Program>, "tessera: a program is trivially copyable");
-    static_assert(std::is_trivially_copyable_v<scratch_type> && std::is_trivially_default_constructible_v<scratch_type>,
-                  "tessera: scratch_type is trivial, because shared memory is never initialised");
+  template <class P>
+    requires ProgramOn<P, typename tessera::detail::group_for<P, adversary_group>::type>
+  void run(P const& program, std::int64_t count) const {
+    using scratch_type = typename P::scratch_type;
+    static_assert(std::is_trivially_copyable_v<scratch_type>, "tessera: scratch_type is trivial, it is moved as bytes");
     check<shape_error>(count >= 0, "adversary.run: the number of tiles is ", count, " but must not be negative");
     detail::shuffler random(seed);
     std::vector<std::int64_t> order(static_cast<std::size_t>(count));
@@ -320,9 +320,9 @@ struct adversary {
       // Not a number, a negative or a huge integer, a true that is not 1.
       int const poisons[]{0xff, 0xa5, 0x7f};
       std::memset(static_cast<void*>(scratch.get()), poisons[random.next() % 3], sizeof(scratch_type));
-      detail::lane_tracker tracker(Program::lanes, reinterpret_cast<std::byte*>(scratch.get()), sizeof(scratch_type),
+      detail::lane_tracker tracker(P::lanes, reinterpret_cast<std::byte*>(scratch.get()), sizeof(scratch_type),
                                    random);
-      program(adversary_group<Program::lanes>{&tracker}, which, *scratch);
+      program(adversary_group<P::lanes>{&tracker}, which, *scratch);
       tracker.finish();
     }
   }

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/concepts/because.hpp>
 #include <tessera/config.hpp>
 
 namespace tessera {
@@ -53,22 +54,30 @@ struct dlpack_conversion;
 }  // namespace detail
 
 /// Elements of `Source` lie one after the other and can be seen as `T`.
+// clang-format off
 template <class Source, class T>
-concept ContiguousContainer = !detail::is_view<std::remove_cvref_t<Source>> && requires(Source& s) {
-  { s.size() } -> std::convertible_to<std::size_t>;
-  { *s.data() };
-  requires detail::same_but_for_const<std::remove_pointer_t<decltype(s.data())>, T>;
-};
+concept ContiguousContainer =
+    (!detail::is_view<std::remove_cvref_t<Source>>
+        || because<"a view is not a container: it converts by its own rules">) &&
+    (requires(Source& s) { { s.size() } -> std::convertible_to<std::size_t>; }
+        || because<"a ContiguousContainer has size()">) &&
+    (requires(Source& s) { requires detail::same_but_for_const<std::remove_pointer_t<decltype(s.data())>, T>; }
+        || because<"a ContiguousContainer has data(), a pointer to elements of the view's own type">);
+// clang-format on
 
 /// `Source` describes `Rank` strided dimensions the way `std::mdspan` does.
+// clang-format off
 template <class Source, class T, int Rank>
-concept MdspanLike = requires(Source const& s) {
-  { *s.data_handle() };
-  { s.extent(0) } -> std::convertible_to<std::int64_t>;
-  { s.stride(0) } -> std::convertible_to<std::int64_t>;
-  requires static_cast<int>(Source::rank()) == Rank;
-  requires detail::same_but_for_const<std::remove_pointer_t<decltype(s.data_handle())>, T>;
-};
+concept MdspanLike =
+    (requires { requires static_cast<int>(Source::rank()) == Rank; }
+        || because<"an MdspanLike has rank(), a constant, as many dimensions as the view">) &&
+    (requires(Source const& s) { { s.extent(0) } -> std::convertible_to<std::int64_t>; }
+        || because<"an MdspanLike has extent(r)">) &&
+    (requires(Source const& s) { { s.stride(0) } -> std::convertible_to<std::int64_t>; }
+        || because<"an MdspanLike has stride(r), in elements">) &&
+    (requires(Source const& s) { requires detail::same_but_for_const<std::remove_pointer_t<decltype(s.data_handle())>, T>; }
+        || because<"an MdspanLike has data_handle(), a pointer to elements of the view's own type">);
+// clang-format on
 
 template <class T, int Rank>
 struct view {

@@ -255,13 +255,13 @@ template <int Lanes>
 
 /// A group of threads of the device, of either kind.
 template <class Group>
-concept cuda_group_type = std::is_same_v<Group, cuda_warp> || requires(Group const& g) { g.exchange; g.warps; };
+concept CudaGroup = std::is_same_v<Group, cuda_warp> || requires(Group const& g) { g.exchange; g.warps; };
 
-template <cuda_group_type Group, class T>
+template <CudaGroup Group, class T>
 [[nodiscard]] __device__ __forceinline__ T sum(Group const& group, per_lane<T, Group> const& values) {
   return reduce(group, values, detail::plus{});
 }
-template <cuda_group_type Group, class T>
+template <CudaGroup Group, class T>
 [[nodiscard]] __device__ __forceinline__ T maximum(Group const& group, per_lane<T, Group> const& values) {
   if constexpr (std::is_same_v<Group, cuda_warp> && detail::has_warp_instruction<T>) {
     return __reduce_max_sync(detail::whole_warp, values.values[0]);
@@ -269,7 +269,7 @@ template <cuda_group_type Group, class T>
     return reduce(group, values, detail::larger{});
   }
 }
-template <cuda_group_type Group, class T>
+template <CudaGroup Group, class T>
 [[nodiscard]] __device__ __forceinline__ T minimum(Group const& group, per_lane<T, Group> const& values) {
   if constexpr (std::is_same_v<Group, cuda_warp> && detail::has_warp_instruction<T>) {
     return __reduce_min_sync(detail::whole_warp, values.values[0]);

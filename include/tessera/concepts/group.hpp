@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Group: some lanes that work on one tile together, and all that a program knows of threads.
+///
+///     for (int lane : group) { scratch.values[lane] = ...; }    // each lane once: in a row, or all at a time
+///     group.sync();                                             // what lanes wrote before, all lanes see after
+///
+/// Laws:
+///   1. A loop over the group visits 0 to size - 1, each once; the order is anybody's guess.
+///   2. What one lane writes to scratch, another may read only after a sync; two lanes write different values to one place
+///      only with a sync between, or by atomic_add().
+///   3. sync() and the collectives stand outside of loops over lanes, and all lanes reach them.
+///   4. Collectives (free functions: reduce, sum, maximum, minimum, exclusive_sum, broadcast, any, all, ballot, count_below)
+///      give every lane the same bits on every executor; tile/per_lane.hpp documents the order of sums.
+/// `testing::adversary` catches programs that rely on more.  Models: serial_group, cuda_warp, cuda_block.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+
+#include <tessera/concepts/because.hpp>
+#include <tessera/core/status.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+// clang-format off
+template <class G>
+concept Group =
+    (requires { requires (G::size >= 1); }
+        || because<"a Group has its number of lanes: static constexpr int size">) &&
+    (requires(G const& g) { { *g.begin() } -> std::convertible_to<int>; g.begin() != g.end(); }
+        || because<"a Group can be looped over: for (int lane : group)">) &&
+    (requires(G const& g) { g.sync(); }
+        || because<"a Group has sync(): void sync() const">) &&
+    (requires(G const& g, std::uint32_t& target) { { g.atomic_add(target, 1u) } -> std::same_as<std::uint32_t>; }
+        || because<"a Group has atomic_add(): T atomic_add(T& target, T value) const, which gives the value before">) &&
+    (requires(G const& g, status_word* word) { g.report(word, status_code::bad_value, std::int64_t{}); }
+        || because<"a Group has report(): void report(status_word*, status_code, std::int64_t position) const">);
+// clang-format on
+
+namespace detail {
+
+/// No more than a Group must have; for asking whether a program is one.  Never called.
+template <int Lanes>
+struct group_archetype {
+  static constexpr int size = Lanes;
+  TESSERA_FN int const* begin() const;
+  TESSERA_FN int const* end() const;
+  TESSERA_FN void sync() const;
+  template <class T>
+  TESSERA_FN T atomic_add(T& target, T value) const;
+  TESSERA_FN void report(status_word*, status_code, std::int64_t) const;
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace tessera
