@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Merges two vectors into one direction between them, and keeps their two lengths (MiniCache, arXiv 2405.14366, eq. 2,
-/// 3).
+/// Merges two vectors into one direction between them, and keeps their two lengths: MiniCache (arXiv 2405.14366),
+/// equations 2 and 3.
 ///
-///     tessera::slerp_merger<float> merger{.share = 0.6F};                // 0.6 of the way from the first to the
-///     second auto measured = merger.measure().identity(); for (i = 0; i < n; ++i) { merger.measure().push(measured,
-///     {a[i], b[i]}); } auto const weights = merger.mix(measured); for (i = 0; i < n; ++i) { merged[i] = weights.first
-///     * a[i] + weights.second * b[i]; }   // of length 1 auto const kept = merger.keep(measured); // |a| and |b| float
-///     const again = merger.restore(merged[0], kept, tessera::side::second);
+///     tessera::slerp_merger<float> merger{.share = 0.6F};         // 0.6 of the way from the first to the second
+///     auto measured = merger.measure().identity();
+///     for (i = 0; i < n; ++i) { merger.measure().push(measured, {a[i], b[i]}); }
+///     auto const weights = merger.mix(measured);
+///     for (i = 0; i < n; ++i) { merged[i] = weights.first * a[i] + weights.second * b[i]; }  // of length 1
+///     auto const kept = merger.keep(measured);                     // |a| and |b|
+///     float const again = merger.restore(merged[0], kept, tessera::side::second);
 #pragma once
 
 #include <math.h>
@@ -34,11 +36,10 @@ struct two_lengths {
 /// The angle comes from atan2, because acos loses half of the digits near 0 and pi. Where the formula has no answer:
 ///   * directions closer than `nearly_equal` are mixed by their share alone;
 ///   * directions within `nearly_opposite` of pi have no middle: the second one is taken. `angle` lets a caller keep
-///   such
-///     pairs unmerged instead;
+///     such pairs unmerged instead;
 ///   * a vector shorter than the smallest normal float counts as zero: it restores to zeros, and leaves the direction
-///   to
-///     the other vector.
+///     to the other vector.
+/// Finite vectors longer than the largest float are restored to that length; an infinity or a NaN comes back as NaN.
 template <class Length>
 struct slerp_merger {
   using kept_type = two_lengths<Length>;
