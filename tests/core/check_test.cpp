@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tessera/core/check.hpp>
+
+#include <cstdint>
+#include <limits>
+
+#include "support/catch.hpp"
+
+using namespace tessera;
+
+namespace {
+
+constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+
+status_word failed(status_code code, std::int64_t position) { return {status_word::pack(code, position)}; }
+
+}  // namespace
+
+TEST_CASE("a failed check throws the type it names with the joined message", "[host]") {
+  CHECK_NOTHROW(check<shape_error>(true, "never"));
+  CHECK_THROWS_AS(check<shape_error>(false, "f"), shape_error);
+  CHECK_THROWS_AS(check<value_error>(false, "f"), value_error);
+  CHECK_THROWS_WITH(check<shape_error>(false, "attention.forward: keys have ", 96, " channels but queries have ", 128u),
+                    "attention.forward: keys have 96 channels but queries have 128");
+}
+
+TEST_CASE("sizes that do not fit are refused, those that just fit are not", "[host]") {
+  CHECK(checked_multiply("f", 1 << 20, std::int64_t{1} << 42) == std::int64_t{1} << 62);
+  CHECK(checked_multiply("f", most, 1) == most);
+  CHECK(checked_multiply("f", 0, most) == 0);
+  CHECK_THROWS_WITH(checked_multiply("plan", std::int64_t{1} << 32, std::int64_t{1} << 31),
+                    "plan: 4294967296 times 2147483648 is not a size");
+  CHECK_THROWS_AS(checked_multiply("f", -1, 3), shape_error);
+  CHECK_THROWS_AS(checked_multiply("f", -1, -3), shape_error);
+  CHECK(checked_add("f", most - 1, 1) == most);
+  CHECK_THROWS_AS(checked_add("f", most, 1), shape_error);
+  CHECK_THROWS_AS(checked_add("f", -1, 1), shape_error);
+}
+
+TEST_CASE("a status word becomes the exception of its code", "[host]") {
+  CHECK_NOTHROW(throw_if_failed(status_word{}, "f"));
+  CHECK_THROWS_AS(throw_if_failed(failed(status_code::corrupt_stream, 3), "f"), corrupt_data);
+  CHECK_THROWS_AS(throw_if_failed(failed(status_code::bad_checksum, 3), "f"), corrupt_data);
+  CHECK_THROWS_AS(throw_if_failed(failed(status_code::bad_header, 3), "f"), corrupt_data);
+  CHECK_THROWS_AS(throw_if_failed(failed(status_code::unsupported_format, 3), "f"), corrupt_data);
+  CHECK_THROWS_AS(throw_if_failed(failed(status_code::capacity_exceeded, 3), "f"), shape_error);
+  CHECK_THROWS_AS(throw_if_failed(failed(status_code::bad_value, 3), "f"), value_error);
+  CHECK_THROWS_AS(throw_if_failed(failed(status_code::out_of_range, 3), "f"), value_error);
+  CHECK_THROWS_WITH(throw_if_failed(failed(static_cast<status_code>(200), 7), "cpu.wait"),
+                    "cpu.wait: a program reported a code of its own (code 200) at position 7");
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tessera/core/status.hpp>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/catch.hpp"
+
+using namespace tessera;
+
+TEST_CASE("a fresh word says that nothing failed", "[host]") {
+  status_word const word;
+  CHECK(word.is_ok());
+  CHECK(word.bits == 0xffffffffffffffffu);
+}
+
+TEST_CASE("the lowest position remains, and of two codes at one position the smaller", "[host]") {
+  status_word word;
+  detail::report_on_host(&word, status_code::bad_header, 50);
+  detail::report_on_host(&word, status_code::out_of_range, 49);
+  detail::report_on_host(&word, status_code::corrupt_stream, 51);
+  CHECK(word.position() == 49);
+  CHECK(word.code() == status_code::out_of_range);
+  detail::report_on_host(&word, status_code::bad_checksum, 49);
+  CHECK(word.code() == status_code::bad_checksum);
+  detail::report_on_host(&word, status_code::out_of_range, 49);
+  CHECK(word.code() == status_code::bad_checksum);
+}
+
+TEST_CASE("positions beyond 32 bits are kept", "[host]") {
+  status_word word;
+  std::int64_t const far = (std::int64_t{1} << 55) + 3;
+  detail::report_on_host(&word, status_code::first_user_code, far);
+  CHECK(word.position() == far);
+  CHECK(word.code() == status_code::first_user_code);
+}
+
+TEST_CASE("taking the word sets it back", "[host]") {
+  status_word word;
+  detail::report_on_host(&word, status_code::bad_value, 1);
+  CHECK(detail::take_on_host(&word).position() == 1);
+  CHECK(word.is_ok());
+  CHECK(detail::take_on_host(&word).is_ok());
+}
+
+TEST_CASE("reports from several threads leave the lowest position", "[host]") {
+  status_word word;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&word, t] {
+      for (int i = 1000; i > 0; --i) { detail::report_on_host(&word, status_code::bad_value, i * 4 + t); }
+    });
+  }
+  for (std::thread& thread : threads) { thread.join(); }
+  CHECK(word.position() == 4);
+}
+
+TEST_CASE("each code has words of its own", "[host]") {
+  std::vector<std::string> seen;
+  for (int code = 1; code <= 7; ++code) {
+    std::string const words = describe(static_cast<status_code>(code));
+    for (std::string const& other : seen) { CHECK(words != other); }
+    CHECK(words != describe(status_code::first_user_code));
+    seen.push_back(words);
+  }
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tessera/exec/workspace.hpp>
+
+#include <cstdint>
+#include <limits>
+
+#include "support/catch.hpp"
+#include <tessera/exec/buffer.hpp>
+
+using namespace tessera;
+
+TEST_CASE("regions are aligned, apart, and found again in the block", "[host]") {
+  workspace_plan plan("test.run");
+  auto const bytes = plan.add<std::uint8_t>("bytes", 3);
+  auto const numbers = plan.add<double>("numbers", 40);
+  auto const nothing = plan.add<float>("nothing", 0);
+  CHECK(bytes.offset == 0);
+  CHECK(numbers.offset == 256);
+  CHECK(nothing.offset == 768);
+  CHECK(plan.bytes() == 768);
+  buffer<std::byte> memory(plan.bytes());
+  workspace const space(plan, memory);
+  CHECK(space[numbers].size() == 40);
+  CHECK(static_cast<void*>(space[numbers].data) == memory.data() + 256);
+  CHECK(space[nothing].is_empty());
+}
+
+TEST_CASE("a workspace that is too small is refused with both sizes and the function's name", "[host]") {
+  workspace_plan plan("neuzip.encode");
+  static_cast<void>(plan.add<float>("sums", 1000));
+  buffer<std::byte> memory(4095);
+  CHECK_THROWS_WITH(workspace(plan, memory),
+                    "neuzip.encode: the workspace has 4095 bytes but the plan needs 4096");
+}
+
+TEST_CASE("a workspace off its alignment or with gaps is refused", "[host]") {
+  workspace_plan plan("f");
+  static_cast<void>(plan.add<float>("sums", 10));
+  buffer<std::byte> memory(2048);
+  CHECK_THROWS_WITH(workspace(plan, memory.view().slice(0, 4, 1024)),
+                    "f: the workspace starts 4 bytes past a multiple of 256");
+  CHECK_THROWS_AS(workspace(plan, array_view<std::byte>(memory.data(), {1024}, {2})), shape_error);
+}
+
+TEST_CASE("sizes that do not fit 63 bits are refused by name", "[host]") {
+  workspace_plan plan("f");
+  CHECK_THROWS_WITH(plan.add<double>("table", std::int64_t{1} << 61),
+                    "f: table: 2305843009213693952 times 8 is not a size");
+  static_cast<void>(plan.add<char>("almost all", std::numeric_limits<std::int64_t>::max() - 1023));
+  CHECK_THROWS_AS(plan.add<char>("one too many", 4096), shape_error);
+  CHECK_THROWS_AS(plan.add<char>("negative", -1), shape_error);
+}
+
+TEST_CASE("a region of another plan that lies outside is refused", "[host]") {
+  workspace_plan large("f");
+  static_cast<void>(large.add<float>("first", 100));
+  auto const second = large.add<float>("second", 100);
+  workspace_plan const small("g");
+  workspace const space(small, array_view<std::byte>());
+  CHECK_THROWS_AS(space[second], shape_error);
+}
+
+TEST_CASE("a plan describes itself as a table", "[host]") {
+  workspace_plan plan("test.run");
+  static_cast<void>(plan.add<float>("sums", 100));
+  static_cast<void>(plan.add<char>("a longer name", 1));
+  CHECK(plan.describe() ==
+        "test.run\n"
+        "  sums                          400 bytes\n"
+        "  a longer name                   1 bytes\n"
+        "  total                         768 bytes\n");
+}
