@@ -44,31 +44,32 @@ struct mix_weights {
 /// Which vector of the pair.
 enum class side : std::uint8_t { first, second };
 
+/// The Reducer that measures a pair for a Merger, and its state.
+template <class M>
+using measure_reducer_t = std::remove_cvref_t<decltype(std::declval<M const&>().measure())>;
+
+template <class M>
+using measured_t = typename measure_reducer_t<M>::state_type;
+
 // clang-format off
 template <class M>
 concept Merger =
     (requires(M const& m) {
-       requires Reducer<std::remove_cvref_t<decltype(m.measure())>>;
-       requires std::is_same_v<typename std::remove_cvref_t<decltype(m.measure())>::input_type, couple>;
+       requires Reducer<measure_reducer_t<M>>;
+       requires std::is_same_v<typename measure_reducer_t<M>::input_type, couple>;
      } || because<"a Merger has measure() const, a Reducer whose input_type is tessera::couple">) &&
-    (requires(M const& m, typename std::remove_cvref_t<decltype(m.measure())>::state_type const& measured) {
+    (requires(M const& m, measured_t<M> const& measured) {
        requires std::is_same_v<decltype(m.mix(measured)), mix_weights>;
      } || because<"a Merger has mix(): tessera::mix_weights mix(measured state) const">) &&
     (requires { requires std::is_trivially_copyable_v<typename M::kept_type>; }
         || because<"a Merger names what it stores beside the merged vector: a trivially copyable kept_type">) &&
-    (requires(M const& m, typename std::remove_cvref_t<decltype(m.measure())>::state_type const& measured) {
+    (requires(M const& m, measured_t<M> const& measured) {
        requires std::is_same_v<decltype(m.keep(measured)), typename M::kept_type>;
      } || because<"a Merger has keep(): kept_type keep(measured state) const">) &&
     (requires(M const& m, float merged, typename M::kept_type const& kept, side which) {
        requires std::is_same_v<decltype(m.restore(merged, kept, which)), float>;
      } || because<"a Merger has restore(): float restore(float merged, kept_type, tessera::side) const">);
 // clang-format on
-
-template <Merger M>
-using measure_reducer_t = std::remove_cvref_t<decltype(std::declval<M const&>().measure())>;
-
-template <Merger M>
-using measured_t = typename measure_reducer_t<M>::state_type;
 
 }  // namespace v0
 }  // namespace tessera

@@ -33,6 +33,13 @@ inline namespace v0 {
 /// The group size of a Quantizer whose parameters serve a whole tensor.
 inline constexpr int whole_tensor = 0;
 
+/// The Reducer that finds the range of a Quantizer, and its state.
+template <class Q>
+using range_reducer_t = std::remove_cvref_t<decltype(std::declval<Q const&>().range())>;
+
+template <class Q>
+using range_state_t = typename range_reducer_t<Q>::state_type;
+
 // clang-format off
 template <class Q>
 concept Quantizer =
@@ -43,10 +50,10 @@ concept Quantizer =
     (requires { requires std::same_as<decltype(Q::group), int const>; requires Q::group >= 0; }
         || because<"a Quantizer says how many values share parameters: static constexpr int group = ...;">) &&
     (requires(Q const& q) {
-       requires Reducer<std::remove_cvref_t<decltype(q.range())>>;
-       requires std::is_convertible_v<float, typename std::remove_cvref_t<decltype(q.range())>::input_type>;
+       requires Reducer<range_reducer_t<Q>>;
+       requires std::is_convertible_v<float, typename range_reducer_t<Q>::input_type>;
      } || because<"a Quantizer has range() const, a Reducer that takes in float">) &&
-    (requires(Q const& q, typename std::remove_cvref_t<decltype(q.range())>::state_type const& range) {
+    (requires(Q const& q, range_state_t<Q> const& range) {
        requires std::is_same_v<decltype(q.fit(range)), typename Q::params_type>;
      } || because<"a Quantizer has fit(): params_type fit(range state) const">) &&
     (requires(Q const& q, float value, typename Q::code_type code, typename Q::params_type const& params) {
@@ -55,13 +62,6 @@ concept Quantizer =
      } || because<"a Quantizer has code_type encode(float, params_type) const "
                   "and float decode(code_type, params_type) const">);
 // clang-format on
-
-/// The Reducer that finds the range of a Quantizer, and its state.
-template <Quantizer Q>
-using range_reducer_t = std::remove_cvref_t<decltype(std::declval<Q const&>().range())>;
-
-template <Quantizer Q>
-using range_state_t = typename range_reducer_t<Q>::state_type;
 
 }  // namespace v0
 }  // namespace tessera

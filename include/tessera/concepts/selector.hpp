@@ -28,16 +28,23 @@
 namespace tessera {
 inline namespace v0 {
 
+/// The Reducer that summarises a chunk for a Selector, and its state.
+template <class S>
+using summary_reducer_t = std::remove_cvref_t<decltype(std::declval<S const&>().summary())>;
+
+template <class S>
+using summary_state_t = typename summary_reducer_t<S>::state_type;
+
 // clang-format off
 template <class S>
 concept Selector =
     (requires(S const& s) {
-       requires Reducer<std::remove_cvref_t<decltype(s.summary())>>;
-       requires std::is_convertible_v<float, typename std::remove_cvref_t<decltype(s.summary())>::input_type>;
+       requires Reducer<summary_reducer_t<S>>;
+       requires std::is_convertible_v<float, typename summary_reducer_t<S>::input_type>;
      } || because<"a Selector has summary() const, a Reducer that takes in float">) &&
     (requires { requires std::is_trivially_copyable_v<typename S::landmark_type>; }
         || because<"a Selector names what stands for a chunk: using landmark_type = ...; trivially copyable">) &&
-    (requires(S const& s, typename std::remove_cvref_t<decltype(s.summary())>::state_type const& summary) {
+    (requires(S const& s, summary_state_t<S> const& summary) {
        requires std::is_same_v<decltype(s.landmark(summary)), typename S::landmark_type>;
      } || because<"a Selector has landmark(): landmark_type landmark(summary state) const">) &&
     (requires(S const& s, float query, typename S::landmark_type const& landmark) {
@@ -48,12 +55,6 @@ concept Selector =
      } || because<"a Selector has budget(): "
                   "std::int64_t budget(std::int64_t candidates) const, how many of them to take">);
 // clang-format on
-
-template <Selector S>
-using summary_reducer_t = std::remove_cvref_t<decltype(std::declval<S const&>().summary())>;
-
-template <Selector S>
-using summary_state_t = typename summary_reducer_t<S>::state_type;
 
 }  // namespace v0
 }  // namespace tessera
