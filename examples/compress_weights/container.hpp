@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// The file that compress_weights makes: a safetensors file with the tensors of another one, compressed.
+///
+/// Version 1. Every tensor keeps its name and its place in the order of bytes.
+///
+/// - BF16, F16, F32, F8_E4M3 and F8_E5M2 tensors become U8 tensors of one extent (of two, 1 and the number of bytes, where the
+///   original has one: the rank always differs, so that a program which takes this file for the original stops at the shape
+///   and never reads wrong values). Their bytes are one stream (tessera/entropy/weight_stream.hpp) for each 64 MiB of the
+///   original, the last for what remains, each followed by zeros up to a multiple of 16 bytes.
+/// - Tensors of other dtypes, and those that compression does not make smaller, are as they were.
+/// - `__metadata__` has the keys
+///       tessera.container   "1", the version
+///       tessera.header      the header of the original, byte by byte: its dtypes, shapes, offsets and metadata
+///       tessera.checksums   CRC32Cs in hexadecimal, separated by blanks: of the original header, then of each tensor's bytes as
+///                           decompression gives them, in the order of bytes
+///
+/// The original's bytes follow from this, all of them, if nothing was compressed with losses.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tessera/core/crc32c_host.hpp>
+
+#include "../support/safetensors.hpp"
+#include "../support/weight_engine.hpp"
+
+namespace tessera_examples {
+
+inline constexpr char const* container_version = "1";
+inline constexpr char const* key_version = "tessera.container";
+inline constexpr char const* key_header = "tessera.header";
+inline constexpr char const* key_checksums = "tessera.checksums";
+
+/// Bytes of the original in one stream: what bounds the memory that is needed.
+inline constexpr std::int64_t segment_bytes = std::int64_t{64} << 20;
+inline constexpr std::int64_t stream_alignment = 16;
+
+inline bool is_container(safetensors_header const& header) { return header.metadata.count(key_version) == 1; }
+
+inline std::string checksum_text(std::uint32_t checksum) {
+  char text[16];
+  std::snprintf(text, sizeof(text), "%08x", checksum);
+  return text;
+}
+
+inline std::uint32_t checksum_of(std::span<std::byte const> bytes, std::uint32_t before = 0) {
+  return tessera::crc32c_host(bytes.data(), bytes.size(), before);
+}
+
+/// The shape of the U8 tensor that stands for `original`.
+inline std::vector<std::int64_t> compressed_shape(tensor_entry const& original, std::int64_t bytes) {
+  return original.shape.size() == 1 ? std::vector<std::int64_t>{1, bytes} : std::vector<std::int64_t>{bytes};
+}
+
+/// One tensor of a container.
+struct container_tensor {
+  tensor_entry original;
+  std::span<std::byte const> stored;
+  bool is_compressed = false;
+  std::uint32_t checksum = 0;  ///< of the bytes that decompression gives
+};
+
+/// A container whose structure is sound. Whether the tensors are, `decode_tensor` finds out.
+class container_reader {
+ public:
+  /// `file` must stay as long as the reader.
+  container_reader(std::span<std::byte const> file, std::string name) : name_(std::move(name)), file_(file, name_) {
+    auto const& metadata = file_.metadata();
+    require(exit_code::unsound, is_container(file_.header()), name_,
+            ": a safetensors file, but not one that compress_weights made: its metadata has no ", key_version);
+    std::string const& version = metadata.at(key_version);
+    require(exit_code::unsound, version == container_version, name_, ": has version ", shown(version),
+            " but this program reads version ", container_version);
+    require(exit_code::unsound, metadata.count(key_header) == 1 && metadata.count(key_checksums) == 1, name_,
+            ": corrupt: the metadata needs both ", key_header, " and ", key_checksums);
+    header_text_ = metadata.at(key_header);
+    original_ = parse_safetensors_header(header_text_, name_ + ": " + key_header);
+    match_tensors(read_checksums(metadata.at(key_checksums)));
+  }
+
+  [[nodiscard]] std::string const& name() const { return name_; }
+  [[nodiscard]] std::vector<container_tensor> const& tensors() const { return tensors_; }
+  [[nodiscard]] safetensors_header const& original() const { return original_; }
+  /// Length and header of the original file.
+  [[nodiscard]] std::string original_prefix() const {
+    std::string prefix(8, '\0');
+    for (std::size_t i = 0; i < 8; ++i) { prefix[i] = static_cast<char>((header_text_.size() >> (8 * i)) & 0xff); }
+    return prefix + header_text_;
+  }
+
+ private:
+  std::vector<std::uint32_t> read_checksums(std::string const& text) const {
+    std::vector<std::uint32_t> checksums;
+    constexpr std::size_t digits = 8;
+    for (std::size_t i = 0; i < text.size(); i += digits + 1) {
+      std::string const word = text.substr(i, digits);
+      bool const is_hexadecimal = word.size() == digits && word.find_first_not_of("0123456789abcdef") == std::string::npos;
+      bool const ends = i + digits == text.size() || (text[i + digits] == ' ' && i + digits + 1 < text.size());
+      require(exit_code::unsound, is_hexadecimal && ends, name_, ": corrupt: checksum ", checksums.size(),
+              " is not 8 hexadecimal digits but ", shown(word));
+      checksums.push_back(static_cast<std::uint32_t>(std::strtoul(word.c_str(), nullptr, 16)));
+    }
+    require(exit_code::unsound, checksums.size() == original_.tensors.size() + 1, name_, ": corrupt: there are ",
+            checksums.size(), " checksums but should be ", original_.tensors.size() + 1);
+    std::uint32_t const found = checksum_of(std::as_bytes(std::span(header_text_)));
+    require(exit_code::unsound, found == checksums[0], name_, ": corrupt: the original header's checksum is ",
+            checksum_text(found), " but should be ", checksum_text(checksums[0]));
+    return checksums;
+  }
+
+  void match_tensors(std::vector<std::uint32_t> const& checksums) {
+    std::vector<tensor_entry> const& stored = file_.tensors();
+    require(exit_code::unsound, stored.size() == original_.tensors.size(), name_, ": corrupt: there are ", stored.size(),
+            " tensors but the original has ", original_.tensors.size());
+    for (std::size_t i = 0; i < stored.size(); ++i) {
+      tensor_entry const& here = find_stored(i);
+      tensor_entry const& original = original_.tensors[i];
+      bool const is_plain = here.dtype == original.dtype && here.shape == original.shape;
+      bool const is_compressed = here.dtype == "U8" && weight_type_of_dtype(original.dtype) &&
+                                 here.shape == compressed_shape(original, here.bytes());
+      require(exit_code::unsound, is_plain || is_compressed, name_, ": corrupt: tensor ", shown(original.name),
+              " is neither as in the original, ", original.dtype, ", nor compressed, but ", here.dtype);
+      tensors_.push_back({original, file_.data(here), !is_plain, checksums[i + 1]});
+    }
+  }
+
+  /// Both headers are sorted by offsets; tensors of no bytes may change places.
+  [[nodiscard]] tensor_entry const& find_stored(std::size_t i) const {
+    std::string const& wanted = original_.tensors[i].name;
+    tensor_entry const& here = file_.tensors()[i];
+    require(exit_code::unsound, here.name == wanted, name_, ": corrupt: tensor ", shown(here.name), " is where ",
+            shown(wanted), " should be");
+    return here;
+  }
+
+  std::string name_;
+  safetensors_reader file_;
+  std::string header_text_;
+  safetensors_header original_;
+  std::vector<container_tensor> tensors_;
+};
+
+/// The stream, copied to `room` if it does not start at a multiple of 16 bytes.
+inline std::span<std::byte const> aligned_stream(std::span<std::byte const> stream, tessera::buffer<std::byte>& room) {
+  if (reinterpret_cast<std::uintptr_t>(stream.data()) % stream_alignment == 0) { return stream; }
+  room = {};
+  room = tessera::buffer<std::byte>(static_cast<std::int64_t>(stream.size()));
+  std::memcpy(room.data(), stream.data(), stream.size());
+  return {room.data(), room.bytes()};
+}
+
+/// The streams of a compressed tensor, one for each segment: calls use(spec, stream), the stream at a multiple of 16 bytes.
+template <class Use>
+void for_each_stream(std::string const& where, container_tensor const& tensor, Use&& use) {
+  auto const type = *weight_type_of_dtype(tensor.original.dtype);
+  std::int64_t const element = tessera::weight_type_traits::of(type).bytes;
+  std::span<std::byte const> rest = tensor.stored;
+  tessera::buffer<std::byte> aligned;
+  for (std::int64_t left = tensor.original.elements(); left > 0;) {
+    tessera::weight_stream_spec const spec =
+        tessera::inspect_weight_stream(rest.data(), static_cast<std::int64_t>(rest.size()));
+    std::int64_t const expected = std::min(left, segment_bytes / element);
+    require(exit_code::unsound, spec.type == type && spec.count == expected, where, " is corrupt: a stream has ", spec.count,
+            " weights of type ", static_cast<int>(spec.type), " but should have ", expected, " of type ",
+            static_cast<int>(type));
+    tessera::weight_stream_header header;
+    std::memcpy(&header, rest.data(), sizeof(header));
+    auto const size = static_cast<std::size_t>(header.total_bytes);  // at most rest.size(), as was inspected
+    use(spec, aligned_stream(rest.first(size), aligned));
+    std::size_t const padded = (size + stream_alignment - 1) / stream_alignment * stream_alignment;
+    require(exit_code::unsound, padded <= rest.size(), where, " is corrupt: a stream and its padding take ", padded,
+            " bytes but there are ", rest.size());
+    rest = rest.subspan(padded);
+    left -= expected;
+  }
+  require(exit_code::unsound, rest.empty(), where, " is corrupt: after the last stream there are bytes: ", rest.size());
+}
+
+template <class Consume>
+void decode_streams(weight_engine& engine, std::string const& where, container_tensor const& tensor, Consume&& consume) {
+  try {
+    tessera::buffer<std::byte> weights;
+    for_each_stream(where, tensor, [&](tessera::weight_stream_spec const& spec, std::span<std::byte const> stream) {
+      std::int64_t const bytes = spec.count * spec.traits().bytes;
+      if (weights.size() < bytes) {
+        weights = {};  // first, so that two are never there at once
+        weights = tessera::buffer<std::byte>(bytes);
+      }
+      std::span<std::byte> const piece(weights.data(), static_cast<std::size_t>(bytes));
+      engine.decode(spec, stream, piece);
+      consume(std::span<std::byte const>(piece));
+    });
+  } catch (tessera::error const& error) {
+    throw failure(exit_code::unsound, where + " is corrupt: " + error.what());
+  }
+}
+
+/// Decodes a tensor and hands its original bytes, piece by piece, to consume(bytes). Throws if they are not what went in.
+template <class Consume>
+void decode_tensor(weight_engine& engine, std::string const& file, container_tensor const& tensor, Consume&& consume) {
+  std::string const where = file + ": tensor " + shown(tensor.original.name);
+  std::uint32_t checksum = 0;
+  auto const pass_on = [&](std::span<std::byte const> bytes) {
+    checksum = checksum_of(bytes, checksum);
+    consume(bytes);
+  };
+  if (tensor.is_compressed) {
+    decode_streams(engine, where, tensor, pass_on);
+  } else {
+    for (std::span<std::byte const> rest = tensor.stored; !rest.empty();) {
+      auto const piece = rest.first(std::min(rest.size(), static_cast<std::size_t>(segment_bytes)));
+      pass_on(piece);
+      rest = rest.subspan(piece.size());
+    }
+  }
+  require(exit_code::unsound, checksum == tensor.checksum, where, " is corrupt: its checksum is ", checksum_text(checksum),
+          " but should be ", checksum_text(tensor.checksum));
+}
+
+/// What compression was asked for.
+struct compress_options {
+  bool is_lossy = false;
+  int mantissa_kept = 0;
+  int normalizer_block = 0;
+
+  [[nodiscard]] codec_choice choice(tessera::weight_type type) const {
+    bool const applies = is_lossy && tessera::weight_type_traits::of(type).bytes > 1;  // fp8 has nothing to spare
+    return applies ? codec_choice{type, mantissa_kept, normalizer_block} : lossless_choice(type);
+  }
+};
+
+/// Writes the container of `model` to `file` (append, write_at); calls progress(bytes of the original done) now and then.
+/// Engines that do not support a choice hand over to `fallback`.
+template <class File, class Progress>
+class container_writer {
+ public:
+  container_writer(safetensors_reader const& model, compress_options const& options, weight_engine& engine,
+                   weight_engine& fallback, File& file, Progress progress)
+      : model_(model), options_(options), engine_(engine), fallback_(fallback), progress_(std::move(progress)),
+        writer_(file, largest_header()) {}
+
+  void write() {
+    std::string checksums = checksum_text(checksum_of(std::as_bytes(std::span(model_.text()))));
+    for (tensor_entry const& tensor : model_.tensors()) { checksums += " " + checksum_text(write_tensor(tensor)); }
+    writer_.finish(metadata(checksums));
+  }
+
+ private:
+  [[nodiscard]] std::map<std::string, std::string> metadata(std::string const& checksums) const {
+    return {{key_version, container_version}, {key_header, std::string(model_.text())}, {key_checksums, checksums}};
+  }
+
+  /// Streams are less than twice as long as what they stand for and their padding, so that no number here is too short.
+  [[nodiscard]] safetensors_header largest_header() const {
+    safetensors_header largest{model_.tensors(), {}};
+    std::int64_t end = 0;
+    for (tensor_entry& tensor : largest.tensors) {
+      std::int64_t const bytes = 2 * tensor.bytes() + stream_alignment;
+      tensor.begin = end;
+      tensor.end = end += bytes;
+      tensor.shape.insert(tensor.shape.end(), {bytes, bytes});
+    }
+    largest.metadata = metadata(std::string(9 * (model_.tensors().size() + 1), '0'));
+    return largest;
+  }
+
+  std::uint32_t write_tensor(tensor_entry const& tensor) {
+    writer_.begin(tensor.name);
+    std::span<std::byte const> const bytes = model_.data(tensor);
+    auto const type = weight_type_of_dtype(tensor.dtype);
+    if (!type || bytes.empty()) { return write_plain(tensor, bytes); }
+    codec_choice const choice = options_.choice(*type);
+    std::int64_t compressed = 0;
+    std::uint32_t checksum = 0;
+    for (std::span<std::byte const> rest = bytes; !rest.empty();) {
+      auto const piece = rest.first(std::min(rest.size(), static_cast<std::size_t>(segment_bytes)));
+      weight_engine& engine = engine_.supports(choice) ? engine_ : fallback_;
+      std::span<std::byte const> const stream = engine.encode(choice, piece);
+      std::size_t const padding = (stream_alignment - stream.size() % stream_alignment) % stream_alignment;
+      // The first segment tells; the others are much the same.
+      if (compressed == 0 && stream.size() + padding >= piece.size()) { return write_plain(tensor, bytes); }
+      checksum = choice.is_lossless() ? checksum_of(piece, checksum) : checksum_of(decoded(engine, stream, piece.size()), checksum);
+      writer_.append(stream);
+      writer_.append(std::span(zeros_).first(padding));
+      compressed += static_cast<std::int64_t>(stream.size() + padding);
+      rest = rest.subspan(piece.size());
+      progress_(static_cast<std::int64_t>(piece.size()));
+    }
+    writer_.end("U8", compressed_shape(tensor, compressed));
+    return checksum;
+  }
+
+  std::uint32_t write_plain(tensor_entry const& tensor, std::span<std::byte const> bytes) {
+    writer_.append(bytes);
+    writer_.end(tensor.dtype, tensor.shape);
+    progress_(tensor.bytes());
+    return checksum_of(bytes);
+  }
+
+  /// What a stream with losses gives back.
+  std::span<std::byte const> decoded(weight_engine& engine, std::span<std::byte const> stream, std::size_t bytes) {
+    if (decoded_.bytes() < bytes) { decoded_ = tessera::buffer<std::byte>(static_cast<std::int64_t>(bytes)); }
+    std::span<std::byte> const room(decoded_.data(), bytes);
+    engine.decode(tessera::inspect_weight_stream(stream.data(), static_cast<std::int64_t>(stream.size())), stream, room);
+    return room;
+  }
+
+  safetensors_reader const& model_;
+  compress_options options_;
+  weight_engine& engine_;
+  weight_engine& fallback_;
+  Progress progress_;
+  safetensors_writer<File> writer_;
+  tessera::buffer<std::byte> decoded_;
+  std::byte zeros_[stream_alignment] = {};
+};
+
+}  // namespace tessera_examples

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// A file that appears under its name whole or not at all.
+///
+/// Bytes go to a temporary file beside the target. `commit` flushes it to the disk, renames it, and flushes the folder. Without
+/// `commit` the temporary file is removed: by the destructor, or, after `remove_temporary_file_on_signals`, when SIGINT, SIGTERM
+/// or SIGHUP end the program. (Only SIGKILL and power failures leave it behind; its name starts with a dot and ends in .partial.)
+#pragma once
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "failure.hpp"
+
+namespace tessera_examples {
+namespace detail {
+
+/// The temporary file that a signal has to remove. Written before the pointer, read by the handler alone.
+inline char temporary_path[PATH_MAX];
+inline std::atomic<char const*> temporary_to_remove{nullptr};
+
+extern "C" inline void tessera_examples_end_by_signal(int which) {
+  char const* const path = temporary_to_remove.load();
+  if (path != nullptr) { ::unlink(path); }
+  ::signal(which, SIG_DFL);
+  ::raise(which);
+}
+
+}  // namespace detail
+
+/// Once, at the start of `main`. Also makes a limit on file sizes an error that `write` reports.
+inline void remove_temporary_file_on_signals() {
+  for (int const which : {SIGINT, SIGTERM, SIGHUP}) {
+    if (std::signal(which, &detail::tessera_examples_end_by_signal) == SIG_IGN) { std::signal(which, SIG_IGN); }
+  }
+  std::signal(SIGXFSZ, SIG_IGN);
+}
+
+/// One at a time in a program.
+class atomic_file {
+ public:
+  atomic_file(std::string target, bool overwrite) : target_(resolved(std::move(target))), overwrite_(overwrite) {
+    refuse_what_must_stay();
+    std::size_t const slash = target_.rfind('/');
+    folder_ = slash == std::string::npos ? "." : slash == 0 ? "/" : target_.substr(0, slash);
+    std::string const name = slash == std::string::npos ? target_ : target_.substr(slash + 1);
+    std::string const pattern = folder_ + "/." + name.substr(0, 200) + ".XXXXXX.partial";
+    require(exit_code::unwritable, pattern.size() < sizeof(detail::temporary_path), target_, ": cannot write: the path has ",
+            pattern.size(), " characters but may have ", sizeof(detail::temporary_path) - 1);
+    create(pattern);
+  }
+  atomic_file(atomic_file const&) = delete;
+  atomic_file& operator=(atomic_file const&) = delete;
+  ~atomic_file() {
+    if (file_ >= 0) { ::close(file_); }
+    if (!temporary_.empty()) { ::unlink(temporary_.c_str()); }
+    detail::temporary_to_remove.store(nullptr);
+  }
+
+  /// Where the bytes are until `commit`.
+  [[nodiscard]] std::string const& temporary_path() const { return temporary_; }
+  [[nodiscard]] std::int64_t size() const { return size_; }
+
+  void append(std::span<std::byte const> bytes) {
+    write_at(size_, bytes);
+    size_ += static_cast<std::int64_t>(bytes.size());
+  }
+  /// Overwrites bytes that were appended before.
+  void write_at(std::int64_t offset, std::span<std::byte const> bytes) {
+    while (!bytes.empty()) {
+      ssize_t const written = ::pwrite(file_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+      if (written < 0 && errno == EINTR) { continue; }
+      check_call(written > 0, "write");
+      bytes = bytes.subspan(static_cast<std::size_t>(written));
+      offset += written;
+    }
+  }
+
+  void commit() {
+    check_call(::fsync(file_) == 0, "flush");
+    check_call(::close(std::exchange(file_, -1)) == 0, "close");
+    rename();
+    temporary_.clear();
+    detail::temporary_to_remove.store(nullptr);
+    int const folder = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    check_call(folder >= 0, "open the folder");
+    // Some file systems cannot flush folders, and say so by EINVAL.
+    bool const flushed = ::fsync(folder) == 0 || errno == EINVAL;
+    ::close(folder);
+    check_call(flushed, "flush the folder");
+  }
+
+ private:
+  void check_call(bool worked, char const* what) const {
+    require(exit_code::unwritable, worked, target_, ": cannot ", what, ": ", std::strerror(errno));
+  }
+
+  /// A symbolic link stays one: what it points to is replaced.
+  static std::string resolved(std::string target) {
+    char* const path = ::realpath(target.c_str(), nullptr);
+    if (path == nullptr) { return target; }
+    std::string result = path;
+    std::free(path);
+    return result;
+  }
+
+  void refuse_what_must_stay() const {
+    struct stat status {};
+    if (::stat(target_.c_str(), &status) != 0) { return; }
+    require(exit_code::unwritable, S_ISREG(status.st_mode), target_, ": cannot write: not a regular file");
+    require(exit_code::unwritable, overwrite_, target_, ": exists already (--force replaces it)");
+  }
+
+  void create(std::string const& pattern) {
+    std::memcpy(detail::temporary_path, pattern.c_str(), pattern.size() + 1);
+    constexpr int suffix = static_cast<int>(sizeof(".partial")) - 1;
+    file_ = ::mkostemps(detail::temporary_path, suffix, O_CLOEXEC);
+    check_call(file_ >= 0, "create a file beside it");
+    temporary_ = detail::temporary_path;
+    detail::temporary_to_remove.store(detail::temporary_path);
+    mode_t const mask = ::umask(0);
+    ::umask(mask);
+    static_cast<void>(::fchmod(file_, 0666 & ~mask));
+  }
+
+  void rename() {
+    if (!overwrite_) {
+      // Unlike rename, link never replaces a file that someone made in the meantime.
+      if (::link(temporary_.c_str(), target_.c_str()) == 0) {
+        ::unlink(temporary_.c_str());
+        return;
+      }
+      bool const has_no_links = errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS;
+      check_call(has_no_links, "rename");
+      refuse_what_must_stay();
+    }
+    check_call(::rename(temporary_.c_str(), target_.c_str()) == 0, "rename");
+  }
+
+  std::string target_;
+  bool overwrite_;
+  std::string folder_;
+  std::string temporary_;
+  int file_ = -1;
+  std::int64_t size_ = 0;
+};
+
+}  // namespace tessera_examples
