@@ -4,9 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <type_traits>
 
@@ -132,6 +134,7 @@ class cpu_engine final : public weight_engine {
     with_codec(choice, [&]<class Codec>(std::type_identity<Codec>) {
       using value_type = typename Codec::value_type;
       tessera::buffer<std::byte> aligned;
+      stream_ = {};  // first, so that two are never there at once
       stream_ = Codec::encode(exec_, as_weights<value_type>(weights, aligned),
                               {.checksums = true, .normalizer_block = choice.normalizer_block});
     });
