@@ -89,7 +89,7 @@ struct weight_block_steps_avx512 : weight_block_steps<T, Mantissa> {
     detail::weight_words source(words, word_count);
     for (int row = 0; row < coded / row_weights; ++row) {
       source.prepare_row();
-      unpack_row(state, source.at, table, scratch.codes + row * (row_weights / 2));
+      source.at = unpack_row(state, source.at, table, scratch.codes + row * (row_weights / 2));
     }
     return state.all_equal(pair_coder::start()) && source.used() == word_count;
   }
@@ -115,9 +115,8 @@ struct weight_block_steps_avx512 : weight_block_steps<T, Mantissa> {
   static constexpr int pairs_per_part = pairs_per_lane < 4 ? pairs_per_lane : 4;
   static constexpr int parts = pairs_per_lane / pairs_per_part;
 
-  [[gnu::target("avx512bw,avx512vl,popcnt"), gnu::always_inline]] static void unpack_row(
-      detail::avx512_lanes& state, std::uint8_t const*& at, pair_coder::decode_table const& table,
-      std::uint8_t* codes) {
+  [[gnu::target("avx512bw,avx512vl,popcnt"), gnu::always_inline]] static std::uint8_t const* unpack_row(
+      detail::avx512_lanes& state, std::uint8_t const* at, pair_coder::decode_table const& table, std::uint8_t* codes) {
     detail::avx512_lanes symbols[parts];
     for (auto& part : symbols) {
       part = {_mm512_setzero_si512(), _mm512_setzero_si512()};
@@ -135,6 +134,7 @@ struct weight_block_steps_avx512 : weight_block_steps<T, Mantissa> {
       store_interleaved(symbols[0].low, symbols[1].low, codes);
       store_interleaved(symbols[0].high, symbols[1].high, codes + 128);
     }
+    return at;
   }
 
   /// first[0] second[0] first[1] second[1] ...
@@ -259,13 +259,7 @@ struct weight_block_steps_avx512 : weight_block_steps<T, Mantissa> {
     int escapes = 0;
     for (int row = 0; row < block.coded / row_weights; ++row) {
       const int first = row * row_weights;
-      T const* weights = block.weights + first;
-      if (first + row_weights > block.count) {
-        for (int i = 0; i < row_weights; ++i) {
-          padded[i] = first + i < block.count ? weights[i] : bits::filler(window);
-        }
-        weights = padded;
-      }
+      T const* const weights = bits::full_row(block, first, row_weights, window, padded);
       row_planes.open(planes, block.coded, row);
       std::uint64_t masks[row_weights / 64];
       std::uint64_t any = 0;

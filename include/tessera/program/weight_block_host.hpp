@@ -166,9 +166,19 @@ struct weight_bits {
   static constexpr bool splits_fast(exponent_window window) {
     return is_lossless && window.base <= 256 - 14 && window.base <= exponent_split<T>::largest_exponent;
   }
-  /// What rows are filled up with: code 0, and no other bit.
-  static T filler(exponent_window window) {
-    return from_bits<T>(static_cast<typename traits::bits_type>(exponent_split<T>::join(window.base, 0)));
+  /// The weights of a row; those of the block's last, filled up with values of code 0 and no other bit, are in
+  /// `padded`.
+  static T const* full_row(weight_block<T> const& block, int first, int row_weights, exponent_window window,
+                           T* padded) {
+    if (first + row_weights <= block.count) {
+      return block.weights + first;
+    }
+    const std::uint32_t filler = exponent_split<T>::join(window.base, 0);
+    for (int i = 0; i < row_weights; ++i) {
+      padded[i] = first + i < block.count ? block.weights[first + i]
+                                          : from_bits<T>(static_cast<typename traits::bits_type>(filler));
+    }
+    return padded;
   }
 };
 
