@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// What every algorithm tells the report: rows. An algorithm adds a file that makes its rows, and a line in main.cpp.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tessera_examples {
+
+struct report_options {
+  std::string data_folder;
+  int threads = 0;         ///< of the CPU; 0 means all
+  bool by_tensor = false;  ///< print a table for each file, too
+};
+
+/// One measurement. Numbers below zero stand for "does not apply" or "not measured".
+struct report_row {
+  std::string algorithm;
+  std::string data;
+  std::string mode;
+  std::string place;
+  std::int64_t elements = 0;
+  std::int64_t bytes_before = 0;
+  std::int64_t bytes_after = 0;
+  double bound_bits = -1;  ///< an element
+  double largest_error = -1;  ///< relative; 0 means that every bit is the same
+  double encode_gbps = -1;  ///< GB of uncompressed data a second
+  double decode_gbps = -1;
+
+  [[nodiscard]] double bits_before() const { return 8.0 * static_cast<double>(bytes_before) / static_cast<double>(elements); }
+  [[nodiscard]] double bits_after() const { return 8.0 * static_cast<double>(bytes_after) / static_cast<double>(elements); }
+  [[nodiscard]] double ratio() const { return static_cast<double>(bytes_before) / static_cast<double>(bytes_after); }
+};
+
+using report_rows = std::vector<report_row>;
+
+/// NeuZip on the weights of MiniLM in three precisions, on the CPU and, if there is one, on a GPU.
+report_rows neuzip_rows(report_options const& options);
+report_rows neuzip_cuda_rows(report_options const& options);
+
+}  // namespace tessera_examples
