@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "support/catch.hpp"
 #include <tessera/concepts/executor.hpp>
 #include <tessera/concepts/group.hpp>
 #include <tessera/concepts/program.hpp>
@@ -12,6 +11,8 @@
 #include <tessera/exec/memory.hpp>
 #include <tessera/testing/adversary.hpp>
 #include <tessera/tile/serial/group.hpp>
+
+#include "support/catch.hpp"
 
 namespace {
 

@@ -19,4 +19,6 @@ struct clears {
   }
 };
 
-void run() { tessera::cpu{}.run(clears{}, 1); }
+void run() {
+  tessera::cpu{}.run(clears{}, 1);
+}

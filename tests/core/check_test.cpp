@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/core/check.hpp>
-
 #include <cstdint>
 #include <limits>
+
+#include <tessera/core/check.hpp>
 
 #include "support/catch.hpp"
 
@@ -12,7 +12,9 @@ namespace {
 
 constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
 
-status_word failed(status_code code, std::int64_t position) { return {status_word::pack(code, position)}; }
+status_word failed(status_code code, std::int64_t position) {
+  return {status_word::pack(code, position)};
+}
 
 }  // namespace
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/core/error.hpp>
-
 #include <string>
 #include <type_traits>
+
+#include <tessera/core/error.hpp>
 
 #include "support/catch.hpp"
 

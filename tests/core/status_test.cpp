@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/core/status.hpp>
-
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <tessera/core/status.hpp>
 
 #include "support/catch.hpp"
 
@@ -49,10 +49,14 @@ TEST_CASE("reports from several threads leave the lowest position", "[host]") {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&word, t] {
-      for (int i = 1000; i > 0; --i) { detail::report_on_host(&word, status_code::bad_value, i * 4 + t); }
+      for (int i = 1000; i > 0; --i) {
+        detail::report_on_host(&word, status_code::bad_value, i * 4 + t);
+      }
     });
   }
-  for (std::thread& thread : threads) { thread.join(); }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
   CHECK(word.position() == 4);
 }
 
@@ -60,7 +64,9 @@ TEST_CASE("each code has words of its own", "[host]") {
   std::vector<std::string> seen;
   for (int code = 1; code <= 7; ++code) {
     std::string const words = describe(static_cast<status_code>(code));
-    for (std::string const& other : seen) { CHECK(words != other); }
+    for (std::string const& other : seen) {
+      CHECK(words != other);
+    }
     CHECK(words != describe(status_code::first_user_code));
     seen.push_back(words);
   }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/exec/cpu.hpp>
-
 #include <atomic>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "support/catch.hpp"
 #include <tessera/exec/buffer.hpp>
+#include <tessera/exec/cpu.hpp>
+
+#include "support/catch.hpp"
 
 using namespace tessera;
 
@@ -29,12 +29,16 @@ struct tile_sums {
     for (int lane : group) {
       std::int64_t const i = which * lanes + lane;
       mine[lane] = i < values.size() ? values[i] : 0.0f;
-      if (is_first(lane)) { scratch.offset = static_cast<float>(which); }
+      if (is_first(lane)) {
+        scratch.offset = static_cast<float>(which);
+      }
     }
     group.sync();
     float const total = sum(group, mine);
     for (int lane : group) {
-      if (is_first(lane)) { sums[which] = total + scratch.offset; }
+      if (is_first(lane)) {
+        sums[which] = total + scratch.offset;
+      }
     }
   }
 };
@@ -55,7 +59,9 @@ struct throws_from {
   std::int64_t first;
   template <class Group>
   void operator()(Group const&, std::int64_t which, scratch_type&) const {
-    if (which >= first) { throw std::runtime_error("tile " + std::to_string(which)); }
+    if (which >= first) {
+      throw std::runtime_error("tile " + std::to_string(which));
+    }
   }
 };
 
@@ -66,7 +72,9 @@ struct reports {
   std::int64_t first_bad;
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    if (which >= first_bad) { group.report(status, status_code::bad_checksum, which); }
+    if (which >= first_bad) {
+      group.report(status, status_code::bad_checksum, which);
+    }
   }
 };
 
@@ -83,7 +91,9 @@ struct runs_another {
 
 bool each_is(std::vector<std::atomic<int>> const& visits, int expected) {
   for (auto const& v : visits) {
-    if (v.load() != expected) { return false; }
+    if (v.load() != expected) {
+      return false;
+    }
   }
   return true;
 }
@@ -103,7 +113,9 @@ TEST_CASE("every tile is visited once, whatever the count and the number of thre
 
 TEST_CASE("results do not depend on the number of threads", "[host]") {
   std::vector<float> values(32 * 97 + 5);
-  for (std::size_t i = 0; i < values.size(); ++i) { values[i] = 1.0f / static_cast<float>(i + 1); }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = 1.0f / static_cast<float>(i + 1);
+  }
   std::vector<float> expected(98);
   cpu{.threads = 1}.run(tile_sums{values, expected}, 98);
   CHECK(expected[1] > 1.6f);
@@ -146,10 +158,14 @@ TEST_CASE("several host threads may run programs at once", "[host]") {
   std::vector<std::thread> callers;
   for (int caller = 0; caller < 4; ++caller) {
     callers.emplace_back([&] {
-      for (int repeat = 0; repeat < 10; ++repeat) { exec.run(count_visits{visits.data()}, 500); }
+      for (int repeat = 0; repeat < 10; ++repeat) {
+        exec.run(count_visits{visits.data()}, 500);
+      }
     });
   }
-  for (std::thread& caller : callers) { caller.join(); }
+  for (std::thread& caller : callers) {
+    caller.join();
+  }
   CHECK(each_is(visits, 40));
 }
 

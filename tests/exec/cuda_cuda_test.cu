@@ -2,12 +2,13 @@
 #include <cstdint>
 #include <vector>
 
-#include "support/catch.hpp"
-#include "support/cuda.hpp"
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/workspace.hpp>
+
+#include "support/catch.hpp"
+#include "support/cuda.hpp"
 
 using namespace tessera;
 
@@ -42,7 +43,9 @@ struct collectives {
     std::int64_t const integer_sum = sum(group, scaled);
     std::int64_t const integer_extent = static_cast<std::int64_t>(maximum(group, scaled)) - minimum(group, scaled);
     std::int64_t bits = (any(group, positive) ? 2 : 0) + (all(group, positive) ? 1 : 0);
-    if constexpr (Lanes == 32) { bits = bits * 1000 + count_below(group, ballot(group, positive), 17); }
+    if constexpr (Lanes == 32) {
+      bits = bits * 1000 + count_below(group, ballot(group, positive), 17);
+    }
     std::int64_t const total = exclusive_sum(group, scaled);
     for (int lane : group) {
       floats[which * lanes + lane] = lane % 3 == 0 ? float_sum : lane % 3 == 1 ? float_extent : third;
@@ -59,7 +62,9 @@ struct reports {
   std::int64_t first_bad;
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    if (which >= first_bad) { group.report(status, status_code::bad_checksum, which); }
+    if (which >= first_bad) {
+      group.report(status, status_code::bad_checksum, which);
+    }
   }
 };
 
@@ -73,21 +78,29 @@ struct counts_in_large_scratch {
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
     for (int lane : group) {
-      for (int i = lane; i < 20'000; i += lanes) { scratch.counts[i] = 0; }
+      for (int i = lane; i < 20'000; i += lanes) {
+        scratch.counts[i] = 0;
+      }
     }
     group.sync();
     for (int lane : group) {
-      for (int i = lane; i < 40'000; i += lanes) { group.atomic_add(scratch.counts[i % 7 * 1000 + i % 3], 1u); }
+      for (int i = lane; i < 40'000; i += lanes) {
+        group.atomic_add(scratch.counts[i % 7 * 1000 + i % 3], 1u);
+      }
     }
     group.sync();
     per_lane<std::uint32_t, Group> mine;
     for (int lane : group) {
       mine[lane] = 0;
-      for (int i = lane; i < 20'000; i += lanes) { mine[lane] += scratch.counts[i] * static_cast<std::uint32_t>(i); }
+      for (int i = lane; i < 20'000; i += lanes) {
+        mine[lane] += scratch.counts[i] * static_cast<std::uint32_t>(i);
+      }
     }
     std::uint32_t const total = sum(group, mine);
     for (int lane : group) {
-      if (is_first(lane)) { sums[which] = total + static_cast<std::uint32_t>(which); }
+      if (is_first(lane)) {
+        sums[which] = total + static_cast<std::uint32_t>(which);
+      }
     }
   }
 };
@@ -100,7 +113,9 @@ struct add_one {
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
     for (int lane : group) {
       std::int64_t const i = which * lanes + lane;
-      if (i < values.size()) { values[i] += 1; }
+      if (i < values.size()) {
+        values[i] += 1;
+      }
     }
   }
 };
@@ -196,7 +211,9 @@ TEST_CASE("a run can be captured in a graph and replayed", "[cuda]") {
       tessera_test::cuda_ok(cudaStreamEndCapture(stream, &graph));
       cudaGraphExec_t replay = nullptr;
       tessera_test::cuda_ok(cudaGraphInstantiate(&replay, graph, 0));
-      for (int i = 0; i < 3; ++i) { tessera_test::cuda_ok(cudaGraphLaunch(replay, stream)); }
+      for (int i = 0; i < 3; ++i) {
+        tessera_test::cuda_ok(cudaGraphLaunch(replay, stream));
+      }
       CHECK_THROWS_AS(exec.wait(), corrupt_data);
       tessera_test::cuda_ok(cudaGraphExecDestroy(replay));
       tessera_test::cuda_ok(cudaGraphDestroy(graph));
@@ -232,7 +249,9 @@ TEST_CASE("pinned memory takes part in copies", "[cuda]") {
   cuda const exec;
   pinned_memory pinned;
   buffer<int> host(64, pinned);
-  for (int i = 0; i < 64; ++i) { host[i] = i; }
+  for (int i = 0; i < 64; ++i) {
+    host[i] = i;
+  }
   buffer<int> device(exec, 64);
   exec.copy(host, device);
   exec.run(add_one{device}, 2);
@@ -243,7 +262,9 @@ TEST_CASE("pinned memory takes part in copies", "[cuda]") {
 }
 
 TEST_CASE("an executor without a device says which call failed", "[cuda]") {
-  if (tessera_test::why_no_gpu().empty()) { TESSERA_SKIP("there is a CUDA device"); }
+  if (tessera_test::why_no_gpu().empty()) {
+    TESSERA_SKIP("there is a CUDA device");
+  }
   try {
     cuda const exec;
     FAIL("an executor was made");

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/exec/memory.hpp>
-
 #include <cstdint>
 #include <memory>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "support/catch.hpp"
 #include <tessera/exec/buffer.hpp>
+#include <tessera/exec/memory.hpp>
+
+#include "support/catch.hpp"
 
 using namespace tessera;
 
@@ -91,10 +91,14 @@ TEST_CASE("the peak is exact, also with several threads", "[host]") {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&counted] {
-      for (int i = 0; i < 500; ++i) { counted.deallocate(counted.allocate(1000, 8), 1000, 8); }
+      for (int i = 0; i < 500; ++i) {
+        counted.deallocate(counted.allocate(1000, 8), 1000, 8);
+      }
     });
   }
-  for (std::thread& thread : threads) { thread.join(); }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
   CHECK(counted.current_bytes() == 0);
   CHECK(counted.peak_bytes() >= 1000);
   CHECK(counted.peak_bytes() <= 4000);
@@ -135,5 +139,6 @@ TEST_CASE("an empty buffer takes no memory, and impossible sizes are refused", "
   CHECK(counted.allocations() == 0);
   CHECK(none.empty());
   CHECK_THROWS_AS(buffer<int>(-1), shape_error);
-  CHECK_THROWS_WITH(buffer<int>(std::int64_t{1} << 61), "buffer: 2305843009213693952 elements of 4 bytes are not a size");
+  CHECK_THROWS_WITH(buffer<int>(std::int64_t{1} << 61),
+                    "buffer: 2305843009213693952 elements of 4 bytes are not a size");
 }

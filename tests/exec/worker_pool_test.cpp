@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/exec/worker_pool.hpp>
-
 #include <atomic>
 #include <cstdint>
 #include <set>
@@ -9,6 +7,8 @@
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include <tessera/exec/worker_pool.hpp>
 
 #include "support/catch.hpp"
 
@@ -30,7 +30,9 @@ class noting_job final : public detail::parallel_job {
       for (std::int64_t i = first; i < last; ++i) {
         try {
           visits[static_cast<std::size_t>(i)].fetch_add(1);
-          if (bad_.count(i) != 0) { throw std::runtime_error(std::to_string(i)); }
+          if (bad_.count(i) != 0) {
+            throw std::runtime_error(std::to_string(i));
+          }
         } catch (...) {
           keep_current_exception(i);
           return;
@@ -55,7 +57,9 @@ class meeting final : public detail::parallel_job {
     std::int64_t last = 0;
     while (take(first, last)) {
       present_.fetch_add(1);
-      while (present_.load() < wanted_) { std::this_thread::yield(); }
+      while (present_.load() < wanted_) {
+        std::this_thread::yield();
+      }
     }
   }
 
@@ -97,7 +101,9 @@ TEST_CASE("no more threads than allowed take part", "[host]") {
     noting_job job(200, 1);
     pool.run(job, 2);
     CHECK(job.participants.load() <= 2);
-    for (auto const& visits : job.visits) { REQUIRE(visits.load() == 1); }
+    for (auto const& visits : job.visits) {
+      REQUIRE(visits.load() == 1);
+    }
   }
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/exec/workspace.hpp>
-
 #include <cstdint>
 #include <limits>
 
-#include "support/catch.hpp"
 #include <tessera/exec/buffer.hpp>
+#include <tessera/exec/workspace.hpp>
+
+#include "support/catch.hpp"
 
 using namespace tessera;
 
@@ -29,8 +29,7 @@ TEST_CASE("a workspace that is too small is refused with both sizes and the func
   workspace_plan plan("neuzip.encode");
   static_cast<void>(plan.add<float>("sums", 1000));
   buffer<std::byte> memory(4095);
-  CHECK_THROWS_WITH(workspace(plan, memory),
-                    "neuzip.encode: the workspace has 4095 bytes but the plan needs 4096");
+  CHECK_THROWS_WITH(workspace(plan, memory), "neuzip.encode: the workspace has 4095 bytes but the plan needs 4096");
 }
 
 TEST_CASE("a workspace off its alignment or with gaps is refused", "[host]") {

@@ -4,13 +4,14 @@
 #include <type_traits>
 #include <vector>
 
-#include "support/catch.hpp"
-#include "support/cuda.hpp"
 #include <tessera/concepts/executor.hpp>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/testing/adversary.hpp>
+
+#include "support/catch.hpp"
+#include "support/cuda.hpp"
 
 using namespace tessera;
 
@@ -48,14 +49,20 @@ struct keep_positive {
     int const count = exclusive_sum(group, place);
     for (int lane : group) {
       int const number = numbers[which * lanes + lane];
-      if (number > 0) { scratch.kept[place[lane]] = number; }
+      if (number > 0) {
+        scratch.kept[place[lane]] = number;
+      }
     }
     group.sync();
     for (int lane : group) {
       kept[which * lanes + lane] = scratch.kept[lane];
-      if (is_first(lane)) { counts[which] = count; }
+      if (is_first(lane)) {
+        counts[which] = count;
+      }
     }
-    if (count == 0) { group.report(status, status_code::bad_value, which); }
+    if (count == 0) {
+      group.report(status, status_code::bad_value, which);
+    }
   }
 };
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/testing/adversary.hpp>
-
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>
 #include <vector>
 
-#include "support/catch.hpp"
 #include <tessera/exec/buffer.hpp>
+#include <tessera/testing/adversary.hpp>
+
+#include "support/catch.hpp"
 
 using namespace tessera;
 using testing::broken_rule;
@@ -25,9 +25,15 @@ struct reverse_tiles {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
-    for (int lane : group) { scratch.values[lane] = values[which * lanes + lane]; }
-    if constexpr (Syncs) { group.sync(); }
-    for (int lane : group) { values[which * lanes + lane] = scratch.values[lanes - 1 - lane]; }
+    for (int lane : group) {
+      scratch.values[lane] = values[which * lanes + lane];
+    }
+    if constexpr (Syncs) {
+      group.sync();
+    }
+    for (int lane : group) {
+      values[which * lanes + lane] = scratch.values[lanes - 1 - lane];
+    }
   }
 };
 
@@ -58,13 +64,19 @@ struct histogram {
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
     for (int lane : group) {
-      if (lane < 4) { scratch.counts[lane] = 0; }
+      if (lane < 4) {
+        scratch.counts[lane] = 0;
+      }
     }
     group.sync();
-    for (int lane : group) { group.atomic_add(scratch.counts[lane * lane % 4], 1u); }
+    for (int lane : group) {
+      group.atomic_add(scratch.counts[lane * lane % 4], 1u);
+    }
     group.sync();
     for (int lane : group) {
-      if (lane < 4) { counts[which * 4 + lane] = scratch.counts[lane]; }
+      if (lane < 4) {
+        counts[which * 4 + lane] = scratch.counts[lane];
+      }
     }
   }
 };
@@ -77,7 +89,9 @@ struct order_of_lanes {
   template <class Group>
   void operator()(Group const& group, std::int64_t which, scratch_type&) const {
     tiles->push_back(which);
-    for (int lane : group) { visited->push_back(lane); }
+    for (int lane : group) {
+      visited->push_back(lane);
+    }
   }
 };
 
@@ -93,14 +107,19 @@ struct collectives {
       v[lane] = lane * lane;
       odd[lane] = (lane & 1) != 0;
     }
-    std::int64_t const whole[]{sum(group, v), maximum(group, v), minimum(group, v), broadcast(group, v, 3),
-                               ballot(group, odd), any(group, odd), all(group, odd),
-                               count_below(group, 0xffu, 5), exclusive_sum(group, v)};
+    std::int64_t const whole[]{
+        sum(group, v),          maximum(group, v), minimum(group, v), broadcast(group, v, 3),
+        ballot(group, odd),     any(group, odd),   all(group, odd),   count_below(group, 0xffu, 5),
+        exclusive_sum(group, v)};
     for (int lane : group) {
       if (is_first(lane)) {
-        for (int i = 0; i < 9; ++i) { results[i] = whole[i]; }
+        for (int i = 0; i < 9; ++i) {
+          results[i] = whole[i];
+        }
       }
-      if (lane == 3) { results[9] = v[lane]; }
+      if (lane == 3) {
+        results[9] = v[lane];
+      }
     }
   }
 };
@@ -109,7 +128,9 @@ struct collectives {
 
 TEST_CASE("a correct program gives on the adversary what it gives on the cpu", "[host]") {
   std::vector<int> expected(32 * 50);
-  for (std::size_t i = 0; i < expected.size(); ++i) { expected[i] = static_cast<int>(i); }
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    expected[i] = static_cast<int>(i);
+  }
   std::vector<int> const start = expected;
   cpu{}.run(reverse_tiles<true>{expected}, 50);
   CHECK(expected[0] == 31);
@@ -140,10 +161,13 @@ TEST_CASE("lanes and tiles come in an order that depends on the seed, each once"
   CHECK(order(1) == order(1));
   CHECK(order(1) != order(2));
   std::vector<int> sorted = order(3);
-  CHECK(std::vector<int>(sorted.begin(), sorted.begin() + 32) != std::vector<int>(sorted.begin() + 32, sorted.begin() + 64));
+  CHECK(std::vector<int>(sorted.begin(), sorted.begin() + 32) !=
+        std::vector<int>(sorted.begin() + 32, sorted.begin() + 64));
   std::sort(sorted.begin(), sorted.begin() + 32);
   std::sort(sorted.end() - 5, sorted.end());
-  for (int i = 0; i < 32; ++i) { CHECK(sorted[static_cast<std::size_t>(i)] == i); }
+  for (int i = 0; i < 32; ++i) {
+    CHECK(sorted[static_cast<std::size_t>(i)] == i);
+  }
   CHECK(std::vector<int>(sorted.end() - 5, sorted.end()) == std::vector<int>{0, 1, 2, 3, 4});
 }
 
@@ -164,16 +188,22 @@ TEST_CASE("collectives agree with the serial group", "[host]") {
 
 TEST_CASE("two lanes that write different values to one place break a rule", "[host]") {
   CHECK_THROWS_AS(run_alone([](auto const& group, auto& scratch) {
-                    for (int lane : group) { scratch.values[lane / 2] = lane; }
+                    for (int lane : group) {
+                      scratch.values[lane / 2] = lane;
+                    }
                     group.sync();
                   }),
                   broken_rule);
   CHECK_THROWS_WITH(run_alone([](auto const& group, auto& scratch) {
-                      for (int lane : group) { scratch.values[1] = 256 + (lane & 1); }
+                      for (int lane : group) {
+                        scratch.values[1] = 256 + (lane & 1);
+                      }
                     }),
                     tessera_test::contains("to byte 4 of the scratch"));
   CHECK_NOTHROW(run_alone([](auto const& group, auto& scratch) {
-    for (int lane : group) { scratch.values[lane / 2] = lane / 2; }
+    for (int lane : group) {
+      scratch.values[lane / 2] = lane / 2;
+    }
     group.sync();
   }));
 }
@@ -181,13 +211,19 @@ TEST_CASE("two lanes that write different values to one place break a rule", "[h
 TEST_CASE("the variable of another lane is out of reach", "[host]") {
   CHECK_THROWS_WITH(run_alone([](auto const& group, auto&) {
                       per_lane<int, std::remove_cvref_t<decltype(group)>> v;
-                      for (int lane : group) { v[lane] = lane; }
-                      for (int lane : group) { v[lane] = v[lane ^ 1]; }
+                      for (int lane : group) {
+                        v[lane] = lane;
+                      }
+                      for (int lane : group) {
+                        v[lane] = v[lane ^ 1];
+                      }
                     }),
                     tessera_test::contains("is used by lane"));
   CHECK_THROWS_WITH(run_alone([](auto const& group, auto& scratch) {
                       per_lane<int, std::remove_cvref_t<decltype(group)>> v;
-                      for (int lane : group) { v[lane] = lane; }
+                      for (int lane : group) {
+                        v[lane] = lane;
+                      }
                       scratch.values[0] = v[0];
                     }),
                     tessera_test::contains("the variable of lane 0 is used outside of a loop over lanes"));
@@ -196,24 +232,32 @@ TEST_CASE("the variable of another lane is out of reach", "[host]") {
 TEST_CASE("collectives, syncs and loops inside of a loop over lanes break a rule, as does leaving it", "[host]") {
   CHECK_THROWS_AS(run_alone([](auto const& group, auto&) {
                     for (int lane : group) {
-                      if (lane < 3) { group.sync(); }
+                      if (lane < 3) {
+                        group.sync();
+                      }
                     }
                   }),
                   broken_rule);
   CHECK_THROWS_AS(run_alone([](auto const& group, auto&) {
                     per_lane<bool, std::remove_cvref_t<decltype(group)>> v;
-                    for (int lane : group) { v[lane] = lane < 3 && any(group, v); }
+                    for (int lane : group) {
+                      v[lane] = lane < 3 && any(group, v);
+                    }
                   }),
                   broken_rule);
   CHECK_THROWS_AS(run_alone([](auto const& group, auto& scratch) {
                     for (int lane : group) {
-                      for (int other : group) { scratch.values[lane] = other; }
+                      for (int other : group) {
+                        scratch.values[lane] = other;
+                      }
                     }
                   }),
                   broken_rule);
   CHECK_THROWS_AS(run_alone([](auto const& group, auto&) {
                     for (int lane : group) {
-                      if (lane == 7) { break; }
+                      if (lane == 7) {
+                        break;
+                      }
                     }
                   }),
                   broken_rule);

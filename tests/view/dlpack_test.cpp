@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/view/dlpack.hpp>
-
 #include <cstdint>
 #include <type_traits>
 #include <vector>
 
-#include "support/catch.hpp"
 #include <tessera/view/array_view.hpp>
+#include <tessera/view/dlpack.hpp>
 #include <tessera/view/matrix_view.hpp>
+
+#include "support/catch.hpp"
 
 using namespace tessera;
 
@@ -82,8 +82,9 @@ TEST_CASE("the element type must be the view's", "[host]") {
   CHECK_FALSE(accepts<float8_e4m3>(12, 8));
   CHECK_FALSE(accepts<std::int32_t>(1, 32));
   fixture f;
-  CHECK_THROWS_WITH(array_view<bfloat16>(f.packed),
-                    "view: the tensor's elements have DLPack type code 2 and 32 bits but the view's have code 4 and 16 bits");
+  CHECK_THROWS_WITH(
+      array_view<bfloat16>(f.packed),
+      "view: the tensor's elements have DLPack type code 2 and 32 bits but the view's have code 4 and 16 bits");
 }
 
 TEST_CASE("rank, extents and packing that do not fit are refused with both values", "[host]") {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/view/view.hpp>
-
 #include <array>
 #include <string>
 #include <type_traits>
 #include <vector>
 
-#include "support/catch.hpp"
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
+#include <tessera/view/view.hpp>
+
+#include "support/catch.hpp"
 
 using namespace tessera;
 
@@ -42,7 +42,9 @@ static_assert(!std::is_convertible_v<mdspan_like<int const, 2>, matrix_view<int>
 
 constexpr int last_of_a_three_by_four() {
   int numbers[12]{};
-  for (int i = 0; i < 12; ++i) { numbers[i] = i; }
+  for (int i = 0; i < 12; ++i) {
+    numbers[i] = i;
+  }
   matrix_view<int> const m(numbers, {3, 4});
   return m(2, 3) + m[1][0] + m.transposed()[3][1];
 }

@@ -13,8 +13,8 @@
 ///     };
 ///     static_assert(tessera::Program<doubled>);
 ///
-/// Laws: tiles come in any order and at the same time, so what one tile writes no other reads; scratch is uninitialised;
-/// and those of Group.  Run a program on `testing::adversary` to see whether it keeps them.
+/// Laws: tiles come in any order and at the same time, so what one tile writes no other reads; scratch is
+/// uninitialised; and those of Group.  Run a program on `testing::adversary` to see whether it keeps them.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ inline namespace v0 {
 template <class P, class G>
 concept ProgramOn =
     (std::is_trivially_copyable_v<P>
-        || because<"a Program is trivially copyable: it holds views and numbers, and travels to the device as bytes">) &&
+        || because<"a Program is trivially copyable: it holds views and numbers and travels as bytes">) &&
     (requires { requires (P::lanes >= 1); }
         || because<"a Program has the size of its group: static constexpr int lanes = 32">) &&
     (requires { requires std::is_trivially_default_constructible_v<typename P::scratch_type>; }
@@ -48,8 +48,7 @@ struct group_for {
   using type = Make<32>;
 };
 template <class P, template <int> class Make>
-  requires(P::lanes >= 1)
-struct group_for<P, Make> {
+requires(P::lanes >= 1) struct group_for<P, Make> {
   using type = Make<P::lanes>;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Host-side checks whose messages are built only when they fail, arithmetic on sizes that refuses to wrap, and the step
-/// from a status word to an exception.
+/// Host-side checks whose messages are built only when they fail, arithmetic on sizes that refuses to wrap, and the
+/// step from a status word to an exception.
 ///
 ///     check<shape_error>(keys.extent(1) == queries.extent(1), "attention.forward: keys have ", keys.extent(1),
 ///                        " channels but queries have ", queries.extent(1));
@@ -19,10 +19,14 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-inline void append(std::string& text, char const* part) { text += part; }
-inline void append(std::string& text, std::string const& part) { text += part; }
+inline void append(std::string& text, char const* part) {
+  text += part;
+}
+inline void append(std::string& text, std::string const& part) {
+  text += part;
+}
 template <class Number>
-  requires std::is_arithmetic_v<Number>
+requires std::is_arithmetic_v<Number>
 void append(std::string& text, Number part) {
   text += std::to_string(part);
 }
@@ -40,7 +44,9 @@ template <class... Parts>
 /// Throws `Exception` with the joined parts unless `holds`.
 template <std::derived_from<error> Exception, class... Parts>
 constexpr void check(bool holds, Parts const&... parts) {
-  if (!holds) { throw Exception(join(parts...)); }
+  if (!holds) {
+    throw Exception(join(parts...));
+  }
 }
 
 /// `a * b` of two counts; a `shape_error` that names `function` if one is negative or the product does not fit.
@@ -59,19 +65,25 @@ constexpr void check(bool holds, Parts const&... parts) {
   return sum;
 }
 
-/// Throws what a status word stands for: `value_error` or `shape_error` where the caller's values or sizes are at fault,
-/// else `corrupt_data`.  The message names `function`, what failed, the code, and the position.
+/// Throws what a status word stands for: `value_error` or `shape_error` where the caller's values or sizes are at
+/// fault, else `corrupt_data`.  The message names `function`, what failed, the code, and the position.
 inline void throw_if_failed(status_word word, char const* function) {
-  if (word.is_ok()) { return; }
+  if (word.is_ok()) {
+    return;
+  }
   status_code const code = word.code();
-  std::string const message = join(function, ": ", describe(code), " (code ", static_cast<int>(code), ") at position ",
-                                   word.position());
+  std::string const message =
+      join(function, ": ", describe(code), " (code ", static_cast<int>(code), ") at position ", word.position());
   switch (code) {
     case status_code::bad_value:
-    case status_code::out_of_range: throw value_error(message);
-    case status_code::capacity_exceeded: throw shape_error(message);
+    case status_code::out_of_range:
+      throw value_error(message);
+    case status_code::capacity_exceeded:
+      throw shape_error(message);
     default:
-      if (code >= status_code::first_user_code) { throw value_error(message); }
+      if (code >= status_code::first_user_code) {
+        throw value_error(message);
+      }
       throw corrupt_data(message, word.position());
   }
 }

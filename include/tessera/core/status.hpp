@@ -2,8 +2,8 @@
 /// How a group that cannot throw says what went wrong: one 64-bit word, shared by all groups of an executor.
 ///
 /// The word starts with all bits set, which means "nothing failed".  A failing group writes the smaller of the word and
-/// `position << 8 | code`, atomically; so whatever the order in which groups run, the lowest position is what remains, and
-/// of two codes at one position the smaller.  `exec.wait()` turns the word into an exception and sets it back.
+/// `position << 8 | code`, atomically; so whatever the order in which groups run, the lowest position is what remains,
+/// and of two codes at one position the smaller.  `exec.wait()` turns the word into an exception and sets it back.
 ///
 ///     if (tag != expected) { group.report(status, status_code::bad_checksum, which); return; }
 #pragma once
@@ -49,14 +49,22 @@ static_assert(sizeof(status_word) == 8);
 /// What a code means, as the middle of a sentence.
 [[nodiscard]] constexpr char const* describe(status_code code) {
   switch (code) {
-    case status_code::corrupt_stream: return "encoded bytes are corrupt";
-    case status_code::bad_checksum: return "the checksum does not match";
-    case status_code::bad_header: return "the header contradicts itself";
-    case status_code::unsupported_format: return "the format is not supported by this version";
-    case status_code::capacity_exceeded: return "the output does not fit into the space given";
-    case status_code::bad_value: return "a value is outside of what is accepted";
-    case status_code::out_of_range: return "an index is out of range";
-    default: return "a program reported a code of its own";
+    case status_code::corrupt_stream:
+      return "encoded bytes are corrupt";
+    case status_code::bad_checksum:
+      return "the checksum does not match";
+    case status_code::bad_header:
+      return "the header contradicts itself";
+    case status_code::unsupported_format:
+      return "the format is not supported by this version";
+    case status_code::capacity_exceeded:
+      return "the output does not fit into the space given";
+    case status_code::bad_value:
+      return "a value is outside of what is accepted";
+    case status_code::out_of_range:
+      return "an index is out of range";
+    default:
+      return "a program reported a code of its own";
   }
 }
 
@@ -64,7 +72,9 @@ namespace detail {
 
 /// The atomic minimum for threads of the host.
 inline void report_on_host(status_word* word, status_code code, std::int64_t position) {
-  if (word == nullptr) { return; }
+  if (word == nullptr) {
+    return;
+  }
   std::uint64_t const mine = status_word::pack(code, position);
   std::uint64_t seen = __atomic_load_n(&word->bits, __ATOMIC_RELAXED);
   while (mine < seen &&

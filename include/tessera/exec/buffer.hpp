@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `buffer<T>`: elements in memory of an executor, given back when the buffer goes.  It can be moved, not copied, converts
-/// to `array_view<T>`, and starts with unspecified contents.
+/// `buffer<T>`: elements in memory of an executor, given back when the buffer goes.  It can be moved, not copied,
+/// converts to `array_view<T>`, and starts with unspecified contents.
 ///
 ///     buffer<float> losses(exec, tokens);
 ///     exec.run(program{.losses = losses}, tokens);
@@ -34,7 +34,8 @@ class buffer {
   explicit buffer(std::int64_t size, memory_handle memory = {}, stream_handle stream = nullptr)
       : memory_(std::move(memory)), stream_(stream) {
     constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(sizeof(T));
-    check<shape_error>(size >= 0 && size <= most, "buffer: ", size, " elements of ", sizeof(T), " bytes are not a size");
+    check<shape_error>(size >= 0 && size <= most, "buffer: ", size, " elements of ", sizeof(T),
+                       " bytes are not a size");
     if (size > 0) {
       data_ = static_cast<T*>(memory_.allocate(static_cast<std::size_t>(size) * sizeof(T), alignment, stream_));
     }
@@ -42,10 +43,10 @@ class buffer {
   }
   /// `size` elements from the executor's memory, on its stream.
   template <class Executor>
-    requires requires(Executor const& exec) {
-      { exec.memory() } -> std::convertible_to<memory_handle>;
-      exec.stream;
-    }
+  requires requires(Executor const& exec) {
+    { exec.memory() } -> std::convertible_to<memory_handle>;
+    exec.stream;
+  }
   buffer(Executor const& exec, std::int64_t size) : buffer(size, exec.memory(), exec.stream) {}
 
   buffer(buffer&& other) noexcept
@@ -62,7 +63,9 @@ class buffer {
     return *this;
   }
   ~buffer() {
-    if (data_ != nullptr) { memory_.deallocate(data_, bytes(), alignment, stream_); }
+    if (data_ != nullptr) {
+      memory_.deallocate(data_, bytes(), alignment, stream_);
+    }
   }
 
   [[nodiscard]] T* data() { return data_; }

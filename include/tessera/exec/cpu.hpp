@@ -51,13 +51,17 @@ class program_job final : public parallel_job {
   void participate() override {
     std::int64_t first = 0;
     std::int64_t last = 0;
-    if (!take(first, last)) { return; }
+    if (!take(first, last)) {
+      return;
+    }
     std::int64_t which = first;
     try {
       // The stand-in for shared memory: as large as that, uninitialised like that, and too large for some stacks.
       std::unique_ptr<scratch_type> const scratch(new scratch_type);
       do {
-        for (which = first; which < last; ++which) { program_(serial_group<P::lanes>{}, which, *scratch); }
+        for (which = first; which < last; ++which) {
+          program_(serial_group<P::lanes>{}, which, *scratch);
+        }
       } while (take(first, last));
     } catch (...) {
       keep_current_exception(which);
@@ -83,7 +87,7 @@ struct cpu {
 
   /// Calls `program(group, which, scratch)` for each `which` from 0 to `count` - 1 and returns when all are done.
   template <class P>
-    requires ProgramOn<P, typename detail::group_for<P, serial_group>::type>
+  requires ProgramOn<P, typename detail::group_for<P, serial_group>::type>
   void run(P const& program, std::int64_t count) const {
     check<value_error>(threads >= 0, "cpu.run: the number of threads is ", threads, " but must not be negative");
     check<shape_error>(count >= 0, "cpu.run: the number of tiles is ", count, " but must not be negative");
@@ -108,7 +112,9 @@ struct cpu {
     auto const to = as_array(target);
     check<shape_error>(from.size() == to.size(), "cpu.copy: the source has ", from.size(),
                        " elements but the target has ", to.size());
-    for (std::int64_t i = 0; i < from.size(); ++i) { to[i] = from[i]; }
+    for (std::int64_t i = 0; i < from.size(); ++i) {
+      to[i] = from[i];
+    }
   }
 
   /// Sets all bytes of a contiguous list to zero.
@@ -117,7 +123,9 @@ struct cpu {
     auto const to = as_array(target);
     check<shape_error>(to.is_contiguous(), "cpu.clear: the target has a stride of ", to.stride(0),
                        " but must have a stride of 1");
-    if (!to.is_empty()) { std::memset(to.data, 0, static_cast<std::size_t>(to.size()) * sizeof(*to.data)); }
+    if (!to.is_empty()) {
+      std::memset(to.data, 0, static_cast<std::size_t>(to.size()) * sizeof(*to.data));
+    }
   }
 
  private:

@@ -6,9 +6,10 @@
 ///     exec.run(doubled{numbers}, numbers.size() / 32);  // returns at once
 ///     exec.wait();                                      // waits for the stream, throws what groups reported
 ///
-/// A program with 32 lanes gets warps, several a block; one with more lanes gets whole blocks.  Its scratch lies in shared
-/// memory.  `run`, `copy` and `clear` only enqueue and can be captured in a CUDA graph (an executor is made before the capture
-/// begins).  Programs may say `groups_per_block` (of 32 lanes each) and `blocks_per_multiprocessor` as static ints.
+/// A program with 32 lanes gets warps, several a block; one with more lanes gets whole blocks.  Its scratch lies in
+/// shared memory.  `run`, `copy` and `clear` only enqueue and can be captured in a CUDA graph (an executor is made
+/// before the capture begins).  Programs may say `groups_per_block` (of 32 lanes each) and `blocks_per_multiprocessor`
+/// as static ints.
 #pragma once
 
 #if !defined(__CUDACC__)
@@ -149,8 +150,8 @@ class cuda_state {
     check_cuda(cudaStreamIsCapturing(stream, &capture), function, "cudaStreamIsCapturing");
     check<value_error>(capture == cudaStreamCaptureStatusNone,
                        "cuda.wait: the stream is being captured, and what is captured cannot be waited for");
-    check_cuda(cudaMemcpyAsync(mirror_.get(), word_.get(), sizeof(status_word), cudaMemcpyDeviceToHost, stream), function,
-               "cudaMemcpyAsync");
+    check_cuda(cudaMemcpyAsync(mirror_.get(), word_.get(), sizeof(status_word), cudaMemcpyDeviceToHost, stream),
+               function, "cudaMemcpyAsync");
     check_cuda(cudaMemsetAsync(word_.get(), 0xff, sizeof(status_word), stream), function, "cudaMemsetAsync");
     check_cuda(cudaStreamSynchronize(stream), function, "cudaStreamSynchronize");
     return *mirror_;
@@ -215,15 +216,16 @@ struct basic_cuda {
 
   /// Enqueues `program(group, which, scratch)` for each `which` from 0 to `count` - 1.
   template <class P>
-    requires ProgramOn<P, typename detail::group_for<P, detail::device_group>::type>
+  requires ProgramOn<P, typename detail::group_for<P, detail::device_group>::type>
   void run(P const& program, std::int64_t count) const {
     using shape = detail::launch_shape<P>;
     check<shape_error>(count >= 0, "cuda.run: the number of tiles is ", count, " but must not be negative");
-    if (count == 0) { return; }
+    if (count == 0) {
+      return;
+    }
     constexpr int shared = shape::shared_bytes;
-    check<device_error>(shared <= state->shared_bytes(), "cuda.run: the scratch of ", detail::name_of<P>(),
-                        " needs ", shared, " bytes of shared memory but device ", state->device(), " has ",
-                        state->shared_bytes());
+    check<device_error>(shared <= state->shared_bytes(), "cuda.run: the scratch of ", detail::name_of<P>(), " needs ",
+                        shared, " bytes of shared memory but device ", state->device(), " has ", state->shared_bytes());
     detail::device_guard const guard(state->device());
     auto* const kernel = &detail::run_program<Architectures, P>;
     if constexpr (shared > shape::most_bytes_without_asking) {
@@ -251,8 +253,8 @@ struct basic_cuda {
   /// Where programs report; for a program's member of type `status_word*`.  It lies on the device.
   [[nodiscard]] status_word* status() const { return state->status(); }
 
-  /// Enqueues the copy of a contiguous list to another of the same size, in any direction between host and device.  Both must stay
-  /// until it is done; memory of the host that is not pinned makes the runtime wait.
+  /// Enqueues the copy of a contiguous list to another of the same size, in any direction between host and device.
+  /// Both must stay until it is done; memory of the host that is not pinned makes the runtime wait.
   template <class Source, class Target>
   void copy(Source const& source, Target&& target) const {
     auto const from = as_array(source);
@@ -262,9 +264,11 @@ struct basic_cuda {
                   "tessera: copy takes two lists of the same trivially copyable type");
     check<shape_error>(from.size() == to.size(), "cuda.copy: the source has ", from.size(),
                        " elements but the target has ", to.size());
-    check<shape_error>(from.is_contiguous() && to.is_contiguous(), "cuda.copy: the strides are ", from.stride(0), " and ",
-                       to.stride(0), " but must be 1");
-    if (from.is_empty()) { return; }
+    check<shape_error>(from.is_contiguous() && to.is_contiguous(), "cuda.copy: the strides are ", from.stride(0),
+                       " and ", to.stride(0), " but must be 1");
+    if (from.is_empty()) {
+      return;
+    }
     detail::device_guard const guard(state->device());
     check_cuda(cudaMemcpyAsync(to.data, from.data, static_cast<std::size_t>(to.size()) * sizeof(element),
                                cudaMemcpyDefault, stream),
@@ -277,10 +281,12 @@ struct basic_cuda {
     auto const to = as_array(target);
     check<shape_error>(to.is_contiguous(), "cuda.clear: the target has a stride of ", to.stride(0),
                        " but must have a stride of 1");
-    if (to.is_empty()) { return; }
+    if (to.is_empty()) {
+      return;
+    }
     detail::device_guard const guard(state->device());
-    check_cuda(cudaMemsetAsync(to.data, 0, static_cast<std::size_t>(to.size()) * sizeof(*to.data), stream), "cuda.clear",
-               "cudaMemsetAsync");
+    check_cuda(cudaMemsetAsync(to.data, 0, static_cast<std::size_t>(to.size()) * sizeof(*to.data), stream),
+               "cuda.clear", "cudaMemsetAsync");
   }
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Memory resources that need CUDA: `device_memory` (stream-ordered, from a pool of its own) and `pinned_memory` (of the host,
-/// which the device can read and copies can overlap with).
+/// Memory resources that need CUDA: `device_memory` (stream-ordered, from a pool of its own) and `pinned_memory` (of
+/// the host, which the device can read and copies can overlap with).
 ///
 ///     device_memory pool;                               // of the current device
 ///     tessera::cuda exec{.stream = s, .memory = pool};
@@ -19,9 +19,12 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Throws a `device_error` that names the function, the runtime's call, and what the runtime says, unless `result` is success.
+/// Throws a `device_error` that names the function, the runtime's call, and what the runtime says, unless `result` is
+/// success.
 inline void check_cuda(cudaError_t result, char const* function, char const* call) {
-  if (result == cudaSuccess) { return; }
+  if (result == cudaSuccess) {
+    return;
+  }
   throw device_error(join(function, ": ", call, ": ", cudaGetErrorString(result), " (", cudaGetErrorName(result), ")"),
                      static_cast<int>(result));
 }
@@ -34,12 +37,16 @@ class device_guard {
   explicit device_guard(int device) {
     check_cuda(cudaGetDevice(&before_), "device_guard", "cudaGetDevice");
     changed_ = before_ != device;
-    if (changed_) { check_cuda(cudaSetDevice(device), "device_guard", "cudaSetDevice"); }
+    if (changed_) {
+      check_cuda(cudaSetDevice(device), "device_guard", "cudaSetDevice");
+    }
   }
   device_guard(device_guard const&) = delete;
   device_guard& operator=(device_guard const&) = delete;
   ~device_guard() {
-    if (changed_) { static_cast<void>(cudaSetDevice(before_)); }
+    if (changed_) {
+      static_cast<void>(cudaSetDevice(before_));
+    }
   }
 
  private:

@@ -5,7 +5,8 @@
 ///     void deallocate(void* pointer, std::size_t bytes, std::size_t alignment, stream_handle stream) noexcept;
 ///
 /// Here are the ones that need no device: `host_memory`, `arena` (a block handed out piece by piece), `tracking_memory`
-/// (counts what goes through it).  `exec/cuda_memory.cuh` has pinned and device memory.  `memory_handle` holds any of them.
+/// (counts what goes through it).  `exec/cuda_memory.cuh` has pinned and device memory.  `memory_handle` holds any of
+/// them.
 ///
 ///     tracking_memory counted{memory_handle()};
 ///     tessera::cpu exec{.memory = counted};
@@ -28,36 +29,41 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A `cudaStream_t` for code that knows nothing of CUDA; null where there is none.  Memory that is given back "on" a stream is
-/// used again only by work that comes later on it.
+/// A `cudaStream_t` for code that knows nothing of CUDA; null where there is none.  Memory that is given back "on" a
+/// stream is used again only by work that comes later on it.
 using stream_handle = void*;
 
 // clang-format off
 template <class R>
 concept MemoryResource =
-    (requires(R& r, std::size_t bytes, stream_handle stream) { { r.allocate(bytes, bytes, stream) } -> std::same_as<void*>; }
+    (requires(R& r, std::size_t bytes, stream_handle stream) {
+       { r.allocate(bytes, bytes, stream) } -> std::same_as<void*>;
+     }
         || because<"a MemoryResource has void* allocate(size_t bytes, size_t alignment, stream_handle stream)">) &&
-    (requires(R& r, void* pointer, std::size_t bytes, stream_handle stream) { r.deallocate(pointer, bytes, bytes, stream); }
+    (requires(R& r, void* pointer, std::size_t bytes, stream_handle stream) {
+       r.deallocate(pointer, bytes, bytes, stream);
+     }
         || because<"a MemoryResource has deallocate(void*, size_t bytes, size_t alignment, stream_handle stream)">);
 // clang-format on
 
 /// The memory of `new`.
 struct host_memory {
   static void* allocate(std::size_t bytes, std::size_t alignment, stream_handle = nullptr) {
-    return ::operator new(bytes, std::align_val_t{alignment});
+    return ::operator new (bytes, std::align_val_t{alignment});
   }
   static void deallocate(void* pointer, std::size_t, std::size_t alignment, stream_handle = nullptr) noexcept {
-    ::operator delete(pointer, std::align_val_t{alignment});
+    ::operator delete (pointer, std::align_val_t{alignment});
   }
 };
 
-/// Any memory resource, by reference (the caller keeps it alive) or shared.  A handle that names none means host memory.
+/// Any memory resource, by reference (the caller keeps it alive) or shared.  A handle that names none means host
+/// memory.
 class memory_handle {
  public:
   memory_handle() : memory_handle(host()) {}
   template <MemoryResource Resource>
-    requires(!std::derived_from<Resource, memory_handle>)
-  memory_handle(Resource& resource) : object_(std::addressof(resource)), calls_(&calls_of<Resource>) {}
+  requires(!std::derived_from<Resource, memory_handle>) memory_handle(Resource& resource)
+      : object_(std::addressof(resource)), calls_(&calls_of<Resource>) {}
   template <MemoryResource Resource>
   memory_handle(std::shared_ptr<Resource> resource)
       : object_(resource.get()), calls_(&calls_of<Resource>), owner_(std::move(resource)) {}
@@ -70,7 +76,8 @@ class memory_handle {
     calls_->deallocate(object_, pointer, bytes, alignment, stream);
   }
 
-  /// Lets the member `memory` of an executor be set by name, `cpu{.memory = pool}`, and be read by call, `exec.memory()`.
+  /// Lets the member `memory` of an executor be set by name, `cpu{.memory = pool}`, and be read by call,
+  /// `exec.memory()`.
   [[nodiscard]] memory_handle const& operator()() const { return *this; }
 
  private:
@@ -100,7 +107,8 @@ class memory_handle {
 };
 
 /// One block, handed out from front to back.  Pieces that come back in reverse order are used again at once, all others
-/// when the last piece is back.  Never reads or writes the block, so it may lie on a device (then: one stream for each arena).
+/// when the last piece is back.  Never reads or writes the block, so it may lie on a device (then: one stream for each
+/// arena).
 class arena {
  public:
   /// A block of the caller's, who keeps it alive.
@@ -114,7 +122,9 @@ class arena {
   arena(arena const&) = delete;
   arena& operator=(arena const&) = delete;
   ~arena() {
-    if (source_) { source_->deallocate(block_, bytes_, block_alignment, stream_); }
+    if (source_) {
+      source_->deallocate(block_, bytes_, block_alignment, stream_);
+    }
   }
 
   void* allocate(std::size_t bytes, std::size_t alignment, stream_handle = nullptr) {
@@ -122,8 +132,8 @@ class arena {
     auto const address = reinterpret_cast<std::uintptr_t>(block_) + used_;
     std::size_t const padding = (alignment - address % alignment) % alignment;
     std::size_t const left = bytes_ - used_;
-    check<shape_error>(padding <= left && bytes <= left - padding, "arena.allocate: ", bytes, " bytes are asked for but ",
-                       left, " of ", bytes_, " are left");
+    check<shape_error>(padding <= left && bytes <= left - padding, "arena.allocate: ", bytes,
+                       " bytes are asked for but ", left, " of ", bytes_, " are left");
     std::byte* const piece = block_ + used_ + padding;
     used_ += padding + bytes;
     peak_ = used_ > peak_ ? used_ : peak_;
@@ -133,8 +143,12 @@ class arena {
   void deallocate(void* pointer, std::size_t bytes, std::size_t, stream_handle = nullptr) noexcept {
     std::lock_guard const lock(mutex_);
     auto const first = static_cast<std::size_t>(static_cast<std::byte*>(pointer) - block_);
-    if (first + bytes == used_) { used_ = first; }
-    if (--pieces_ == 0) { used_ = 0; }
+    if (first + bytes == used_) {
+      used_ = first;
+    }
+    if (--pieces_ == 0) {
+      used_ = 0;
+    }
   }
 
   [[nodiscard]] std::size_t capacity() const { return bytes_; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The threads behind `tessera::cpu`: they take ranges of a job until none is left.  Threads start when the first job needs
-/// them and sleep between jobs.  Any thread may run jobs, several at once, and a job may run another.
+/// The threads behind `tessera::cpu`: they take ranges of a job until none is left.  Threads start when the first job
+/// needs them and sleep between jobs.  Any thread may run jobs, several at once, and a job may run another.
 ///
 ///     worker_pool pool;
 ///     pool.run(job, 8);     // on this thread and at most 7 others; returns when the job is done
@@ -22,9 +22,9 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// Indices 0 to `count` - 1 in ranges of `grain`, each taken once.  An exception ends the job; of several, the one with the
-/// lowest index is kept.  Ranges are taken in order and each is worked off up to its own first exception, so that is
-/// the one that a single thread would have met.
+/// Indices 0 to `count` - 1 in ranges of `grain`, each taken once.  An exception ends the job; of several, the one with
+/// the lowest index is kept.  Ranges are taken in order and each is worked off up to its own first exception, so that
+/// is the one that a single thread would have met.
 class parallel_job {
  public:
   parallel_job(std::int64_t count, std::int64_t grain)
@@ -38,9 +38,13 @@ class parallel_job {
   [[nodiscard]] bool has_work() const { return next_.load(std::memory_order_relaxed) < count_; }
 
   [[nodiscard]] bool take(std::int64_t& first, std::int64_t& last) {
-    if (!has_work()) { return false; }  // keeps `next_` from growing without end
+    if (!has_work()) {
+      return false;
+    }  // keeps `next_` from growing without end
     std::uint64_t const mine = next_.fetch_add(grain_, std::memory_order_relaxed);
-    if (mine >= count_) { return false; }
+    if (mine >= count_) {
+      return false;
+    }
     first = static_cast<std::int64_t>(mine);
     last = static_cast<std::int64_t>(count_ - mine < grain_ ? count_ : mine + grain_);
     return true;
@@ -56,7 +60,9 @@ class parallel_job {
     }
   }
   void rethrow() {
-    if (exception_) { std::rethrow_exception(exception_); }
+    if (exception_) {
+      std::rethrow_exception(exception_);
+    }
   }
 
  protected:
@@ -71,7 +77,7 @@ class parallel_job {
   std::mutex exception_mutex_;
   std::exception_ptr exception_;
   std::int64_t exception_index_ = std::numeric_limits<std::int64_t>::max();
-  int helpers_ = 0;         // guarded by the pool's mutex, as is the next
+  int helpers_ = 0;  // guarded by the pool's mutex, as is the next
   int helpers_allowed_ = 0;
 };
 
@@ -86,14 +92,20 @@ class worker_pool {
       stopping_ = true;
     }
     work_.notify_all();
-    for (std::thread& thread : threads_) { thread.join(); }
+    for (std::thread& thread : threads_) {
+      thread.join();
+    }
   }
 
   /// Works the job off with this thread and at most `threads - 1` others, then throws what the job threw.
   void run(parallel_job& job, int threads) {
-    if (threads > 1) { offer(job, threads - 1); }
+    if (threads > 1) {
+      offer(job, threads - 1);
+    }
     job.participate();
-    if (threads > 1) { withdraw(job); }
+    if (threads > 1) {
+      withdraw(job);
+    }
     job.rethrow();
   }
 
@@ -108,7 +120,8 @@ class worker_pool {
     work_.notify_all();
   }
 
-  /// Waits for those that still work on the job.  They never wait for this thread, so this ends also when jobs are nested.
+  /// Waits for those that still work on the job.  They never wait for this thread, so this ends also when jobs are
+  /// nested.
   void withdraw(parallel_job& job) {
     std::unique_lock lock(mutex_);
     remove(job);
@@ -129,15 +142,21 @@ class worker_pool {
     std::unique_lock lock(mutex_);
     for (;;) {
       work_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
-      if (stopping_) { return; }
+      if (stopping_) {
+        return;
+      }
       parallel_job& job = *jobs_.front();
       ++job.helpers_;
-      if (--job.helpers_allowed_ == 0) { remove(job); }
+      if (--job.helpers_allowed_ == 0) {
+        remove(job);
+      }
       lock.unlock();
       job.participate();
       lock.lock();
       remove(job);
-      if (--job.helpers_ == 0) { done_.notify_all(); }
+      if (--job.helpers_ == 0) {
+        done_.notify_all();
+      }
     }
   }
 

@@ -64,9 +64,13 @@ class workspace_plan {
   /// A table for people: one line for each region, then the sum.
   [[nodiscard]] std::string describe() const {
     std::size_t widest = sizeof("total") - 1;
-    for (entry const& e : entries_) { widest = e.name.size() > widest ? e.name.size() : widest; }
+    for (entry const& e : entries_) {
+      widest = e.name.size() > widest ? e.name.size() : widest;
+    }
     std::string table = function_ + "\n";
-    for (entry const& e : entries_) { append_line(table, e.name, e.bytes, widest); }
+    for (entry const& e : entries_) {
+      append_line(table, e.name, e.bytes, widest);
+    }
     append_line(table, "total", bytes_, widest);
     return table;
   }

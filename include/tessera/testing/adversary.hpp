@@ -4,10 +4,11 @@
 ///     testing::adversary exec{.seed = 7};
 ///     exec.run(program, tiles);         // the same results as on tessera::cpu, or the program is wrong
 ///
-/// Tiles come in any order; so do lanes, anew in each loop; scratch and `per_lane` variables start with rubbish.  What one
-/// lane writes to scratch, the others see only after `group.sync()`.  Throws `testing::broken_rule` when lanes write
-/// different values to one place between two syncs, when `variable[lane]` is not the variable of the lane that the loop visits, when a
-/// collective or a sync stands inside of a loop over lanes, and when such a loop is nested or left early.
+/// Tiles come in any order; so do lanes, anew in each loop; scratch and `per_lane` variables start with rubbish.  What
+/// one lane writes to scratch, the others see only after `group.sync()`.  Throws `testing::broken_rule` when lanes
+/// write different values to one place between two syncs, when `variable[lane]` is not the variable of the lane that
+/// the loop visits, when a collective or a sync stands inside of a loop over lanes, and when such a loop is nested or
+/// left early.
 #pragma once
 
 #include <cstddef>
@@ -76,16 +77,22 @@ class isolated_scratch {
   void publish_uniform_writes() { common_.assign(memory_, memory_ + bytes_); }
 
   void enter(int lane) {
-    for (change const& c : changes_[static_cast<std::size_t>(lane)]) { memory_[c.at] = c.value; }
+    for (change const& c : changes_[static_cast<std::size_t>(lane)]) {
+      memory_[c.at] = c.value;
+    }
   }
   void leave(int lane) {
     std::vector<change>& mine = changes_[static_cast<std::size_t>(lane)];
     mine.clear();
     for (std::size_t first = 0; first < bytes_; first += line) {
       std::size_t const length = bytes_ - first < line ? bytes_ - first : line;
-      if (std::memcmp(memory_ + first, common_.data() + first, length) == 0) { continue; }
+      if (std::memcmp(memory_ + first, common_.data() + first, length) == 0) {
+        continue;
+      }
       for (std::size_t at = first; at < first + length; ++at) {
-        if (memory_[at] != common_[at]) { mine.push_back({at, memory_[at]}); }
+        if (memory_[at] != common_[at]) {
+          mine.push_back({at, memory_[at]});
+        }
       }
       std::memcpy(memory_ + first, common_.data() + first, length);
     }
@@ -96,21 +103,24 @@ class isolated_scratch {
     for (std::size_t lane = 0; lane < changes_.size(); ++lane) {
       for (change const& c : changes_[lane]) {
         check<broken_rule>(!written_[c.at] || memory_[c.at] == c.value, "adversary: lane ", lane,
-                           " and another wrote different values to byte ", c.at, " of the scratch without a sync between");
+                           " and another wrote different values to byte ", c.at,
+                           " of the scratch without a sync between");
         written_[c.at] = true;
         memory_[c.at] = c.value;
       }
     }
     for (std::vector<change>& mine : changes_) {
-      for (change const& c : mine) { written_[c.at] = false; }
+      for (change const& c : mine) {
+        written_[c.at] = false;
+      }
       mine.clear();
     }
   }
 
   /// The place in the common version that belongs to an address in the scratch, or null: for atomic operations.
   [[nodiscard]] std::byte* common(void const* address) {
-    auto const at = static_cast<std::size_t>(reinterpret_cast<std::uintptr_t>(address) -
-                                             reinterpret_cast<std::uintptr_t>(memory_));
+    auto const at =
+        static_cast<std::size_t>(reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(memory_));
     return at < bytes_ && !common_.empty() ? common_.data() + at : nullptr;
   }
 
@@ -172,7 +182,8 @@ class lane_tracker {
     scratch_.sync();
   }
   void require_no_loop(char const* what) const {
-    check<broken_rule>(!in_loop_, "adversary: ", what, " stands inside of a loop over lanes, or such a loop was left early");
+    check<broken_rule>(!in_loop_, "adversary: ", what,
+                       " stands inside of a loop over lanes, or such a loop was left early");
   }
   void require_lane(int lane) const {
     check<broken_rule>(lane == lane_, "adversary: the variable of lane ", lane, " is used ",
@@ -209,7 +220,9 @@ struct shuffled_lane_iterator {
     return *this;
   }
   TESSERA_FN bool operator!=(shuffled_lane_iterator const&) const {
-    if (step == lanes) { tracker->end_loop(); }
+    if (step == lanes) {
+      tracker->end_loop();
+    }
     return step != lanes;
   }
 };
@@ -241,14 +254,16 @@ struct adversary_group {
   TESSERA_FN per_lane<T, serial_group<Lanes>> collect(per_lane<T, adversary_group> const& values) const {
     tracker->require_no_loop("a collective");
     per_lane<T, serial_group<Lanes>> collected{};
-    for (int lane = 0; lane < Lanes; ++lane) { collected.values[lane] = values.values[lane]; }
+    for (int lane = 0; lane < Lanes; ++lane) {
+      collected.values[lane] = values.values[lane];
+    }
     return collected;
   }
 };
 
 template <int Lanes, class T, class Combine>
-[[nodiscard]] TESSERA_FN T reduce(adversary_group<Lanes> const& group, per_lane<T, adversary_group<Lanes>> const& values,
-                                  Combine combine) {
+[[nodiscard]] TESSERA_FN T reduce(adversary_group<Lanes> const& group,
+                                  per_lane<T, adversary_group<Lanes>> const& values, Combine combine) {
   return reduce(serial_group<Lanes>{}, group.collect(values), combine);
 }
 template <int Lanes, class T>
@@ -269,7 +284,9 @@ template <int Lanes, class T>
 TESSERA_FN T exclusive_sum(adversary_group<Lanes> const& group, per_lane<T, adversary_group<Lanes>>& values) {
   auto summed = group.collect(values);
   T const total = exclusive_sum(serial_group<Lanes>{}, summed);
-  for (int lane = 0; lane < Lanes; ++lane) { values.values[lane] = summed.values[lane]; }
+  for (int lane = 0; lane < Lanes; ++lane) {
+    values.values[lane] = summed.values[lane];
+  }
   return total;
 }
 template <int Lanes, class T>
@@ -306,7 +323,7 @@ struct adversary {
   static constexpr stream_handle stream = nullptr;
 
   template <class P>
-    requires ProgramOn<P, typename tessera::detail::group_for<P, adversary_group>::type>
+  requires ProgramOn<P, typename tessera::detail::group_for<P, adversary_group>::type>
   void run(P const& program, std::int64_t count) const {
     using scratch_type = typename P::scratch_type;
     static_assert(std::is_trivially_copyable_v<scratch_type>, "tessera: scratch_type is trivial, it is moved as bytes");
@@ -320,8 +337,7 @@ struct adversary {
       // Not a number, a negative or a huge integer, a true that is not 1.
       int const poisons[]{0xff, 0xa5, 0x7f};
       std::memset(static_cast<void*>(scratch.get()), poisons[random.next() % 3], sizeof(scratch_type));
-      detail::lane_tracker tracker(P::lanes, reinterpret_cast<std::byte*>(scratch.get()), sizeof(scratch_type),
-                                   random);
+      detail::lane_tracker tracker(P::lanes, reinterpret_cast<std::byte*>(scratch.get()), sizeof(scratch_type), random);
       program(adversary_group<P::lanes>{&tracker}, which, *scratch);
       tracker.finish();
     }
@@ -350,7 +366,9 @@ struct per_lane<T, testing::adversary_group<Lanes>> {
 
   TESSERA_FN per_lane() {
     if constexpr (std::is_same_v<T, bool>) {
-      for (int lane = 0; lane < Lanes; ++lane) { values[lane] = lane % 3 == 1; }
+      for (int lane = 0; lane < Lanes; ++lane) {
+        values[lane] = lane % 3 == 1;
+      }
     } else {
       std::memset(static_cast<void*>(values), 0xa5, sizeof(values));
     }
@@ -366,7 +384,9 @@ struct per_lane<T, testing::adversary_group<Lanes>> {
 
  private:
   static TESSERA_FN void require(int lane) {
-    if (auto const* const tracker = testing::detail::lane_tracker::active()) { tracker->require_lane(lane); }
+    if (auto const* const tracker = testing::detail::lane_tracker::active()) {
+      tracker->require_lane(lane);
+    }
   }
 };
 

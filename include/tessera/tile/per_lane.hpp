@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `per_lane<T, Group>`: a variable that each lane of a group has for itself.  An array when one thread plays all lanes, a
-/// register when each lane is a thread.
+/// `per_lane<T, Group>`: a variable that each lane of a group has for itself.  An array when one thread plays all
+/// lanes, a register when each lane is a thread.
 ///
 ///     per_lane<float, Group> largest;
 ///     for (int lane : group) { largest[lane] = values(which, lane); }
@@ -28,7 +28,9 @@ struct per_lane {
 };
 
 /// One lane acts for all: `if (is_first(lane)) { scratch.total = total; }`
-[[nodiscard]] TESSERA_FN constexpr bool is_first(int lane) { return lane == 0; }
+[[nodiscard]] TESSERA_FN constexpr bool is_first(int lane) {
+  return lane == 0;
+}
 
 /// How many bits of `mask` are set below bit `lane`: the place of a lane among those that voted yes.
 [[nodiscard]] TESSERA_FN constexpr int count_below(std::uint32_t mask, int lane) {
@@ -38,8 +40,9 @@ struct per_lane {
   return static_cast<int>((((below + (below >> 4)) & 0x0f0f0f0fu) * 0x01010101u) >> 24);
 }
 
-/// The order in which every group combines the values of its lanes, so that sums of floats agree to the last bit between
-/// executors: within each 32 neighbours, pairs at distance 16, 8, 4, 2, 1; then the results of the 32s from first to last.
+/// The order in which every group combines the values of its lanes, so that sums of floats agree to the last bit
+/// between executors: within each 32 neighbours, pairs at distance 16, 8, 4, 2, 1; then the results of the 32s from
+/// first to last.
 inline constexpr int lanes_in_a_warp = 32;
 
 namespace detail {

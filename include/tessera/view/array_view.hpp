@@ -19,8 +19,8 @@ template <class T>
   return list;
 }
 template <class Container>
-  requires(!detail::is_view<std::remove_cvref_t<Container>>)
-[[nodiscard]] constexpr auto as_array(Container&& container) {
+requires(!detail::is_view<std::remove_cvref_t<Container>>)
+    [[nodiscard]] constexpr auto as_array(Container&& container) {
   return array_view<std::remove_pointer_t<decltype(container.data())>>(container.data(),
                                                                        static_cast<std::int64_t>(container.size()));
 }

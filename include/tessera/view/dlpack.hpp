@@ -4,8 +4,8 @@
 ///     #include <tessera/view/dlpack.hpp>
 ///     matrix_view<bfloat16 const> const weights = managed->dl_tensor;   // throws unless rank, type and packing fit
 ///
-/// Null strides mean row-major, as in old producers; `byte_offset` is honoured; strides are in elements and may be negative.
-/// The tensor's device is not looked at: whoever runs a program on the view knows where its data must lie.
+/// Null strides mean row-major, as in old producers; `byte_offset` is honoured; strides are in elements and may be
+/// negative. The tensor's device is not looked at: whoever runs a program on the view knows where its data must lie.
 #pragma once
 
 #include <cstddef>
@@ -63,10 +63,13 @@ void read_dlpack_extents(Source const& source, std::int64_t (&extents)[Rank]) {
   bool is_empty = false;
   for (int r = 0; r < Rank; ++r) {
     extents[r] = static_cast<std::int64_t>(source.shape[r]);
-    check<shape_error>(extents[r] >= 0, "view: extent ", r, " of the tensor is ", extents[r], " but must not be negative");
+    check<shape_error>(extents[r] >= 0, "view: extent ", r, " of the tensor is ", extents[r],
+                       " but must not be negative");
     is_empty = is_empty || extents[r] == 0;
   }
-  for (int r = 0; r < Rank && !is_empty; ++r) { size = checked_multiply("view: the tensor's size", size, extents[r]); }
+  for (int r = 0; r < Rank && !is_empty; ++r) {
+    size = checked_multiply("view: the tensor's size", size, extents[r]);
+  }
 }
 
 template <class T, int Rank, class Source>
@@ -94,9 +97,9 @@ struct dlpack_conversion {
     int const code = static_cast<int>(source.dtype.code);
     int const bits = static_cast<int>(source.dtype.bits);
     int const vector = static_cast<int>(source.dtype.lanes);
-    check<value_error>(code == expected.code && bits == expected.bits, "view: the tensor's elements have DLPack type code ",
-                       code, " and ", bits, " bits but the view's have code ", expected.code, " and ", expected.bits,
-                       " bits");
+    check<value_error>(code == expected.code && bits == expected.bits,
+                       "view: the tensor's elements have DLPack type code ", code, " and ", bits,
+                       " bits but the view's have code ", expected.code, " and ", expected.bits, " bits");
     check<value_error>(vector == 1, "view: the tensor's elements are vectors of ", vector, " but the view's of 1");
   }
   static void read_strides(Source const& source, view<T, Rank>& converted) {

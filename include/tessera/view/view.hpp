@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `view<T, Rank>`: where a tensor's elements lie: a pointer, extents, and strides in elements.  It owns nothing, is passed by
-/// value, and works on both sides.
+/// `view<T, Rank>`: where a tensor's elements lie: a pointer, extents, and strides in elements.  It owns nothing, is
+/// passed by value, and works on both sides.
 ///
 ///     std::vector<float> numbers(12);
 ///     view<float, 2> matrix(numbers.data(), {3, 4});      // row-major
@@ -75,7 +75,9 @@ concept MdspanLike =
         || because<"an MdspanLike has extent(r)">) &&
     (requires(Source const& s) { { s.stride(0) } -> std::convertible_to<std::int64_t>; }
         || because<"an MdspanLike has stride(r), in elements">) &&
-    (requires(Source const& s) { requires detail::same_but_for_const<std::remove_pointer_t<decltype(s.data_handle())>, T>; }
+    (requires(Source const& s) {
+       requires detail::same_but_for_const<std::remove_pointer_t<decltype(s.data_handle())>, T>;
+     }
         || because<"an MdspanLike has data_handle(), a pointer to elements of the view's own type">);
 // clang-format on
 
@@ -109,13 +111,11 @@ struct view {
     }
   }
   /// `size` contiguous elements.
-  TESSERA_FN constexpr view(T* first, std::int64_t size)
-    requires(Rank == 1)
-      : data(first), extents{size}, strides{1} {}
+  TESSERA_FN constexpr view(T* first, std::int64_t size) requires(Rank == 1) : data(first), extents{size}, strides{1} {}
 
   template <class U>
-    requires(!std::same_as<U, T> && detail::same_but_for_const<U, T>)
-  TESSERA_FN constexpr view(view<U, Rank> other) : data(other.data) {
+  requires(!std::same_as<U, T> && detail::same_but_for_const<U, T>) TESSERA_FN constexpr view(view<U, Rank> other)
+      : data(other.data) {
     for (int r = 0; r < Rank; ++r) {
       extents[r] = other.extents[r];
       strides[r] = other.strides[r];
@@ -123,12 +123,13 @@ struct view {
   }
   /// A container that may be changed; the view is valid as long as its elements stay where they are.
   template <ContiguousContainer<T> Container>
-    requires(Rank == 1 && !MdspanLike<Container, T, Rank>)
-  constexpr view(Container& container) : view(container.data(), static_cast<std::int64_t>(container.size())) {}
+  requires(Rank == 1 && !MdspanLike<Container, T, Rank>) constexpr view(Container& container)
+      : view(container.data(), static_cast<std::int64_t>(container.size())) {}
   /// A container to be read, which may be a temporary of the same full expression.
   template <ContiguousContainer<T> Container>
-    requires(Rank == 1 && std::is_const_v<T> && !MdspanLike<Container, T, Rank>)
-  constexpr view(Container const& container) : view(container.data(), static_cast<std::int64_t>(container.size())) {}
+  requires(Rank == 1 && std::is_const_v<T> &&
+           !MdspanLike<Container, T, Rank>) constexpr view(Container const& container)
+      : view(container.data(), static_cast<std::int64_t>(container.size())) {}
 
   template <MdspanLike<T, Rank> Source>
   constexpr view(Source const& source) : data(source.data_handle()) {
@@ -146,24 +147,34 @@ struct view {
 
   /// How many elements there are in all.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t size() const {
-    if (is_empty()) { return 0; }
+    if (is_empty()) {
+      return 0;
+    }
     std::int64_t product = 1;
-    for (int r = 0; r < Rank; ++r) { product *= extents[r]; }
+    for (int r = 0; r < Rank; ++r) {
+      product *= extents[r];
+    }
     return product;
   }
   [[nodiscard]] TESSERA_FN constexpr bool is_empty() const {
     for (std::int64_t extent : extents) {
-      if (extent == 0) { return true; }
+      if (extent == 0) {
+        return true;
+      }
     }
     return false;
   }
 
   /// Whether the elements lie one after the other in row-major order.
   [[nodiscard]] TESSERA_FN constexpr bool is_contiguous() const {
-    if (is_empty()) { return true; }
+    if (is_empty()) {
+      return true;
+    }
     std::int64_t expected = 1;
     for (int r = Rank - 1; r >= 0; --r) {
-      if (extents[r] != 1 && strides[r] != expected) { return false; }
+      if (extents[r] != 1 && strides[r] != expected) {
+        return false;
+      }
       expected *= extents[r];
     }
     return true;
@@ -171,16 +182,17 @@ struct view {
 
   /// How many elements past `data` the element at `indices` lies.
   template <std::convertible_to<std::int64_t>... Indices>
-    requires(sizeof...(Indices) == Rank)
-  [[nodiscard]] TESSERA_FN constexpr std::int64_t offset(Indices... indices) const {
+  requires(sizeof...(Indices) == Rank) [[nodiscard]] TESSERA_FN constexpr std::int64_t
+      offset(Indices... indices) const {
     std::int64_t const at[Rank]{static_cast<std::int64_t>(indices)...};
     std::int64_t elements = 0;
-    for (int r = 0; r < Rank; ++r) { elements += at[r] * strides[r]; }
+    for (int r = 0; r < Rank; ++r) {
+      elements += at[r] * strides[r];
+    }
     return elements;
   }
   template <std::convertible_to<std::int64_t>... Indices>
-    requires(sizeof...(Indices) == Rank)
-  [[nodiscard]] TESSERA_FN constexpr T& operator()(Indices... indices) const {
+  requires(sizeof...(Indices) == Rank) [[nodiscard]] TESSERA_FN constexpr T& operator()(Indices... indices) const {
     return data[offset(indices...)];
   }
 

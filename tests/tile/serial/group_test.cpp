@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/tile/serial/group.hpp>
-
 #include <cstdint>
+
+#include <tessera/tile/serial/group.hpp>
 
 #include "support/catch.hpp"
 
@@ -12,7 +12,9 @@ namespace {
 template <class T, int Lanes>
 constexpr per_lane<T, serial_group<Lanes>> lanes_times(T factor) {
   per_lane<T, serial_group<Lanes>> values{};
-  for (int lane : serial_group<Lanes>{}) { values[lane] = static_cast<T>(lane) * factor; }
+  for (int lane : serial_group<Lanes>{}) {
+    values[lane] = static_cast<T>(lane) * factor;
+  }
   return values;
 }
 
@@ -33,7 +35,9 @@ static_assert(serial_group<32>::size == 32);
 
 TEST_CASE("a loop visits the lanes in order", "[host]") {
   int next = 0;
-  for (int lane : serial_group<17>{}) { CHECK(lane == next++); }
+  for (int lane : serial_group<17>{}) {
+    CHECK(lane == next++);
+  }
   CHECK(next == 17);
 }
 
@@ -57,7 +61,9 @@ TEST_CASE("lanes are combined in pairs at distance 16, 8, 4, 2, 1, and 32s from 
   std::uint64_t parts[3];
   for (std::uint64_t w = 0; w < 3; ++w) {
     per_lane<std::uint64_t, serial_group<32>> warp{};
-    for (int lane : serial_group<32>{}) { warp[lane] = w * 32 + static_cast<std::uint64_t>(lane); }
+    for (int lane : serial_group<32>{}) {
+      warp[lane] = w * 32 + static_cast<std::uint64_t>(lane);
+    }
     parts[w] = reduce(serial_group<32>{}, warp, f);
   }
   CHECK(reduce(three_warps, many, f) == f(f(parts[0], parts[1]), parts[2]));
@@ -67,14 +73,18 @@ TEST_CASE("votes become masks, and a mask gives each lane its place", "[host]") 
   serial_group<32> const group;
   per_lane<bool, serial_group<32>> votes{};
   CHECK_FALSE(any(group, votes));
-  for (int lane : group) { votes[lane] = lane % 3 == 0; }
+  for (int lane : group) {
+    votes[lane] = lane % 3 == 0;
+  }
   CHECK(any(group, votes));
   CHECK_FALSE(all(group, votes));
   std::uint32_t const mask = ballot(group, votes);
   CHECK(mask == 0x49249249u);
   CHECK(count_below(group, mask, 0) == 0);
   CHECK(count_below(group, mask, 31) == 11);
-  for (int lane : group) { votes[lane] = true; }
+  for (int lane : group) {
+    votes[lane] = true;
+  }
   CHECK(all(group, votes));
   CHECK(ballot(group, votes) == 0xffffffffu);
   CHECK(count_below(0xffffffffu, 31) == 31);

@@ -40,7 +40,9 @@ __device__ __forceinline__ T move_words(T const& value, Move move) {
   unsigned buffer[words]{};
   __builtin_memcpy(buffer, &value, sizeof(T));
 #pragma unroll
-  for (int i = 0; i < words; ++i) { buffer[i] = move(buffer[i]); }
+  for (int i = 0; i < words; ++i) {
+    buffer[i] = move(buffer[i]);
+  }
   T moved;
   __builtin_memcpy(&moved, buffer, sizeof(T));
   return moved;
@@ -95,13 +97,17 @@ __device__ __forceinline__ T warp_inclusive_sum(int lane, T value) {
 #pragma unroll
   for (int distance = 1; distance < lanes_in_a_warp; distance *= 2) {
     T const below = move_words(value, from_below{distance});
-    if (lane >= distance) { value = static_cast<T>(value + below); }
+    if (lane >= distance) {
+      value = static_cast<T>(value + below);
+    }
   }
   return value;
 }
 
 __device__ __forceinline__ void report_on_device(status_word* word, status_code code, std::int64_t position) {
-  if (word == nullptr) { return; }
+  if (word == nullptr) {
+    return;
+  }
   static_assert(sizeof(unsigned long long) == sizeof(word->bits));
   atomicMin(reinterpret_cast<unsigned long long*>(&word->bits),
             static_cast<unsigned long long>(status_word::pack(code, position)));
@@ -172,7 +178,9 @@ struct cuda_block {
   __device__ __forceinline__ T const* exchanged(T const& value) const {
     static_assert(sizeof(T) <= exchange_bytes_a_warp, "tessera: a block group combines values of at most 32 bytes");
     __syncthreads();
-    if (lane % lanes_in_a_warp == 0) { static_cast<T*>(exchange)[lane / lanes_in_a_warp] = value; }
+    if (lane % lanes_in_a_warp == 0) {
+      static_cast<T*>(exchange)[lane / lanes_in_a_warp] = value;
+    }
     __syncthreads();
     return static_cast<T const*>(exchange);
   }
@@ -189,7 +197,9 @@ template <int Lanes, class T, class Combine>
   T const mine = detail::warp_reduce(group.lane % lanes_in_a_warp, values.values[0], combine);
   T const* const parts = group.exchanged(mine);
   T total = parts[0];
-  for (int warp = 1; warp < group.warps; ++warp) { total = combine(total, parts[warp]); }
+  for (int warp = 1; warp < group.warps; ++warp) {
+    total = combine(total, parts[warp]);
+  }
   return total;
 }
 
@@ -210,7 +220,9 @@ __device__ __forceinline__ T exclusive_sum(cuda_block<Lanes> const& group, per_l
   T below{};
   T total{};
   for (int warp = 0; warp < group.warps; ++warp) {
-    if (warp == group.lane / lanes_in_a_warp) { below = total; }
+    if (warp == group.lane / lanes_in_a_warp) {
+      below = total;
+    }
     total = static_cast<T>(total + parts[warp]);
   }
   values.values[0] = static_cast<T>(below + upto - mine);
@@ -255,7 +267,10 @@ template <int Lanes>
 
 /// A group of threads of the device, of either kind.
 template <class Group>
-concept CudaGroup = std::is_same_v<Group, cuda_warp> || requires(Group const& g) { g.exchange; g.warps; };
+concept CudaGroup = std::is_same_v<Group, cuda_warp> || requires(Group const& g) {
+  g.exchange;
+  g.warps;
+};
 
 template <CudaGroup Group, class T>
 [[nodiscard]] __device__ __forceinline__ T sum(Group const& group, per_lane<T, Group> const& values) {

@@ -65,9 +65,13 @@ template <int Lanes, class T, class Combine>
   T total{};
   for (int first = 0; first < Lanes; first += width) {
     T partial[width]{};
-    for (int i = 0; i < width; ++i) { partial[i] = values[first + i]; }
+    for (int i = 0; i < width; ++i) {
+      partial[i] = values[first + i];
+    }
     for (int distance = width / 2; distance > 0; distance /= 2) {
-      for (int i = 0; i < distance; ++i) { partial[i] = combine(partial[i], partial[i + distance]); }
+      for (int i = 0; i < distance; ++i) {
+        partial[i] = combine(partial[i], partial[i + distance]);
+      }
     }
     total = first == 0 ? partial[0] : combine(total, partial[0]);
   }
@@ -123,7 +127,9 @@ template <int Lanes>
 [[nodiscard]] TESSERA_FN constexpr bool any(serial_group<Lanes> const&,
                                             per_lane<bool, serial_group<Lanes>> const& votes) {
   for (bool vote : votes.values) {
-    if (vote) { return true; }
+    if (vote) {
+      return true;
+    }
   }
   return false;
 }
@@ -132,7 +138,9 @@ template <int Lanes>
 [[nodiscard]] TESSERA_FN constexpr bool all(serial_group<Lanes> const&,
                                             per_lane<bool, serial_group<Lanes>> const& votes) {
   for (bool vote : votes.values) {
-    if (!vote) { return false; }
+    if (!vote) {
+      return false;
+    }
   }
   return true;
 }
@@ -143,7 +151,9 @@ template <int Lanes>
                                                         per_lane<bool, serial_group<Lanes>> const& votes) {
   static_assert(Lanes <= lanes_in_a_warp, "tessera: ballot gives one bit for each of at most 32 lanes");
   std::uint32_t mask = 0;
-  for (int lane = 0; lane < Lanes; ++lane) { mask |= static_cast<std::uint32_t>(votes.values[lane]) << lane; }
+  for (int lane = 0; lane < Lanes; ++lane) {
+    mask |= static_cast<std::uint32_t>(votes.values[lane]) << lane;
+  }
   return mask;
 }
 
