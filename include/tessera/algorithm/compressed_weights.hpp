@@ -10,15 +10,16 @@
 /// On a GPU include compressed_weights.cuh and keep the spec, from which all sizes follow without looking at the stream:
 ///
 ///     auto spec = codec::spec(count);
-///     auto plan = codec::encode_plan(spec);                     // plan.bytes() of workspace
+///     auto plan = codec::encode_plan(exec, spec);               // plan.bytes() of workspace
 ///     codec::encode(exec, spec, weights, stream, stream_bytes, tessera::workspace(plan, memory));
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <string>
+#include <iterator>
 #include <type_traits>
+#include <vector>
 
 #include <tessera/core/check.hpp>
 #include <tessera/core/cpu_features.hpp>
@@ -68,29 +69,13 @@ inline constexpr weight_coder weight_coder_of<fixed_coder> = weight_coder::fixed
 
 }  // namespace detail
 
-/// Runs the programs that touch every weight, on any executor. An executor with faster programs overloads these three.
-template <class Mantissa, class T, class Executor>
-void run_count_exponents(Executor const& exec, weight_encoding<T> const& encoding) {
-  using program = count_exponents<T, Mantissa>;
-  exec.run(program{encoding}, program::groups(encoding.spec));
+/// Which block steps an executor's programs use: use(steps) is called with the fastest there are.
+template <class T, class Mantissa, class Executor, class Use>
+void with_block_steps(Executor const&, Use&& use) {
+  use(weight_block_steps<T, Mantissa>{});
 }
-template <class Mantissa, class T, class Executor>
-void run_encode_blocks(Executor const& exec, weight_encoding<T> const& encoding) {
-  exec.run(encode_weights<T, Mantissa>{encoding}, encoding.spec.block_count());
-  exec.run(place_blocks<T>{encoding}, 1);
-  exec.run(move_payloads<T>{encoding}, encoding.spec.block_count());
-}
-template <class Mantissa, class T, class Executor>
-void run_decode_blocks(Executor const& exec, weight_decoding<T> const& decoding, std::int64_t blocks) {
-  exec.run(read_codebook<T>{decoding}, 1);
-  exec.run(decode_weights<T, Mantissa>{decoding}, blocks);
-}
-
-namespace detail {
-
-/// Calls use(steps) with the fastest block steps that this processor has.
-template <class Mantissa, class T, class Use>
-void with_block_steps(Use&& use) {
+template <class T, class Mantissa, class Use>
+void with_block_steps(cpu const&, Use&& use) {
   switch (best_simd_level()) {
     case simd_level::avx512:
       return use(weight_block_steps_avx512<T, Mantissa>{});
@@ -101,28 +86,47 @@ void with_block_steps(Use&& use) {
   }
 }
 
-}  // namespace detail
+/// What an executor needs of workspace to place coded blocks: words for its tiles, or room for every block.
+template <class Executor, class T, class Mantissa>
+struct placement_needs {
+  static std::int64_t tile_sums(weight_stream_spec const&) { return 0; }
+  static std::int64_t slots(weight_stream_spec const& spec) {
+    return spec.block_count() * spec.raw_payload_bytes(spec.block_weights());
+  }
+};
 
-template <class Mantissa, class T>
-void run_count_exponents(cpu const& exec, weight_encoding<T> const& encoding) {
-  detail::with_block_steps<Mantissa, T>([&](auto steps) {
-    using program = count_exponents<T, Mantissa, decltype(steps)>;
-    exec.run(program{encoding}, program::groups(encoding.spec));
-  });
+/// Codes the tensors of a list (the workspace's counters are zero). Executors with programs of their own overload both functions.
+template <class Mantissa, class T, class Executor>
+void run_encode(Executor const& exec, array_view<weight_encoding<T> const> list) {
+  for (std::int64_t i = 0; i < list.size(); ++i) {
+    weight_encoding<T> const& encoding = list[i];
+    const std::int64_t blocks = encoding.spec.block_count();
+    if (encoding.spec.log2_normalizer_block > 0) {
+      const std::int64_t normalizers = divide_up(encoding.spec.count, std::int64_t{1} << encoding.spec.log2_normalizer_block);
+      exec.run(normalize_weights<T>{encoding}, normalizers);
+    }
+    with_block_steps<T, Mantissa>(exec, [&](auto steps) {
+      using count = count_exponents<T, Mantissa, decltype(steps)>;
+      exec.run(count{encoding}, count::groups(encoding.spec));
+      exec.run(write_codebook<T>{encoding}, 1);
+      exec.run(encode_weights<T, Mantissa, decltype(steps)>{encoding}, blocks);
+    });
+    exec.run(place_blocks<T>{encoding}, 1);
+    exec.run(move_payloads<T>{encoding}, blocks);
+    if (encoding.spec.block_checksums) {
+      exec.run(checksum_blocks<T>{encoding}, blocks);
+    }
+  }
 }
-template <class Mantissa, class T>
-void run_encode_blocks(cpu const& exec, weight_encoding<T> const& encoding) {
-  detail::with_block_steps<Mantissa, T>([&](auto steps) {
-    exec.run(encode_weights<T, Mantissa, decltype(steps)>{encoding}, encoding.spec.block_count());
-  });
-  exec.run(place_blocks<T>{encoding}, 1);
-  exec.run(move_payloads<T>{encoding}, encoding.spec.block_count());
-}
-template <class Mantissa, class T>
-void run_decode_blocks(cpu const& exec, weight_decoding<T> const& decoding, std::int64_t blocks) {
-  exec.run(read_codebook<T>{decoding}, 1);
-  detail::with_block_steps<Mantissa, T>(
-      [&](auto steps) { exec.run(decode_weights<T, Mantissa, decltype(steps)>{decoding}, blocks); });
+
+template <class Mantissa, class T, class Executor>
+void run_decode(Executor const& exec, array_view<weight_decoding<T> const> list) {
+  for (std::int64_t i = 0; i < list.size(); ++i) {
+    weight_decoding<T> const& decoding = list[i];
+    exec.run(read_codebook<T>{decoding}, 1);
+    with_block_steps<T, Mantissa>(
+        exec, [&](auto steps) { exec.run(decode_weights<T, Mantissa, decltype(steps)>{decoding}, decoding.blocks); });
+  }
 }
 
 /// Reads and checks the header of a stream that the host can read, of any type and coder. Throws corrupt_data, naming what does
@@ -237,80 +241,118 @@ struct compressed_weights {
   /// Bytes that hold any stream of this spec.
   static std::int64_t largest_bytes(weight_stream_spec const& spec) { return spec.largest_bytes(); }
 
-  /// What encode needs beyond its arguments.
-  static workspace_plan encode_plan(weight_stream_spec const& spec) { return encode_regions(spec).plan; }
-  /// What decode needs beyond its arguments.
-  static workspace_plan decode_plan(weight_stream_spec const& spec) { return decode_regions(spec).plan; }
+  /// A tensor to encode.
+  struct source {
+    weight_stream_spec spec;
+    array_view<value_type const> weights;     ///< spec.count of them, contiguous
+    array_view<std::byte> stream;             ///< 16-byte aligned; largest_bytes(spec) always suffice
+    array_view<std::int64_t> stream_bytes;    ///< one element: the result
+    std::uint64_t seed = 0;                   ///< for stochastic rounding
+  };
 
-  /// Writes the stream of `weights` (contiguous) to `stream` (16-byte aligned, at most largest_bytes(spec) are needed) and its size
-  /// to stream_bytes[0]. A stream that does not fit is reported when exec.wait() is called; its planes are written all the same.
+  /// A stream to decode, or a range of its blocks.
+  struct target {
+    static constexpr std::int64_t all_blocks = -1;
+    weight_stream_spec spec;
+    array_view<std::byte const> stream;       ///< 16-byte aligned
+    array_view<value_type> weights;           ///< of the blocks, contiguous
+    std::int64_t first_block = 0;
+    std::int64_t blocks = all_blocks;
+  };
+
+  /// What encode needs beyond its arguments.
+  template <class Executor>
+  static workspace_plan encode_plan(Executor const&, array_view<source const> sources) {
+    return encode_regions<Executor>(sources).plan;
+  }
+  template <class Executor>
+  static workspace_plan encode_plan(Executor const& exec, weight_stream_spec const& spec) {
+    const source alone{spec, {}, {}, {}};
+    return encode_plan(exec, array_view<source const>(&alone, 1));
+  }
+  /// What decode needs beyond its arguments.
+  template <class Executor>
+  static workspace_plan decode_plan(Executor const&, array_view<target const> targets) {
+    return decode_regions(targets).plan;
+  }
+  template <class Executor>
+  static workspace_plan decode_plan(Executor const& exec, weight_stream_spec const& spec) {
+    const target alone{spec, {}, {}};
+    return decode_plan(exec, array_view<target const>(&alone, 1));
+  }
+
+  /// Writes the streams of many tensors, on a GPU in a few launches for all of them. A stream that does not fit its room is reported
+  /// when exec.wait() is called; what the weights were is not lost, since they are not touched.
+  template <class Executor>
+  static void encode(Executor const& exec, array_view<source const> sources, workspace const& space) {
+    const auto regions = encode_regions<Executor>(sources);
+    std::vector<weight_encoding<value_type>> coded;
+    std::int64_t counters = 0;
+    for (std::int64_t i = 0; i < sources.size(); ++i) {
+      weight_encoding<value_type> encoding = encoding_of(exec, sources[i]);
+      if (encoding.spec.coder == weight_coder::stored) {
+        exec.run(store_weights<value_type>{encoding}, 1);
+        continue;
+      }
+      encoding.counts = space[regions.counters].data + counters;
+      encoding.tile_sums = encoding.counts + histogram_counts;
+      encoding.table = space[regions.tables].data + i;
+      encoding.slots = space[regions.slots].data;
+      counters += counters_of<Executor>(encoding.spec);
+      coded.push_back(encoding);
+    }
+    if (!coded.empty()) {
+      exec.clear(space[regions.counters]);
+      run_encode<Mantissa>(exec, array_view<weight_encoding<value_type> const>(coded.data(), std::ssize(coded)));
+    }
+  }
+
+  /// Writes the stream of `weights` to `stream` and its size to stream_bytes[0].
   template <class Executor>
   static void encode(Executor const& exec, weight_stream_spec const& spec, array_view<value_type const> weights,
                      array_view<std::byte> stream, array_view<std::int64_t> stream_bytes, workspace const& space,
                      std::uint64_t seed = 0) {
-    check_weights("neuzip.encode", spec, weights);
-    check_stream("neuzip.encode", stream, spec.smallest_bytes());
-    check<shape_error>(stream_bytes.size() >= 1, "neuzip.encode: stream_bytes has ", stream_bytes.size(),
-                       " elements but must have ", 1);
-    const auto regions = encode_regions(spec);
-    weight_encoding<value_type> encoding;
-    encoding.spec = spec;
-    encoding.weights = weights.data;
-    encoding.stream = reinterpret_cast<std::uint8_t*>(stream.data);
-    encoding.capacity = stream.size();
-    encoding.stream_bytes = stream_bytes.data;
-    encoding.seed = seed;
-    encoding.status = exec.status();
-    if (spec.coder == weight_coder::stored) {
-      exec.run(store_weights<value_type>{encoding}, 1);
-      return;
-    }
-    encoding.counts = space[regions.counts].data;
-    encoding.table = space[regions.table].data;
-    encoding.slots = space[regions.slots].data;
-    exec.clear(space[regions.counts]);
-    exec.clear(array_view<std::byte>(stream.data, spec.planes_offset()));
-    const std::int64_t end_of_planes = spec.planes_offset() + planes_bytes(spec);
-    exec.clear(array_view<std::byte>(stream.data + end_of_planes, spec.payload_offset() - end_of_planes));
-    if (spec.log2_normalizer_block > 0) {
-      exec.run(normalize_weights<value_type>{encoding},
-               divide_up(spec.count, std::int64_t{1} << spec.log2_normalizer_block));
-    }
-    run_count_exponents<Mantissa>(exec, encoding);
-    exec.run(write_codebook<value_type>{encoding}, 1);
-    run_encode_blocks<Mantissa>(exec, encoding);
+    const source alone{spec, weights, stream, stream_bytes, seed};
+    encode(exec, array_view<source const>(&alone, 1), space);
   }
 
-  /// Writes the weights of a stream of this spec. What is wrong with the stream is reported when exec.wait() is called, with the
-  /// number of the first block that is not sound; such blocks become zeros.
+  /// Writes the weights of many streams, on a GPU in a few launches for all of them. What is wrong with a stream is reported when
+  /// exec.wait() is called, with the number of the first block that is not sound; such blocks become zeros.
+  template <class Executor>
+  static void decode(Executor const& exec, array_view<target const> targets, workspace const& space) {
+    const auto regions = decode_regions(targets);
+    std::vector<weight_decoding<value_type>> coded;
+    for (std::int64_t i = 0; i < targets.size(); ++i) {
+      weight_decoding<value_type> decoding = decoding_of(exec, targets[i]);
+      if (decoding.spec.coder == weight_coder::stored) {
+        exec.run(load_stored_weights<value_type>{decoding}, 1);
+        continue;
+      }
+      decoding.table = space[regions.tables].data + i;
+      if (decoding.blocks > 0) {
+        coded.push_back(decoding);
+      }
+    }
+    if (!coded.empty()) {
+      run_decode<Mantissa>(exec, array_view<weight_decoding<value_type> const>(coded.data(), std::ssize(coded)));
+    }
+  }
+
+  /// Writes the weights of one stream.
   template <class Executor>
   static void decode(Executor const& exec, weight_stream_spec const& spec, array_view<std::byte const> stream,
                      array_view<value_type> weights, workspace const& space) {
-    check_weights("neuzip.decode", spec, weights);
-    if (spec.coder == weight_coder::stored) {
-      exec.run(load_stored_weights<value_type>{decoding_of(exec, spec, stream, 0, weights.data)}, 1);
-      return;
-    }
-    decode_blocks(exec, spec, stream, 0, spec.block_count(), weights, space);
+    const target alone{spec, stream, weights};
+    decode(exec, array_view<target const>(&alone, 1), space);
   }
 
-  /// As decode, for the weights of `blocks` blocks from `first_block` on; `weights` starts with those of the first.
+  /// Writes the weights of `blocks` blocks from `first_block` on; `weights` starts with those of the first.
   template <class Executor>
   static void decode_blocks(Executor const& exec, weight_stream_spec const& spec, array_view<std::byte const> stream,
                             std::int64_t first_block, std::int64_t blocks, array_view<value_type> weights,
                             workspace const& space) {
-    check<shape_error>(spec.coder != weight_coder::stored, "neuzip.decode_blocks: the stream has coder ", int{0},
-                       ", stored, which has no blocks; use decode, as for all tensors below bytes: ", smallest_coded_bytes);
-    check<shape_error>(first_block >= 0 && blocks >= 0 && first_block <= spec.block_count() - blocks,
-                       "neuzip.decode_blocks: blocks ", first_block, " and on, ", blocks, " of them, but there are ",
-                       spec.block_count());
-    const std::int64_t first = first_block * spec.block_weights();
-    const std::int64_t needed = min(spec.count, first + blocks * spec.block_weights()) - first;
-    check<shape_error>(weights.size() >= needed && weights.is_contiguous(), "neuzip.decode_blocks: the output has ",
-                       weights.size(), " elements but needs, one after the other, ", needed);
-    weight_decoding<value_type> decoding = decoding_of(exec, spec, stream, first_block, weights.data);
-    decoding.table = space[decode_regions(spec).table].data;
-    run_decode_blocks<Mantissa>(exec, decoding, blocks);
+    const target alone{spec, stream, weights, first_block, blocks};
+    decode(exec, array_view<target const>(&alone, 1), space);
   }
 
   /// The stream of `weights`, of exactly the size needed. Allocates, and waits for the executor (one whose memory the host reads).
@@ -318,7 +360,7 @@ struct compressed_weights {
   static buffer<std::byte> encode(Executor const& exec, array_view<value_type const> weights,
                                   weight_stream_options options = {}) {
     const weight_stream_spec layout = spec(weights.size(), options);
-    const workspace_plan plan = encode_plan(layout);
+    const workspace_plan plan = encode_plan(exec, layout);
     buffer<std::byte> memory(exec, plan.bytes());
     buffer<std::byte> room(exec, largest_bytes(layout));
     buffer<std::int64_t> bytes(exec, 1);
@@ -342,66 +384,99 @@ struct compressed_weights {
                        static_cast<int>(detail::weight_coder_of<Coder>));
     check<value_error>(layout.mantissa_kept == Mantissa::kept_bits, "neuzip.decode: the stream keeps ", layout.mantissa_kept,
                        " mantissa bits but the codec ", Mantissa::kept_bits);
-    const workspace_plan plan = decode_plan(layout);
+    const workspace_plan plan = decode_plan(exec, layout);
     buffer<std::byte> memory(exec, plan.bytes());
     decode(exec, layout, stream, weights, workspace(plan, memory));
     exec.wait();
   }
 
  private:
+  static constexpr std::int64_t histogram_counts = 256;
+
+  template <class Executor>
+  static std::int64_t counters_of(weight_stream_spec const& spec) {
+    return spec.coder == weight_coder::stored
+               ? 0
+               : histogram_counts + placement_needs<Executor, value_type, Mantissa>::tile_sums(spec);
+  }
+
   struct encode_workspace {
     workspace_plan plan{"neuzip.encode"};
-    region<std::uint64_t> counts;
-    region<pair_coder::encode_table> table;
+    region<std::uint64_t> counters;
+    region<pair_coder::encode_table> tables;
     region<std::uint8_t> slots;
   };
-  static encode_workspace encode_regions(weight_stream_spec const& spec) {
+  template <class Executor>
+  static encode_workspace encode_regions(array_view<source const> sources) {
     encode_workspace regions;
-    if (spec.coder != weight_coder::stored) {
-      regions.counts = regions.plan.template add<std::uint64_t>("histogram of exponents", 256);
-      regions.table = regions.plan.template add<pair_coder::encode_table>("encode table", 1);
-      regions.slots = regions.plan.template add<std::uint8_t>(
-          "coded blocks", spec.block_count() * spec.raw_payload_bytes(spec.block_weights()));
+    std::int64_t counters = 0;
+    std::int64_t slots = 0;
+    for (std::int64_t i = 0; i < sources.size(); ++i) {
+      weight_stream_spec const& spec = sources[i].spec;
+      counters += counters_of<Executor>(spec);
+      // Tensors are coded one after the other where slots are needed at all.
+      slots = max(slots, placement_needs<Executor, value_type, Mantissa>::slots(spec));
     }
+    regions.counters = regions.plan.template add<std::uint64_t>("histograms and sums of tiles", counters);
+    regions.tables = regions.plan.template add<pair_coder::encode_table>("encode tables", sources.size());
+    regions.slots = regions.plan.template add<std::uint8_t>("coded blocks", slots);
     return regions;
   }
 
   struct decode_workspace {
     workspace_plan plan{"neuzip.decode"};
-    region<weight_decode_table> table;
+    region<weight_decode_table> tables;
   };
-  static decode_workspace decode_regions(weight_stream_spec const& spec) {
+  static decode_workspace decode_regions(array_view<target const> targets) {
     decode_workspace regions;
-    if (spec.coder != weight_coder::stored) {
-      regions.table = regions.plan.template add<weight_decode_table>("decode table", 1);
-    }
+    regions.tables = regions.plan.template add<weight_decode_table>("decode tables", targets.size());
     return regions;
   }
 
   template <class Executor>
-  static weight_decoding<value_type> decoding_of(Executor const& exec, weight_stream_spec const& spec,
-                                                 array_view<std::byte const> stream, std::int64_t first_block,
-                                                 value_type* weights) {
-    check_stream("neuzip.decode", stream, spec.smallest_bytes());
+  static weight_encoding<value_type> encoding_of(Executor const& exec, source const& from) {
+    check_weights("neuzip.encode", from.spec.count, from.weights);
+    check_stream("neuzip.encode", from.stream, from.spec.smallest_bytes());
+    check<shape_error>(from.stream_bytes.size() >= 1, "neuzip.encode: stream_bytes has ", from.stream_bytes.size(),
+                       " elements but must have ", 1);
+    weight_encoding<value_type> encoding;
+    encoding.spec = from.spec;
+    encoding.weights = from.weights.data;
+    encoding.stream = reinterpret_cast<std::uint8_t*>(from.stream.data);
+    encoding.capacity = from.stream.size();
+    encoding.stream_bytes = from.stream_bytes.data;
+    encoding.seed = from.seed;
+    encoding.status = exec.status();
+    return encoding;
+  }
+
+  template <class Executor>
+  static weight_decoding<value_type> decoding_of(Executor const& exec, target const& to) {
+    weight_stream_spec const& spec = to.spec;
+    const std::int64_t blocks = to.blocks == target::all_blocks ? spec.block_count() : to.blocks;
+    check<shape_error>(to.first_block >= 0 && blocks >= 0 && to.first_block <= spec.block_count() - blocks,
+                       "neuzip.decode: blocks ", to.first_block, " and on, ", blocks, " of them, but there are ",
+                       spec.block_count());
+    const std::int64_t first = to.first_block * spec.block_weights();
+    const bool stored = spec.coder == weight_coder::stored;
+    check_weights("neuzip.decode", stored ? spec.count : min(spec.count, first + blocks * spec.block_weights()) - first,
+                  to.weights);
+    check_stream("neuzip.decode", to.stream, spec.smallest_bytes());
     weight_decoding<value_type> decoding;
     decoding.spec = spec;
-    decoding.stream = reinterpret_cast<std::uint8_t const*>(stream.data);
-    decoding.stream_bytes = stream.size();
-    decoding.first_block = first_block;
-    decoding.weights = weights;
+    decoding.stream = reinterpret_cast<std::uint8_t const*>(to.stream.data);
+    decoding.stream_bytes = to.stream.size();
+    decoding.first_block = to.first_block;
+    decoding.blocks = blocks;
+    decoding.weights = to.weights.data;
     decoding.status = exec.status();
     return decoding;
   }
 
-  static std::int64_t planes_bytes(weight_stream_spec const& spec) {
-    const std::int64_t last = spec.block_count() - 1;
-    return last < 0 ? 0 : spec.planes_before(last) + spec.residual_planes().bytes(spec.coded_in(last));
-  }
-
   template <class Element>
-  static void check_weights(char const* where, weight_stream_spec const& spec, array_view<Element> weights) {
-    check<shape_error>(weights.size() == spec.count, where, ": there are ", weights.size(), " weights but the spec is for ",
-                       spec.count);
+  static void check_weights(char const* where, std::int64_t count, array_view<Element> weights) {
+    check<shape_error>(weights.size() == count, where, ": there are ", weights.size(), " weights but the spec is for ",
+                       count);
     check<shape_error>(weights.is_contiguous(), where, ": the weights have a stride of ", weights.stride(0),
                        " but must have a stride of ", 1);
   }

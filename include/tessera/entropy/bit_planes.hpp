@@ -82,8 +82,10 @@ struct bit_planes {
 };
 
 /// Reads the number at a place of a block's planes. planes: the first byte of the block's planes.
-TESSERA_FN constexpr std::uint32_t load_planes(bit_planes layout, std::uint8_t const* planes, std::int64_t weights,
-                                               std::int64_t row, int lane, int weight) {
+template <bit_planes Layout>
+TESSERA_FN constexpr std::uint32_t load_planes(std::uint8_t const* planes, std::int64_t weights, std::int64_t row, int lane,
+                                               int weight) {
+  constexpr bit_planes layout = Layout;
   std::uint32_t value = 0;
   for (int i = 0; i < layout.count(); ++i) {
     const bit_plane plane = layout.plane(i);
@@ -100,8 +102,10 @@ TESSERA_FN constexpr std::uint32_t load_planes(bit_planes layout, std::uint8_t c
 }
 
 /// Writes the number at a place of a block's planes, which must be zero there before.
-TESSERA_FN constexpr void store_planes(bit_planes layout, std::uint8_t* planes, std::int64_t weights, std::int64_t row, int lane,
-                                       int weight, std::uint32_t value) {
+template <bit_planes Layout>
+TESSERA_FN constexpr void store_planes(std::uint8_t* planes, std::int64_t weights, std::int64_t row, int lane, int weight,
+                                       std::uint32_t value) {
+  constexpr bit_planes layout = Layout;
   for (int i = 0; i < layout.count(); ++i) {
     const bit_plane plane = layout.plane(i);
     const std::int64_t bit = plane.bit_offset(row, lane, weight);

@@ -25,6 +25,11 @@ struct exponent_window {
   /// True if the fifteen exponents with a code are neighbours: then exponent = base + code and decoders may skip a test.
   TESSERA_FN constexpr bool is_contiguous() const { return extra == base + neighbours; }
 
+  /// True if all exponents with a code are at most largest_exponent.
+  TESSERA_FN constexpr bool fits(std::uint32_t largest_exponent) const {
+    return base + neighbours - 1 <= largest_exponent && extra <= largest_exponent;
+  }
+
   TESSERA_FN constexpr std::uint32_t code(std::uint32_t exponent) const {
     const std::uint32_t offset = exponent - base;
     if (offset < neighbours) {

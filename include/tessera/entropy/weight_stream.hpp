@@ -168,27 +168,31 @@ struct weight_stream_spec {
   TESSERA_FN constexpr std::int64_t index_offset() const {
     return codebook_offset() + (coder == weight_coder::rans_pairs ? codebook_bytes : 0);
   }
-  TESSERA_FN constexpr std::int64_t checksums_offset() const { return section_end(index_offset() + 8 * block_count()); }
-  TESSERA_FN constexpr std::int64_t normalizers_offset() const {
-    return section_end(checksums_offset() + (block_checksums ? 4 * block_count() : 0));
+  TESSERA_FN constexpr std::int64_t index_end() const { return index_offset() + 8 * block_count(); }
+  TESSERA_FN constexpr std::int64_t checksums_offset() const { return section_end(index_end()); }
+  TESSERA_FN constexpr std::int64_t checksums_end() const {
+    return checksums_offset() + (block_checksums ? 4 * block_count() : 0);
   }
+  TESSERA_FN constexpr std::int64_t normalizers_offset() const { return section_end(checksums_end()); }
   TESSERA_FN constexpr std::int64_t normalizers_before(std::int64_t block) const {
     return log2_normalizer_block == 0 ? 0 : (block * block_weights()) >> log2_normalizer_block;
   }
   TESSERA_FN constexpr std::int64_t normalizers_in(std::int64_t block) const {
     return log2_normalizer_block == 0 ? 0 : divide_up(weights_in(block), std::int64_t{1} << log2_normalizer_block);
   }
-  TESSERA_FN constexpr std::int64_t planes_offset() const {
+  TESSERA_FN constexpr std::int64_t normalizers_end() const {
     const std::int64_t last = block_count() - 1;
-    return section_end(normalizers_offset() + (last < 0 ? 0 : normalizers_before(last) + normalizers_in(last)));
+    return normalizers_offset() + (last < 0 ? 0 : normalizers_before(last) + normalizers_in(last));
   }
+  TESSERA_FN constexpr std::int64_t planes_offset() const { return section_end(normalizers_end()); }
   TESSERA_FN constexpr std::int64_t planes_before(std::int64_t block) const {
     return residual_planes().bytes(block * block_weights());
   }
-  TESSERA_FN constexpr std::int64_t payload_offset() const {
+  TESSERA_FN constexpr std::int64_t planes_end() const {
     const std::int64_t last = block_count() - 1;
-    return section_end(planes_offset() + (last < 0 ? 0 : planes_before(last) + residual_planes().bytes(coded_in(last))));
+    return planes_offset() + (last < 0 ? 0 : planes_before(last) + residual_planes().bytes(coded_in(last)));
   }
+  TESSERA_FN constexpr std::int64_t payload_offset() const { return section_end(planes_end()); }
   /// No stream of this spec is shorter.
   TESSERA_FN constexpr std::int64_t smallest_bytes() const {
     return coder == weight_coder::stored ? section_alignment + count * traits().bytes : payload_offset();

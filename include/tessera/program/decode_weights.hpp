@@ -30,6 +30,7 @@ struct weight_decoding {
   std::uint8_t const* stream = nullptr;
   std::int64_t stream_bytes = 0;   ///< that may be read
   std::int64_t first_block = 0;
+  std::int64_t blocks = 0;
   T* weights = nullptr;            ///< of the first block decoded
   weight_decode_table* table = nullptr;  ///< workspace
   bool verify_checksums = true;    ///< if the stream has any
@@ -54,9 +55,15 @@ struct weight_decoding {
     for (std::size_t i = 0; i < sizeof(found); ++i) {
       same = same && a[i] == b[i];
     }
-    return same && checksum_of(found) == found.header_checksum &&
-           found.total_bytes <= static_cast<std::uint64_t>(stream_bytes) &&
-           found.total_bytes >= static_cast<std::uint64_t>(spec.smallest_bytes());
+    const exponent_window window{found.window_base, found.window_extra};
+    return same && window.fits(exponent_split<T>::largest_exponent) && checksum_of(found) == found.header_checksum &&
+           sections_fit();
+  }
+
+  /// True if the stream's size lies between that of its sections and what may be read.
+  TESSERA_FN bool sections_fit() const {
+    return header().total_bytes <= static_cast<std::uint64_t>(stream_bytes) &&
+           header().total_bytes >= static_cast<std::uint64_t>(spec.smallest_bytes());
   }
 
   /// The index entry of a block, if all that it points to lies in the stream.
@@ -186,9 +193,29 @@ struct decode_weights {
     return sound;
   }
 
- private:
   using base_steps = weight_block_steps<T, Mantissa>;
 
+  /// Makes the weights of a raw block, whose payload is the exponents themselves.
+  template <class Group>
+  TESSERA_FN static void join_raw(Group const& group, std::uint8_t const* payload, std::uint8_t const* planes,
+                                  std::uint8_t const* normalizers, int log2_normalizer_block, int count, int coded,
+                                  T* weights) {
+    for (int row = 0; row < coded / base_steps::row_weights; ++row) {
+      for (int lane : group) {
+        for (int i = 0; i < base_steps::weights_per_lane; ++i) {
+          const int position = (row * lanes + lane) * base_steps::weights_per_lane + i;
+          if (position < count) {
+            const std::uint32_t exponent = load_planes<base_steps::exponent_planes>(payload, coded, row, lane, i);
+            const std::uint32_t residual = load_planes<base_steps::residual_planes>(planes, coded, row, lane, i);
+            weights[position] =
+                base_steps::join_weight({exponent, residual, false}, normalizers, log2_normalizer_block, position);
+          }
+        }
+      }
+    }
+  }
+
+ private:
   template <class Group>
   TESSERA_FN bool decode_sound(Group const& group, std::int64_t block, weight_block_index const& entry, T* weights,
                                scratch_type& scratch) const {
@@ -203,7 +230,7 @@ struct decode_weights {
       normalizers = decoding.stream + spec.normalizers_offset() + spec.normalizers_before(block);
     }
     if (entry.words == weight_block_index::raw) {
-      join_raw(group, payload, planes, normalizers, count, coded, weights);
+      join_raw(group, payload, planes, normalizers, spec.log2_normalizer_block, count, coded, weights);
       return true;
     }
     if (spec.coder == weight_coder::rans_pairs) {
@@ -226,32 +253,14 @@ struct decode_weights {
     for (int row = 0; row < coded / base_steps::row_weights; ++row) {
       for (int lane : group) {
         for (int i = 0; i < base_steps::weights_per_lane; i += 2) {
-          const std::uint32_t first = load_planes(base_steps::code_planes, payload, coded, row, lane, i);
-          const std::uint32_t second = load_planes(base_steps::code_planes, payload, coded, row, lane, i + 1);
+          const std::uint32_t first = load_planes<base_steps::code_planes>(payload, coded, row, lane, i);
+          const std::uint32_t second = load_planes<base_steps::code_planes>(payload, coded, row, lane, i + 1);
           const int position = (row * lanes + lane) * base_steps::weights_per_lane + i;
           scratch.codes[position / 2] = static_cast<std::uint8_t>(pair_symbol(first, second));
         }
       }
     }
     group.sync();
-  }
-
-  template <class Group>
-  TESSERA_FN void join_raw(Group const& group, std::uint8_t const* payload, std::uint8_t const* planes,
-                           std::uint8_t const* normalizers, int count, int coded, T* weights) const {
-    for (int row = 0; row < coded / base_steps::row_weights; ++row) {
-      for (int lane : group) {
-        for (int i = 0; i < base_steps::weights_per_lane; ++i) {
-          const int position = (row * lanes + lane) * base_steps::weights_per_lane + i;
-          if (position < count) {
-            const std::uint32_t exponent = load_planes(base_steps::exponent_planes, payload, coded, row, lane, i);
-            const std::uint32_t residual = load_planes(base_steps::residual_planes, planes, coded, row, lane, i);
-            weights[position] = base_steps::join_weight({exponent, residual, false}, normalizers,
-                                                        decoding.spec.log2_normalizer_block, position);
-          }
-        }
-      }
-    }
   }
 
   /// Writes the weights that escaped. False if an entry is not one.
@@ -275,6 +284,42 @@ struct decode_weights {
       }
     }
     return all(group, sound);
+  }
+};
+
+/// One group for each block, after a decoder that looks at no checksums: blocks whose checksum does not match become zeros.
+template <class T>
+struct verify_blocks {
+  static constexpr int lanes = 32;
+  struct scratch_type {};
+  weight_decoding<T> decoding;
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    weight_stream_spec const& spec = decoding.spec;
+    const std::int64_t block = decoding.first_block + which;
+    weight_block_index entry;
+    // Where these do not hold, the decoder has reported it.
+    if (!decoding.sections_fit() || !decoding.find(block, entry)) {
+      return;
+    }
+    std::uint8_t const* const stored = decoding.stream + spec.checksums_offset() + 4 * block;
+    std::uint32_t expected = 0;
+    for (int i = 0; i < 4; ++i) {
+      expected |= static_cast<std::uint32_t>(stored[i]) << (8 * i);
+    }
+    if (block_checksum(group, spec, decoding.stream, block, entry) == expected) {
+      return;
+    }
+    T* const weights = decoding.weights + which * spec.block_weights();
+    for (int lane : group) {
+      for (std::int64_t i = lane; i < spec.weights_in(block); i += lanes) {
+        weights[i] = from_bits<T>(0);
+      }
+      if (is_first(lane)) {
+        group.report(decoding.status, status_code::bad_checksum, block);
+      }
+    }
   }
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The programs that turn weights into a stream (entropy/weight_stream.hpp), in the order in which they run:
-/// normalize_weights (if there are normalizers), count_exponents, write_codebook, encode_weights, place_blocks, move_payloads.
+/// normalize_weights (if there are normalizers), count_exponents, write_codebook, encode_weights, place_blocks, move_payloads,
+/// checksum_blocks (if there are checksums).
 ///
 /// Blocks are coded side by side into slots of the workspace, because where a block's payload goes is known only when all blocks
 /// before it are coded.
@@ -24,10 +25,11 @@ template <class T>
 struct weight_encoding {
   weight_stream_spec spec;
   T const* weights = nullptr;
-  std::uint8_t* stream = nullptr;    ///< zeroed up to the planes
+  std::uint8_t* stream = nullptr;
   std::uint64_t* counts = nullptr;   ///< workspace: 256, zero at first
+  std::uint64_t* tile_sums = nullptr;         ///< workspace of executors that place tiles as they go, zero at first
   pair_coder::encode_table* table = nullptr;  ///< workspace: of the codebook
-  std::uint8_t* slots = nullptr;     ///< workspace: slot_bytes() a block
+  std::uint8_t* slots = nullptr;     ///< workspace of all others: slot_bytes() a block
   std::int64_t capacity = 0;         ///< bytes at `stream`
   std::int64_t* stream_bytes = nullptr;  ///< the result: bytes of the stream
   std::uint64_t seed = 0;            ///< for stochastic rounding
@@ -102,9 +104,9 @@ struct count_exponents {
 };
 
 /// One group: window and frequencies, into the header and the codebook.
-template <class T>
+template <class T, int Lanes = 32>
 struct write_codebook {
-  static constexpr int lanes = 32;
+  static constexpr int lanes = Lanes;
   using scratch_type = codebook_scratch;
   weight_encoding<T> encoding;
 
@@ -121,7 +123,7 @@ struct write_codebook {
       }
     }
     write_encode_table(group, scratch.table, *encoding.table);
-    group.sync();
+    clear_gaps(group);
     for (int lane : group) {
       if (is_first(lane)) {
         weight_stream_header header = encoding.spec.header();
@@ -131,6 +133,24 @@ struct write_codebook {
         *encoding.header() = header;
       }
     }
+  }
+
+ private:
+  /// Zeros between the end of each section and the start of the next.
+  template <class Group>
+  TESSERA_FN void clear_gaps(Group const& group) const {
+    weight_stream_spec const& spec = encoding.spec;
+    const std::int64_t ends[4] = {spec.index_end(), spec.checksums_end(), spec.normalizers_end(), spec.planes_end()};
+    const std::int64_t starts[4] = {spec.checksums_offset(), spec.normalizers_offset(), spec.planes_offset(),
+                                    spec.payload_offset()};
+    for (int gap = 0; gap < 4; ++gap) {
+      for (int lane : group) {
+        for (std::int64_t i = ends[gap] + lane; i < starts[gap]; i += lanes) {
+          encoding.stream[i] = 0;
+        }
+      }
+    }
+    group.sync();
   }
 };
 
@@ -179,7 +199,6 @@ struct encode_weights {
     }
   }
 
- private:
   template <class Group>
   TESSERA_FN static void store_words(Group const& group, packed_block<Group> const& packed,
                                      weight_block_scratch const& scratch, std::uint8_t* slot) {
@@ -195,13 +214,13 @@ struct encode_weights {
   template <class Group>
   TESSERA_FN static void store_codes(Group const& group, int coded, weight_block_scratch const& scratch, std::uint8_t* slot) {
     using steps = weight_block_steps<T, Mantissa>;
-    store_numbers(group, steps::code_planes, coded, slot, code_reader{&scratch});
+    store_numbers<steps::code_planes>(group, coded, slot, code_reader{&scratch});
   }
 
   template <class Group>
   TESSERA_FN static void store_raw(Group const& group, weight_block<T> const& block, std::uint8_t* slot) {
     using steps = weight_block_steps<T, Mantissa>;
-    store_numbers(group, steps::exponent_planes, block.coded, slot, exponent_reader{&block});
+    store_numbers<steps::exponent_planes>(group, block.coded, slot, exponent_reader{&block});
   }
 
   struct code_reader {
@@ -217,14 +236,14 @@ struct encode_weights {
     }
   };
 
-  template <class Group, class Read>
-  TESSERA_FN static void store_numbers(Group const& group, bit_planes layout, int coded, std::uint8_t* planes, Read read) {
+  template <bit_planes Layout, class Group, class Read>
+  TESSERA_FN static void store_numbers(Group const& group, int coded, std::uint8_t* planes, Read read) {
     using steps = weight_block_steps<T, Mantissa>;
     for (int row = 0; row < coded / steps::row_weights; ++row) {
       for (int lane : group) {
         for (int i = 0; i < steps::weights_per_lane; ++i) {
           const int position = (row * lanes + lane) * steps::weights_per_lane + i;
-          store_planes(layout, planes, coded, row, lane, i, read(position));
+          store_planes<Layout>(planes, coded, row, lane, i, read(position));
         }
       }
     }
@@ -275,7 +294,7 @@ struct place_blocks {
   }
 };
 
-/// One group for each block: its payload from the slot into the stream (if it fits), and its checksum.
+/// One group for each block: its payload from the slot into the stream (if it fits).
 template <class T>
 struct move_payloads {
   static constexpr int lanes = 32;
@@ -295,15 +314,6 @@ struct move_payloads {
     for (int lane : group) {
       copy_lane(lane, slot, encoding.stream + begin, bytes);
     }
-    group.sync();
-    if (spec.block_checksums) {
-      const std::uint32_t checksum = block_checksum(group, spec, encoding.stream, which, entry);
-      for (int lane : group) {
-        if (is_first(lane)) {
-          reinterpret_cast<std::uint32_t*>(encoding.stream + spec.checksums_offset())[which] = checksum;
-        }
-      }
-    }
   }
 
  private:
@@ -314,6 +324,30 @@ struct move_payloads {
     };
     for (std::int64_t i = lane; i < bytes / 16; i += lanes) {
       reinterpret_cast<unit*>(to)[i] = reinterpret_cast<unit const*>(from)[i];
+    }
+  }
+};
+
+/// One group for each block whose payload is in the stream: its checksum.
+template <class T>
+struct checksum_blocks {
+  static constexpr int lanes = 32;
+  struct scratch_type {};
+  weight_encoding<T> encoding;
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    weight_stream_spec const& spec = encoding.spec;
+    const weight_block_index entry = encoding.index()[which];
+    const std::int64_t begin = spec.payload_offset() + std::int64_t{entry.position} * weight_stream_spec::payload_alignment;
+    if (begin + spec.payload_bytes(spec.coded_in(which), entry) > encoding.capacity) {
+      return;
+    }
+    const std::uint32_t checksum = block_checksum(group, spec, encoding.stream, which, entry);
+    for (int lane : group) {
+      if (is_first(lane)) {
+        reinterpret_cast<std::uint32_t*>(encoding.stream + spec.checksums_offset())[which] = checksum;
+      }
     }
   }
 };

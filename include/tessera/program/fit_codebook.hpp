@@ -24,16 +24,15 @@ inline namespace v0 {
 using pair_coder = rans_coder<12>;
 using pair_model = frequency_model<pair_coder::probability_bits>;
 
-/// Every how many blocks one is counted: all of up to 1024 blocks (8 million weights), at the most every sixteenth. Coding stays
-/// exact whatever was counted; what the histogram did not foresee becomes an escape or a raw block.
+/// Every how many blocks one is counted: all of up to 1023 blocks (8 million weights), else 512 to 1023 of them, evenly spread.
+/// Coding stays exact whatever was counted; what the histogram did not foresee becomes an escape or a raw block.
 TESSERA_FN constexpr std::int64_t histogram_stride(std::int64_t block_count) {
-  return clamp(block_count >> 10, std::int64_t{1}, std::int64_t{16});
+  return max(block_count >> 9, std::int64_t{1});
 }
 
 /// Shared by the lanes of fit_codebook; `table` is its result.
 struct codebook_scratch {
   std::uint64_t counts[256];
-  std::uint64_t covered[256];
   std::uint64_t code_counts[exponent_window::codes];
   std::uint64_t share[exponent_window::codes];
   std::uint64_t remainder[256];
@@ -51,18 +50,17 @@ TESSERA_FN constexpr std::uint64_t pair_weight(codebook_scratch const& scratch, 
 template <class Group>
 TESSERA_FN exponent_window fit_window(Group const& group, std::uint32_t largest_exponent, codebook_scratch& scratch) {
   const int candidates = static_cast<int>(exponent_window_candidates(largest_exponent));
+  per_lane<std::uint64_t, Group> key;  // covered << 8 | 255 - base: the largest has the lowest base among equals
   for (int lane : group) {
+    key[lane] = 0;
     for (int base = lane; base < candidates; base += Group::size) {
-      scratch.covered[base] =
-          exponent_window_at(static_cast<std::uint32_t>(base), scratch.counts, largest_exponent).covered;
+      const auto candidate = exponent_window_at(static_cast<std::uint32_t>(base), scratch.counts, largest_exponent);
+      key[lane] = max(key[lane], (candidate.covered << 8) | static_cast<std::uint64_t>(255 - base));
     }
   }
-  group.sync();
-  int best = 0;
-  for (int base = 1; base < candidates; ++base) {
-    best = scratch.covered[base] > scratch.covered[best] ? base : best;
-  }
-  return exponent_window_at(static_cast<std::uint32_t>(best), scratch.counts, largest_exponent).window;
+  const std::uint64_t best = maximum(group, key);
+  const auto base = static_cast<std::uint32_t>(255 - (best & 255));
+  return exponent_window_at(base, scratch.counts, largest_exponent).window;
 }
 
 /// Counts and shares of the sixteen codes.
@@ -70,12 +68,11 @@ template <class Group>
 TESSERA_FN void share_codes(Group const& group, exponent_window window, codebook_scratch& scratch) {
   for (int lane : group) {
     for (int code = lane; code < exponent_window::codes; code += Group::size) {
-      scratch.code_counts[code] = 0;
+      std::uint64_t count = 0;
       for (std::uint32_t exponent = 0; exponent < 256; ++exponent) {
-        if (window.code(exponent) == static_cast<std::uint32_t>(code)) {
-          scratch.code_counts[code] += scratch.counts[exponent];
-        }
+        count += window.code(exponent) == static_cast<std::uint32_t>(code) ? scratch.counts[exponent] : 0;
       }
+      scratch.code_counts[code] = count;
     }
   }
   group.sync();
@@ -138,10 +135,14 @@ TESSERA_FN std::int64_t share_whole_slots(Group const& group, codebook_scratch& 
 /// Hands out what is left, one each, largest remainder first; or takes what was given too much from the largest frequency.
 template <class Group>
 TESSERA_FN void settle_slots(Group const& group, std::int64_t left, codebook_scratch& scratch) {
-  int largest = 0;
-  for (int symbol = 1; symbol < 256; ++symbol) {
-    largest = scratch.table.frequency[symbol] > scratch.table.frequency[largest] ? symbol : largest;
+  per_lane<std::uint32_t, Group> key;  // frequency << 8 | 255 - symbol
+  for (int lane : group) {
+    key[lane] = 0;
+    for (int symbol = lane; symbol < 256; symbol += Group::size) {
+      key[lane] = max(key[lane], (std::uint32_t{scratch.table.frequency[symbol]} << 8) | static_cast<std::uint32_t>(255 - symbol));
+    }
   }
+  const int largest = 255 - static_cast<int>(maximum(group, key) & 255);
   group.sync();
   for (int lane : group) {
     for (int symbol = lane; symbol < 256; symbol += Group::size) {
@@ -184,15 +185,17 @@ TESSERA_FN exponent_window fit_codebook(Group const& group, std::uint64_t const*
 /// What the coder's push needs, from valid frequencies.
 template <class Group>
 TESSERA_FN void write_encode_table(Group const& group, pair_coder::model_type const& model, pair_coder::encode_table& table) {
-  for (int lane : group) {
-    std::uint32_t cumulative = 0;
-    int done = 0;
-    for (int symbol = lane; symbol < 256; symbol += Group::size) {
-      for (; done < symbol; ++done) {
-        cumulative += model.frequency[done];
-      }
-      table.entry[symbol] = pair_coder::make_encode_entry(model.frequency[symbol], cumulative);
+  std::uint32_t below = 0;
+  for (int first = 0; first < 256; first += Group::size) {
+    per_lane<std::uint32_t, Group> cumulative;
+    for (int lane : group) {
+      cumulative[lane] = model.frequency[first + lane];
     }
+    const std::uint32_t total = exclusive_sum(group, cumulative);
+    for (int lane : group) {
+      table.entry[first + lane] = pair_coder::make_encode_entry(model.frequency[first + lane], below + cumulative[lane]);
+    }
+    below += total;
   }
   group.sync();
 }

@@ -121,7 +121,8 @@ struct weight_block_steps {
   template <class Group>
   TESSERA_FN static int split(Group const& group, weight_block<T> const& block, exponent_window window,
                               pair_coder::encode_table const* table, std::uint8_t* planes, weight_block_scratch& scratch) {
-    clear(group, planes, residual_planes.bytes(block.coded));
+    constexpr bit_planes layout = residual_planes;
+    clear(group, planes, layout.bytes(block.coded));
     int escapes = 0;
     for (int row = 0; row < block.coded / row_weights; ++row) {
       per_lane<int, Group> found;
@@ -226,7 +227,7 @@ struct weight_block_steps {
           const int position = (row * lanes + lane) * weights_per_lane + i;
           if (position < count) {
             const std::uint32_t exponent = window.exponent(code_at(scratch, position));
-            const std::uint32_t residual = load_planes(residual_planes, planes, coded, row, lane, i);
+            const std::uint32_t residual = load_planes<residual_planes>(planes, coded, row, lane, i);
             weights[position] = join_weight({exponent, residual, false}, normalizers, log2_normalizer_block, position);
           }
         }
@@ -250,7 +251,7 @@ struct weight_block_steps {
   /// The residual of the weight at a position of a block.
   TESSERA_FN static constexpr std::uint32_t residual_at(std::uint8_t const* planes, int coded, int position) {
     const int lane_row = position / weights_per_lane;
-    return load_planes(residual_planes, planes, coded, lane_row / lanes, lane_row % lanes, position % weights_per_lane);
+    return load_planes<residual_planes>(planes, coded, lane_row / lanes, lane_row % lanes, position % weights_per_lane);
   }
 
   TESSERA_FN static constexpr std::uint32_t code_at(weight_block_scratch const& scratch, int position) {
@@ -295,7 +296,7 @@ struct weight_block_steps {
         if (first + i < block.count) {
           const kept_value kept = block.template keep<Mantissa>(first + i);
           code[i] = code_of(window, kept);
-          store_planes(residual_planes, planes, block.coded, row, lane, 2 * pair + i, kept.residual);
+          store_planes<residual_planes>(planes, block.coded, row, lane, 2 * pair + i, kept.residual);
         }
       }
       std::uint32_t symbol = pair_symbol(code[0], code[1]);

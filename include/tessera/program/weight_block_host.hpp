@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include <tessera/core/bits.hpp>
 #include <tessera/program/weight_block.hpp>
@@ -25,7 +26,8 @@ struct weight_block_counter {
   static constexpr int tables = 8;
 
   /// Adds to counts[256], which other groups may add to at the same time.
-  static void count(serial_group<32> const& group, weight_block<T> const& block, std::uint64_t* counts) {
+  static void count(serial_group<32> const& group, weight_block<T> const& given, std::uint64_t* counts) {
+    const weight_block<T> block = given;  // nobody else's, so that writing counters cannot change it
     std::uint32_t table[tables][256];
     std::memset(table, 0, sizeof(table));
     int i = 0;
@@ -47,25 +49,42 @@ struct weight_block_counter {
   }
 
  private:
+  using each = std::make_integer_sequence<int, tables>;
+
   static void count_eight(weight_block<T> const& block, int first, std::uint32_t (&table)[tables][256]) {
     if constexpr (Mantissa::template is_lossless<T>) {
-      constexpr int words = static_cast<int>(sizeof(T));  // of eight bytes, with 8 / words values each
-      constexpr int in_word = tables / words;
+      constexpr int words = static_cast<int>(sizeof(T));  // of eight bytes, with tables / words values each
       std::uint64_t word[words];
       std::memcpy(word, block.weights + first, sizeof(word));
-      for (int i = 0; i < tables; ++i) {
-        const int place = is_little_endian() ? i % in_word : in_word - 1 - i % in_word;
-        const auto bits = static_cast<std::uint32_t>(word[i / in_word] >> (place * scalar_traits<T>::bits));
-        ++table[i][exponent_split<T>::exponent(bits)];
-      }
+      count_words(word, table, each{});
     } else {
+      std::uint32_t exponent[tables];
       for (int i = 0; i < tables; ++i) {
-        ++table[i][block.template keep<Mantissa>(first + i).exponent];
+        exponent[i] = block.template keep<Mantissa>(first + i).exponent;
       }
+      count_exponents(exponent, table, each{});
     }
   }
 
-  static constexpr bool is_little_endian() { return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__; }
+  // Written out for the compiler: loops that it keeps cost twice the time.
+  template <int... I>
+  static void count_words(std::uint64_t const* word, std::uint32_t (&table)[tables][256],
+                          std::integer_sequence<int, I...>) {
+    (++table[I][exponent_split<T>::exponent(value_in<I>(word))], ...);
+  }
+  template <int... I>
+  static void count_exponents(std::uint32_t const* exponent, std::uint32_t (&table)[tables][256],
+                              std::integer_sequence<int, I...>) {
+    (++table[I][exponent[I]], ...);
+  }
+
+  template <int I>
+  static std::uint32_t value_in(std::uint64_t const* word) {
+    constexpr int in_word = tables / static_cast<int>(sizeof(T));
+    constexpr bool is_little_endian = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
+    constexpr int place = is_little_endian ? I % in_word : in_word - 1 - I % in_word;
+    return static_cast<std::uint32_t>(word[I / in_word] >> (place * scalar_traits<T>::bits));
+  }
 };
 
 namespace detail {

@@ -1,0 +1,514 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Encodes lossless streams of weights in one pass over them: the CUDA version of program/encode_weights.hpp, for sm_80 and later.
+/// The bytes are the same.
+///
+/// Bytes: a bf16 weight is read once, and 1.33 bytes are written, so 4.24 TB/s of copy take in at most 2.54 TB/s; the histogram
+/// reads 512 to 1023 blocks of the tensor besides. Instructions: about 13 a weight.
+///
+/// A thread block takes one tile of blocks after the other, a block a warp. Words and escapes stay in shared memory until a look-back
+/// over the tiles before has found where the tile's payloads go.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/precision.hpp>
+#include <tessera/program/decode_weights.cuh>
+#include <tessera/program/encode_weights.hpp>
+#include <tessera/program/split_rows.cuh>
+#include <tessera/tile/cuda/bytes.cuh>
+#include <tessera/tile/cuda/crc32c.cuh>
+#include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/look_back.cuh>
+#include <tessera/tile/cuda/shared_access.cuh>
+#include <tessera/tuning/neuzip.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// One tensor of a launch. All that follows from the spec is worked out on the host.
+template <class T>
+struct encode_task {
+  T const* weights;
+  std::uint8_t* stream;
+  std::uint64_t* counts;
+  pair_coder::encode_table* table;
+  std::int64_t* stream_bytes;
+  std::uint64_t* tile_sums;    ///< workspace: one for each tile, zero at first
+  std::int64_t capacity;
+  std::int64_t count;
+  std::int64_t items_before;   ///< of the tasks before this one: sampled blocks, or tiles
+  std::int64_t index_offset;
+  std::int64_t planes_offset;
+  std::int64_t payload_offset;
+  int log2_block;
+  int is_rans;
+
+  static encode_task of(weight_encoding<T> const& encoding, std::uint64_t* tile_sums, std::int64_t items_before) {
+    weight_stream_spec const& spec = encoding.spec;
+    return {encoding.weights,      encoding.stream,        encoding.counts,        encoding.table,
+            encoding.stream_bytes, tile_sums,              encoding.capacity,      spec.count,
+            items_before,          spec.index_offset(),    spec.planes_offset(),   spec.payload_offset(),
+            spec.log2_block,       spec.coder == weight_coder::rans_pairs ? 1 : 0};
+  }
+
+  __device__ __forceinline__ int weights_in(std::int64_t block) const {
+    return static_cast<int>(min(std::int64_t{1} << log2_block, count - (block << log2_block)));
+  }
+  TESSERA_FN std::int64_t block_count() const { return (count + (std::int64_t{1} << log2_block) - 1) >> log2_block; }
+};
+
+/// Sixteen bytes of weights from any address; those past `count` are zeros.
+template <class T>
+__device__ __forceinline__ void load_row(T const* weights, int position, int count, std::uint32_t (&words)[4]) {
+  constexpr int in_row = 16 / static_cast<int>(sizeof(T));
+  if (position + in_row <= count && reinterpret_cast<std::uintptr_t>(weights) % 16 == 0) {
+    const uint4 values = load_once(reinterpret_cast<uint4 const*>(weights + position));
+    words[0] = values.x;
+    words[1] = values.y;
+    words[2] = values.z;
+    words[3] = values.w;
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    words[i] = 0;
+  }
+#pragma unroll
+  for (int i = 0; i < in_row; ++i) {
+    constexpr int bits = static_cast<int>(sizeof(T)) * 8;
+    if (position + i < count) {
+      words[i * bits / 32] |= std::uint32_t{to_bits(weights[position + i])} << (i * bits % 32);
+    }
+  }
+}
+
+/// One thread block for each counted block of weights. Each lane has its own column of counters, so no two meet.
+template <class T>
+struct count_exponents_on_blocks {
+  static constexpr int lanes = 256;
+  static constexpr int blocks_per_multiprocessor = 4;
+  static constexpr int most_tasks = 24;
+  struct scratch_type {
+    std::uint32_t counts[256][32];
+  };
+
+  encode_task<T> task[most_tasks];
+  int tasks;
+
+  __device__ void operator()(cuda_block<lanes> const& group, std::int64_t which, scratch_type& scratch) const {
+    int i = 0;
+    while (i + 1 < tasks && which >= task[i + 1].items_before) {
+      ++i;
+    }
+    encode_task<T> const& t = task[i];
+    const std::int64_t block = (which - t.items_before) * histogram_stride(t.block_count());
+    const int thread = static_cast<int>(threadIdx.x);
+    for (int k = thread; k < 256 * 32; k += lanes) {
+      (&scratch.counts[0][0])[k] = 0;
+    }
+    group.sync();
+    T const* const weights = t.weights + (block << t.log2_block);
+    const int count = t.weights_in(block);
+    constexpr int in_row = 16 / static_cast<int>(sizeof(T));
+    for (int position = thread * in_row; position < count; position += lanes * in_row) {
+      std::uint32_t words[4];
+      load_row(weights, position, count, words);
+#pragma unroll
+      for (int k = 0; k < in_row; ++k) {
+        constexpr int bits = static_cast<int>(sizeof(T)) * 8;
+        const std::uint32_t exponent = exponent_split<T>::exponent(words[k * bits / 32] >> (k * bits % 32));
+        if (position + k < count) {
+          atomicAdd(&scratch.counts[exponent][thread % 32], 1u);
+        }
+      }
+    }
+    group.sync();
+    std::uint32_t sum = 0;
+    for (int k = 0; k < 32; ++k) {
+      sum += scratch.counts[thread][(k + thread) % 32];
+    }
+    if (sum > 0) {
+      atomicAdd(reinterpret_cast<unsigned long long*>(t.counts + thread), static_cast<unsigned long long>(sum));
+    }
+  }
+};
+
+/// One thread block for each tensor: the same as write_codebook.
+template <class T>
+struct write_codebooks_on_blocks {
+  static constexpr int lanes = 256;
+  static constexpr int most_tasks = 24;
+  using scratch_type = codebook_scratch;
+  weight_encoding<T> encoding[most_tasks];
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+    write_codebook<T, lanes>{encoding[which]}(group, 0, scratch);
+  }
+};
+
+template <class T, neuzip_policy Policy>
+struct encode_weights_on_warps {
+  static constexpr int lanes = Policy.threads;
+  static constexpr int blocks_per_multiprocessor = Policy.blocks_per_multiprocessor;
+  static constexpr int warps = lanes / 32;
+  static constexpr int most_tasks = 24;
+  static_assert(warps <= 32, "tessera: a tile's blocks are placed by one warp");
+
+  using mantissa = keep_mantissa<scalar_traits<T>::mantissa_bits>;
+  using steps = weight_block_steps<T, mantissa>;
+  using portable = encode_weights<T, mantissa>;
+  using rows = split_rows<T>;
+  static constexpr int row_weights = steps::row_weights;
+  static constexpr int weights_per_lane = steps::weights_per_lane;
+  static constexpr int pairs = rows::pairs;
+  static constexpr int granularity = max(max(steps::residual_planes.granularity(), steps::code_planes.granularity()),
+                                         steps::exponent_planes.granularity());
+
+  /// Words and escapes are written from the end; a row of 32 * pairs words may run over before it is noticed.
+  static constexpr int words_end = weight_stream_spec::largest_words + 32 * pairs;
+  static constexpr int escapes_end = weight_stream_spec::largest_escapes;
+
+  struct warp_scratch {
+    alignas(4) std::uint16_t words[words_end];
+    std::uint32_t escapes[escapes_end];
+  };
+  struct scratch_type {
+    pair_coder::encode_table table;
+    warp_scratch warp[warps];
+    std::uint32_t size[warps];
+    std::int64_t position;  ///< of the tile's first payload, in units of 16 bytes
+    std::int64_t tile;
+    int task;
+  };
+
+  encode_task<T> task[most_tasks];
+  int tasks;
+  std::int64_t tiles;
+  std::uint32_t* next_tile;  ///< workspace: zero at first
+  status_word* status;
+
+  __device__ void operator()(cuda_block<lanes> const& group, std::int64_t, scratch_type& scratch) const {
+    if (threadIdx.x == 0) {
+      scratch.task = -1;
+    }
+    while (true) {
+      group.sync();  // the last tile's scratch has been read
+      const int loaded = scratch.task;
+      if (threadIdx.x == 0) {
+        scratch.tile = atomicAdd(next_tile, 1u);
+      }
+      group.sync();
+      const std::int64_t tile = scratch.tile;
+      if (tile >= tiles) {
+        return;
+      }
+      int i = 0;
+      while (i + 1 < tasks && tile >= task[i + 1].items_before) {
+        ++i;
+      }
+      if (i != loaded) {
+        load_table(group, task[i], scratch.table);
+        if (threadIdx.x == 0) {
+          scratch.task = i;
+        }
+      }
+      encode_tile(group, task[i], tile - task[i].items_before, scratch);
+    }
+  }
+
+ private:
+  __device__ static void load_table(cuda_block<lanes> const& group, encode_task<T> const& t, pair_coder::encode_table& table) {
+    for (int symbol = static_cast<int>(threadIdx.x); symbol < 256; symbol += lanes) {
+      table.entry[symbol] = t.is_rans != 0 ? t.table->entry[symbol] : pair_coder::encode_entry{0, 1};
+    }
+    group.sync();
+  }
+
+  /// What a warp knows of its block until the tile's place is known.
+  struct coded_block {
+    std::uint32_t state;
+    int words;
+    int escapes;
+    int coded;
+    int payload_bytes;
+    bool raw;
+  };
+
+  __device__ __forceinline__ static int escapes_offset(bool rans, int coded, int words) {
+    return rans ? (weight_stream_spec::states_bytes + 2 * words + 3) & ~3 : coded / 2;
+  }
+
+  __device__ void encode_tile(cuda_block<lanes> const& group, encode_task<T> const& t, std::int64_t tile,
+                              scratch_type& scratch) const {
+    const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);
+    const int lane = cuda_warp{}.lane;
+    const std::int64_t blocks = t.block_count();
+    const std::int64_t block = tile * warps + warp;
+    coded_block coded{};
+    if (block < blocks) {
+      coded = encode_block(t, block, scratch.table, scratch.warp[warp]);
+    }
+    if (lane == 0) {
+      scratch.size[warp] = static_cast<std::uint32_t>(coded.payload_bytes / weight_stream_spec::payload_alignment);
+    }
+    group.sync();
+    std::uint32_t size = lane < warps ? scratch.size[lane] : 0;
+    const std::uint32_t upto = detail::warp_inclusive_sum(lane, size);
+    const std::uint32_t total = __shfl_sync(0xffffffffu, upto, 31);
+    const std::uint32_t before = __shfl_sync(0xffffffffu, upto - size, warp);
+    if (warp == 0) {
+      const auto position = static_cast<std::int64_t>(look_back(t.tile_sums, tile, total, lane));
+      if (lane == 0) {
+        scratch.position = position;
+      }
+      if ((tile + 1) * warps >= blocks) {
+        finish_header(t, t.payload_offset + (position + total) * weight_stream_spec::payload_alignment);
+      }
+    }
+    group.sync();
+    if (block < blocks) {
+      place_block(t, block, scratch.position + before, coded, scratch.warp[warp]);
+    }
+  }
+
+  /// The warp that knows where the stream ends writes the rest of the header.
+  __device__ void finish_header(encode_task<T> const& t, std::int64_t bytes) const {
+    auto* const header = reinterpret_cast<weight_stream_header*>(t.stream);
+    const cuda_warp warp;
+    if (warp.lane == 0) {
+      header->total_bytes = static_cast<std::uint64_t>(bytes);
+      *t.stream_bytes = bytes;
+      if (bytes > t.capacity) {
+        warp.report(status, status_code::capacity_exceeded, bytes);
+      }
+    }
+    __syncwarp();
+    constexpr int covered = sizeof(weight_stream_header) - sizeof(header->header_checksum);
+    const std::uint32_t checksum = warp_crc32c<4, covered / 4>(warp.lane, t.stream);
+    if (warp.lane == 0) {
+      header->header_checksum = checksum;
+    }
+  }
+
+  __device__ __forceinline__ coded_block encode_block(encode_task<T> const& t, std::int64_t block,
+                                                      pair_coder::encode_table const& table, warp_scratch& scratch) const {
+    const int lane = cuda_warp{}.lane;
+    auto const& header = *reinterpret_cast<weight_stream_header const*>(t.stream);
+    const exponent_window window{header.window_base, header.window_extra};
+    T const* const weights = t.weights + (block << t.log2_block);
+    const int count = t.weights_in(block);
+    coded_block result{};
+    result.coded = (count + granularity - 1) & ~(granularity - 1);
+    result.state = pair_coder::start();
+    std::uint8_t* const planes =
+        t.stream + t.planes_offset + (block << t.log2_block) * exponent_split<T>::residual_bits / 8;
+    encode_rows(t.is_rans != 0, window, weights, count, lane, table, planes, scratch, result);
+    const int escapes_begin = escapes_offset(t.is_rans != 0, result.coded, result.words);
+    const int raw_bytes = (result.coded * exponent_split<T>::exponent_bits / 8 + 15) & ~15;
+    result.payload_bytes = (escapes_begin + 4 * result.escapes + 15) & ~15;
+    result.raw = result.raw || result.payload_bytes > raw_bytes;
+    result.payload_bytes = result.raw ? raw_bytes : result.payload_bytes;
+    __syncwarp();
+    return result;
+  }
+
+  /// All rows from the last to the first: planes to memory, words and escapes to the scratch.
+  __device__ __forceinline__ static void encode_rows(bool rans, exponent_window window, T const* weights, int count, int lane,
+                                                     pair_coder::encode_table const& table, std::uint8_t* planes,
+                                                     warp_scratch& scratch, coded_block& result) {
+    const std::uint32_t below = lanes_below();
+    const std::uint32_t table_begin = shared_address(&table);
+    const std::uint32_t words_after = shared_address(scratch.words + words_end);
+    const int last_row = result.coded / row_weights - 1;
+    // Added to an exponent, it is 256 + code if the code is that of a neighbour; `beyond` more make the first one without 272.
+    const std::uint32_t bias = (256u - window.base) * 0x00010001u;
+    const std::uint32_t beyond = (window.is_contiguous() ? 1u : 2u) * 0x00010001u;
+    int first = last_row / rows::rows * rows::rows;
+    std::uint32_t next[rows::rows][4];
+    load_rows(weights, first, count, lane, next);
+    for (; first >= 0; first -= rows::rows) {
+      std::uint32_t now[rows::rows][4];
+#pragma unroll
+      for (int r = 0; r < rows::rows; ++r) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          now[r][i] = next[r][i];
+        }
+      }
+      if (first > 0) {
+        load_rows(weights, first - rows::rows, count, lane, next);
+      }
+      rows split;
+#pragma unroll
+      for (int r = rows::rows - 1; r >= 0; --r) {
+        if (first + r <= last_row) {
+          std::uint32_t exponents[pairs];
+          split.row(r, now[r], exponents);
+          encode_row(rans, window, bias, beyond, exponents, (first + r) * row_weights + lane * weights_per_lane, count, below,
+                     table, table_begin, words_after, scratch, result);
+        }
+      }
+      split.store(planes, result.coded, first, last_row, lane);
+    }
+  }
+
+  __device__ __forceinline__ static void load_rows(T const* weights, int first, int count, int lane,
+                                                   std::uint32_t (&words)[rows::rows][4]) {
+#pragma unroll
+    for (int r = 0; r < rows::rows; ++r) {
+      load_row(weights, (first + r) * row_weights + lane * weights_per_lane, count, words[r]);
+    }
+  }
+
+  __device__ __forceinline__ static void encode_row(bool rans, exponent_window window, std::uint32_t bias, std::uint32_t beyond,
+                                                    std::uint32_t const (&exponents)[pairs], int position, int count,
+                                                    std::uint32_t below, pair_coder::encode_table const& table,
+                                                    std::uint32_t table_begin, std::uint32_t words_after,
+                                                    warp_scratch& scratch, coded_block& result) {
+    std::uint32_t symbol[pairs];
+    pair_coder::encode_entry entry[pairs];
+    std::uint32_t odd = position + weights_per_lane > count ? 1u : 0u;
+#pragma unroll
+    for (int i = 0; i < pairs; ++i) {
+      const std::uint32_t offset = exponents[i] + bias;
+      odd |= ((offset ^ 0x01000100u) | ((offset + beyond) ^ 0x01000100u)) & 0x01f001f0u;
+      symbol[i] = (offset | (offset >> 12)) & 0xffu;
+      const uint2 loaded = load_shared_u32x2(table_begin + 8 * symbol[i]);
+      entry[i] = {loaded.x, loaded.y};
+      odd |= entry[i].packed == 0 ? 1u : 0u;
+    }
+    if (__any_sync(0xffffffffu, odd != 0)) {
+      encode_odd_row(window, exponents, position, count, table, symbol, entry, scratch, result);
+    }
+    if (!rans) {
+      store_codes(symbol, position, scratch);
+    } else if (!result.raw) {
+#pragma unroll
+      for (int i = pairs - 1; i >= 0; --i) {
+        push(entry[i], below, words_after, result);
+      }
+      result.raw = result.words > weight_stream_spec::largest_words;
+    }
+  }
+
+  __device__ __forceinline__ static void push(pair_coder::encode_entry entry, std::uint32_t below, std::uint32_t words_after,
+                                              coded_block& result) {
+    const std::uint32_t complement = (entry.packed >> 13) & 0xfffu;
+    const bool spills = (result.state >> pair_coder::spill_shift) >= pair_coder::slots - complement;
+    const std::uint32_t mask = __ballot_sync(0xffffffffu, spills);
+    result.words += __popc(mask);
+    if (spills) {
+      store_shared_u16(words_after - 2 * result.words + 2 * __popc(mask & below), result.state);
+      result.state >>= pair_coder::word_bits;
+    }
+    const std::uint32_t quotient = __umulhi(result.state, entry.reciprocal) >> (entry.packed >> 25);
+    result.state += (entry.packed & 0x1fffu) + quotient * complement;
+  }
+
+  /// The fixed coder keeps its codes where the words would be: 4096 bytes.
+  __device__ __forceinline__ static void store_codes(std::uint32_t const (&symbol)[pairs], int position,
+                                                     warp_scratch& scratch) {
+    const int lane_row = position / weights_per_lane;
+    constexpr bit_plane codes_plane = steps::code_planes.plane(0);
+    const std::int64_t bit = codes_plane.bit_offset(lane_row / 32, lane_row % 32, 0);
+    auto* const codes = reinterpret_cast<std::uint8_t*>(scratch.words) + bit / 8;
+#pragma unroll
+    for (int i = 0; i < pairs; ++i) {
+      codes[i] = static_cast<std::uint8_t>(symbol[i]);
+    }
+  }
+
+  /// A row with a weight past the end, the exponent from elsewhere, an escape, or a pair that the table does not have.
+  __device__ __forceinline__ static void encode_odd_row(exponent_window window, std::uint32_t const (&exponents)[pairs],
+                                                     int position, int count, pair_coder::encode_table const& table,
+                                                     std::uint32_t (&symbol)[pairs], pair_coder::encode_entry (&entry)[pairs],
+                                                     warp_scratch& scratch, coded_block& result) {
+    std::uint32_t escaped = 0;  // bit i: weight i is listed
+#pragma unroll
+    for (int i = 0; i < pairs; ++i) {
+      const bool has_first = position + 2 * i < count;
+      const bool has_second = position + 2 * i + 1 < count;
+      const std::uint32_t first = has_first ? window.code(exponents[i] & 0xffffu) : 0;
+      const std::uint32_t second = has_second ? window.code(exponents[i] >> 16) : 0;
+      symbol[i] = pair_symbol(first, second);
+      entry[i] = table.entry[symbol[i]];
+      if (entry[i].packed == 0) {
+        symbol[i] = escape_pair;
+        entry[i] = table.entry[escape_pair];
+      }
+      escaped |= has_first && (symbol[i] & 15u) == exponent_window::escape_code ? 1u << (2 * i) : 0;
+      escaped |= has_second && (symbol[i] >> 4) == exponent_window::escape_code ? 2u << (2 * i) : 0;
+    }
+    const int mine = __popc(escaped);
+    const int upto = detail::warp_inclusive_sum(cuda_warp{}.lane, mine);
+    const int in_row = __shfl_sync(0xffffffffu, upto, 31);
+    result.escapes += in_row;
+    result.raw = result.raw || result.escapes > weight_stream_spec::largest_escapes;
+    if (in_row > 0 && !result.raw) {
+      int next = escapes_end - result.escapes + upto - mine;
+#pragma unroll
+      for (int i = 0; i < 2 * pairs; ++i) {
+        if (((escaped >> i) & 1u) != 0) {
+          const std::uint32_t exponent = i % 2 == 0 ? exponents[i / 2] & 0xffffu : exponents[i / 2] >> 16;
+          scratch.escapes[next++] = weight_escape::pack(static_cast<std::uint32_t>(position + i), exponent, false);
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ void place_block(encode_task<T> const& t, std::int64_t block, std::int64_t position,
+                                              coded_block const& coded, warp_scratch const& scratch) const {
+    const int lane = cuda_warp{}.lane;
+    const int words = coded.raw ? weight_block_index::raw : coded.words;
+    const int escapes = coded.raw ? 0 : coded.escapes;
+    if (lane == 0) {
+      reinterpret_cast<uint2*>(t.stream + t.index_offset)[block] =
+          make_uint2(static_cast<std::uint32_t>(position), static_cast<std::uint32_t>(words | (escapes << 16)));
+    }
+    const std::int64_t begin = t.payload_offset + position * weight_stream_spec::payload_alignment;
+    if (begin + coded.payload_bytes > t.capacity) {
+      return;
+    }
+    std::uint8_t* const payload = t.stream + begin;
+    if (coded.raw) {
+      place_raw(t, block, coded, payload);
+      return;
+    }
+    auto* const out = reinterpret_cast<std::uint32_t*>(payload);
+    const bool rans = t.is_rans != 0;
+    const int escapes_begin = escapes_offset(rans, coded.coded, words) / 4;
+    const int first_word = words_end - coded.words;
+    if (rans) {
+      out[lane] = coded.state;
+    }
+    for (int i = lane + (rans ? weight_stream_spec::states_bytes / 4 : 0); i < coded.payload_bytes / 4; i += 32) {
+      std::uint32_t value = 0;
+      if (i >= escapes_begin) {
+        const int entry = i - escapes_begin;
+        value = entry < escapes ? scratch.escapes[escapes_end - escapes + entry] : 0;
+      } else if (rans) {
+        const int word = 2 * (i - weight_stream_spec::states_bytes / 4);
+        value = scratch.words[first_word + word];
+        value |= word + 1 < words ? std::uint32_t{scratch.words[first_word + word + 1]} << 16 : 0;
+      } else {
+        value = reinterpret_cast<std::uint32_t const*>(scratch.words)[i];
+      }
+      out[i] = value;
+    }
+  }
+
+  __device__ __noinline__ static void place_raw(encode_task<T> const& t, std::int64_t block, coded_block const& coded,
+                                                std::uint8_t* payload) {
+    weight_block<T> source;
+    source.weights = t.weights + (block << t.log2_block);
+    source.count = t.weights_in(block);
+    source.coded = coded.coded;
+    const cuda_warp warp;
+    steps::clear(warp, payload, coded.payload_bytes);
+    portable::store_raw(warp, source, payload);
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Making weights from exponent codes and bit planes in registers: a row (16 bytes) a lane at a time, by type.
+///
+/// `join_rows<T>` reads the planes of `rows` rows at once, long before they are needed, and then makes one row after the other.
+/// A pair of codes comes as `first | second << 16`. Counts are instructions a weight, without the coder's.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/precision.hpp>
+#include <tessera/entropy/bit_planes.hpp>
+#include <tessera/entropy/exponent_window.hpp>
+#include <tessera/tile/cuda/bytes.cuh>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Exponents of a pair of codes, in the two halves of a word. Contiguous: the window has no exponent from elsewhere.
+template <bool Contiguous>
+struct window_exponents {
+  std::uint32_t base;   ///< in both halves
+  std::uint32_t extra;  ///< likewise
+
+  __device__ explicit window_exponents(exponent_window window)
+      : base(window.base * 0x00010001u), extra(window.extra * 0x00010001u) {}
+
+  /// The exponents times 2^shift.
+  __device__ __forceinline__ std::uint32_t shifted(std::uint32_t codes, int shift) const {
+    if constexpr (Contiguous) {
+      return multiply_add(codes, 1u << shift, base << shift);
+    } else {
+      // A half is all ones where the code is that of the exponent from elsewhere.
+      const std::uint32_t is_extra = ((((codes ^ 0x000e000eu) + 0x000f000fu) >> 4) & 0x00010001u) ^ 0x00010001u;
+      return select_bits(is_extra * 0xffffu, extra, (codes + base) & 0x00ff00ffu) << shift;
+    }
+  }
+};
+
+/// Reads the words of one plane: `Words` 32-bit words a unit, `Rows` rows starting at `row`; rows past the last repeat it.
+template <int Words, int RowsPerUnit, int Rows>
+__device__ __forceinline__ void load_plane(std::uint8_t const* plane, int row, int last_row, int lane,
+                                           std::uint32_t (&into)[Rows / RowsPerUnit * Words]) {
+#pragma unroll
+  for (int i = 0; i < Rows / RowsPerUnit; ++i) {
+    const int unit = min(row / RowsPerUnit + i, last_row / RowsPerUnit);
+    auto const* const words = reinterpret_cast<std::uint32_t const*>(plane) + (unit * 32 + lane) * Words;
+    if constexpr (Words == 2) {
+      const uint2 pair = load_once(reinterpret_cast<uint2 const*>(words));
+      into[2 * i] = pair.x;
+      into[2 * i + 1] = pair.y;
+    } else {
+      into[i] = load_once(words);
+    }
+  }
+}
+
+template <class T>
+struct join_rows;
+
+/// 2: a byte of sign and mantissa, doubled into both bytes of a half, then one selection with the exponent.
+template <>
+struct join_rows<bfloat16> {
+  static constexpr int rows = 2;
+  static constexpr int pairs = 4;
+  std::uint32_t bytes[2 * rows];
+
+  __device__ __forceinline__ void load(std::uint8_t const* planes, int, int row, int last_row, int lane) {
+    load_plane<2, 1, rows>(planes, row, last_row, lane, bytes);
+  }
+
+  template <bool Contiguous>
+  __device__ __forceinline__ uint4 row(int which, std::uint32_t const (&codes)[pairs],
+                                       window_exponents<Contiguous> window) const {
+    std::uint32_t words[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const std::uint32_t doubled = pick_bytes(bytes[2 * which + i / 2], 0, i % 2 == 0 ? 0x1100 : 0x3322);
+      words[i] = select_bits(0x807f807fu, doubled, window.shifted(codes[i], 7));
+    }
+    return {words[0], words[1], words[2], words[3]};
+  }
+};
+
+/// 6: low mantissa bytes, two further mantissa bits and the sign come from three planes.
+template <>
+struct join_rows<float16> {
+  static constexpr int rows = 4;
+  static constexpr int pairs = 4;
+  std::uint32_t low[2 * rows];
+  std::uint32_t middle[rows / 2];
+  std::uint32_t sign[rows / 4];
+
+  __device__ __forceinline__ void load(std::uint8_t const* planes, int coded, int row, int last_row, int lane) {
+    load_plane<2, 1, rows>(planes, row, last_row, lane, low);
+    load_plane<1, 2, rows>(planes + coded, row, last_row, lane, middle);
+    load_plane<1, 4, rows>(planes + coded + coded / 4, row, last_row, lane, sign);
+  }
+
+  template <bool Contiguous>
+  __device__ __forceinline__ uint4 row(int which, std::uint32_t const (&codes)[pairs],
+                                       window_exponents<Contiguous> window) const {
+    std::uint32_t words[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const std::uint32_t bytes = pick_bytes(low[2 * which + i / 2], 0, i % 2 == 0 ? 0x4140 : 0x4342);
+      const std::uint32_t two = (middle[which / 2] >> (16 * (which % 2) + 4 * i)) & 15u;
+      const std::uint32_t one = (sign[which / 4] >> (8 * (which % 4) + 2 * i)) & 3u;
+      words[i] = bytes | ((two * 0x00400100u) & 0x03000300u) | ((one * 0x40008000u) & 0x80008000u) |
+                 window.shifted(codes[i], 10);
+    }
+    return {words[0], words[1], words[2], words[3]};
+  }
+};
+
+/// 3: the low half and the byte above it, whose first bit is the sign.
+template <>
+struct join_rows<float> {
+  static constexpr int rows = 2;
+  static constexpr int pairs = 2;
+  std::uint32_t low[2 * rows];
+  std::uint32_t high[rows];
+
+  __device__ __forceinline__ void load(std::uint8_t const* planes, int coded, int row, int last_row, int lane) {
+    load_plane<2, 1, rows>(planes, row, last_row, lane, low);
+    load_plane<1, 1, rows>(planes + 2 * coded, row, last_row, lane, high);
+  }
+
+  template <bool Contiguous>
+  __device__ __forceinline__ uint4 row(int which, std::uint32_t const (&codes)[pairs],
+                                       window_exponents<Contiguous> window) const {
+    std::uint32_t words[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      // The high byte twice: bit 31 is the sign, bits 22 to 16 the mantissa's first bits.
+      const std::uint32_t selector = (i % 2 == 0 ? 0x0010u : 0x0032u) | ((4u + i) * 0x1100u);
+      const std::uint32_t rest = pick_bytes(low[2 * which + i / 2], high[which], selector);
+      const std::uint32_t exponents = window.shifted(codes[i / 2], 0);
+      const std::uint32_t exponent = i % 2 == 0 ? exponents << 23 : (exponents >> 16) << 23;
+      words[i] = select_bits(0x807fffffu, rest, exponent);
+    }
+    return {words[0], words[1], words[2], words[3]};
+  }
+};
+
+/// The exponents of four codes in the four bytes of a word, times 2^Shift.
+template <int Shift, bool Contiguous>
+__device__ __forceinline__ std::uint32_t four_exponents(std::uint32_t first, std::uint32_t second,
+                                                        window_exponents<Contiguous> window) {
+  return pick_bytes(window.shifted(first, Shift), window.shifted(second, Shift), 0x6420);
+}
+
+/// 3: nibbles of sign and mantissa are spread to bytes.
+template <>
+struct join_rows<float8_e4m3> {
+  static constexpr int rows = 2;
+  static constexpr int pairs = 8;
+  std::uint32_t nibbles[2 * rows];
+
+  __device__ __forceinline__ void load(std::uint8_t const* planes, int, int row, int last_row, int lane) {
+    load_plane<2, 1, rows>(planes, row, last_row, lane, nibbles);
+  }
+
+  template <bool Contiguous>
+  __device__ __forceinline__ uint4 row(int which, std::uint32_t const (&codes)[pairs],
+                                       window_exponents<Contiguous> window) const {
+    std::uint32_t words[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const std::uint32_t both = pick_bytes(nibbles[2 * which + i / 2], 0, i % 2 == 0 ? 0x4140 : 0x4342);
+      const std::uint32_t spread = (both | (both << 4)) & 0x0f0f0f0fu;
+      words[i] = (spread & 0x07070707u) | ((spread & 0x08080808u) << 4) |
+                 four_exponents<3>(codes[2 * i], codes[2 * i + 1], window);
+    }
+    return {words[0], words[1], words[2], words[3]};
+  }
+};
+
+/// 4: two mantissa bits and the sign come from two planes.
+template <>
+struct join_rows<float8_e5m2> {
+  static constexpr int rows = 2;
+  static constexpr int pairs = 8;
+  std::uint32_t mantissa[rows];
+  std::uint32_t sign[rows / 2];
+
+  __device__ __forceinline__ void load(std::uint8_t const* planes, int coded, int row, int last_row, int lane) {
+    load_plane<1, 1, rows>(planes, row, last_row, lane, mantissa);
+    load_plane<1, 2, rows>(planes + coded / 4, row, last_row, lane, sign);
+  }
+
+  template <bool Contiguous>
+  __device__ __forceinline__ uint4 row(int which, std::uint32_t const (&codes)[pairs],
+                                       window_exponents<Contiguous> window) const {
+    std::uint32_t words[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const std::uint32_t two = (mantissa[which] >> (8 * i)) & 0xffu;
+      const std::uint32_t one = (sign[which / 2] >> (16 * (which % 2) + 4 * i)) & 15u;
+      // Bits 2 j and 2 j + 1 to byte j: by products whose terms do not meet below the mask.
+      const std::uint32_t mantissas = (two | (two << 6) | (two << 12) | (two << 18)) & 0x03030303u;
+      const std::uint32_t signs = ((one << 7) | (one << 14) | (one << 21) | (one << 28)) & 0x80808080u;
+      words[i] = mantissas | signs | four_exponents<2>(codes[2 * i], codes[2 * i + 1], window);
+    }
+    return {words[0], words[1], words[2], words[3]};
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Moving bytes within and between registers, and whole vectors between registers and global memory.
+#pragma once
+
+#include <cstdint>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Four bytes picked from eight: nibble i of `selector` says which byte (0 to 3 of a, 4 to 7 of b) becomes byte i.
+__device__ __forceinline__ std::uint32_t pick_bytes(std::uint32_t a, std::uint32_t b, std::uint32_t selector) {
+  return __byte_perm(a, b, selector);
+}
+
+/// Where a mask bit is set the bit of a, else that of b.
+__device__ __forceinline__ std::uint32_t select_bits(std::uint32_t mask, std::uint32_t a, std::uint32_t b) {
+  std::uint32_t selected;
+  asm("lop3.b32 %0, %1, %2, %3, 0xca;" : "=r"(selected) : "r"(mask), "r"(a), "r"(b));
+  return selected;
+}
+
+/// a * b + c in one instruction, where the compiler might see a shift in the product and take two.
+__device__ __forceinline__ std::uint32_t multiply_add(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
+  std::uint32_t sum;
+  asm("mad.lo.u32 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
+  return sum;
+}
+
+/// Reads that will not be repeated: they leave the caches to others.
+__device__ __forceinline__ uint2 load_once(uint2 const* address) { return __ldcs(address); }
+__device__ __forceinline__ uint4 load_once(uint4 const* address) { return __ldcs(address); }
+__device__ __forceinline__ std::uint32_t load_once(std::uint32_t const* address) { return __ldcs(address); }
+/// Writes that this kernel will not read.
+__device__ __forceinline__ void store_once(uint4* address, uint4 value) { __stcs(address, value); }
+__device__ __forceinline__ void store_once(uint2* address, uint2 value) { __stcs(address, value); }
+__device__ __forceinline__ void store_once(std::uint32_t* address, std::uint32_t value) { __stcs(address, value); }
+
+/// Bit i set for all lanes i below this one.
+__device__ __forceinline__ std::uint32_t lanes_below() {
+  std::uint32_t mask;
+  asm("mov.u32 %0, %%lanemask_lt;" : "=r"(mask));
+  return mask;
+}
+
+}  // namespace v0
+}  // namespace tessera

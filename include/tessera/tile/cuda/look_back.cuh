@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// A running sum over tiles that thread blocks finish in any order: decoupled look-back.
+///
+/// Merrill and Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back" (NVIDIA NVR-2016-002). Every tile has a word:
+/// empty, its own sum, or the sum of all tiles up to it. A tile publishes its own sum, adds up those before it until it meets a
+/// word of the last kind, and publishes one itself. Words must be zero before the launch, and tiles must be taken in order (by a
+/// counter), so that no tile waits for one that has not begun.
+#pragma once
+
+#include <cstdint>
+
+namespace tessera {
+inline namespace v0 {
+
+struct look_back_word {
+  static constexpr int value_bits = 62;
+  static constexpr std::uint64_t own_sum = std::uint64_t{1} << value_bits;
+  static constexpr std::uint64_t sum_up_to_here = std::uint64_t{2} << value_bits;
+  static constexpr std::uint64_t value_mask = own_sum - 1;
+
+  __device__ __forceinline__ static void publish(std::uint64_t* word, std::uint64_t kind, std::uint64_t value) {
+    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(word), "l"(kind | value) : "memory");
+  }
+  __device__ __forceinline__ static std::uint64_t read(std::uint64_t const* word) {
+    std::uint64_t value;
+    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+    return value;
+  }
+};
+
+/// The sum of all tiles before `tile`, for all lanes of the one warp that calls this. words: of the whole sequence; own: below 2^62.
+__device__ __forceinline__ std::uint64_t look_back(std::uint64_t* words, std::int64_t tile, std::uint64_t own, int lane) {
+  if (tile == 0) {
+    if (lane == 0) {
+      look_back_word::publish(words, look_back_word::sum_up_to_here, own);
+    }
+    return 0;
+  }
+  if (lane == 0) {
+    look_back_word::publish(words + tile, look_back_word::own_sum, own);
+  }
+  std::uint64_t before = 0;
+  // Lane i looks at the tile i + 1 before; lanes before the first tile see an empty sum of all.
+  for (std::int64_t nearest = tile - 1;; nearest -= 32) {
+    const std::int64_t mine = nearest - lane;
+    std::uint64_t word = look_back_word::sum_up_to_here;
+    do {
+      word = mine >= 0 ? look_back_word::read(words + mine) : look_back_word::sum_up_to_here;
+    } while (__any_sync(0xffffffffu, (word >> look_back_word::value_bits) == 0));
+    const bool is_total = (word >> look_back_word::value_bits) == 2;
+    const unsigned totals = __ballot_sync(0xffffffffu, is_total);
+    const int last = totals != 0 ? __ffs(static_cast<int>(totals)) - 1 : 31;
+    std::uint64_t part = lane <= last ? word & look_back_word::value_mask : 0;
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) {
+      part += __shfl_xor_sync(0xffffffffu, part, distance);
+    }
+    before += part;
+    if (totals != 0) {
+      break;
+    }
+  }
+  if (lane == 0) {
+    look_back_word::publish(words + tile, look_back_word::sum_up_to_here, before + own);
+  }
+  return before;
+}
+
+}  // namespace v0
+}  // namespace tessera
