@@ -34,8 +34,8 @@ the output of decompress is the very file that compress read.
 Files are mapped into memory and worked on in pieces of 64 MiB: at most 320 MiB of memory are used for data (on a GPU as
 much again there), however large a file or tensor is, and as much as the files' headers take.
 
-Exit codes: 0 success; 1 wrong usage; 2 a file is missing or cannot be read; 3 a file is truncated, corrupt or not of the
-kind expected; 4 a file cannot be written (it exists, the disk is full, ...).
+Exit codes: 0 success; 1 wrong usage; 2 a file is missing or cannot be read; 3 a file is truncated, corrupt or not of
+the kind expected; 4 a file cannot be written (it exists, the disk is full, memory is short, the GPU fails).
 )";
 
 enum class command_kind { help, compress, decompress, inspect, verify };
@@ -58,11 +58,17 @@ class command_line_parser {
   explicit command_line_parser(std::vector<std::string> words) : words_(std::move(words)) {}
 
   command_line parse() {
-    if (words_.empty()) { throw failure(exit_code::usage, help_text); }
-    for (std::string const& word : words_) {
-      if (word == "--help" || word == "-h") { return {}; }
+    if (words_.empty()) {
+      throw failure(exit_code::usage, help_text);
     }
-    for (next_ = 0; next_ < words_.size(); ++next_) { take(words_[next_]); }
+    for (std::string const& word : words_) {
+      if (word == "--help" || word == "-h") {
+        return {};
+      }
+    }
+    for (next_ = 0; next_ < words_.size(); ++next_) {
+      take(words_[next_]);
+    }
     finish();
     return result_;
   }
@@ -80,11 +86,15 @@ class command_line_parser {
     } else if (word == "--lossy") {
       result_.options.is_lossy = true;
       result_.options.mantissa_kept = number(word, 0, 3);
-      if (result_.options.mantissa_kept == 2) { refuse("--lossy is 2 but must be 0, 1 or 3"); }
+      if (result_.options.mantissa_kept == 2) {
+        refuse("--lossy is 2 but must be 0, 1 or 3");
+      }
     } else if (word == "--block") {
       has_block_ = true;
       int const block = result_.options.normalizer_block = number(word, 32, 1024);
-      if ((block & (block - 1)) != 0) { refuse("--block is " + std::to_string(block) + " but must be a power of two"); }
+      if ((block & (block - 1)) != 0) {
+        refuse("--block is " + std::to_string(block) + " but must be a power of two");
+      }
     } else if (word == "--device") {
       result_.device = device(value(word));
     } else if (word == "--force") {
@@ -95,7 +105,9 @@ class command_line_parser {
   }
 
   std::string const& value(std::string const& option) {
-    if (next_ + 1 >= words_.size()) { refuse(option + " needs a value"); }
+    if (next_ + 1 >= words_.size()) {
+      refuse(option + " needs a value");
+    }
     return words_[++next_];
   }
   int number(std::string const& option, int least, int most) {
@@ -109,14 +121,22 @@ class command_line_parser {
     return result;
   }
   static device_kind device(std::string const& text) {
-    if (text == "auto") { return device_kind::automatic; }
-    if (text == "cpu") { return device_kind::cpu; }
-    if (text == "cuda") { return device_kind::cuda; }
+    if (text == "auto") {
+      return device_kind::automatic;
+    }
+    if (text == "cpu") {
+      return device_kind::cpu;
+    }
+    if (text == "cuda") {
+      return device_kind::cuda;
+    }
     refuse("--device is " + shown(text) + " but must be cpu, cuda or auto");
   }
 
   void finish() {
-    if (positional_.empty()) { refuse("there is no command"); }
+    if (positional_.empty()) {
+      refuse("there is no command");
+    }
     std::string const& command = positional_[0];
     std::size_t files = 1;
     if (command == "compress" || command == "decompress") {
@@ -128,11 +148,18 @@ class command_line_parser {
       refuse("unknown command " + shown(command));
     }
     if (positional_.size() != files + 1) {
-      refuse(command + " takes " + std::to_string(files) + " file names but got " + std::to_string(positional_.size() - 1));
+      refuse(command + " takes " + std::to_string(files) + " file names but got " +
+             std::to_string(positional_.size() - 1));
     }
-    if (result_.options.is_lossy && result_.command != command_kind::compress) { refuse("--lossy is for compress only"); }
-    if (has_block_ && !result_.options.is_lossy) { refuse("--block makes sense with --lossy only"); }
-    if (result_.options.is_lossy && result_.device == device_kind::cuda) { refuse("--lossy works on the CPU only"); }
+    if (result_.options.is_lossy && result_.command != command_kind::compress) {
+      refuse("--lossy is for compress only");
+    }
+    if (has_block_ && !result_.options.is_lossy) {
+      refuse("--block makes sense with --lossy only");
+    }
+    if (result_.options.is_lossy && result_.device == device_kind::cuda) {
+      refuse("--lossy works on the CPU only");
+    }
     result_.input = positional_[1];
     result_.output = files == 2 ? positional_[2] : "";
   }

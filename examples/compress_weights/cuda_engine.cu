@@ -23,7 +23,8 @@ class cuda_engine final : public weight_engine {
   template <class Codec>
   void encode_with(std::span<std::byte const> bytes);
   template <class Codec>
-  void decode_with(tessera::weight_stream_spec const& spec, std::span<std::byte const> stream, std::span<std::byte> weights);
+  void decode_with(tessera::weight_stream_spec const& spec, std::span<std::byte const> stream,
+                   std::span<std::byte> weights);
 
   tessera::cuda exec_;
   tessera::buffer<std::byte> stream_;  // on the host
@@ -81,7 +82,8 @@ void cuda_engine::decode(tessera::weight_stream_spec const& spec, std::span<std:
                          std::span<std::byte> weights) {
   tessera::check<tessera::value_error>(spec.coder != tessera::weight_coder::fixed_codes,
                                        "compress_weights: the stream has coder ", static_cast<int>(spec.coder),
-                                       " but this program reads coder ", static_cast<int>(tessera::weight_coder::rans_pairs));
+                                       " but this program reads coder ",
+                                       static_cast<int>(tessera::weight_coder::rans_pairs));
   with_lossless_codec(spec.type,
                       [&]<class Codec>(std::type_identity<Codec>) { decode_with<Codec>(spec, stream, weights); });
 }

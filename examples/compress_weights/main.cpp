@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// compress_weights: makes .safetensors files smaller and gives them back bit for bit. See command_line.hpp for its usage and
-/// container.hpp for the format.
-#include <unistd.h>
-
+/// compress_weights: makes .safetensors files smaller and gives them back bit for bit. See command_line.hpp for its
+/// usage and container.hpp for the format.
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -11,6 +9,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
 #include "../support/atomic_file.hpp"
@@ -27,7 +26,9 @@ namespace {
 /// What the work is done with.
 struct engines {
   explicit engines(command_line const& line) : cpu(line.threads) {
-    if (line.device == device_kind::cpu) { return; }
+    if (line.device == device_kind::cpu) {
+      return;
+    }
     std::string why_not;
     cuda = make_cuda_engine(why_not);
     bool const can_do_without = line.device == device_kind::automatic;
@@ -52,7 +53,9 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-std::int64_t size_of(std::span<std::byte const> bytes) { return static_cast<std::int64_t>(bytes.size()); }
+std::int64_t size_of(std::span<std::byte const> bytes) {
+  return static_cast<std::int64_t>(bytes.size());
+}
 
 /// Decodes all tensors; hands the index, the offset in the tensor and the bytes of each piece to consume.
 template <class Consume>
@@ -76,8 +79,8 @@ void decode_all(container_reader const& container, engines& work, progress_bar& 
 }
 
 /// Reads the new file back and compares every tensor with where it came from.
-void compare_with_original(std::string const& path, std::string const& output, safetensors_reader const& model, bool is_lossy,
-                           engines& work) {
+void compare_with_original(std::string const& path, std::string const& output, safetensors_reader const& model,
+                           bool is_lossy, engines& work) {
   try {
     mapped_file const written(path);
     container_reader const container(written.bytes(), output);
@@ -135,8 +138,9 @@ void decompress(command_line const& line) {
                [&](std::size_t, std::size_t, std::span<std::byte const> bytes) { output.append(bytes); });
   }
   output.commit();
-  std::printf("%s: %s -> %s, %zu tensors, %.2f s\n", line.output.c_str(), readable_bytes(size_of(input.bytes())).c_str(),
-              readable_bytes(output.size()).c_str(), container.tensors().size(), seconds_since(start));
+  std::printf("%s: %s -> %s, %zu tensors, %.2f s\n", line.output.c_str(),
+              readable_bytes(size_of(input.bytes())).c_str(), readable_bytes(output.size()).c_str(),
+              container.tensors().size(), seconds_since(start));
 }
 
 void verify(command_line const& line) {
@@ -154,26 +158,33 @@ void verify(command_line const& line) {
 
 std::string shape_text(tensor_entry const& tensor) {
   std::string text;
-  for (std::int64_t extent : tensor.shape) { text += (text.empty() ? "" : " x ") + std::to_string(extent); }
+  for (std::int64_t extent : tensor.shape) {
+    text += (text.empty() ? "" : " x ") + std::to_string(extent);
+  }
   return text.empty() ? "scalar" : text;
 }
 
 /// How the streams of a tensor were made; they are all alike but for tiny ones.
 std::string method_text(container_tensor const& tensor, std::string const& file) {
-  if (!tensor.is_compressed) { return "kept"; }
+  if (!tensor.is_compressed) {
+    return "kept";
+  }
   std::string text;
   for_each_stream(file, tensor, [&](tessera::weight_stream_spec const& spec, std::span<std::byte const>) {
     codec_choice const choice = choice_of(spec);
     if (text.empty()) {
-      text = choice.is_lossless() ? "lossless" : "lossy " + std::to_string(choice.mantissa_kept) + "/" +
-                                                     std::to_string(choice.normalizer_block);
+      text = choice.is_lossless()
+                 ? "lossless"
+                 : "lossy " + std::to_string(choice.mantissa_kept) + "/" + std::to_string(choice.normalizer_block);
     }
   });
   return text;
 }
 
 void print_metadata(std::map<std::string, std::string> const& metadata) {
-  for (auto const& [key, value] : metadata) { std::printf("metadata %s: %s\n", shown(key).c_str(), shown(value).c_str()); }
+  for (auto const& [key, value] : metadata) {
+    std::printf("metadata %s: %s\n", shown(key).c_str(), shown(value).c_str());
+  }
 }
 
 void inspect_container(mapped_file const& input) {
@@ -187,24 +198,29 @@ void inspect_container(mapped_file const& input) {
       try {
         return method_text(tensor, input.path());
       } catch (tessera::error const& problem) {
-        throw failure(exit_code::unsound, input.path() + ": tensor " + shown(original.name) + " is corrupt: " + problem.what());
+        throw failure(exit_code::unsound,
+                      input.path() + ": tensor " + shown(original.name) + " is corrupt: " + problem.what());
       }
     }();
-    table.add({original.name, original.dtype, shape_text(original), how, std::to_string(original.bytes()), std::to_string(now),
-               ratio_text(original.bytes(), now), fixed(8.0 * static_cast<double>(now) / elements, 3)});
+    table.add({original.name, original.dtype, shape_text(original), how, std::to_string(original.bytes()),
+               std::to_string(now), ratio_text(original.bytes(), now),
+               fixed(8.0 * static_cast<double>(now) / elements, 3)});
   }
   table.print(stdout);
   print_metadata(container.original().metadata);
-  std::int64_t const before = static_cast<std::int64_t>(container.original_prefix().size()) + container.original().data_bytes();
-  std::printf("%s: compressed, version %s, %zu tensors, %s instead of %s, ratio %s\n", input.path().c_str(), container_version,
-              container.tensors().size(), readable_bytes(size_of(input.bytes())).c_str(), readable_bytes(before).c_str(),
-              ratio_text(before, size_of(input.bytes())).c_str());
+  std::int64_t const before =
+      static_cast<std::int64_t>(container.original_prefix().size()) + container.original().data_bytes();
+  std::printf("%s: compressed, version %s, %zu tensors, %s instead of %s, ratio %s\n", input.path().c_str(),
+              container_version, container.tensors().size(), readable_bytes(size_of(input.bytes())).c_str(),
+              readable_bytes(before).c_str(), ratio_text(before, size_of(input.bytes())).c_str());
 }
 
 void inspect(command_line const& line) {
   mapped_file const input(line.input);
   safetensors_reader const model(input.bytes(), line.input);
-  if (is_container(model.header())) { return inspect_container(input); }
+  if (is_container(model.header())) {
+    return inspect_container(input);
+  }
   text_table table({"tensor", "dtype", "shape", "bytes"}, 3);
   for (tensor_entry const& tensor : model.tensors()) {
     table.add({tensor.name, tensor.dtype, shape_text(tensor), std::to_string(tensor.bytes())});
@@ -217,11 +233,21 @@ void inspect(command_line const& line) {
 
 void run(command_line const& line) {
   switch (line.command) {
-    case command_kind::help: std::fputs(help_text, stdout); break;
-    case command_kind::compress: compress(line); break;
-    case command_kind::decompress: decompress(line); break;
-    case command_kind::inspect: inspect(line); break;
-    case command_kind::verify: verify(line); break;
+    case command_kind::help:
+      std::fputs(help_text, stdout);
+      break;
+    case command_kind::compress:
+      compress(line);
+      break;
+    case command_kind::decompress:
+      decompress(line);
+      break;
+    case command_kind::inspect:
+      inspect(line);
+      break;
+    case command_kind::verify:
+      verify(line);
+      break;
   }
   bool const printed = std::fflush(stdout) == 0;
   require(exit_code::unwritable, printed, "standard output: cannot write: ", std::strerror(errno));
@@ -240,6 +266,8 @@ int run_and_report(int count, char** words) {
     return report(problem.code(), problem.what());
   } catch (std::bad_alloc const&) {
     return report(exit_code::unwritable, "out of memory");
+  } catch (tessera::device_error const& problem) {
+    return report(exit_code::unwritable, problem.what());
   } catch (std::exception const& problem) {
     return report(exit_code::unsound, problem.what());
   }

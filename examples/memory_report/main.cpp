@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// memory_report: what the library's algorithms save on real data, and how fast they are, as a table and as memory_report.svg.
+/// memory_report: what the library's algorithms save on real data, and how fast they are, as a table and as
+/// memory_report.svg.
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -57,8 +58,8 @@ arguments parse(std::vector<std::string> const& words) {
     } else if (word == "--threads") {
       std::string const& text = value();
       result.options.threads = std::atoi(text.c_str());
-      require(exit_code::usage, result.options.threads >= 1 && result.options.threads <= 4096, "--threads is ", shown(text),
-              " but must be a number from 1 to ", 4096);
+      require(exit_code::usage, result.options.threads >= 1 && result.options.threads <= 4096, "--threads is ",
+              shown(text), " but must be a number from 1 to ", 4096);
     } else if (word == "--tensors") {
       result.options.by_tensor = true;
     } else {
@@ -71,7 +72,9 @@ arguments parse(std::vector<std::string> const& words) {
 std::string error_text(double error) {
   return error < 0 ? "-" : error == 0 ? "0, every bit" : fixed(100 * error, 2) + " %";
 }
-std::string speed_text(double gbps) { return gbps < 0 ? "-" : fixed(gbps, gbps < 10 ? 2 : 0); }
+std::string speed_text(double gbps) {
+  return gbps < 0 ? "-" : fixed(gbps, gbps < 10 ? 2 : 0);
+}
 
 void print(report_rows const& rows) {
   text_table table({"algorithm", "data", "mode", "on", "before", "after", "ratio", "bits", "bound", "over", "max error",
@@ -79,15 +82,18 @@ void print(report_rows const& rows) {
                    4);
   for (report_row const& row : rows) {
     bool const has_bound = row.bound_bits > 0;
-    table.add({row.algorithm, row.data, row.mode, row.place, readable_bytes(row.bytes_before), readable_bytes(row.bytes_after),
-               fixed(row.ratio(), 3), fixed(row.bits_after(), 3), has_bound ? fixed(row.bound_bits, 3) : "-",
-               has_bound ? fixed(100 * (row.bits_after() / row.bound_bits - 1), 2) + " %" : "-", error_text(row.largest_error),
-               speed_text(row.encode_gbps), speed_text(row.decode_gbps)});
+    table.add({row.algorithm, row.data, row.mode, row.place, readable_bytes(row.bytes_before),
+               readable_bytes(row.bytes_after), fixed(row.ratio(), 3), fixed(row.bits_after(), 3),
+               has_bound ? fixed(row.bound_bits, 3) : "-",
+               has_bound ? fixed(100 * (row.bits_after() / row.bound_bits - 1), 2) + " %" : "-",
+               error_text(row.largest_error), speed_text(row.encode_gbps), speed_text(row.decode_gbps)});
   }
   table.print(stdout);
   std::printf(
-      "\nReal weights of all-MiniLM-L6-v2 (tests/data). Bits are those of a weight; the bound is the zeroth-order entropy of all\n"
-      "exponents of the file, plus sign and mantissa. Errors are relative: |before - after| / |before|. Encode and decode are GB/s\n"
+      "\nReal weights of all-MiniLM-L6-v2 (tests/data). Bits are those of a weight; the bound is the zeroth-order "
+      "entropy of all\n"
+      "exponents of the file, plus sign and mantissa. Errors are relative: |before - after| / |before|. Encode and "
+      "decode are GB/s\n"
       "of uncompressed weights, timed on the same weights repeated to 32 MiB (GPU: 512 MiB).\n");
 }
 
@@ -110,7 +116,8 @@ void run(std::vector<std::string> const& words) {
   std::printf("The picture: %s\n", given.svg.c_str());
   for (report_row const& row : rows) {
     bool const is_right = row.bound_bits < 0 || row.largest_error == 0;
-    require(exit_code::unsound, is_right, row.mode, " on ", row.place, ": is lossless but an error is ", row.largest_error);
+    require(exit_code::unsound, is_right, row.mode, " on ", row.place, ": is lossless but an error is ",
+            row.largest_error);
   }
 }
 

@@ -11,7 +11,9 @@ namespace tessera_examples {
 
 report_rows neuzip_cuda_rows(report_options const& options) {
   int count = 0;
-  if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) { return {}; }
+  if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
+    return {};
+  }
   cudaDeviceProp properties;
   tessera::check_cuda(cudaGetDeviceProperties(&properties, 0), "memory_report", "cudaGetDeviceProperties");
   tessera::cuda const exec;

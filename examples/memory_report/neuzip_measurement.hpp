@@ -35,7 +35,9 @@ class exponent_histogram {
   /// Bits a weight, sign and mantissa included.
   [[nodiscard]] double bound() const {
     double entropy = 0;
-    for (double count : counts_) { entropy -= count > 0 ? count / total_ * std::log2(count / total_) : 0; }
+    for (double count : counts_) {
+      entropy -= count > 0 ? count / total_ * std::log2(count / total_) : 0;
+    }
     return entropy + 1 + tessera::scalar_traits<T>::mantissa_bits;
   }
 
@@ -49,7 +51,9 @@ template <class T>
 double largest_error(std::vector<T> const& before, std::vector<T> const& after) {
   double largest = 0;
   for (std::size_t i = 0; i < before.size(); ++i) {
-    if (tessera::to_bits(before[i]) == tessera::to_bits(after[i])) { continue; }
+    if (tessera::to_bits(before[i]) == tessera::to_bits(after[i])) {
+      continue;
+    }
     double const a = tessera::load(before[i]);
     double const b = tessera::load(after[i]);
     double const error = a == 0 ? HUGE_VAL : std::abs(a - b) / std::abs(a);
@@ -70,9 +74,13 @@ std::vector<named_weights<T>> read_weights(std::string const& path, std::string 
   safetensors_reader const model(file.bytes(), path);
   std::vector<named_weights<T>> all;
   for (tensor_entry const& tensor : model.tensors()) {
-    if (tensor.dtype != dtype) { continue; }
+    if (tensor.dtype != dtype) {
+      continue;
+    }
     std::vector<T> weights(static_cast<std::size_t>(tensor.elements()));
-    if (!weights.empty()) { std::memcpy(weights.data(), model.data(tensor).data(), weights.size() * sizeof(T)); }
+    if (!weights.empty()) {
+      std::memcpy(weights.data(), model.data(tensor).data(), weights.size() * sizeof(T));
+    }
     all.push_back({tensor.name, std::move(weights)});
   }
   require(exit_code::unsound, !all.empty(), path, ": has no tensors of dtype ", dtype);
@@ -134,13 +142,16 @@ class codec_bench {
   tessera::buffer<std::int64_t> stream_bytes_;
 };
 
-/// Seconds that `work` takes when it is enqueued again and again: the fastest of three runs of about a fifth of a second.
+/// Seconds that `work` takes when it is enqueued again and again: the fastest of three runs of about a fifth of a
+/// second.
 template <class Work, class Wait>
 double seconds_of(Work work, Wait wait) {
   using clock = std::chrono::steady_clock;
   auto const time = [&](int repeats) {
     auto const start = clock::now();
-    for (int i = 0; i < repeats; ++i) { work(); }
+    for (int i = 0; i < repeats; ++i) {
+      work();
+    }
     wait();
     return std::chrono::duration<double>(clock::now() - start).count() / repeats;
   };
@@ -180,7 +191,9 @@ report_row measure_neuzip(Executor const& exec, std::string const& mode, std::st
                fixed(100 * (bits / own.bound() - 1), 2) + " %"});
   }
   row.bytes_before = row.elements * std::int64_t{sizeof(value_type)};
-  if (Codec::is_lossless) { row.bound_bits = histogram.bound(); }
+  if (Codec::is_lossless) {
+    row.bound_bits = histogram.bound();
+  }
   if (by_tensor && Codec::is_lossless) {
     table.print(stdout);
     std::printf("\n");
@@ -188,7 +201,9 @@ report_row measure_neuzip(Executor const& exec, std::string const& mode, std::st
   std::size_t const once = all.size();
   auto const wanted = static_cast<std::size_t>(bytes_for_speed) / sizeof(value_type);
   all.reserve(wanted);
-  while (all.size() < wanted) { all.push_back(all[all.size() - once]); }
+  while (all.size() < wanted) {
+    all.push_back(all[all.size() - once]);
+  }
   codec_bench<Codec, Executor> bench(exec, all, options);
   double const gigabytes = static_cast<double>(all.size() * sizeof(value_type)) / 1e9;
   row.encode_gbps = gigabytes / seconds_of([&] { bench.encode(); }, [&] { bench.wait(); });
@@ -203,7 +218,8 @@ report_rows lossless_neuzip_rows(Executor const& exec, std::string const& place,
   report_rows rows;
   auto const measure = [&]<class T>(std::string const& file, std::string const& dtype, T) {
     auto const weights = read_weights<T>(options.data_folder + "/" + file, dtype);
-    rows.push_back(measure_neuzip<tessera::neuzip_of<T>>(exec, tessera::scalar_traits<T>::name() + std::string(" lossless"),
+    rows.push_back(measure_neuzip<tessera::neuzip_of<T>>(exec,
+                                                         tessera::scalar_traits<T>::name() + std::string(" lossless"),
                                                          place, weights, {}, bytes_for_speed, options.by_tensor));
     rows.back().data = "MiniLM";
   };

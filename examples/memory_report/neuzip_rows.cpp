@@ -13,8 +13,8 @@ template <int MantissaBits>
 report_row lossy_row(tessera::cpu const& exec, std::string const& place,
                      std::vector<named_weights<tessera::bfloat16>> const& weights) {
   std::string const mode = tessera::join("bf16 keeps ", MantissaBits, MantissaBits == 1 ? " bit" : " bits");
-  report_row row = measure_neuzip<tessera::neuzip_lossy<MantissaBits>>(exec, mode, place, weights, {.normalizer_block = 512},
-                                                                       bytes_for_speed, false);
+  report_row row = measure_neuzip<tessera::neuzip_lossy<MantissaBits>>(
+      exec, mode, place, weights, {.normalizer_block = 512}, bytes_for_speed, false);
   row.data = "MiniLM";
   return row;
 }

@@ -4,6 +4,8 @@
 
 namespace tessera_examples {
 
-report_rows neuzip_cuda_rows(report_options const&) { return {}; }
+report_rows neuzip_cuda_rows(report_options const&) {
+  return {};
+}
 
 }  // namespace tessera_examples

@@ -23,13 +23,17 @@ struct report_row {
   std::int64_t elements = 0;
   std::int64_t bytes_before = 0;
   std::int64_t bytes_after = 0;
-  double bound_bits = -1;  ///< an element
+  double bound_bits = -1;     ///< an element
   double largest_error = -1;  ///< relative; 0 means that every bit is the same
-  double encode_gbps = -1;  ///< GB of uncompressed data a second
+  double encode_gbps = -1;    ///< GB of uncompressed data a second
   double decode_gbps = -1;
 
-  [[nodiscard]] double bits_before() const { return 8.0 * static_cast<double>(bytes_before) / static_cast<double>(elements); }
-  [[nodiscard]] double bits_after() const { return 8.0 * static_cast<double>(bytes_after) / static_cast<double>(elements); }
+  [[nodiscard]] double bits_before() const {
+    return 8.0 * static_cast<double>(bytes_before) / static_cast<double>(elements);
+  }
+  [[nodiscard]] double bits_after() const {
+    return 8.0 * static_cast<double>(bytes_after) / static_cast<double>(elements);
+  }
   [[nodiscard]] double ratio() const { return static_cast<double>(bytes_before) / static_cast<double>(bytes_after); }
 };
 

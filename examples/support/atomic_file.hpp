@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// A file that appears under its name whole or not at all.
 ///
-/// Bytes go to a temporary file beside the target. `commit` flushes it to the disk, renames it, and flushes the folder. Without
-/// `commit` the temporary file is removed: by the destructor, or, after `remove_temporary_file_on_signals`, when SIGINT, SIGTERM
-/// or SIGHUP end the program. (Only SIGKILL and power failures leave it behind; its name starts with a dot and ends in .partial.)
+/// Bytes go to a temporary file beside the target. `commit` flushes it to the disk, renames it, and flushes the folder.
+/// Without `commit` the temporary file is removed: by the destructor, or, after `remove_temporary_file_on_signals`,
+/// when SIGINT, SIGTERM or SIGHUP end the program. (Only SIGKILL and power failures leave it behind; its name starts
+/// with a dot and ends in .partial.)
 #pragma once
-
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -18,8 +15,11 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <span>
 #include <string>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -34,7 +34,9 @@ inline std::atomic<char const*> temporary_to_remove{nullptr};
 
 extern "C" inline void tessera_examples_end_by_signal(int which) {
   char const* const path = temporary_to_remove.load();
-  if (path != nullptr) { ::unlink(path); }
+  if (path != nullptr) {
+    ::unlink(path);
+  }
   ::signal(which, SIG_DFL);
   ::raise(which);
 }
@@ -44,7 +46,9 @@ extern "C" inline void tessera_examples_end_by_signal(int which) {
 /// Once, at the start of `main`. Also makes a limit on file sizes an error that `write` reports.
 inline void remove_temporary_file_on_signals() {
   for (int const which : {SIGINT, SIGTERM, SIGHUP}) {
-    if (std::signal(which, &detail::tessera_examples_end_by_signal) == SIG_IGN) { std::signal(which, SIG_IGN); }
+    if (std::signal(which, &detail::tessera_examples_end_by_signal) == SIG_IGN) {
+      std::signal(which, SIG_IGN);
+    }
   }
   std::signal(SIGXFSZ, SIG_IGN);
 }
@@ -58,15 +62,20 @@ class atomic_file {
     folder_ = slash == std::string::npos ? "." : slash == 0 ? "/" : target_.substr(0, slash);
     std::string const name = slash == std::string::npos ? target_ : target_.substr(slash + 1);
     std::string const pattern = folder_ + "/." + name.substr(0, 200) + ".XXXXXX.partial";
-    require(exit_code::unwritable, pattern.size() < sizeof(detail::temporary_path), target_, ": cannot write: the path has ",
-            pattern.size(), " characters but may have ", sizeof(detail::temporary_path) - 1);
+    require(exit_code::unwritable, pattern.size() < sizeof(detail::temporary_path), target_,
+            ": cannot write: the path has ", pattern.size(), " characters but may have ",
+            sizeof(detail::temporary_path) - 1);
     create(pattern);
   }
   atomic_file(atomic_file const&) = delete;
   atomic_file& operator=(atomic_file const&) = delete;
   ~atomic_file() {
-    if (file_ >= 0) { ::close(file_); }
-    if (!temporary_.empty()) { ::unlink(temporary_.c_str()); }
+    if (file_ >= 0) {
+      ::close(file_);
+    }
+    if (!temporary_.empty()) {
+      ::unlink(temporary_.c_str());
+    }
     detail::temporary_to_remove.store(nullptr);
   }
 
@@ -82,7 +91,9 @@ class atomic_file {
   void write_at(std::int64_t offset, std::span<std::byte const> bytes) {
     while (!bytes.empty()) {
       ssize_t const written = ::pwrite(file_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-      if (written < 0 && errno == EINTR) { continue; }
+      if (written < 0 && errno == EINTR) {
+        continue;
+      }
       check_call(written > 0, "write");
       bytes = bytes.subspan(static_cast<std::size_t>(written));
       offset += written;
@@ -111,7 +122,9 @@ class atomic_file {
   /// A symbolic link stays one: what it points to is replaced.
   static std::string resolved(std::string target) {
     char* const path = ::realpath(target.c_str(), nullptr);
-    if (path == nullptr) { return target; }
+    if (path == nullptr) {
+      return target;
+    }
     std::string result = path;
     std::free(path);
     return result;
@@ -119,7 +132,9 @@ class atomic_file {
 
   void refuse_what_must_stay() const {
     struct stat status {};
-    if (::stat(target_.c_str(), &status) != 0) { return; }
+    if (::stat(target_.c_str(), &status) != 0) {
+      return;
+    }
     require(exit_code::unwritable, S_ISREG(status.st_mode), target_, ": cannot write: not a regular file");
     require(exit_code::unwritable, overwrite_, target_, ": exists already (--force replaces it)");
   }

@@ -31,7 +31,9 @@ class failure : public std::runtime_error {
 /// Throws a `failure` with the joined parts unless `holds`.
 template <class... Parts>
 void require(exit_code code, bool holds, Parts const&... parts) {
-  if (!holds) { throw failure(code, tessera::join(parts...)); }
+  if (!holds) {
+    throw failure(code, tessera::join(parts...));
+  }
 }
 
 /// A name from a file as it may go to a terminal: quoted, without control characters, not longer than a line.
@@ -40,7 +42,9 @@ inline std::string shown(std::string const& name) {
   std::string text = name.substr(0, longest);
   for (char& c : text) {
     auto const byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f) { c = '?'; }
+    if (byte < 0x20 || byte == 0x7f) {
+      c = '?';
+    }
   }
   return tessera::join("\"", text, name.size() > longest ? "...\"" : "\"");
 }

@@ -2,16 +2,15 @@
 /// A file's bytes, read by the operating system as they are used: memory stays small however large the file is.
 #pragma once
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <fcntl.h>
 #include <span>
 #include <string>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <utility>
 
 #include "failure.hpp"
@@ -29,7 +28,9 @@ class mapped_file {
   mapped_file(mapped_file const&) = delete;
   mapped_file& operator=(mapped_file const&) = delete;
   ~mapped_file() {
-    if (address_ != nullptr) { ::munmap(address_, bytes_); }
+    if (address_ != nullptr) {
+      ::munmap(address_, bytes_);
+    }
   }
 
   [[nodiscard]] std::span<std::byte const> bytes() const { return {static_cast<std::byte const*>(address_), bytes_}; }
@@ -48,10 +49,13 @@ class mapped_file {
     int const reason = errno;
     if (!is_regular || (bytes_ > 0 && address_ == nullptr)) {
       ::close(file);
-      throw failure(exit_code::unreadable,
-                    path_ + ": cannot read: " + (found == 0 && !is_regular ? "not a regular file" : std::strerror(reason)));
+      throw failure(
+          exit_code::unreadable,
+          path_ + ": cannot read: " + (found == 0 && !is_regular ? "not a regular file" : std::strerror(reason)));
     }
-    if (address_ != nullptr) { ::madvise(address_, bytes_, MADV_SEQUENTIAL); }
+    if (address_ != nullptr) {
+      ::madvise(address_, bytes_, MADV_SEQUENTIAL);
+    }
   }
 
   std::string path_;

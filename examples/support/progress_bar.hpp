@@ -2,12 +2,11 @@
 /// A bar on the terminal that shows how far a program is; nothing where standard error is not a terminal.
 #pragma once
 
-#include <unistd.h>
-
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <unistd.h>
 #include <utility>
 
 namespace tessera_examples {
@@ -21,26 +20,34 @@ class progress_bar {
   progress_bar(progress_bar const&) = delete;
   progress_bar& operator=(progress_bar const&) = delete;
   ~progress_bar() {
-    if (is_shown_) { std::fputs("\r\033[K", stderr); }
+    if (is_shown_) {
+      std::fputs("\r\033[K", stderr);
+    }
   }
 
   void add(std::int64_t amount) {
     done_ += amount;
-    if (is_shown_ && clock::now() >= next_) { draw(); }
+    if (is_shown_ && clock::now() >= next_) {
+      draw();
+    }
   }
 
  private:
   using clock = std::chrono::steady_clock;
 
   void draw() {
-    if (!is_shown_) { return; }
+    if (!is_shown_) {
+      return;
+    }
     constexpr int width = 40;
     double const part = static_cast<double>(done_) / static_cast<double>(total_);
     int const full = static_cast<int>(part * width);
-    std::string const bar = std::string(static_cast<std::size_t>(full), '#') + std::string(static_cast<std::size_t>(width - full), '.');
+    std::string const bar =
+        std::string(static_cast<std::size_t>(full), '#') + std::string(static_cast<std::size_t>(width - full), '.');
     double const seconds = std::chrono::duration<double>(clock::now() - start_).count();
     double const rate = seconds > 0.2 ? static_cast<double>(done_) / seconds / 1e9 : 0.0;
-    std::fprintf(stderr, "\r%-12s [%s] %3d %%  %.2f GB/s", label_.c_str(), bar.c_str(), static_cast<int>(100 * part), rate);
+    std::fprintf(stderr, "\r%-12s [%s] %3d %%  %.2f GB/s", label_.c_str(), bar.c_str(), static_cast<int>(100 * part),
+                 rate);
     std::fflush(stderr);
     next_ = clock::now() + std::chrono::milliseconds(100);
   }

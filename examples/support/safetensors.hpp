@@ -5,8 +5,9 @@
 ///     tessera_examples::safetensors_reader model(file.bytes(), file.path());
 ///     for (auto const& tensor : model.tensors()) { use(tensor.name, tensor.shape, model.data(tensor)); }
 ///
-/// A file is 8 bytes with the header's length N, little-endian; N bytes of JSON; the tensors' bytes. The reader takes any bytes
-/// and refuses what breaks a rule of the format: it never reads outside of them, and what it returns can be relied on.
+/// A file is 8 bytes with the header's length N, little-endian; N bytes of JSON; the tensors' bytes. The reader takes
+/// any bytes and refuses what breaks a rule of the format: it never reads outside of them, and what it returns can be
+/// relied on.
 #pragma once
 
 #include <algorithm>
@@ -14,14 +15,13 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_set>
 #include <utility>
 #include <vector>
-
-#include <nlohmann/json.hpp>
 
 #include "failure.hpp"
 
@@ -30,11 +30,13 @@ namespace tessera_examples {
 /// Bits of an element, or 0 if there is no such type.
 inline int bits_of_dtype(std::string_view dtype) {
   constexpr std::pair<std::string_view, int> types[] = {
-      {"BOOL", 8},    {"F4", 4},   {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"U8", 8},   {"I8", 8},   {"F8_E5M2", 8},
-      {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"I16", 16},   {"U16", 16},    {"F16", 16}, {"BF16", 16}, {"I32", 32},
-      {"U32", 32},    {"F32", 32}, {"C64", 64},    {"F64", 64},    {"I64", 64}, {"U64", 64}};
+      {"BOOL", 8},    {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"U8", 8},   {"I8", 8},    {"F8_E5M2", 8},
+      {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"I16", 16},    {"U16", 16},    {"F16", 16}, {"BF16", 16}, {"I32", 32},
+      {"U32", 32},    {"F32", 32},    {"C64", 64},    {"F64", 64},    {"I64", 64}, {"U64", 64}};
   for (auto const& [name, bits] : types) {
-    if (name == dtype) { return bits; }
+    if (name == dtype) {
+      return bits;
+    }
   }
   return 0;
 }
@@ -49,7 +51,9 @@ struct tensor_entry {
   [[nodiscard]] std::int64_t bytes() const { return end - begin; }
   [[nodiscard]] std::int64_t elements() const {
     std::int64_t product = 1;
-    for (std::int64_t extent : shape) { product *= extent; }
+    for (std::int64_t extent : shape) {
+      product *= extent;
+    }
     return product;
   }
 };
@@ -65,7 +69,8 @@ inline constexpr std::int64_t largest_safetensors_header = 100'000'000;
 
 namespace detail {
 
-/// Takes the parser's events one by one, so that a header of 100 MB needs no tree in memory and keys cannot hide each other.
+/// Takes the parser's events one by one, so that a header of 100 MB needs no tree in memory and keys cannot hide each
+/// other.
 class header_events : public nlohmann::json_sax<nlohmann::json> {
  public:
   header_events(std::string const& file, safetensors_header& header) : file_(file), header_(header) {}
@@ -77,9 +82,12 @@ class header_events : public nlohmann::json_sax<nlohmann::json> {
   bool binary(nlohmann::json::binary_t&) override { return refuse("binary data"); }
 
   bool number_unsigned(std::uint64_t value) override {
-    if (list_ == nullptr) { return refuse("the number " + std::to_string(value)); }
+    if (list_ == nullptr) {
+      return refuse("the number " + std::to_string(value));
+    }
     require(exit_code::unsound, value <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()), where(),
-            " has the number ", value, " but the largest that makes sense is ", std::numeric_limits<std::int64_t>::max());
+            " has the number ", value, " but the largest that makes sense is ",
+            std::numeric_limits<std::int64_t>::max());
     list_->push_back(static_cast<std::int64_t>(value));
     return true;
   }
@@ -88,13 +96,17 @@ class header_events : public nlohmann::json_sax<nlohmann::json> {
       header_.metadata[key_] = std::move(value);
       return true;
     }
-    if (depth_ != 2 || list_ != nullptr || key_ != "dtype") { return refuse("the text " + shown(value)); }
+    if (depth_ != 2 || list_ != nullptr || key_ != "dtype") {
+      return refuse("the text " + shown(value));
+    }
     require(exit_code::unsound, bits_of_dtype(value) > 0, where(), " has the unknown dtype ", shown(value));
     tensor_.dtype = std::move(value);
     return true;
   }
   bool start_object(std::size_t) override {
-    if (depth_ >= 2 || list_ != nullptr) { return refuse("an object"); }
+    if (depth_ >= 2 || list_ != nullptr) {
+      return refuse("an object");
+    }
     if (++depth_ == 2) {
       in_metadata_ = name_ == "__metadata__";
       tensor_ = {};
@@ -111,8 +123,8 @@ class header_events : public nlohmann::json_sax<nlohmann::json> {
       return true;
     }
     require(exit_code::unsound, keys_.insert(value).second, where(), " has the key ", shown(value), " twice");
-    require(exit_code::unsound, in_metadata_ || value == "dtype" || value == "shape" || value == "data_offsets", where(),
-            " has the unknown key ", shown(value));
+    require(exit_code::unsound, in_metadata_ || value == "dtype" || value == "shape" || value == "data_offsets",
+            where(), " has the unknown key ", shown(value));
     key_ = std::move(value);
     return true;
   }
@@ -121,7 +133,8 @@ class header_events : public nlohmann::json_sax<nlohmann::json> {
       for (char const* needed : {"dtype", "shape", "data_offsets"}) {
         require(exit_code::unsound, keys_.count(needed) == 1, where(), " has no ", needed);
       }
-      require(exit_code::unsound, offsets_.size() == 2, where(), " has ", offsets_.size(), " data_offsets but needs ", 2);
+      require(exit_code::unsound, offsets_.size() == 2, where(), " has ", offsets_.size(), " data_offsets but needs ",
+              2);
       tensor_.begin = offsets_[0];
       tensor_.end = offsets_[1];
       header_.tensors.push_back(std::move(tensor_));
@@ -129,8 +142,11 @@ class header_events : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool start_array(std::size_t) override {
-    bool const expected = depth_ == 2 && !in_metadata_ && list_ == nullptr && (key_ == "shape" || key_ == "data_offsets");
-    if (!expected) { return refuse("a list"); }
+    bool const expected =
+        depth_ == 2 && !in_metadata_ && list_ == nullptr && (key_ == "shape" || key_ == "data_offsets");
+    if (!expected) {
+      return refuse("a list");
+    }
     list_ = key_ == "shape" ? &tensor_.shape : &offsets_;
     return true;
   }
@@ -153,7 +169,9 @@ class header_events : public nlohmann::json_sax<nlohmann::json> {
     return in_metadata_ ? file_ + ": __metadata__" : file_ + ": tensor " + shown(name_);
   }
   bool refuse(std::string const& what) const {
-    std::string const place = depth_ == 0 ? file_ + ": the header" : depth_ == 1 ? file_ + ": " + shown(name_) : where();
+    std::string const place = depth_ == 0   ? file_ + ": the header"
+                              : depth_ == 1 ? file_ + ": " + shown(name_)
+                                            : where();
     std::string const key = depth_ == 2 ? ", key " + shown(key_) + "," : "";
     throw failure(exit_code::unsound, place + key + " has " + what + " where the format allows none");
   }
@@ -175,12 +193,14 @@ class header_events : public nlohmann::json_sax<nlohmann::json> {
 inline std::int64_t bytes_by_shape(std::string const& file, tensor_entry const& tensor) {
   std::int64_t product = 1;
   bool overflows = false;
-  for (std::int64_t extent : tensor.shape) { overflows |= __builtin_mul_overflow(product, extent, &product); }
+  for (std::int64_t extent : tensor.shape) {
+    overflows |= __builtin_mul_overflow(product, extent, &product);
+  }
   int const bits = bits_of_dtype(tensor.dtype);
   std::int64_t all_bits = 0;
   overflows |= __builtin_mul_overflow(product, std::int64_t{bits}, &all_bits);
-  require(exit_code::unsound, !overflows, file, ": tensor ", shown(tensor.name), " has a shape of ", tensor.shape.size(),
-          " extents whose product is not a size");
+  require(exit_code::unsound, !overflows, file, ": tensor ", shown(tensor.name), " has a shape of ",
+          tensor.shape.size(), " extents whose product is not a size");
   require(exit_code::unsound, all_bits % 8 == 0, file, ": tensor ", shown(tensor.name), " has ", all_bits,
           " bits, which is not a multiple of ", 8);
   return all_bits / 8;
@@ -191,23 +211,28 @@ inline void check_layout(std::string const& file, safetensors_header& header) {
     std::int64_t const bytes = bytes_by_shape(file, tensor);
     require(exit_code::unsound, tensor.begin <= tensor.end, file, ": tensor ", shown(tensor.name), " begins at byte ",
             tensor.begin, " but ends at byte ", tensor.end);
-    require(exit_code::unsound, tensor.bytes() == bytes, file, ": tensor ", shown(tensor.name), " takes ", tensor.bytes(),
-            " bytes but its shape and dtype ", tensor.dtype, " make ", bytes);
+    require(exit_code::unsound, tensor.bytes() == bytes, file, ": tensor ", shown(tensor.name), " takes ",
+            tensor.bytes(), " bytes but its shape and dtype ", tensor.dtype, " make ", bytes);
   }
   std::stable_sort(header.tensors.begin(), header.tensors.end(), [](tensor_entry const& a, tensor_entry const& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
   });
   std::int64_t end = 0;
   for (tensor_entry const& tensor : header.tensors) {
-    require(exit_code::unsound, tensor.begin == end, file, ": tensor ", shown(tensor.name), " begins at byte ", tensor.begin,
-            tensor.begin < end ? ", inside of the one before, which ends at byte " : " but the one before ends at byte ", end);
+    require(
+        exit_code::unsound, tensor.begin == end, file, ": tensor ", shown(tensor.name), " begins at byte ",
+        tensor.begin,
+        tensor.begin < end ? ", inside of the one before, which ends at byte " : " but the one before ends at byte ",
+        end);
     end = tensor.end;
   }
 }
 
 inline std::uint64_t load_little_endian(std::byte const* bytes) {
   std::uint64_t value = 0;
-  for (int i = 0; i < 8; ++i) { value |= std::to_integer<std::uint64_t>(bytes[i]) << (8 * i); }
+  for (int i = 0; i < 8; ++i) {
+    value |= std::to_integer<std::uint64_t>(bytes[i]) << (8 * i);
+  }
   return value;
 }
 
@@ -218,7 +243,8 @@ inline safetensors_header parse_safetensors_header(std::string_view text, std::s
   require(exit_code::unsound, !text.empty() && text.front() == '{', file, ": the header does not start with \"{\"");
   // The parser would take a zero byte for the end and never look at what follows.
   std::size_t const zero = text.find('\0');
-  require(exit_code::unsound, zero == std::string_view::npos, file, ": the header is not JSON, at byte ", zero, ": a zero byte");
+  require(exit_code::unsound, zero == std::string_view::npos, file, ": the header is not JSON, at byte ", zero,
+          ": a zero byte");
   safetensors_header header;
   detail::header_events events(file, header);
   nlohmann::json::sax_parse(text.begin(), text.end(), &events);
@@ -231,19 +257,21 @@ class safetensors_reader {
   /// `file` must stay as long as the reader; `name` is what messages name.
   safetensors_reader(std::span<std::byte const> file, std::string const& name) {
     auto const size = static_cast<std::int64_t>(file.size());
-    require(exit_code::unsound, size >= 8, name, ": not a safetensors file: it has ", size, " bytes but the length alone has ",
-            8);
+    require(exit_code::unsound, size >= 8, name, ": not a safetensors file: it has ", size,
+            " bytes but the length alone has ", 8);
     std::uint64_t const length = detail::load_little_endian(file.data());
     require(exit_code::unsound, length <= static_cast<std::uint64_t>(largest_safetensors_header), name,
-            ": not a safetensors file: its header would have ", length, " bytes but may have ", largest_safetensors_header);
-    require(exit_code::unsound, static_cast<std::int64_t>(length) <= size - 8, name, ": truncated: the header has ", length,
-            " bytes but after the length there are only ", size - 8);
+            ": not a safetensors file: its header would have ", length, " bytes but may have ",
+            largest_safetensors_header);
+    require(exit_code::unsound, static_cast<std::int64_t>(length) <= size - 8, name, ": truncated: the header has ",
+            length, " bytes but after the length there are only ", size - 8);
     text_ = {reinterpret_cast<char const*>(file.data()) + 8, static_cast<std::size_t>(length)};
     header_ = parse_safetensors_header(text_, name);
     data_ = file.subspan(8 + static_cast<std::size_t>(length));
     std::int64_t const there = static_cast<std::int64_t>(data_.size());
     require(exit_code::unsound, header_.data_bytes() == there, name,
-            header_.data_bytes() > there ? ": truncated: the tensors take " : ": bytes follow the last tensor: the tensors take ",
+            header_.data_bytes() > there ? ": truncated: the tensors take "
+                                         : ": bytes follow the last tensor: the tensors take ",
             header_.data_bytes(), " bytes but the file has ", there);
   }
 
@@ -263,16 +291,20 @@ class safetensors_reader {
   std::span<std::byte const> data_;
 };
 
-/// The bytes of a file up to its tensors: length and header, padded with spaces to a multiple of 64 and to `smallest` bytes.
+/// The bytes of a file up to its tensors: length and header, padded with spaces to a multiple of 64 and to `smallest`
+/// bytes.
 inline std::string safetensors_prefix(safetensors_header const& header, std::size_t smallest = 0) {
   using nlohmann::json;
   std::string text = "{";
   auto const separate = [&text] { text += text.size() > 1 ? "," : ""; };
-  if (!header.metadata.empty()) { text += "\"__metadata__\":" + json(header.metadata).dump(); }
+  if (!header.metadata.empty()) {
+    text += "\"__metadata__\":" + json(header.metadata).dump();
+  }
   for (tensor_entry const& tensor : header.tensors) {
     separate();
-    text += json(tensor.name).dump() + ":{\"dtype\":" + json(tensor.dtype).dump() + ",\"shape\":" + json(tensor.shape).dump() +
-            ",\"data_offsets\":[" + std::to_string(tensor.begin) + "," + std::to_string(tensor.end) + "]}";
+    text += json(tensor.name).dump() + ":{\"dtype\":" + json(tensor.dtype).dump() +
+            ",\"shape\":" + json(tensor.shape).dump() + ",\"data_offsets\":[" + std::to_string(tensor.begin) + "," +
+            std::to_string(tensor.end) + "]}";
   }
   text += "}";
   constexpr std::size_t alignment = 64;
@@ -281,12 +313,14 @@ inline std::string safetensors_prefix(safetensors_header const& header, std::siz
   require(exit_code::unwritable, static_cast<std::int64_t>(text.size()) <= largest_safetensors_header,
           "the header would have ", text.size(), " bytes but the format allows ", largest_safetensors_header);
   std::string prefix(8, '\0');
-  for (int i = 0; i < 8; ++i) { prefix[static_cast<std::size_t>(i)] = static_cast<char>((text.size() >> (8 * i)) & 0xff); }
+  for (int i = 0; i < 8; ++i) {
+    prefix[static_cast<std::size_t>(i)] = static_cast<char>((text.size() >> (8 * i)) & 0xff);
+  }
   return prefix + text;
 }
 
-/// Writes tensors one by one, so that only a piece of one need be in memory. The header comes first in a file but its numbers are
-/// known last: room is left for it, and what of that is not used becomes spaces.
+/// Writes tensors one by one, so that only a piece of one need be in memory. The header comes first in a file but its
+/// numbers are known last: room is left for it, and what of that is not used becomes spaces.
 ///
 /// File has append(bytes) and write_at(offset, bytes), as atomic_file does.
 template <class File>

@@ -38,7 +38,9 @@ class text_table {
 
   void add(std::vector<std::string> cells) {
     widths_.resize(std::max(widths_.size(), cells.size()), 0);
-    for (std::size_t i = 0; i < cells.size(); ++i) { widths_[i] = std::max(widths_[i], width_of(cells[i])); }
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      widths_[i] = std::max(widths_[i], width_of(cells[i]));
+    }
     rows_.push_back(std::move(cells));
   }
 
@@ -52,7 +54,9 @@ class text_table {
       }
       line.erase(line.find_last_not_of(' ') + 1);
       std::fprintf(file, "%s\n", line.c_str());
-      if (row == 0) { print_rule(file); }
+      if (row == 0) {
+        print_rule(file);
+      }
     }
   }
 
@@ -64,7 +68,9 @@ class text_table {
   }
   void print_rule(std::FILE* file) const {
     std::size_t length = 2 * (widths_.size() - 1);
-    for (std::size_t width : widths_) { length += width; }
+    for (std::size_t width : widths_) {
+      length += width;
+    }
     std::fprintf(file, "%s\n", std::string(length, '-').c_str());
   }
 

@@ -32,11 +32,21 @@ struct codec_choice {
 /// The element type that NeuZip takes for a dtype of safetensors, if it takes any.
 inline std::optional<tessera::weight_type> weight_type_of_dtype(std::string_view dtype) {
   using tessera::weight_type;
-  if (dtype == "BF16") { return weight_type::bf16; }
-  if (dtype == "F16") { return weight_type::fp16; }
-  if (dtype == "F32") { return weight_type::fp32; }
-  if (dtype == "F8_E4M3") { return weight_type::fp8_e4m3; }
-  if (dtype == "F8_E5M2") { return weight_type::fp8_e5m2; }
+  if (dtype == "BF16") {
+    return weight_type::bf16;
+  }
+  if (dtype == "F16") {
+    return weight_type::fp16;
+  }
+  if (dtype == "F32") {
+    return weight_type::fp32;
+  }
+  if (dtype == "F8_E4M3") {
+    return weight_type::fp8_e4m3;
+  }
+  if (dtype == "F8_E5M2") {
+    return weight_type::fp8_e5m2;
+  }
   return std::nullopt;
 }
 
@@ -49,11 +59,15 @@ namespace detail {
 template <class T, class Use>
 void with_lossy_codec(int mantissa_kept, Use&& use) {
   switch (mantissa_kept) {
-    case 0: return use(std::type_identity<tessera::neuzip_lossy<0, T>>{});
-    case 1: return use(std::type_identity<tessera::neuzip_lossy<1, T>>{});
-    case 3: return use(std::type_identity<tessera::neuzip_lossy<3, T>>{});
-    default: throw failure(exit_code::unsound, tessera::join("this program has no codec that keeps ", mantissa_kept,
-                                                             " mantissa bits of ", tessera::scalar_traits<T>::name()));
+    case 0:
+      return use(std::type_identity<tessera::neuzip_lossy<0, T>>{});
+    case 1:
+      return use(std::type_identity<tessera::neuzip_lossy<1, T>>{});
+    case 3:
+      return use(std::type_identity<tessera::neuzip_lossy<3, T>>{});
+    default:
+      throw failure(exit_code::unsound, tessera::join("this program has no codec that keeps ", mantissa_kept,
+                                                      " mantissa bits of ", tessera::scalar_traits<T>::name()));
   }
 }
 
@@ -64,11 +78,16 @@ template <class Use>
 void with_lossless_codec(tessera::weight_type type, Use&& use) {
   using tessera::weight_type;
   switch (type) {
-    case weight_type::bf16: return use(std::type_identity<tessera::neuzip_of<tessera::bfloat16>>{});
-    case weight_type::fp16: return use(std::type_identity<tessera::neuzip_of<tessera::float16>>{});
-    case weight_type::fp32: return use(std::type_identity<tessera::neuzip_of<float>>{});
-    case weight_type::fp8_e4m3: return use(std::type_identity<tessera::neuzip_of<tessera::float8_e4m3>>{});
-    case weight_type::fp8_e5m2: return use(std::type_identity<tessera::neuzip_of<tessera::float8_e5m2>>{});
+    case weight_type::bf16:
+      return use(std::type_identity<tessera::neuzip_of<tessera::bfloat16>>{});
+    case weight_type::fp16:
+      return use(std::type_identity<tessera::neuzip_of<tessera::float16>>{});
+    case weight_type::fp32:
+      return use(std::type_identity<tessera::neuzip_of<float>>{});
+    case weight_type::fp8_e4m3:
+      return use(std::type_identity<tessera::neuzip_of<tessera::float8_e4m3>>{});
+    case weight_type::fp8_e5m2:
+      return use(std::type_identity<tessera::neuzip_of<tessera::float8_e5m2>>{});
   }
 }
 
@@ -76,14 +95,19 @@ void with_lossless_codec(tessera::weight_type type, Use&& use) {
 template <class Use>
 void with_codec(codec_choice const& choice, Use&& use) {
   using tessera::weight_type;
-  if (choice.is_lossless()) { return with_lossless_codec(choice.type, use); }
+  if (choice.is_lossless()) {
+    return with_lossless_codec(choice.type, use);
+  }
   switch (choice.type) {
-    case weight_type::bf16: return detail::with_lossy_codec<tessera::bfloat16>(choice.mantissa_kept, use);
-    case weight_type::fp16: return detail::with_lossy_codec<tessera::float16>(choice.mantissa_kept, use);
-    case weight_type::fp32: return detail::with_lossy_codec<float>(choice.mantissa_kept, use);
+    case weight_type::bf16:
+      return detail::with_lossy_codec<tessera::bfloat16>(choice.mantissa_kept, use);
+    case weight_type::fp16:
+      return detail::with_lossy_codec<tessera::float16>(choice.mantissa_kept, use);
+    case weight_type::fp32:
+      return detail::with_lossy_codec<float>(choice.mantissa_kept, use);
     default:
-      throw failure(exit_code::unsound,
-                    tessera::join("this program has no codec that keeps ", choice.mantissa_kept, " mantissa bits of fp8"));
+      throw failure(exit_code::unsound, tessera::join("this program has no codec that keeps ", choice.mantissa_kept,
+                                                      " mantissa bits of fp8"));
   }
 }
 
@@ -145,7 +169,8 @@ class cpu_engine final : public weight_engine {
               std::span<std::byte> weights) override {
     with_codec(choice_of(spec), [&]<class Codec>(std::type_identity<Codec>) {
       using value_type = typename Codec::value_type;
-      Codec::decode(exec_, tessera::array_view<std::byte const>(stream.data(), static_cast<std::int64_t>(stream.size())),
+      Codec::decode(exec_,
+                    tessera::array_view<std::byte const>(stream.data(), static_cast<std::int64_t>(stream.size())),
                     tessera::array_view<value_type>(reinterpret_cast<value_type*>(weights.data()),
                                                     static_cast<std::int64_t>(weights.size() / sizeof(value_type))));
     });

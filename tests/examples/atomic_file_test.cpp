@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <stdlib.h>
+#include "../../examples/support/atomic_file.hpp"
 
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <span>
+#include <stdlib.h>
 #include <string>
 
-#include "../../examples/support/atomic_file.hpp"
 #include "support/catch.hpp"
 
 using namespace tessera_examples;
@@ -34,7 +34,9 @@ std::string content_of(std::string const& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-void write(atomic_file& file, std::string const& text) { file.append(std::as_bytes(std::span(text))); }
+void write(atomic_file& file, std::string const& text) {
+  file.append(std::as_bytes(std::span(text)));
+}
 
 }  // namespace
 

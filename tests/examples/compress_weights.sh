@@ -90,6 +90,13 @@ for name in empty odd shifted shifted32; do
 done
 [ "$(size_of "$work/shifted.tsra")" -lt 40000 ] || fail "the F8_E5M2 tensor did not shrink"
 
+echo "== a terminal gets a progress bar"
+if command -v script >/dev/null; then
+  script -qec "'$program' compress '$data/minilm_bf16.safetensors' '$work/shown.tsra'" "$work/typescript" >/dev/null </dev/null
+  grep -q 'compressing *\[.*\] *[0-9]* %' "$work/typescript" && grep -q verifying "$work/typescript" ||
+    fail "no bar: $(cat "$work/typescript")"
+fi
+
 echo "== inspect names tensors, types, shapes and metadata"
 expect 0 - "$program" inspect "$work/minilm_bf16.tsra"
 grep -q 'encoder.layer.0.attention.self.query.weight *BF16 *384 x 384 *lossless' "$work/out" || fail "inspect: $(cat "$work/out")"

@@ -39,7 +39,8 @@ struct sample_file {
 };
 
 /// A model with one tensor of each of some dtypes, and its container.
-sample_file make_sample(std::vector<std::pair<std::string, std::int64_t>> const& tensors, compress_options const& options) {
+sample_file make_sample(std::vector<std::pair<std::string, std::int64_t>> const& tensors,
+                        compress_options const& options) {
   memory_file plain;
   safetensors_header largest;
   for (auto const& [dtype, count] : tensors) {
@@ -107,6 +108,8 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
   bool const is_sound = decompress(changed, original);
   must(is_sound || summary.edits > 0);
   bool const is_lossy = which == 2;
-  if (is_sound && !is_lossy && summary.edits <= 1 && summary.all_small) { must(original.content == sample.original); }
+  if (is_sound && !is_lossy && summary.edits <= 1 && summary.all_small) {
+    must(original.content == sample.original);
+  }
   return 0;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Changes to valid data, as a fuzzer's input describes them: so its mutations reach what lies behind magic numbers, lengths and
-/// checksums.
+/// Changes to valid data, as a fuzzer's input describes them: so its mutations reach what lies behind magic numbers,
+/// lengths and checksums.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,9 @@ namespace tessera_fuzz {
 
 /// Stops the program, so that the fuzzer keeps the input.
 inline void must(bool holds) {
-  if (!holds) { std::abort(); }
+  if (!holds) {
+    std::abort();
+  }
 }
 
 /// The input, taken from the front; zeros when there is no more.
@@ -57,30 +59,48 @@ inline void apply_edit(input& from, std::vector<std::uint8_t>& data, edit_summar
   };
   ++summary.edits;
   summary.all_small = summary.all_small && kind <= set_32;
-  if (data.empty() && kind != extend) { return; }
+  if (data.empty() && kind != extend) {
+    return;
+  }
   switch (kind) {
-    case set_byte: return overwrite(from.take<std::uint8_t>());
-    case flip_bit: data[position] ^= static_cast<std::uint8_t>(1u << from.below(8)); return;
-    case set_16: return overwrite(from.take<std::uint16_t>());
-    case set_32: return overwrite(from.take<std::uint32_t>());
-    case set_64: return overwrite(from.take<std::uint64_t>());
-    case truncate: data.resize(position); return;
-    case extend: data.resize(data.size() + static_cast<std::size_t>(from.below(256))); return;
+    case set_byte:
+      return overwrite(from.take<std::uint8_t>());
+    case flip_bit:
+      data[position] ^= static_cast<std::uint8_t>(1u << from.below(8));
+      return;
+    case set_16:
+      return overwrite(from.take<std::uint16_t>());
+    case set_32:
+      return overwrite(from.take<std::uint32_t>());
+    case set_64:
+      return overwrite(from.take<std::uint64_t>());
+    case truncate:
+      data.resize(position);
+      return;
+    case extend:
+      data.resize(data.size() + static_cast<std::size_t>(from.below(256)));
+      return;
     case copy: {
       std::size_t const target = from.take<std::uint16_t>() % data.size();
       std::size_t const length = std::min<std::size_t>(16, data.size() - std::max(position, target));
       std::memmove(data.data() + target, data.data() + position, length);
       return;
     }
-    case erase: data.erase(data.begin() + static_cast<std::ptrdiff_t>(position)); return;
-    default: data.insert(data.begin() + static_cast<std::ptrdiff_t>(position), from.take<std::uint8_t>()); return;
+    case erase:
+      data.erase(data.begin() + static_cast<std::ptrdiff_t>(position));
+      return;
+    default:
+      data.insert(data.begin() + static_cast<std::ptrdiff_t>(position), from.take<std::uint8_t>());
+      return;
   }
 }
 
 inline edit_summary apply_edits(input& from, std::vector<std::uint8_t>& data) {
   constexpr int most_edits = 64;
   edit_summary summary;
-  while (!from.is_empty() && summary.edits < most_edits) { apply_edit(from, data, summary); }
+  while (!from.is_empty() && summary.edits < most_edits) {
+    apply_edit(from, data, summary);
+  }
   return summary;
 }
 

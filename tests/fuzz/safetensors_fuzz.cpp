@@ -13,12 +13,17 @@ using tessera_fuzz::must;
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
   std::vector<std::byte> file(size);  // exactly as large, so that a read past its end is found
-  if (size > 0) { std::memcpy(file.data(), data, size); }
+  if (size > 0) {
+    std::memcpy(file.data(), data, size);
+  }
   // Half of the inputs get the right length in front, which is hard to guess.
   if (size > 8 && (size & 1) == 0 && std::to_integer<int>(file[7]) > 0x7f) {
     std::size_t end = size;
     for (std::size_t i = 8; i < size; ++i) {
-      if (std::to_integer<char>(file[i]) == '\0') { end = i; break; }
+      if (std::to_integer<char>(file[i]) == '\0') {
+        end = i;
+        break;
+      }
     }
     std::uint64_t const length = end - 8;
     std::memcpy(file.data(), &length, sizeof(length));
