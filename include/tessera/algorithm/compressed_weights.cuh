@@ -17,20 +17,28 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-inline constexpr neuzip_policy neuzip_decode_policy = neuzip_decode_tuning{}(0);
-inline constexpr neuzip_policy neuzip_encode_policy = neuzip_encode_tuning{}(0);
+#ifdef DECODE_POLICY
+inline constexpr tessera::neuzip_decode_policy decode_policy DECODE_POLICY;
+#else
+inline constexpr tessera::neuzip_decode_policy decode_policy = neuzip_decode_tuning{}(0);
+#endif
+#ifdef ENCODE_POLICY
+inline constexpr tessera::neuzip_encode_policy encode_policy ENCODE_POLICY;
+#else
+inline constexpr tessera::neuzip_encode_policy encode_policy = neuzip_encode_tuning{}(0);
+#endif
 
 /// As many thread blocks as the device runs at a time.
 template <class Architectures>
-std::int64_t resident_blocks(basic_cuda<Architectures> const& exec, neuzip_policy policy) {
+std::int64_t resident_blocks(basic_cuda<Architectures> const& exec, int blocks_per_multiprocessor) {
   int multiprocessors = 0;
   check_cuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, exec.state->device()), "neuzip",
              "cudaDeviceGetAttribute");
-  return std::int64_t{multiprocessors} * policy.blocks_per_multiprocessor;
+  return std::int64_t{multiprocessors} * blocks_per_multiprocessor;
 }
 
 /// Blocks of weights that one thread block encodes at a time.
-inline constexpr std::int64_t blocks_per_tile = neuzip_encode_policy.threads / 32;
+inline constexpr std::int64_t blocks_per_tile = encode_policy.threads / 32;
 
 inline std::int64_t tiles_of(weight_stream_spec const& spec) { return divide_up(spec.block_count(), blocks_per_tile); }
 
@@ -39,7 +47,7 @@ template <class T, class Architectures>
 void encode_on_warps(basic_cuda<Architectures> const& exec, array_view<weight_encoding<T> const> list) {
   count_exponents_on_blocks<T> count{};
   write_codebooks_on_blocks<T> codebooks{};
-  encode_weights_on_warps<T, neuzip_encode_policy> encode{};
+  encode_weights_on_warps<T, encode_policy> encode{};
   std::int64_t sampled = 0;
   std::int64_t tiles = 0;
   for (std::int64_t i = 0; i < list.size(); ++i) {
@@ -57,7 +65,7 @@ void encode_on_warps(basic_cuda<Architectures> const& exec, array_view<weight_en
   encode.status = list[0].status;
   exec.run(count, sampled);
   exec.run(codebooks, list.size());
-  exec.run(encode, min(tiles, resident_blocks(exec, neuzip_encode_policy)));
+  exec.run(encode, min(tiles, resident_blocks(exec, encode_policy.blocks_per_multiprocessor)));
   for (std::int64_t i = 0; i < list.size(); ++i) {
     if (list[i].spec.block_checksums) {
       exec.run(checksum_blocks<T>{list[i]}, list[i].spec.block_count());
@@ -67,13 +75,13 @@ void encode_on_warps(basic_cuda<Architectures> const& exec, array_view<weight_en
 
 template <class T, class Architectures>
 void decode_on_warps(basic_cuda<Architectures> const& exec, array_view<weight_decoding<T> const> list) {
-  decode_weights_on_warps<T, neuzip_decode_policy> program{};
+  decode_weights_on_warps<T, decode_policy> program{};
   for (std::int64_t i = 0; i < list.size(); ++i) {
     program.task[i] = decode_task<T>::of(list[i], program.blocks);
     program.blocks += list[i].blocks;
   }
   program.tasks = static_cast<int>(list.size());
-  program.shares = min(program.blocks, resident_blocks(exec, neuzip_decode_policy));
+  program.shares = min(program.blocks, resident_blocks(exec, decode_policy.blocks_per_multiprocessor));
   program.status = list[0].status;
   exec.run(program, program.shares);
 }
@@ -105,7 +113,7 @@ void run_encode(basic_cuda<Architectures> const& exec, array_view<weight_encodin
 template <class Mantissa, class T, class Architectures>
   requires(Mantissa::template is_lossless<T>)
 void run_decode(basic_cuda<Architectures> const& exec, array_view<weight_decoding<T> const> list) {
-  detail::in_parts(list, decode_weights_on_warps<T, detail::neuzip_decode_policy>::most_tasks,
+  detail::in_parts(list, decode_weights_on_warps<T, detail::decode_policy>::most_tasks,
                    [&](array_view<weight_decoding<T> const> part) { detail::decode_on_warps(exec, part); });
   for (std::int64_t i = 0; i < list.size(); ++i) {
     if (list[i].spec.block_checksums && list[i].verify_checksums) {

@@ -66,15 +66,17 @@ TESSERA_FN constexpr exponent_window_candidate exponent_window_at(std::uint32_t 
                                                                   std::uint32_t largest_exponent) {
   const std::uint32_t end = base + exponent_window::neighbours;
   std::uint32_t extra = end <= largest_exponent ? end : base - 1;
+  std::uint64_t extra_count = counts[extra];
   std::uint64_t inside = 0;
   for (std::uint32_t exponent = 0; exponent <= largest_exponent; ++exponent) {
-    if (exponent >= base && exponent < end) {
-      inside += counts[exponent];
-    } else if (counts[exponent] > counts[extra]) {
-      extra = exponent;
-    }
+    const std::uint64_t count = counts[exponent];
+    const bool is_inside = exponent >= base && exponent < end;
+    const bool is_better = !is_inside && count > extra_count;
+    inside += is_inside ? count : 0;
+    extra = is_better ? exponent : extra;
+    extra_count = is_better ? count : extra_count;
   }
-  return {{static_cast<std::uint8_t>(base), static_cast<std::uint8_t>(extra)}, inside + counts[extra]};
+  return {{static_cast<std::uint8_t>(base), static_cast<std::uint8_t>(extra)}, inside + extra_count};
 }
 
 /// The window that leaves the fewest exponents without a code; ties to the lower base. Integer arithmetic: the same everywhere.

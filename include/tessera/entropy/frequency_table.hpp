@@ -44,8 +44,8 @@ struct frequency_table {
 };
 
 /// The rule that makes frequencies from how often each exponent code occurs: shares in 65536 of each code; products; pairs rarer
-/// than 2^-17 get 0, those rarer than one slot get 1, the others floor(proportional); what is left goes in ones to those with the
-/// largest remainders, ties to the lower symbol.
+/// than 2^-17 get 0, those rarer than one slot get 1, the others their proportion, rounded; what that leaves is given to or taken
+/// from frequent symbols, one slot each, lowest symbols first.
 ///
 /// Each function is about one symbol, so that a group can share the work (program/fit_codebook.hpp); all arithmetic is on integers,
 /// so that every machine makes the same table.
@@ -72,13 +72,10 @@ struct frequency_model {
     return (weight << ProbabilityBits) < weight_sum ? kind::one : kind::proportional;
   }
 
-  TESSERA_FN static constexpr std::uint32_t quotient(std::uint64_t weight, std::uint64_t slots, std::uint64_t sum) {
-    const std::uint64_t frequency = weight * slots / sum;
+  /// A proportional frequency, rounded half up, at least 1.
+  TESSERA_FN static constexpr std::uint32_t rounded(std::uint64_t weight, std::uint64_t slots, std::uint64_t sum) {
+    const std::uint64_t frequency = (2 * weight * slots + sum) / (2 * sum);
     return frequency == 0 ? 1u : static_cast<std::uint32_t>(frequency);
-  }
-
-  TESSERA_FN static constexpr std::uint64_t remainder(std::uint64_t weight, std::uint64_t slots, std::uint64_t sum) {
-    return weight * slots % sum;
   }
 };
 

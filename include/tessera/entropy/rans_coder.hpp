@@ -48,13 +48,13 @@ struct rans_coder {
   static constexpr std::uint32_t slots = 1u << ProbabilityBits;
   static constexpr std::uint32_t lower_bound = 1u << 15;
   static constexpr int word_bits = 16;
-  /// A state spills before a push if state >> spill_shift >= frequency.
+  /// A state spills before a push if it is at least frequency << spill_shift.
   static constexpr int spill_shift = 15 + word_bits - ProbabilityBits;
 
   /// What push needs to know of a symbol: state + bias + quotient * complement is the next state.
   struct encode_entry {
     std::uint32_t reciprocal;  ///< quotient = high half of state * reciprocal, shifted right
-    std::uint32_t packed;      ///< bias (13 bits) | complement (12 bits) << 13 | shift (4 bits) << 25
+    std::uint32_t packed;      ///< shift (4 bits) | bias (13 bits) << 5 | complement << spill_shift | cannot be coded << 31
   };
   struct encode_table {
     encode_entry entry[alphabet];
@@ -69,16 +69,16 @@ struct rans_coder {
   /// f = 1 has no such r in 32 bits: r = 2^32 - 1 gives x - 1, and the bias makes up for it.
   TESSERA_FN static constexpr encode_entry make_encode_entry(std::uint32_t frequency, std::uint32_t cumulative) {
     if (frequency == 0) {
-      return {0, 0};
+      return {0, 1u << 31};
     }
-    const std::uint32_t complement = (slots - frequency) << 13;
+    const std::uint32_t complement = (slots - frequency) << spill_shift;
     if (frequency == 1) {
-      return {0xffffffffu, (cumulative + slots - 1) | complement};
+      return {0xffffffffu, ((cumulative + slots - 1) << 5) | complement};
     }
     const int shift = log2_ceil(frequency) - 1;
     const std::uint64_t scaled = std::uint64_t{1} << (32 + shift);
     const auto reciprocal = static_cast<std::uint32_t>((scaled + frequency - 1) / frequency);
-    return {reciprocal, cumulative | complement | (static_cast<std::uint32_t>(shift) << 25)};
+    return {reciprocal, static_cast<std::uint32_t>(shift) | (cumulative << 5) | complement};
   }
 
   TESSERA_FN static constexpr std::uint32_t decode_entry(std::uint32_t frequency, std::uint32_t offset, std::uint32_t symbol) {
@@ -110,17 +110,17 @@ struct rans_coder {
   /// States that a stream may carry.
   TESSERA_FN static constexpr bool is_state(std::uint32_t state) { return state >= lower_bound && state < (1u << 31); }
 
-  TESSERA_FN static constexpr bool can_code(encode_entry entry) { return entry.packed != 0; }
+  TESSERA_FN static constexpr bool can_code(encode_entry entry) { return (entry.packed >> 31) == 0; }
 
   TESSERA_FN static constexpr spilled_word push(encode_state& state, encode_entry entry) {
-    const std::uint32_t complement = (entry.packed >> 13) & 0xfffu;
+    // state >= frequency << spill_shift, in terms of the complement.
     spilled_word spilled;
-    if ((state >> spill_shift) >= slots - complement) {
+    if (((state + (entry.packed & (~0u << spill_shift))) >> 31) != 0) {
       spilled = {true, static_cast<std::uint16_t>(state)};
       state >>= word_bits;
     }
-    const std::uint32_t quotient = multiply_high(state, entry.reciprocal) >> (entry.packed >> 25);
-    state += (entry.packed & 0x1fffu) + quotient * complement;
+    const std::uint32_t quotient = multiply_high(state, entry.reciprocal) >> (entry.packed & 31u);
+    state += ((entry.packed >> 5) & 0x1fffu) + quotient * (entry.packed >> spill_shift);
     return spilled;
   }
 

@@ -62,14 +62,17 @@ __device__ __forceinline__ std::int64_t share_begin(std::int64_t which, std::int
   return total * which / shares;
 }
 
-template <class T, neuzip_policy Policy>
+template <class T, neuzip_decode_policy Policy>
 struct decode_weights_on_warps {
   static constexpr int lanes = Policy.threads;
   static constexpr int blocks_per_multiprocessor = Policy.blocks_per_multiprocessor;
   static constexpr int warps = lanes / 32;
   static constexpr int most_tasks = 24;
-  /// Reading ahead of a corrupt stream's words may run this far past them before it is noticed.
-  static constexpr int words_of_slack = 32 * 16;
+  using rows = join_rows<T>;
+  /// Words that the rows handled at a time may take: what must be at hand before, and how far a corrupt stream may run over.
+  static constexpr int words_a_pass = 32 * rows::pairs * rows::rows;
+  static constexpr int staged_words = Policy.words - words_a_pass;
+  static_assert(staged_words >= 2 * words_a_pass && Policy.words % 8 == 0, "tessera: too few words of shared memory a warp");
 
   using mantissa = keep_mantissa<scalar_traits<T>::mantissa_bits>;
   using steps = weight_block_steps<T, mantissa>;
@@ -78,7 +81,7 @@ struct decode_weights_on_warps {
   struct scratch_type {
     /// frequency << 20 | second code << 16 | (slot - cumulative) << 4 | first code
     std::uint32_t table[pair_coder::slots];
-    alignas(16) std::uint16_t words[warps][weight_stream_spec::largest_words + words_of_slack];
+    alignas(16) std::uint16_t words[warps][Policy.words];
     std::uint16_t frequency[256];
     std::uint16_t cumulative[256];
     int next;
@@ -267,27 +270,25 @@ struct decode_weights_on_warps {
       return true;
     }
     auto const* const escapes = reinterpret_cast<std::uint32_t const*>(payload + escapes_begin);
-    const std::uint32_t my_escape = lane < escape_count ? escapes[lane] : 0;
     const bool plain = window.is_contiguous() && count == 1 << t.expected.log2_block &&
                        reinterpret_cast<std::uintptr_t>(weights) % 16 == 0;
     bool sound = true;
-    if (rans && plain) {
-      sound = pop_rows<true>(payload, planes, window, word_count, count, coded, table, words, weights);
+    if (rans && plain && word_count <= staged_words) {
+      sound = pop_plain_rows(payload, planes, window, word_count, coded, table, words, weights);
     } else if (rans) {
-      sound = pop_rows<false>(payload, planes, window, word_count, count, coded, table, words, weights);
+      sound = pop_rows(payload, planes, window, word_count, count, coded, table, words, weights);
     } else if (plain) {
       copy_rows<true>(payload, planes, window, count, coded, weights);
     } else {
       copy_rows<false>(payload, planes, window, count, coded, weights);
     }
     __syncwarp();
-    return patch(escapes, my_escape, escape_count, planes, count, coded, weights) && sound;
+    return patch(escapes, escape_count, planes, count, coded, weights) && sound;
   }
 
-  using rows = join_rows<T>;
   static constexpr int row_weights = steps::row_weights;
 
-  // In what follows, Plain says that a block is whole, its output aligned and its window without an exponent from elsewhere.
+  // In what follows, plain says that a block is whole, its output aligned and its window without an exponent from elsewhere.
 
   /// A lane's 16 bytes of one row.
   template <bool Plain>
@@ -307,59 +308,128 @@ struct decode_weights_on_warps {
     }
   }
 
-  template <bool Plain>
-  __device__ __forceinline__ static bool pop_rows(std::uint8_t const* payload, std::uint8_t const* planes,
-                                                  exponent_window window, int word_count, int count, int coded,
-                                                  std::uint32_t const* table, std::uint16_t* words, T* weights) {
-    const int lane = cuda_warp{}.lane;
-    const window_exponents<Plain> exponents(window);
-    rows next;
-    const int last_row = coded / row_weights - 1;
-    for (int i = lane * 8; i < word_count; i += 32 * 8) {
-      async_copy_16(words + i, payload + weight_stream_spec::states_bytes + 2 * i);
+  /// Starts copying the first of `count` words, eight at a time.
+  __device__ __forceinline__ static void stage_words(std::uint16_t const* source, int count, std::uint16_t* words, int lane) {
+    for (int i = lane * 8; i < min(count, staged_words); i += 32 * 8) {
+      async_copy_16(words + i, source + i);
     }
-    std::uint32_t state = reinterpret_cast<std::uint32_t const*>(payload)[lane];
-    bool sound = pair_coder::is_state(state);
-    next.load(planes, coded, 0, last_row, lane);
+  }
+
+  /// The cursor up to which a pass may begin with `count` words left, of which the first are staged.
+  __device__ __forceinline__ static std::uint32_t staged_limit(std::uint32_t words_begin, int count) {
+    return words_begin + 2 * (count <= staged_words ? count : staged_words - words_a_pass);
+  }
+
+  /// One row of pairs for a lane: what pair_coder::pop does, for 32 lanes.
+  struct popping {
+    std::uint32_t state;
+    std::uint32_t cursor;       ///< shared address of the next word
+    std::uint32_t table_begin;  ///< shared address of the table
+    std::uint32_t below;        ///< mask of the lanes below
+
+    __device__ __forceinline__ void row(std::uint32_t (&codes)[rows::pairs]) {
+#pragma unroll
+      for (int pair = 0; pair < rows::pairs; ++pair) {
+        const std::uint32_t entry = load_shared_u32(table_address<pair_coder::probability_bits>(table_begin, state));
+        state = (entry >> 20) * (state >> pair_coder::probability_bits) + ((entry >> 4) & 0xfffu);
+        const bool wants = pair_coder::wants_word(state);
+        const std::uint32_t mask = __ballot_sync(0xffffffffu, wants);
+        const std::uint32_t word = load_shared_u16(multiply_add(__popc(mask & below), 2, cursor));
+        state = wants ? (state << 16) | word : state;
+        cursor = multiply_add(__popc(mask), 2, cursor);
+        codes[pair] = entry & 0x000f000fu;
+      }
+    }
+  };
+
+  /// Where time goes: plain blocks whose words all fit.
+  __device__ __forceinline__ static bool pop_plain_rows(std::uint8_t const* payload, std::uint8_t const* planes,
+                                                        exponent_window window, int word_count, int coded,
+                                                        std::uint32_t const* table, std::uint16_t* words, T* weights) {
+    const int lane = cuda_warp{}.lane;
+    const window_exponents<true> exponents(window);
+    rows next;
+    const int row_count = coded / row_weights;
+    stage_words(reinterpret_cast<std::uint16_t const*>(payload + weight_stream_spec::states_bytes), word_count, words, lane);
+    popping lanes_state{reinterpret_cast<std::uint32_t const*>(payload)[lane], shared_address(words), shared_address(table),
+                        lanes_below()};
+    const std::uint32_t words_begin = lanes_state.cursor;
+    const std::uint32_t words_end = words_begin + 2 * word_count;
+    bool sound = pair_coder::is_state(lanes_state.state);
+    next.template load<false>(planes, coded, 0, 0, lane);
+    weights += lane * steps::weights_per_lane;
     async_copy_wait_all();
     __syncwarp();
-    const std::uint32_t below = lanes_below();
-    const std::uint32_t table_begin = shared_address(table);
-    const std::uint32_t words_begin = shared_address(words);
-    const std::uint32_t words_end = words_begin + 2 * word_count;
-    std::uint32_t cursor = words_begin;  // address of the next word
-    for (int row = 0; row <= last_row; row += rows::rows) {
+#pragma unroll 1
+    for (int row = 0; row < row_count; row += rows::rows) {
       const rows now = next;
-      if (row + rows::rows <= last_row) {
-        next.load(planes, coded, row + rows::rows, last_row, lane);
+      if (row + rows::rows < row_count) {
+        next.template load<false>(planes, coded, row + rows::rows, 0, lane);
       }
 #pragma unroll
       for (int r = 0; r < rows::rows; ++r) {
-        if (Plain || row + r <= last_row) {
-          std::uint32_t codes[rows::pairs];
-#pragma unroll
-          for (int pair = 0; pair < rows::pairs; ++pair) {
-            const std::uint32_t entry = load_shared_u32(table_address<pair_coder::probability_bits>(table_begin, state));
-            state = (entry >> 20) * (state >> pair_coder::probability_bits) + ((entry >> 4) & 0xfffu);
-            const bool wants = pair_coder::wants_word(state);
-            const std::uint32_t mask = __ballot_sync(0xffffffffu, wants);
-            const std::uint32_t word = load_shared_u16(cursor + 2 * __popc(mask & below));
-            state = wants ? (state << 16) | word : state;
-            cursor += 2 * __popc(mask);
-            codes[pair] = entry & 0x000f000fu;
-          }
-          store_row<Plain>(weights, (row + r) * row_weights + lane * steps::weights_per_lane, count,
-                    now.template row<Plain>(r, codes, exponents));
-        }
+        std::uint32_t codes[rows::pairs];
+        lanes_state.row(codes);
+        store_once(reinterpret_cast<uint4*>(weights + r * row_weights), now.template row<true>(r, codes, exponents));
       }
-      // At most 512 words a pass: a corrupt stream stays within the slack, then starts over with the wrong result known.
-      if (cursor > words_end) {
+      weights += rows::rows * row_weights;
+      // A corrupt stream that took more words than it has goes on with any.
+      if (lanes_state.cursor > words_end) {
         sound = false;
-        cursor = words_begin;
+        lanes_state.cursor = words_begin;
       }
     }
-    sound = sound && pair_coder::finished(state);
-    return __all_sync(0xffffffffu, sound) && cursor == words_end;
+    sound = sound && pair_coder::finished(lanes_state.state);
+    return __all_sync(0xffffffffu, sound) && lanes_state.cursor == words_end;
+  }
+
+  /// All other blocks of the rANS coder.
+  __device__ __noinline__ static bool pop_rows(std::uint8_t const* payload, std::uint8_t const* planes, exponent_window window,
+                                               int word_count, int count, int coded, std::uint32_t const* table,
+                                               std::uint16_t* words, T* weights) {
+    const int lane = cuda_warp{}.lane;
+    const window_exponents<false> exponents(window);
+    const int last_row = coded / row_weights - 1;
+    auto const* const source = reinterpret_cast<std::uint16_t const*>(payload + weight_stream_spec::states_bytes);
+    popping lanes_state{reinterpret_cast<std::uint32_t const*>(payload)[lane], shared_address(words), shared_address(table),
+                        lanes_below()};
+    const std::uint32_t words_begin = lanes_state.cursor;
+    bool sound = pair_coder::is_state(lanes_state.state);
+    int staged = 0;                      // the word at words_begin
+    std::uint32_t limit = words_begin;   // the cursor up to which a pass may begin
+    stage_words(source, word_count, words, lane);
+    async_copy_wait_all();
+    __syncwarp();
+    limit = staged_limit(words_begin, word_count);
+#pragma unroll 1
+    for (int row = 0; row <= last_row; row += rows::rows) {
+      rows now;
+      now.template load<true>(planes, coded, row, last_row, lane);
+#pragma unroll
+      for (int r = 0; r < rows::rows; ++r) {
+        if (row + r <= last_row) {
+          std::uint32_t codes[rows::pairs];
+          lanes_state.row(codes);
+          store_row<false>(weights, (row + r) * row_weights + lane * steps::weights_per_lane, count,
+                           now.template row<false>(r, codes, exponents));
+        }
+      }
+      if (lanes_state.cursor > limit) {
+        // Either more words are needed, or a corrupt stream took more than it has; that one goes on with any.
+        const int used = staged + static_cast<int>(lanes_state.cursor - words_begin) / 2;
+        sound = sound && used <= word_count;
+        staged = used <= word_count ? used & ~7 : 0;
+        __syncwarp();
+        stage_words(source + staged, word_count - staged, words, lane);
+        async_copy_wait_all();
+        __syncwarp();
+        lanes_state.cursor = words_begin + (used <= word_count ? 2 * (used - staged) : 0);
+        limit = staged_limit(words_begin, word_count - staged);
+      }
+    }
+    const int used = staged + static_cast<int>(lanes_state.cursor - words_begin) / 2;
+    sound = sound && pair_coder::finished(lanes_state.state);
+    return __all_sync(0xffffffffu, sound) && used == word_count;
   }
 
   /// The fixed coder: the codes of a row lie in a plane like the rest.
@@ -374,8 +444,8 @@ struct decode_weights_on_warps {
     for (int row = 0; row <= last_row; row += rows::rows) {
       rows now;
       std::uint32_t words[rows::rows / rows_per_unit * code_words];
-      now.load(planes, coded, row, last_row, lane);
-      load_plane<code_words, rows_per_unit, rows::rows>(payload, row, last_row, lane, words);
+      now.template load<!Plain>(planes, coded, row, last_row, lane);
+      load_plane<!Plain, code_words, rows_per_unit, rows::rows>(payload, row, last_row, lane, words);
 #pragma unroll
       for (int r = 0; r < rows::rows; ++r) {
         if (Plain || row + r <= last_row) {
@@ -393,14 +463,12 @@ struct decode_weights_on_warps {
     }
   }
 
-  /// Writes the weights that escaped, 32 at a time; the first 32 entries were read long before.
-  __device__ __forceinline__ static bool patch(std::uint32_t const* escapes, std::uint32_t entry, int escape_count,
-                                               std::uint8_t const* planes, int count, int coded, T* weights) {
+  /// Writes the weights that escaped, 32 at a time.
+  __device__ __forceinline__ static bool patch(std::uint32_t const* escapes, int escape_count, std::uint8_t const* planes,
+                                               int count, int coded, T* weights) {
     bool sound = true;
     for (int i = cuda_warp{}.lane; i < escape_count; i += 32) {
-      if (i >= 32) {
-        entry = escapes[i];
-      }
+      const std::uint32_t entry = escapes[i];
       const int position = static_cast<int>(weight_escape::position(entry));
       const std::uint32_t exponent = weight_escape::exponent(entry);
       if (position < count && exponent <= exponent_split<T>::largest_exponent) {

@@ -133,6 +133,12 @@ struct count_exponents_on_blocks {
   }
 };
 
+/// For the lanes of the first warp, which are the ones that write it.
+template <int Lanes>
+__device__ std::uint32_t codebook_checksum(cuda_block<Lanes> const& group, std::uint8_t const* codebook) {
+  return group.lane < 32 ? warp_crc32c<16, 32>(group.lane, codebook) : 0;
+}
+
 /// One thread block for each tensor: the same as write_codebook.
 template <class T>
 struct write_codebooks_on_blocks {
@@ -147,7 +153,7 @@ struct write_codebooks_on_blocks {
   }
 };
 
-template <class T, neuzip_policy Policy>
+template <class T, neuzip_encode_policy Policy>
 struct encode_weights_on_warps {
   static constexpr int lanes = Policy.threads;
   static constexpr int blocks_per_multiprocessor = Policy.blocks_per_multiprocessor;
@@ -165,7 +171,7 @@ struct encode_weights_on_warps {
   static constexpr int granularity = max(max(steps::residual_planes.granularity(), steps::code_planes.granularity()),
                                          steps::exponent_planes.granularity());
 
-  /// Words and escapes are written from the end; a row of 32 * pairs words may run over before it is noticed.
+  /// Words and escapes are written from the end; those of a row may run over before it is noticed.
   static constexpr int words_end = weight_stream_spec::largest_words + 32 * pairs;
   static constexpr int escapes_end = weight_stream_spec::largest_escapes;
 
@@ -220,7 +226,7 @@ struct encode_weights_on_warps {
  private:
   __device__ static void load_table(cuda_block<lanes> const& group, encode_task<T> const& t, pair_coder::encode_table& table) {
     for (int symbol = static_cast<int>(threadIdx.x); symbol < 256; symbol += lanes) {
-      table.entry[symbol] = t.is_rans != 0 ? t.table->entry[symbol] : pair_coder::encode_entry{0, 1};
+      table.entry[symbol] = t.is_rans != 0 ? t.table->entry[symbol] : pair_coder::encode_entry{0, 0};
     }
     group.sync();
   }
@@ -303,8 +309,13 @@ struct encode_weights_on_warps {
     result.state = pair_coder::start();
     std::uint8_t* const planes =
         t.stream + t.planes_offset + (block << t.log2_block) * exponent_split<T>::residual_bits / 8;
-    encode_rows(t.is_rans != 0, window, weights, count, lane, table, planes, scratch, result);
-    const int escapes_begin = escapes_offset(t.is_rans != 0, result.coded, result.words);
+    const bool rans = t.is_rans != 0;
+    if (count == 1 << t.log2_block && reinterpret_cast<std::uintptr_t>(weights) % 16 == 0) {
+      encode_rows<true>(rans, window, weights, count, lane, table, planes, scratch, result);
+    } else {
+      encode_rows<false>(rans, window, weights, count, lane, table, planes, scratch, result);
+    }
+    const int escapes_begin = escapes_offset(rans, result.coded, result.words);
     const int raw_bytes = (result.coded * exponent_split<T>::exponent_bits / 8 + 15) & ~15;
     result.payload_bytes = (escapes_begin + 4 * result.escapes + 15) & ~15;
     result.raw = result.raw || result.payload_bytes > raw_bytes;
@@ -313,20 +324,26 @@ struct encode_weights_on_warps {
     return result;
   }
 
+  /// Where a warp's coding goes on.
+  struct coding {
+    std::uint32_t table_begin;  ///< shared address of the encode table
+    std::uint32_t cursor;       ///< shared address after the next word
+    std::uint32_t below;        ///< mask of the lanes below
+  };
+
+  // In what follows, Plain says that a block is whole and its weights aligned.
+
   /// All rows from the last to the first: planes to memory, words and escapes to the scratch.
+  template <bool Plain>
   __device__ __forceinline__ static void encode_rows(bool rans, exponent_window window, T const* weights, int count, int lane,
                                                      pair_coder::encode_table const& table, std::uint8_t* planes,
                                                      warp_scratch& scratch, coded_block& result) {
-    const std::uint32_t below = lanes_below();
-    const std::uint32_t table_begin = shared_address(&table);
-    const std::uint32_t words_after = shared_address(scratch.words + words_end);
+    coding state{shared_address(&table), shared_address(scratch.words + words_end), lanes_below()};
+    const std::uint32_t words_after = state.cursor;
     const int last_row = result.coded / row_weights - 1;
-    // Added to an exponent, it is 256 + code if the code is that of a neighbour; `beyond` more make the first one without 272.
-    const std::uint32_t bias = (256u - window.base) * 0x00010001u;
-    const std::uint32_t beyond = (window.is_contiguous() ? 1u : 2u) * 0x00010001u;
     int first = last_row / rows::rows * rows::rows;
     std::uint32_t next[rows::rows][4];
-    load_rows(weights, first, count, lane, next);
+    load_rows<Plain>(weights, first, count, lane, next);
     for (; first >= 0; first -= rows::rows) {
       std::uint32_t now[rows::rows][4];
 #pragma unroll
@@ -337,48 +354,71 @@ struct encode_weights_on_warps {
         }
       }
       if (first > 0) {
-        load_rows(weights, first - rows::rows, count, lane, next);
+        load_rows<Plain>(weights, first - rows::rows, count, lane, next);
       }
       rows split;
 #pragma unroll
       for (int r = rows::rows - 1; r >= 0; --r) {
-        if (first + r <= last_row) {
+        if (Plain || first + r <= last_row) {
           std::uint32_t exponents[pairs];
           split.row(r, now[r], exponents);
-          encode_row(rans, window, bias, beyond, exponents, (first + r) * row_weights + lane * weights_per_lane, count, below,
-                     table, table_begin, words_after, scratch, result);
+          const int position = (first + r) * row_weights + lane * weights_per_lane;
+          encode_row<Plain>(rans, window, exponents, position, count, table, state, scratch, result);
+          result.raw = result.raw || words_after - state.cursor > 2 * weight_stream_spec::largest_words;
         }
       }
-      split.store(planes, result.coded, first, last_row, lane);
+      if constexpr (!Plain) {
+        split.store(planes, result.coded, first, last_row, lane);
+      } else {
+        split.store(planes, result.coded, first, first + rows::rows - 1, lane);
+      }
     }
+    result.words = static_cast<int>(words_after - state.cursor) / 2;
   }
 
+  template <bool Plain>
   __device__ __forceinline__ static void load_rows(T const* weights, int first, int count, int lane,
                                                    std::uint32_t (&words)[rows::rows][4]) {
 #pragma unroll
     for (int r = 0; r < rows::rows; ++r) {
-      load_row(weights, (first + r) * row_weights + lane * weights_per_lane, count, words[r]);
+      const int position = (first + r) * row_weights + lane * weights_per_lane;
+      if constexpr (Plain) {
+        const uint4 values = load_once(reinterpret_cast<uint4 const*>(weights + position));
+        words[r][0] = values.x;
+        words[r][1] = values.y;
+        words[r][2] = values.z;
+        words[r][3] = values.w;
+      } else {
+        load_row(weights, position, count, words[r]);
+      }
     }
   }
 
-  __device__ __forceinline__ static void encode_row(bool rans, exponent_window window, std::uint32_t bias, std::uint32_t beyond,
-                                                    std::uint32_t const (&exponents)[pairs], int position, int count,
-                                                    std::uint32_t below, pair_coder::encode_table const& table,
-                                                    std::uint32_t table_begin, std::uint32_t words_after,
-                                                    warp_scratch& scratch, coded_block& result) {
+  template <bool Plain>
+  __device__ __forceinline__ static void encode_row(bool rans, exponent_window window, std::uint32_t const (&exponents)[pairs],
+                                                    int position, int count, pair_coder::encode_table const& table,
+                                                    coding& state, warp_scratch& scratch, coded_block& result) {
+    // Added to an exponent, it is 256 + code if the code is that of a neighbour; `beyond` more make the first one without 272.
+    const std::uint32_t bias = (256u - window.base) * 0x00010001u;
+    const std::uint32_t beyond = (window.is_contiguous() ? 1u : 2u) * 0x00010001u;
     std::uint32_t symbol[pairs];
     pair_coder::encode_entry entry[pairs];
-    std::uint32_t odd = position + weights_per_lane > count ? 1u : 0u;
+    std::uint32_t odd_offset = 0;
+    std::uint32_t odd_entry = 0;
 #pragma unroll
     for (int i = 0; i < pairs; ++i) {
       const std::uint32_t offset = exponents[i] + bias;
-      odd |= ((offset ^ 0x01000100u) | ((offset + beyond) ^ 0x01000100u)) & 0x01f001f0u;
+      odd_offset |= (offset ^ 0x01000100u) | ((offset + beyond) ^ 0x01000100u);
       symbol[i] = (offset | (offset >> 12)) & 0xffu;
-      const uint2 loaded = load_shared_u32x2(table_begin + 8 * symbol[i]);
+      const uint2 loaded = load_shared_u32x2(multiply_add(symbol[i], 8, state.table_begin));
       entry[i] = {loaded.x, loaded.y};
-      odd |= entry[i].packed == 0 ? 1u : 0u;
+      odd_entry |= entry[i].packed;
     }
-    if (__any_sync(0xffffffffu, odd != 0)) {
+    bool odd = (odd_offset & 0x01f001f0u) != 0 || static_cast<std::int32_t>(odd_entry) < 0;
+    if constexpr (!Plain) {
+      odd = odd || position + weights_per_lane > count;
+    }
+    if (__any_sync(0xffffffffu, odd)) {
       encode_odd_row(window, exponents, position, count, table, symbol, entry, scratch, result);
     }
     if (!rans) {
@@ -386,24 +426,24 @@ struct encode_weights_on_warps {
     } else if (!result.raw) {
 #pragma unroll
       for (int i = pairs - 1; i >= 0; --i) {
-        push(entry[i], below, words_after, result);
+        push(entry[i], state, result.state);
       }
-      result.raw = result.words > weight_stream_spec::largest_words;
     }
   }
 
-  __device__ __forceinline__ static void push(pair_coder::encode_entry entry, std::uint32_t below, std::uint32_t words_after,
-                                              coded_block& result) {
-    const std::uint32_t complement = (entry.packed >> 13) & 0xfffu;
-    const bool spills = (result.state >> pair_coder::spill_shift) >= pair_coder::slots - complement;
+  /// pair_coder::push for 32 lanes.
+  __device__ __forceinline__ static void push(pair_coder::encode_entry entry, coding& to, std::uint32_t& state) {
+    const std::uint32_t distance = state + (entry.packed & (~0u << pair_coder::spill_shift));
+    const bool spills = static_cast<std::int32_t>(distance) < 0;
     const std::uint32_t mask = __ballot_sync(0xffffffffu, spills);
-    result.words += __popc(mask);
+    to.cursor = multiply_add(static_cast<std::uint32_t>(__popc(mask)), ~1u, to.cursor);
     if (spills) {
-      store_shared_u16(words_after - 2 * result.words + 2 * __popc(mask & below), result.state);
-      result.state >>= pair_coder::word_bits;
+      store_shared_u16(multiply_add(static_cast<std::uint32_t>(__popc(mask & to.below)), 2, to.cursor), state);
+      state >>= pair_coder::word_bits;
     }
-    const std::uint32_t quotient = __umulhi(result.state, entry.reciprocal) >> (entry.packed >> 25);
-    result.state += (entry.packed & 0x1fffu) + quotient * complement;
+    // A shift by the low five bits alone, which is what the processor does.
+    const std::uint32_t quotient = __funnelshift_r(__umulhi(state, entry.reciprocal), 0, entry.packed);
+    state = multiply_add(quotient, entry.packed >> pair_coder::spill_shift, state + ((entry.packed >> 5) & 0x1fffu));
   }
 
   /// The fixed coder keeps its codes where the words would be: 4096 bytes.
@@ -433,7 +473,7 @@ struct encode_weights_on_warps {
       const std::uint32_t second = has_second ? window.code(exponents[i] >> 16) : 0;
       symbol[i] = pair_symbol(first, second);
       entry[i] = table.entry[symbol[i]];
-      if (entry[i].packed == 0) {
+      if (!pair_coder::can_code(entry[i])) {
         symbol[i] = escape_pair;
         entry[i] = table.entry[escape_pair];
       }

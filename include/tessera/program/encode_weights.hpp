@@ -124,12 +124,13 @@ struct write_codebook {
     }
     write_encode_table(group, scratch.table, *encoding.table);
     clear_gaps(group);
+    const std::uint32_t checksum = has_codebook ? codebook_checksum(group, codebook) : 0;
     for (int lane : group) {
       if (is_first(lane)) {
         weight_stream_header header = encoding.spec.header();
         header.window_base = window.base;
         header.window_extra = window.extra;
-        header.content_checksum = has_codebook ? crc32c(codebook, weight_stream_spec::codebook_bytes) : 0;
+        header.content_checksum = checksum;
         *encoding.header() = header;
       }
     }

@@ -33,9 +33,9 @@ TESSERA_FN constexpr std::int64_t histogram_stride(std::int64_t block_count) {
 /// Shared by the lanes of fit_codebook; `table` is its result.
 struct codebook_scratch {
   std::uint64_t counts[256];
-  std::uint64_t code_counts[exponent_window::codes];
+  std::uint64_t largest_below[2][256];  ///< of the counts up to here, as count << 8 | 255 - exponent; and room for the next
+  std::uint64_t largest_above[2][256];  ///< of the counts from here on
   std::uint64_t share[exponent_window::codes];
-  std::uint64_t remainder[256];
   pair_coder::model_type table;
 };
 
@@ -46,51 +46,95 @@ TESSERA_FN constexpr std::uint64_t pair_weight(codebook_scratch const& scratch, 
   return scratch.share[symbol & 15] * scratch.share[symbol >> 4];
 }
 
+/// Running maxima of the counts from both ends, by doubling.
+template <class Group>
+TESSERA_FN void scan_counts(Group const& group, codebook_scratch& scratch) {
+  for (int lane : group) {
+    for (int i = lane; i < 256; i += Group::size) {
+      scratch.largest_below[0][i] = (scratch.counts[i] << 8) | static_cast<std::uint64_t>(255 - i);
+      scratch.largest_above[0][i] = scratch.largest_below[0][i];
+    }
+  }
+  group.sync();
+  for (int step = 0; step < 8; ++step) {
+    const int distance = 1 << step;
+    const int from = step % 2;
+    for (int lane : group) {
+      for (int i = lane; i < 256; i += Group::size) {
+        const std::uint64_t below = i >= distance ? scratch.largest_below[from][i - distance] : 0;
+        const std::uint64_t above = i + distance < 256 ? scratch.largest_above[from][i + distance] : 0;
+        scratch.largest_below[1 - from][i] = max(scratch.largest_below[from][i], below);
+        scratch.largest_above[1 - from][i] = max(scratch.largest_above[from][i], above);
+      }
+    }
+    group.sync();
+  }
+}
+
+/// The best window with this base: the same as exponent_window_at gives.
+TESSERA_FN constexpr exponent_window_candidate window_candidate(codebook_scratch const& scratch, std::uint32_t base,
+                                                                std::uint32_t largest_exponent) {
+  const std::uint32_t end = base + exponent_window::neighbours;
+  std::uint64_t inside = 0;
+  for (std::uint32_t exponent = base; exponent < end; ++exponent) {
+    inside += scratch.counts[exponent];
+  }
+  std::uint32_t extra = end <= largest_exponent ? end : base - 1;
+  const std::uint64_t below = base > 0 ? scratch.largest_below[0][base - 1] : 0;
+  const std::uint64_t above = end < 256 ? scratch.largest_above[0][end] : 0;
+  const std::uint64_t outside = max(below, above);
+  if ((outside >> 8) > scratch.counts[extra]) {
+    extra = static_cast<std::uint32_t>(255 - (outside & 255));
+  }
+  return {{static_cast<std::uint8_t>(base), static_cast<std::uint8_t>(extra)}, inside + scratch.counts[extra]};
+}
+
 /// The window that leaves the fewest counted exponents without a code; ties to the lower base.
 template <class Group>
 TESSERA_FN exponent_window fit_window(Group const& group, std::uint32_t largest_exponent, codebook_scratch& scratch) {
+  scan_counts(group, scratch);
   const int candidates = static_cast<int>(exponent_window_candidates(largest_exponent));
   per_lane<std::uint64_t, Group> key;  // covered << 8 | 255 - base: the largest has the lowest base among equals
   for (int lane : group) {
     key[lane] = 0;
     for (int base = lane; base < candidates; base += Group::size) {
-      const auto candidate = exponent_window_at(static_cast<std::uint32_t>(base), scratch.counts, largest_exponent);
+      const auto candidate = window_candidate(scratch, static_cast<std::uint32_t>(base), largest_exponent);
       key[lane] = max(key[lane], (candidate.covered << 8) | static_cast<std::uint64_t>(255 - base));
     }
   }
   const std::uint64_t best = maximum(group, key);
-  const auto base = static_cast<std::uint32_t>(255 - (best & 255));
-  return exponent_window_at(base, scratch.counts, largest_exponent).window;
+  return window_candidate(scratch, static_cast<std::uint32_t>(255 - (best & 255)), largest_exponent).window;
 }
 
-/// Counts and shares of the sixteen codes.
+/// Shares of the sixteen codes.
 template <class Group>
 TESSERA_FN void share_codes(Group const& group, exponent_window window, codebook_scratch& scratch) {
+  per_lane<std::uint64_t, Group> counted;
+  per_lane<std::uint64_t, Group> coded;
   for (int lane : group) {
-    for (int code = lane; code < exponent_window::codes; code += Group::size) {
-      std::uint64_t count = 0;
-      for (std::uint32_t exponent = 0; exponent < 256; ++exponent) {
-        count += window.code(exponent) == static_cast<std::uint32_t>(code) ? scratch.counts[exponent] : 0;
-      }
-      scratch.code_counts[code] = count;
+    counted[lane] = 0;
+    coded[lane] = 0;
+    for (int exponent = lane; exponent < 256; exponent += Group::size) {
+      const bool escapes = window.code(static_cast<std::uint32_t>(exponent)) == exponent_window::escape_code;
+      counted[lane] += scratch.counts[exponent];
+      coded[lane] += escapes ? 0 : scratch.counts[exponent];
     }
   }
-  group.sync();
-  std::uint64_t all = 0;
-  for (int code = 0; code < exponent_window::codes; ++code) {
-    all += scratch.code_counts[code];
-  }
+  const std::uint64_t all = sum(group, counted);
+  const std::uint64_t escapes = all - sum(group, coded);
   for (int lane : group) {
-    for (int code = lane; code < exponent_window::codes; code += Group::size) {
-      scratch.share[code] = pair_model::share(scratch.code_counts[code], all, static_cast<std::uint32_t>(code));
+    for (int i = lane; i < exponent_window::codes; i += Group::size) {
+      const auto code = static_cast<std::uint32_t>(i);
+      const bool is_escape = code == exponent_window::escape_code;
+      scratch.share[i] = pair_model::share(is_escape ? escapes : scratch.counts[window.exponent(code)], all, code);
     }
   }
   group.sync();
 }
 
-/// Whole parts of all frequencies; gives what is left of the slots.
+/// All frequencies, rounded; gives what is left of the slots, which may be negative.
 template <class Group>
-TESSERA_FN std::int64_t share_whole_slots(Group const& group, codebook_scratch& scratch) {
+TESSERA_FN std::int64_t share_slots(Group const& group, codebook_scratch& scratch) {
   std::uint64_t share_sum = 0;
   for (int code = 0; code < exponent_window::codes; ++code) {
     share_sum += scratch.share[code];
@@ -116,15 +160,10 @@ TESSERA_FN std::int64_t share_whole_slots(Group const& group, codebook_scratch& 
     for (int symbol = lane; symbol < 256; symbol += Group::size) {
       const std::uint64_t weight = pair_weight(scratch, static_cast<std::uint32_t>(symbol));
       const auto kind = pair_model::classify(static_cast<std::uint32_t>(symbol), weight, weight_sum);
-      std::uint32_t frequency = kind == pair_model::kind::one ? 1 : 0;
-      scratch.remainder[symbol] = 0;
-      if (kind == pair_model::kind::proportional) {
-        frequency = pair_model::quotient(weight, slots, proportional_sum);
-        // Plus one, so that 0 says "takes no part".
-        scratch.remainder[symbol] = pair_model::remainder(weight, slots, proportional_sum) + 1;
-        given[lane] += frequency;
-      }
-      scratch.table.frequency[symbol] = static_cast<std::uint16_t>(frequency);
+      const std::uint32_t rounded = pair_model::rounded(weight, slots, proportional_sum);
+      scratch.table.frequency[symbol] =
+          static_cast<std::uint16_t>(kind == pair_model::kind::absent ? 0 : kind == pair_model::kind::one ? 1 : rounded);
+      given[lane] += kind == pair_model::kind::proportional ? rounded : 0;
     }
   }
   const std::uint64_t all_given = sum(group, given);
@@ -132,40 +171,43 @@ TESSERA_FN std::int64_t share_whole_slots(Group const& group, codebook_scratch& 
   return static_cast<std::int64_t>(slots) - static_cast<std::int64_t>(all_given);
 }
 
-/// Hands out what is left, one each, largest remainder first; or takes what was given too much from the largest frequency.
+/// Gives or takes what is left, one each, to or from the first symbols of at least the frequency `enough`, if there are so many.
 template <class Group>
-TESSERA_FN void settle_slots(Group const& group, std::int64_t left, codebook_scratch& scratch) {
-  per_lane<std::uint32_t, Group> key;  // frequency << 8 | 255 - symbol
+TESSERA_FN bool settle_slots(Group const& group, std::int64_t left, std::uint32_t enough, codebook_scratch& scratch) {
+  const std::int64_t change = left < 0 ? -1 : 1;
+  std::int64_t open = left < 0 ? -left : left;
+  per_lane<std::int64_t, Group> eligible;
   for (int lane : group) {
-    key[lane] = 0;
+    eligible[lane] = 0;
     for (int symbol = lane; symbol < 256; symbol += Group::size) {
-      key[lane] = max(key[lane], (std::uint32_t{scratch.table.frequency[symbol]} << 8) | static_cast<std::uint32_t>(255 - symbol));
+      eligible[lane] += scratch.table.frequency[symbol] >= enough ? 1 : 0;
     }
   }
-  const int largest = 255 - static_cast<int>(maximum(group, key) & 255);
-  group.sync();
-  for (int lane : group) {
-    for (int symbol = lane; symbol < 256; symbol += Group::size) {
-      std::int64_t change = left < 0 && symbol == largest ? left : 0;
-      const std::uint64_t mine = scratch.remainder[symbol];
-      if (left > 0 && mine > 0) {
-        std::int64_t rank = 0;
-        for (int other = 0; other < 256; ++other) {
-          const std::uint64_t theirs = scratch.remainder[other];
-          rank += theirs > mine || (theirs == mine && other < symbol) ? 1 : 0;
-        }
-        change = rank < left ? 1 : 0;
+  if (sum(group, eligible) < open) {
+    return false;
+  }
+  for (int first = 0; first < 256; first += Group::size) {
+    per_lane<std::int64_t, Group> before;
+    for (int lane : group) {
+      before[lane] = scratch.table.frequency[first + lane] >= enough ? 1 : 0;
+    }
+    const std::int64_t here = exclusive_sum(group, before);
+    for (int lane : group) {
+      const std::uint32_t frequency = scratch.table.frequency[first + lane];
+      if (frequency >= enough && before[lane] < open) {
+        scratch.table.frequency[first + lane] = static_cast<std::uint16_t>(static_cast<std::int64_t>(frequency) + change);
       }
-      scratch.table.frequency[symbol] = static_cast<std::uint16_t>(scratch.table.frequency[symbol] + change);
     }
+    open = here < open ? open - here : 0;
   }
   group.sync();
+  return true;
 }
 
 }  // namespace detail
 
 /// Finds the window and the frequencies for how often each of 256 exponents occurs (counts up to 2^47). The same result for every
-/// group. Cost: about 150,000 integer operations, shared by the group's lanes.
+/// group. Cost: about 30,000 integer operations, shared by the group's lanes.
 template <class Group>
 TESSERA_FN exponent_window fit_codebook(Group const& group, std::uint64_t const* counts, std::uint32_t largest_exponent,
                                         codebook_scratch& scratch) {
@@ -177,8 +219,11 @@ TESSERA_FN exponent_window fit_codebook(Group const& group, std::uint64_t const*
   group.sync();
   const exponent_window window = detail::fit_window(group, largest_exponent, scratch);
   detail::share_codes(group, window, scratch);
-  const std::int64_t left = detail::share_whole_slots(group, scratch);
-  detail::settle_slots(group, left, scratch);
+  const std::int64_t left = detail::share_slots(group, scratch);
+  // Frequent symbols lose the least by it. Rounding leaves at most half a slot a symbol, so the last always succeeds.
+  bool settled = detail::settle_slots(group, left, 64, scratch);
+  settled = settled || detail::settle_slots(group, left, 8, scratch);
+  settled = settled || detail::settle_slots(group, left, left < 0 ? 2 : 1, scratch);
   return window;
 }
 

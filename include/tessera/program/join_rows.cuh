@@ -36,13 +36,14 @@ struct window_exponents {
   }
 };
 
-/// Reads the words of one plane: `Words` 32-bit words a unit, `Rows` rows starting at `row`; rows past the last repeat it.
-template <int Words, int RowsPerUnit, int Rows>
+/// Reads the words of one plane: `Words` 32-bit words a unit, `Rows` rows starting at `row`. Checked: rows past the last repeat it.
+template <bool Checked, int Words, int RowsPerUnit, int Rows>
 __device__ __forceinline__ void load_plane(std::uint8_t const* plane, int row, int last_row, int lane,
                                            std::uint32_t (&into)[Rows / RowsPerUnit * Words]) {
 #pragma unroll
   for (int i = 0; i < Rows / RowsPerUnit; ++i) {
-    const int unit = min(row / RowsPerUnit + i, last_row / RowsPerUnit);
+    const int wanted = row / RowsPerUnit + i;
+    const int unit = Checked ? min(wanted, last_row / RowsPerUnit) : wanted;
     auto const* const words = reinterpret_cast<std::uint32_t const*>(plane) + (unit * 32 + lane) * Words;
     if constexpr (Words == 2) {
       const uint2 pair = load_once(reinterpret_cast<uint2 const*>(words));
@@ -64,8 +65,9 @@ struct join_rows<bfloat16> {
   static constexpr int pairs = 4;
   std::uint32_t bytes[2 * rows];
 
+  template <bool Checked>
   __device__ __forceinline__ void load(std::uint8_t const* planes, int, int row, int last_row, int lane) {
-    load_plane<2, 1, rows>(planes, row, last_row, lane, bytes);
+    load_plane<Checked, 2, 1, rows>(planes, row, last_row, lane, bytes);
   }
 
   template <bool Contiguous>
@@ -90,10 +92,11 @@ struct join_rows<float16> {
   std::uint32_t middle[rows / 2];
   std::uint32_t sign[rows / 4];
 
+  template <bool Checked>
   __device__ __forceinline__ void load(std::uint8_t const* planes, int coded, int row, int last_row, int lane) {
-    load_plane<2, 1, rows>(planes, row, last_row, lane, low);
-    load_plane<1, 2, rows>(planes + coded, row, last_row, lane, middle);
-    load_plane<1, 4, rows>(planes + coded + coded / 4, row, last_row, lane, sign);
+    load_plane<Checked, 2, 1, rows>(planes, row, last_row, lane, low);
+    load_plane<Checked, 1, 2, rows>(planes + coded, row, last_row, lane, middle);
+    load_plane<Checked, 1, 4, rows>(planes + coded + coded / 4, row, last_row, lane, sign);
   }
 
   template <bool Contiguous>
@@ -120,9 +123,10 @@ struct join_rows<float> {
   std::uint32_t low[2 * rows];
   std::uint32_t high[rows];
 
+  template <bool Checked>
   __device__ __forceinline__ void load(std::uint8_t const* planes, int coded, int row, int last_row, int lane) {
-    load_plane<2, 1, rows>(planes, row, last_row, lane, low);
-    load_plane<1, 1, rows>(planes + 2 * coded, row, last_row, lane, high);
+    load_plane<Checked, 2, 1, rows>(planes, row, last_row, lane, low);
+    load_plane<Checked, 1, 1, rows>(planes + 2 * coded, row, last_row, lane, high);
   }
 
   template <bool Contiguous>
@@ -156,8 +160,9 @@ struct join_rows<float8_e4m3> {
   static constexpr int pairs = 8;
   std::uint32_t nibbles[2 * rows];
 
+  template <bool Checked>
   __device__ __forceinline__ void load(std::uint8_t const* planes, int, int row, int last_row, int lane) {
-    load_plane<2, 1, rows>(planes, row, last_row, lane, nibbles);
+    load_plane<Checked, 2, 1, rows>(planes, row, last_row, lane, nibbles);
   }
 
   template <bool Contiguous>
@@ -183,9 +188,10 @@ struct join_rows<float8_e5m2> {
   std::uint32_t mantissa[rows];
   std::uint32_t sign[rows / 2];
 
+  template <bool Checked>
   __device__ __forceinline__ void load(std::uint8_t const* planes, int coded, int row, int last_row, int lane) {
-    load_plane<1, 1, rows>(planes, row, last_row, lane, mantissa);
-    load_plane<1, 2, rows>(planes + coded / 4, row, last_row, lane, sign);
+    load_plane<Checked, 1, 1, rows>(planes, row, last_row, lane, mantissa);
+    load_plane<Checked, 1, 2, rows>(planes + coded / 4, row, last_row, lane, sign);
   }
 
   template <bool Contiguous>

@@ -45,6 +45,12 @@ inline std::uint32_t shared_crc32c(serial_group<32> const&, std::uint8_t const* 
   return crc32c_host(data, static_cast<std::size_t>(bytes), seed);
 }
 
+/// CRC32C of a codebook; groups that have something faster overload it.
+template <class Group>
+TESSERA_FN std::uint32_t codebook_checksum(Group const& group, std::uint8_t const* codebook) {
+  return shared_crc32c(group, codebook, weight_stream_spec::codebook_bytes, 0);
+}
+
 /// A block's checksum: sizes in its index entry, normalizers, planes, payload. The entry must have been checked.
 template <class Group>
 TESSERA_FN std::uint32_t block_checksum(Group const& group, weight_stream_spec const& spec, std::uint8_t const* stream,

@@ -73,7 +73,7 @@ struct avx2_coder {
     const __m256 low = _mm256_castsi256_ps(_mm256_i32gather_epi64(entries, _mm256_castsi256_si128(symbols), 8));
     const __m256 high = _mm256_castsi256_ps(_mm256_i32gather_epi64(entries, _mm256_extracti128_si256(symbols, 1), 8));
     const __m256i packed = avx2_bytes::swap_middle(_mm256_castps_si256(_mm256_shuffle_ps(low, high, 0xdd)));
-    const __m256i complement = _mm256_and_si256(_mm256_srli_epi32(packed, 13), _mm256_set1_epi32(0xfff));
+    const __m256i complement = _mm256_srli_epi32(packed, pair_coder::spill_shift);
     const __m256i frequency = _mm256_sub_epi32(_mm256_set1_epi32(pair_coder::slots), complement);
     const __m256i word = state;
     const __m256i keeps = _mm256_cmpgt_epi32(frequency, _mm256_srli_epi32(state, pair_coder::spill_shift));
@@ -83,8 +83,8 @@ struct avx2_coder {
     const __m256i reciprocal = avx2_bytes::swap_middle(_mm256_castps_si256(_mm256_shuffle_ps(low, high, 0x88)));
     const __m256i even = _mm256_srli_epi64(_mm256_mul_epu32(state, reciprocal), 32);
     const __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64(state, 32), _mm256_srli_epi64(reciprocal, 32));
-    const __m256i quotient = _mm256_srlv_epi32(_mm256_blend_epi32(even, odd, 0xaa), _mm256_srli_epi32(packed, 25));
-    const __m256i bias = _mm256_and_si256(packed, _mm256_set1_epi32(0x1fff));
+    const __m256i quotient = _mm256_srlv_epi32(_mm256_blend_epi32(even, odd, 0xaa), _mm256_and_si256(packed, _mm256_set1_epi32(31)));
+    const __m256i bias = _mm256_and_si256(_mm256_srli_epi32(packed, 5), _mm256_set1_epi32(0x1fff));
     state = _mm256_add_epi32(state, _mm256_add_epi32(bias, _mm256_mullo_epi32(quotient, complement)));
     return word;
   }

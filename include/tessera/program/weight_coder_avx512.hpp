@@ -58,7 +58,7 @@ struct avx512_coder {
     const __m512i low = _mm512_i32gather_epi64(_mm512_castsi512_si256(symbols), table.entry, 8);
     const __m512i high = _mm512_i32gather_epi64(_mm512_extracti64x4_epi64(symbols, 1), table.entry, 8);
     const __m512i packed = _mm512_permutex2var_epi32(low, odd_indices(), high);
-    const __m512i complement = _mm512_and_si512(_mm512_srli_epi32(packed, 13), _mm512_set1_epi32(0xfff));
+    const __m512i complement = _mm512_srli_epi32(packed, pair_coder::spill_shift);
     const __m512i frequency = _mm512_sub_epi32(_mm512_set1_epi32(pair_coder::slots), complement);
     const __m512i word = state;
     spills = _mm512_cmpge_epu32_mask(_mm512_srli_epi32(state, pair_coder::spill_shift), frequency);
@@ -69,8 +69,8 @@ struct avx512_coder {
     const __m512i even = _mm512_srli_epi64(_mm512_mul_epu32(state, reciprocal), 32);
     const __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64(state, 32), _mm512_srli_epi64(reciprocal, 32));
     const __m512i product = _mm512_mask_blend_epi32(0xaaaa, even, odd);
-    const __m512i quotient = _mm512_srlv_epi32(product, _mm512_srli_epi32(packed, 25));
-    const __m512i bias = _mm512_and_si512(packed, _mm512_set1_epi32(0x1fff));
+    const __m512i quotient = _mm512_srlv_epi32(product, _mm512_and_si512(packed, _mm512_set1_epi32(31)));
+    const __m512i bias = _mm512_and_si512(_mm512_srli_epi32(packed, 5), _mm512_set1_epi32(0x1fff));
     state = _mm512_add_epi32(state, _mm512_add_epi32(bias, _mm512_mullo_epi32(quotient, complement)));
     return word;
   }

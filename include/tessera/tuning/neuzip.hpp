@@ -7,25 +7,34 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Thread blocks of `threads` threads, `blocks_per_multiprocessor` of them at a time on a multiprocessor.
-struct neuzip_policy {
-  int threads = 512;
-  int blocks_per_multiprocessor = 2;
+/// Decoding: thread blocks of `threads` threads, `blocks_per_multiprocessor` of them at a time, with room for `words` words a warp.
+struct neuzip_decode_policy {
+  int threads;
+  int blocks_per_multiprocessor;
+  int words;
 
-  TESSERA_FN friend constexpr bool operator==(neuzip_policy a, neuzip_policy b) {
+  TESSERA_FN friend constexpr bool operator==(neuzip_decode_policy a, neuzip_decode_policy b) {
+    return a.threads == b.threads && a.blocks_per_multiprocessor == b.blocks_per_multiprocessor && a.words == b.words;
+  }
+};
+
+struct neuzip_decode_tuning {
+  using policy_type = neuzip_decode_policy;
+  TESSERA_FN constexpr policy_type operator()(int /*architecture*/) const { return {512, 2, 2560}; }
+};
+
+/// Encoding: likewise; a warp has room for the largest block.
+struct neuzip_encode_policy {
+  int threads;
+  int blocks_per_multiprocessor;
+
+  TESSERA_FN friend constexpr bool operator==(neuzip_encode_policy a, neuzip_encode_policy b) {
     return a.threads == b.threads && a.blocks_per_multiprocessor == b.blocks_per_multiprocessor;
   }
 };
 
-/// Decoding: shared memory holds a table of 16 KiB a block and 5 KiB of words a warp.
-struct neuzip_decode_tuning {
-  using policy_type = neuzip_policy;
-  TESSERA_FN constexpr policy_type operator()(int /*architecture*/) const { return {512, 2}; }
-};
-
-/// Encoding: shared memory holds 6.2 KiB of words and escapes a warp.
 struct neuzip_encode_tuning {
-  using policy_type = neuzip_policy;
+  using policy_type = neuzip_encode_policy;
   TESSERA_FN constexpr policy_type operator()(int /*architecture*/) const { return {512, 2}; }
 };
 
