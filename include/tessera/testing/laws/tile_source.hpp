@@ -23,7 +23,7 @@ bool same_bytes(T const& a, T const& b) {
 /// The element that a tile of a single element shows.
 template <TileSource S, class Group>
 typename S::value_type element(S const& source, Group const& group, std::int64_t row, std::int64_t column) {
-  tessera::detail::plain_tile<typename S::value_type, 1, 1> tile;
+  tessera::detail::plain_tile<typename S::value_type, 1, 1> tile{};
   source.load(group, tile, row, column);
   return tile(0, 0);
 }
