@@ -33,6 +33,7 @@ TEST_CASE("a code that occurs has a share, and so has the escape", "[host]") {
   CHECK(model::share(1, std::uint64_t{1} << 47, 0) == 1);
   CHECK(model::share(0, 100, 0) == 0);
   CHECK(model::share(0, 100, exponent_window::escape_code) == 1);
+  CHECK(model::share(0, 0, 0) == 1);
   CHECK(model::share(50, 100, 3) == 32768);
   CHECK(model::share(100, 100, 3) == 65536);
   CHECK(model::share(std::uint64_t{1} << 46, std::uint64_t{1} << 47, 3) == 32768);

@@ -55,9 +55,9 @@ struct frequency_model {
   /// A pair rarer than 2^-17 is cheaper as two escapes than as one part in 4096 of the table.
   static constexpr int rare_bits = 17;
 
-  /// A code's share in 65536. Codes that occur never get 0, and escapes always have a share.
+  /// A code's share in 65536. Codes that occur never get 0, nor do escapes; where nothing was counted, all codes are alike.
   TESSERA_FN static constexpr std::uint32_t share(std::uint64_t count, std::uint64_t all, std::uint32_t code) {
-    const bool needed = count > 0 || code == exponent_window::escape_code;
+    const bool needed = count > 0 || all == 0 || code == exponent_window::escape_code;
     const std::uint64_t scaled = all > 0 ? (count << 16) / all : 0;
     return needed && scaled == 0 ? 1u : static_cast<std::uint32_t>(scaled);
   }
