@@ -50,6 +50,12 @@ void skip(State& state, std::string const& reason) {
   }
 }
 
+/// Whether a benchmark has failed, as opposed to being left out; the program then ends with 1.
+inline bool& any_failed() {
+  static bool failed = false;
+  return failed;
+}
+
 /// Registers `body(state)`. An exception becomes the row's error instead of ending the run.
 template <class Body>
 auto* add(std::string const& name, Body body) {
@@ -57,6 +63,7 @@ auto* add(std::string const& name, Body body) {
     try {
       body(state);
     } catch (std::exception const& error) {
+      any_failed() = true;
       state.SkipWithError(error.what());
     }
   };

@@ -85,7 +85,7 @@ int main(int count, char** arguments) try {
   }
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
-  return 0;
+  return bench::any_failed() ? 1 : 0;
 } catch (std::exception const& error) {
   std::cerr << arguments[0] << ": " << error.what() << '\n';
   return 1;

@@ -31,10 +31,14 @@ __global__ void fill_kernel(Generator generator, std::uint64_t seed, T* data, st
 
 /// Fills device memory with the samples that testing::fill writes on the host.
 template <class T, class Generator>
-void fill(device_array<T> const& array, Generator const& generator, std::uint64_t seed, cudaStream_t stream) {
+void fill(T* data, std::size_t count, Generator const& generator, std::uint64_t seed, cudaStream_t stream) {
   int const blocks = 8 * device_attribute(cudaDevAttrMultiProcessorCount);
-  fill_kernel<<<blocks, streaming_threads, 0, stream>>>(generator, seed, array.data(), array.size());
+  fill_kernel<<<blocks, streaming_threads, 0, stream>>>(generator, seed, data, count);
   check(cudaGetLastError(), "fill_kernel");
+}
+template <class T, class Generator>
+void fill(device_array<T> const& array, Generator const& generator, std::uint64_t seed, cudaStream_t stream) {
+  fill(array.data(), array.size(), generator, seed, stream);
 }
 
 template <class Unused = void>  // a template, so that two objects that include this header can be linked
