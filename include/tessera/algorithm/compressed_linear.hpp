@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// A linear layer whose weights stay compressed: outputs = inputs * weights^T + bias, with no decoded copy of the weights in memory.
+///
+///     using linear = tessera::compressed_linear<tessera::neuzip>;
+///     linear::layer layer{spec, stream};                           // rows x columns weights, row-major; a bias may follow
+///     auto plan = linear::plan(exec, spec);
+///     linear::forward(exec, layer, inputs, outputs, tessera::workspace(plan, memory));   // tokens x columns, tokens x rows
+///
+/// The portable program: any executor, any of the formats, any strides of inputs and outputs, the same bits everywhere (the order
+/// of additions is in program/compressed_linear.hpp). Weights are decoded anew for every 16 tokens, so with many tokens it
+/// is faster to decode the layer once and to multiply by other means.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/algorithm/compressed_weights.hpp>
+#include <tessera/core/check.hpp>
+#include <tessera/entropy/weight_stream.hpp>
+#include <tessera/exec/workspace.hpp>
+#include <tessera/program/compressed_linear.hpp>
+#include <tessera/program/weight_reader.hpp>
+#include <tessera/view/array_view.hpp>
+#include <tessera/view/matrix_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Codec: the compressed_weights that made the streams.
+template <class Codec>
+struct compressed_linear {
+  using value_type = typename Codec::value_type;
+
+  /// What belongs to a layer. Nothing is copied.
+  struct layer {
+    weight_stream_spec spec;
+    array_view<std::byte const> stream;        ///< 16-byte aligned
+    array_view<value_type const> bias = {};    ///< as many as outputs have columns; null for none
+  };
+
+  template <class Executor>
+  static workspace_plan plan(Executor const&, weight_stream_spec const&) {
+    return regions().plan;
+  }
+
+  /// Enqueues the product. A stream that is not sound is reported by exec.wait(); its bad blocks count as zeros. Throws
+  /// shape_error or value_error for what does not fit together.
+  template <class Executor, class Input, class Output>
+  static void forward(Executor const& exec, layer const& weights, view<Input, 2> inputs, view<Output, 2> outputs,
+                      workspace const& space) {
+    check_shapes(weights, inputs, outputs);
+    if (inputs.extent(0) == 0 || outputs.extent(1) == 0) {
+      return;
+    }
+    weight_decoding<value_type> decoding;
+    decoding.spec = weights.spec;
+    decoding.stream = reinterpret_cast<std::uint8_t const*>(weights.stream.data);
+    decoding.stream_bytes = weights.stream.size();
+    decoding.table = space[regions().table].data;
+    decoding.status = exec.status();
+    exec.run(open_weights<value_type>{decoding}, 1);
+    with_block_steps<value_type, typename Codec::mantissa_type>(exec, [&](auto steps) {
+      using reader = weight_reader<value_type, typename Codec::mantissa_type, decltype(steps)>;
+      using rows = compressed_linear_rows<reader, std::remove_const_t<Input>, Output>;
+      const rows program{reader{decoding}, inputs, weights.bias, outputs,
+                         rows::rows_of_band(weights.spec.block_weights(), inputs.extent(1))};
+      exec.run(program, program.groups());
+    });
+  }
+
+ private:
+  struct linear_workspace {
+    workspace_plan plan{"compressed_linear.forward"};
+    region<weight_decode_table> table;
+  };
+  static linear_workspace regions() {
+    linear_workspace result;
+    result.table = result.plan.template add<weight_decode_table>("decode table", 1);
+    return result;
+  }
+
+  template <class Input, class Output>
+  static void check_shapes(layer const& weights, view<Input, 2> inputs, view<Output, 2> outputs) {
+    constexpr char const* where = "compressed_linear.forward";
+    const std::int64_t rows = outputs.extent(1);
+    const std::int64_t columns = inputs.extent(1);
+    check<shape_error>(inputs.extent(0) == outputs.extent(0), where, ": the inputs have ", inputs.extent(0),
+                       " tokens but the outputs have ", outputs.extent(0));
+    check<shape_error>(checked_multiply(where, rows, columns) == weights.spec.count, where, ": ", rows, " outputs of ", columns,
+                       " inputs take ", rows * columns, " weights but the stream has ", weights.spec.count);
+    check<shape_error>(weights.bias.data == nullptr || weights.bias.size() == rows, where, ": the bias has ",
+                       weights.bias.size(), " values but the outputs have ", rows, " columns");
+    for (int dimension = 0; dimension < 2; ++dimension) {
+      check<shape_error>(outputs.extent(dimension) < 2 || outputs.stride(dimension) != 0, where, ": dimension ", dimension,
+                         " of the outputs has ", outputs.extent(dimension), " elements with a stride of 0");
+    }
+    check_codec(where, weights.spec);
+    check<shape_error>(weights.stream.size() >= weights.spec.smallest_bytes(), where, ": the stream has ", weights.stream.size(),
+                       " bytes but needs at least ", weights.spec.smallest_bytes());
+    check<shape_error>(weights.stream.is_contiguous(), where, ": the stream has a stride of ", weights.stream.stride(0),
+                       " but must have a stride of ", 1);
+    const auto beyond = reinterpret_cast<std::uintptr_t>(weights.stream.data) % 16;
+    check<value_error>(beyond == 0, where, ": the stream starts ", beyond, " bytes past a multiple of ", 16);
+  }
+
+  static void check_codec(char const* where, weight_stream_spec const& spec) {
+    const weight_stream_spec own = Codec::spec(spec.count);
+    check<value_error>(spec.type == own.type, where, ": the stream holds elements of type ", static_cast<int>(spec.type),
+                       " but the layer has type ", static_cast<int>(own.type));
+    const weight_coder coder = detail::weight_coder_of<typename Codec::coder_type>;
+    check<value_error>(spec.coder == weight_coder::stored || spec.coder == coder, where, ": the stream has coder ",
+                       static_cast<int>(spec.coder), " but the layer's codec has ", static_cast<int>(coder));
+    check<value_error>(spec.mantissa_kept == own.mantissa_kept, where, ": the stream keeps ", spec.mantissa_kept,
+                       " mantissa bits but the layer's codec keeps ", own.mantissa_kept);
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `decoded`: a TileSource that is a row-major matrix kept as compressed blocks. To load a tile, the group decodes the blocks that
+/// cover it into scratch and copies out what the tile wants.
+///
+///     using reader = weight_reader<bfloat16, keep_mantissa<7>>;        // or anything else that decodes blocks
+///     using source = decoded<reader>;
+///     struct scratch_type { source::scratch_type weights; ... };       // of the program
+///     ...
+///     source const matrix = source::open(group, blocks, rows, columns, scratch.weights);
+///     matrix.load(group, tile, first_row, first_column);
+///
+/// A block stays in scratch until another is needed, so tiles that follow each other along a row decode each block once. A Reader
+/// has value_type, scratch_type (trivial), largest_block, block_weights(), and decode(group, block, values, scratch), which all
+/// lanes reach and after which all lanes see the values.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/tile/per_lane.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+template <class Reader>
+struct decoded {
+  using value_type = typename Reader::value_type;
+
+  /// What the group needs while it loads tiles.
+  struct scratch_type {
+    alignas(64) value_type weights[Reader::largest_block];
+    typename Reader::scratch_type reader;
+    std::int64_t held;  ///< number of the block whose values are in `weights`
+  };
+
+  Reader reader;
+  std::int64_t row_count;
+  std::int64_t column_count;
+  scratch_type* scratch;
+
+  /// A source for this group, whose scratch holds nothing yet.
+  template <class Group>
+  TESSERA_FN static decoded open(Group const& group, Reader const& reader, std::int64_t rows, std::int64_t columns,
+                                 scratch_type& scratch) {
+    for (int lane : group) {
+      if (is_first(lane)) {
+        scratch.held = nothing;
+      }
+    }
+    group.sync();
+    return {reader, rows, columns, &scratch};
+  }
+
+  TESSERA_FN constexpr std::int64_t rows() const { return row_count; }
+  TESSERA_FN constexpr std::int64_t columns() const { return column_count; }
+
+  template <class Group, class Tile>
+  TESSERA_FN void load(Group const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
+    for (int lane : group) {
+      for (int i = lane; i < Tile::rows * Tile::columns; i += Group::size) {
+        const int row = i / Tile::columns;
+        const int column = i % Tile::columns;
+        if (!is_inside(first_row + row, first_column + column)) {
+          tile(row, column) = value_type{};
+        }
+      }
+    }
+    const std::int64_t begin = max(first_column, std::int64_t{0});
+    const std::int64_t end = min(first_column + Tile::columns, column_count);
+    for (int row = 0; row < Tile::rows; ++row) {
+      if (begin < end && is_inside(first_row + row, begin)) {
+        load_row(group, tile, row, (first_row + row) * column_count, begin, end, first_column);
+      }
+    }
+    group.sync();
+  }
+
+ private:
+  static constexpr std::int64_t nothing = -1;
+
+  TESSERA_FN constexpr bool is_inside(std::int64_t row, std::int64_t column) const {
+    return row >= 0 && row < row_count && column >= 0 && column < column_count;
+  }
+
+  /// Columns [begin, end) of a row of the tile; `origin` is the position of the row's first element in the matrix.
+  template <class Group, class Tile>
+  TESSERA_FN void load_row(Group const& group, Tile& tile, int row, std::int64_t origin, std::int64_t begin, std::int64_t end,
+                           std::int64_t first_column) const {
+    const std::int64_t size = reader.block_weights();
+    for (std::int64_t block = (origin + begin) / size; block * size < origin + end; ++block) {
+      hold(group, block);
+      const std::int64_t from = max(begin, block * size - origin);
+      const std::int64_t to = min(end, (block + 1) * size - origin);
+      for (int lane : group) {
+        for (std::int64_t column = from + lane; column < to; column += Group::size) {
+          tile(row, static_cast<int>(column - first_column)) = scratch->weights[origin + column - block * size];
+        }
+      }
+    }
+  }
+
+  template <class Group>
+  TESSERA_FN void hold(Group const& group, std::int64_t block) const {
+    if (scratch->held == block) {
+      return;
+    }
+    group.sync();  // the block that goes has been read
+    reader.decode(group, block, scratch->weights, scratch->reader);
+    for (int lane : group) {
+      if (is_first(lane)) {
+        scratch->held = block;
+      }
+    }
+    group.sync();
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera
