@@ -23,6 +23,37 @@ concept Integer = std::is_integral_v<T>;
 template <class T>
 concept UnsignedInteger = std::is_integral_v<T> && std::is_unsigned_v<T> && sizeof(T) <= 8;
 
+#if defined(__CUDACC_RTC__)  // NVRTC has none of the built-in functions below
+template <class Word>
+TESSERA_FN constexpr int ones(Word word) {
+  if (__builtin_is_constant_evaluated()) {
+    int count = 0;
+    for (; word != 0; word &= word - 1) {
+      ++count;
+    }
+    return count;
+  }
+  return sizeof(Word) == 4 ? __popc(static_cast<unsigned>(word)) : __popcll(word);
+}
+template <class Word>
+TESSERA_FN constexpr int zeros_above(Word word) {
+  if (__builtin_is_constant_evaluated()) {
+    int count = 0;
+    for (; (word >> (8 * sizeof(Word) - 1)) == 0; word <<= 1) {
+      ++count;
+    }
+    return count;
+  }
+  return sizeof(Word) == 4 ? __clz(static_cast<int>(word)) : __clzll(static_cast<long long>(word));
+}
+#else
+TESSERA_FN constexpr int ones(unsigned word) { return __builtin_popcount(word); }
+TESSERA_FN constexpr int ones(unsigned long long word) { return __builtin_popcountll(word); }
+/// Of a word that is not zero.
+TESSERA_FN constexpr int zeros_above(unsigned word) { return __builtin_clz(word); }
+TESSERA_FN constexpr int zeros_above(unsigned long long word) { return __builtin_clzll(word); }
+#endif
+
 }  // namespace detail
 
 /// The bytes of `from` read as a `To`.
@@ -37,9 +68,9 @@ TESSERA_FN constexpr To bit_cast(From const& from) {
 template <detail::UnsignedInteger Unsigned>
 TESSERA_FN constexpr int popcount(Unsigned value) {
   if constexpr (sizeof(Unsigned) <= 4) {
-    return __builtin_popcount(value);
+    return detail::ones(static_cast<unsigned>(value));
   } else {
-    return __builtin_popcountll(value);
+    return detail::ones(static_cast<unsigned long long>(value));
   }
 }
 
@@ -51,9 +82,9 @@ TESSERA_FN constexpr int count_leading_zeros(Unsigned value) {
     return width;
   }
   if constexpr (sizeof(Unsigned) <= 4) {
-    return __builtin_clz(value) - (32 - width);
+    return detail::zeros_above(static_cast<unsigned>(value)) - (32 - width);
   } else {
-    return __builtin_clzll(value);
+    return detail::zeros_above(static_cast<unsigned long long>(value));
   }
 }
 

@@ -68,6 +68,7 @@ static_assert(sizeof(status_word) == 8);
   }
 }
 
+#if !defined(__CUDACC_RTC__)
 namespace detail {
 
 /// The atomic minimum for threads of the host.
@@ -90,5 +91,6 @@ inline status_word take_on_host(status_word* word) {
 }
 
 }  // namespace detail
+#endif
 }  // namespace v0
 }  // namespace tessera

@@ -38,13 +38,13 @@ __device__ __forceinline__ T move_words(T const& value, Move move) {
   static_assert(std::is_trivially_copyable_v<T>, "tessera: lanes exchange trivially copyable values");
   constexpr int words = (static_cast<int>(sizeof(T)) + 3) / 4;
   unsigned buffer[words]{};
-  __builtin_memcpy(buffer, &value, sizeof(T));
+  memcpy(buffer, &value, sizeof(T));
 #pragma unroll
   for (int i = 0; i < words; ++i) {
     buffer[i] = move(buffer[i]);
   }
   T moved;
-  __builtin_memcpy(&moved, buffer, sizeof(T));
+  memcpy(&moved, buffer, sizeof(T));
   return moved;
 }
 
