@@ -43,6 +43,20 @@ if(TESSERA_CHECK_HEADERS)
   endif()
 endif()
 
+# Device code compiles at run time too.
+if(TESSERA_HAVE_CUDA AND TARGET CUDA::nvrtc)
+  add_executable(tessera_nvrtc_check "${checks}/nvrtc.cpp")
+  target_compile_features(tessera_nvrtc_check PRIVATE cxx_std_20)
+  target_link_libraries(tessera_nvrtc_check PRIVATE CUDA::nvrtc)
+  set(folders "-I${PROJECT_SOURCE_DIR}/include")
+  foreach(folder IN LISTS CUDAToolkit_INCLUDE_DIRS)
+    list(APPEND folders "-I${folder}" "-I${folder}/cccl")
+  endforeach()
+  add_test(NAME "compile: programs at run time"
+    COMMAND tessera_nvrtc_check -std=c++20 -arch=sm_90a -default-device ${folders})
+  set_tests_properties("compile: programs at run time" PROPERTIES LABELS compile)
+endif()
+
 # *_fail.cpp: must compile as it is, and must be refused, in the words of its "// expect: regex" line, with TESSERA_FAIL.
 file(GLOB_RECURSE refused CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*_fail.cpp")
 foreach(source IN LISTS refused)
