@@ -209,8 +209,10 @@ struct compressed_weights {
   /// The layout of a tensor's stream. Throws value_error for options out of range.
   static weight_stream_spec spec(std::int64_t count, weight_stream_options options = {}) {
     constexpr char const* where = "neuzip.spec";
-    check<shape_error>(count >= 0 && count < (std::int64_t{1} << 40), where, ": the number of weights is ", count,
-                       " but must be at least 0 and below ", std::int64_t{1} << 40);
+    // Payloads, of up to a byte a weight, have 32-bit positions in units of 16 bytes.
+    constexpr std::int64_t most = std::int64_t{1} << 36;
+    check<shape_error>(count >= 0 && count <= most, where, ": the number of weights is ", count,
+                       " but must be at least 0 and at most ", most);
     check<value_error>(options.block >= 1 << weight_stream_spec::smallest_log2_block &&
                            options.block <= 1 << weight_stream_spec::largest_log2_block &&
                            is_power_of_two(static_cast<std::uint32_t>(options.block)),
@@ -459,8 +461,8 @@ struct compressed_weights {
                        spec.block_count());
     const std::int64_t first = to.first_block * spec.block_weights();
     const bool stored = spec.coder == weight_coder::stored;
-    check_weights("neuzip.decode", stored ? spec.count : min(spec.count, first + blocks * spec.block_weights()) - first,
-                  to.weights);
+    const std::int64_t last = min(spec.count, first + blocks * spec.block_weights());
+    check_weights("neuzip.decode", stored ? spec.count : max(last - first, std::int64_t{0}), to.weights);
     check_stream("neuzip.decode", to.stream, spec.smallest_bytes());
     weight_decoding<value_type> decoding;
     decoding.spec = spec;
