@@ -61,9 +61,9 @@ struct minilm_tensors {
     tensors<bfloat16> made;
     for (std::vector<std::uint16_t> const& bits : bench::minilm_bf16()) {
       made.emplace_back(exec, std::ssize(bits));
-      bench::check(cudaMemcpyAsync(made.back().data(), bits.data(), made.back().bytes(), cudaMemcpyHostToDevice,
-                                   exec.stream),
-                   "cudaMemcpyAsync");
+      bench::check(
+          cudaMemcpyAsync(made.back().data(), bits.data(), made.back().bytes(), cudaMemcpyHostToDevice, exec.stream),
+          "cudaMemcpyAsync");
       exec.wait();  // before `bits` goes
     }
     return made;
@@ -123,7 +123,9 @@ class encoder {
   }
 
  private:
-  array_view<typename Codec::source const> call(std::int64_t first) const { return {sources_.data() + first, per_call_}; }
+  array_view<typename Codec::source const> call(std::int64_t first) const {
+    return {sources_.data() + first, per_call_};
+  }
 
   tessera::cuda exec_;
   std::int64_t per_call_;
@@ -170,7 +172,9 @@ class decoder {
   }
 
  private:
-  array_view<typename Codec::target const> call(std::int64_t first) const { return {targets_.data() + first, per_call_}; }
+  array_view<typename Codec::target const> call(std::int64_t first) const {
+    return {targets_.data() + first, per_call_};
+  }
 
   tessera::cuda exec_;
   std::int64_t per_call_;
@@ -282,7 +286,8 @@ void add_small(std::int64_t side, Generator generator) {
   auto const count = static_cast<int>(256 * mebibyte / bytes);
   std::string const extents = std::to_string(side) + "x" + std::to_string(side);
   add_both<Codec>("", std::string(tessera::scalar_traits<value_type>::name()) + "/gauss/" + extents,
-                  random_tensors<value_type, Generator>{generator, count, side * side}, {.all_at_once = false, .as_graph = true});
+                  random_tensors<value_type, Generator>{generator, count, side * side},
+                  {.all_at_once = false, .as_graph = true});
 }
 
 bench::registration const registered([] {

@@ -93,7 +93,8 @@ struct space {
 void report(benchmark::State& state, double seconds) {
   tensor const& one = shared_tensor();
   bench::report_cpu(state, seconds, {.bytes = one.bytes()});
-  state.counters["bits_per_weight"] = 8.0 * static_cast<double>(one.stream.bytes()) / static_cast<double>(one.spec.count);
+  state.counters["bits_per_weight"] =
+      8.0 * static_cast<double>(one.stream.bytes()) / static_cast<double>(one.spec.count);
 }
 
 /// `threads` of 0 are all.
@@ -122,8 +123,8 @@ void encode(benchmark::State& state, int threads) {
   tessera::buffer<std::byte> stream(neuzip::largest_bytes(one.spec));
   tessera::buffer<std::int64_t> stream_bytes(1);
   space room(neuzip::encode_plan(exec, one.spec));
-  double const seconds = bench::time_cpu(
-      state, [&] { neuzip::encode(exec, one.spec, one.weights, stream, stream_bytes, room); });
+  double const seconds =
+      bench::time_cpu(state, [&] { neuzip::encode(exec, one.spec, one.weights, stream, stream_bytes, room); });
   exec.wait();
   if (stream_bytes[0] != one.stream.size() || std::memcmp(stream.data(), one.stream.data(), one.stream.bytes()) != 0) {
     throw std::runtime_error("encoding did not make the portable code's stream");

@@ -36,8 +36,9 @@ FIGURES = {
     "neuzip.cpu.encode.gbps_per_core": ("value", "GBps", ["neuzip/cpu/encode/bf16/gauss/64MiB/1thread"]),
 }
 
-# Another implementation's rate for the same operation, data and size on the same kind of card, measured apart from
-# our runs: an H200, CUDA 13.0, medians of CUDA-event times after warm-up, 2026-11-21.
+# Another implementation's rate for the same operation, distribution and size on the same kind of card, but measured
+# apart from our runs: one H200, CUDA 13.0, PyTorch 2.11, medians of CUDA-event times after warm-up, 2026-11-21. It is
+# shown beside our figures and never enters summary.json. Source: https://github.com/facebookresearch/dietgpu
 PEER = "DietGPU"
 PEER_TBPS = {
     "neuzip/decode/bf16/gauss/512MiB": 1.003,
@@ -85,27 +86,41 @@ TABLES = {
         ("decode bf16, 512 MiB", "neuzip/decode/bf16/gauss/512MiB"),
         ("decode bf16, 32 tensors of 32 MiB", "neuzip/decode/bf16/gauss/32x32MiB"),
         ("decode bf16, 4096 x 4096", "neuzip/decode/bf16/gauss/4096x4096"),
+        ("decode bf16, 1024 x 1024", "neuzip/decode/bf16/gauss/1024x1024"),
+        ("decode bf16, fixed-length codes, 512 MiB", "neuzip/decode_fixed/bf16/gauss/512MiB"),
         ("decode fp16, 512 MiB", "neuzip/decode/fp16/gauss/512MiB"),
         ("decode fp32, 512 MiB", "neuzip/decode/fp32/gauss/512MiB"),
-        ("decode fp8 e4m3, 512 MiB", "neuzip/decode/fp8_e4m3/gauss/512MiB"),
-        ("decode fp8 e5m2, 512 MiB", "neuzip/decode/fp8_e5m2/gauss/512MiB"),
+        ("decode fp8 e4m3, N(0, 1), 512 MiB", "neuzip/decode/fp8_e4m3/gauss/512MiB"),
+        ("decode fp8 e5m2, N(0, 1), 512 MiB", "neuzip/decode/fp8_e5m2/gauss/512MiB"),
         ("encode bf16, 512 MiB", "neuzip/encode/bf16/gauss/512MiB"),
         ("encode bf16, 32 tensors of 32 MiB", "neuzip/encode/bf16/gauss/32x32MiB"),
+        ("encode bf16, 4096 x 4096", "neuzip/encode/bf16/gauss/4096x4096"),
+        ("encode bf16, 1024 x 1024", "neuzip/encode/bf16/gauss/1024x1024"),
+        ("encode bf16, fixed-length codes, 512 MiB", "neuzip/encode_fixed/bf16/gauss/512MiB"),
         ("encode fp16, 512 MiB", "neuzip/encode/fp16/gauss/512MiB"),
         ("encode fp32, 512 MiB", "neuzip/encode/fp32/gauss/512MiB"),
+        ("encode fp8 e4m3, N(0, 1), 512 MiB", "neuzip/encode/fp8_e4m3/gauss/512MiB"),
+        ("encode fp8 e5m2, N(0, 1), 512 MiB", "neuzip/encode/fp8_e5m2/gauss/512MiB"),
     ]),
-    "neuzip-cpu": Table("One CPU core, bf16, N(0, 0.02)", ["GB/s"], [
-        ("decode, portable", "neuzip/cpu/decode/bf16/gauss/scalar/64MiB/1thread"),
-        ("decode, AVX2", "neuzip/cpu/decode/bf16/gauss/avx2/64MiB/1thread"),
-        ("decode, AVX-512", "neuzip/cpu/decode/bf16/gauss/avx512/64MiB/1thread"),
-        ("encode", "neuzip/cpu/encode/bf16/gauss/64MiB/1thread"),
+    "neuzip-nvcomp": Table("GPU, 512 MiB, N(0, 0.02), same machine", ["TB/s", "bits per weight"], [
+        row for operation in ["decode", "encode"] for format in ["bf16", "fp16", "fp32"] for row in [
+            (f"{operation} {format}", f"neuzip/{operation}/{format}/gauss/512MiB"),
+            (f"{operation} {format}, nvCOMP's ANS, its best settings",
+             f"nvcomp_ans/{operation}/{format}/gauss/512MiB")]
+    ]),
+    "neuzip-cpu": Table("CPU, bf16, N(0, 0.02), 64 MiB", ["GB/s"], [
+        ("decode, one core, portable", "neuzip/cpu/decode/bf16/gauss/scalar/64MiB/1thread"),
+        ("decode, one core, AVX2", "neuzip/cpu/decode/bf16/gauss/avx2/64MiB/1thread"),
+        ("decode, one core, AVX-512", "neuzip/cpu/decode/bf16/gauss/avx512/64MiB/1thread"),
+        ("decode, all cores", "neuzip/cpu/decode/bf16/gauss/64MiB/all_threads"),
+        ("encode, one core", "neuzip/cpu/encode/bf16/gauss/64MiB/1thread"),
+        ("encode, all cores", "neuzip/cpu/encode/bf16/gauss/64MiB/all_threads"),
     ], on_cpu=True),
     "neuzip-size": Table("bf16 weights", ["bits per weight", "entropy"], [
         ("N(0, 0.02)", "neuzip/encode/bf16/gauss/512MiB"),
         ("Laplace", "neuzip/encode/bf16/laplace/512MiB"),
         ("Student's t, 4 degrees of freedom", "neuzip/encode/bf16/student_t/512MiB"),
         ("MiniLM-L6 (real)", "neuzip/encode/bf16/minilm/all"),
-        ("SmolLM2-135M (real)", "neuzip/encode/bf16/smollm2/all"),
     ]),
 }
 

@@ -106,6 +106,17 @@ class ReportTest(unittest.TestCase):
         self.assertIn("Measured on: Some CPU, gcc 12, commit 0123456789ab, 2026-01-02.", text)
         self.assertNotIn("Some GPU", text)
 
+    def test_a_peer_measured_on_the_same_machine_stands_below_our_row_and_not_in_the_summary(self):
+        name = "nvcomp_ans/decode/bf16/gauss/512MiB"
+        self.write(needed())
+        self.write({name: rows(name, TBps=1.25, bits_per_weight=10.9)}, "nvcomp.json")
+        (self.root / "README.md").write_text("<!-- bench:neuzip-nvcomp begin -->\n<!-- bench:neuzip-nvcomp end -->\n")
+        self.assertEqual(self.report()[0], 0)
+        lines = (self.root / "README.md").read_text().split("\n")
+        ours = next(i for i, line in enumerate(lines) if line.startswith("| decode bf16 | 2.00 |"))
+        self.assertEqual(lines[ours + 1], "| decode bf16, nvCOMP's ANS, its best settings | 1.25 | 10.90 |")
+        self.assertEqual(set(self.summary()), set(report.FIGURES))
+
     def test_a_mark_without_its_end_is_refused(self):
         self.write(needed())
         (self.root / "README.md").write_text("<!-- bench:neuzip begin -->\n")

@@ -39,9 +39,8 @@ inline void require_same_bytes(void const* a, void const* b, std::size_t bytes, 
   unsigned long long count = 0;
   check(cudaDeviceSynchronize(), "measured calls");
   check(cudaMemsetAsync(differing.data(), 0, sizeof(count), memory.stream()), "cudaMemsetAsync");
-  compare_kernel<><<<verify_blocks(), 256, 0, memory.stream()>>>(static_cast<unsigned char const*>(a),
-                                                                 static_cast<unsigned char const*>(b), bytes,
-                                                                 differing.data());
+  compare_kernel<><<<verify_blocks(), 256, 0, memory.stream()>>>(
+      static_cast<unsigned char const*>(a), static_cast<unsigned char const*>(b), bytes, differing.data());
   check(cudaGetLastError(), "compare_kernel");
   check(cudaMemcpyAsync(&count, differing.data(), sizeof(count), cudaMemcpyDeviceToHost, memory.stream()),
         "cudaMemcpyAsync");

@@ -4,9 +4,10 @@
 //
 // NVRTC has no standard library. The headers that ours include are handed to it as text that takes their names from
 // the toolkit's libcu++.
+#include <nvrtc.h>
+
 #include <cstddef>
 #include <cstdio>
-#include <nvrtc.h>
 #include <string>
 #include <vector>
 
@@ -54,8 +55,8 @@ std::string text_of(nvrtcProgram program, Size size_of, Text fill) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  std::vector<char const*> const names{"bit",    "concepts",    "cstddef", "cstdint", "cstring",
-                                       "limits", "type_traits", "utility"};
+  std::vector<char const*> const names{"bit",     "concepts", "cstddef",     "cstdint",
+                                       "cstring", "limits",   "type_traits", "utility"};
   std::vector<std::string> texts;
   for (char const* const name : names) {
     texts.push_back("#pragma once\n#include <cuda/std/" + std::string(name) +
