@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Streams that no encoder wrote: decoding them gives weights or throws corrupt_data, and where there are checksums never other
+// weights than those that were encoded.
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <tessera/neuzip.hpp>
+
+#include "algorithm/weight_samples.hpp"
+#include "support/catch.hpp"
+
+using namespace tessera;
+using tessera_test::contains;
+using tessera_test::weight_array;
+using tessera_test::weight_kind;
+
+namespace {
+
+using stream_bytes = std::vector<std::uint8_t>;
+
+cpu const& executor() {
+  static cpu const exec{.threads = 1};
+  return exec;
+}
+
+template <class Codec>
+stream_bytes encode(weight_kind kind, std::int64_t count, weight_stream_options options) {
+  const weight_array<typename Codec::value_type> weights(kind, 8, count);
+  const auto stream = Codec::encode(executor(), weights.view(), options);
+  stream_bytes bytes(static_cast<std::size_t>(stream.size()));
+  std::memcpy(bytes.data(), stream.data(), bytes.size());
+  return bytes;
+}
+
+/// What a stream decodes to; nothing if it is refused. Both stream and output end where their allocations do.
+template <class Codec>
+std::optional<weight_array<typename Codec::value_type>> decode(stream_bytes const& bytes) {
+  buffer<std::byte> stream(static_cast<std::int64_t>(bytes.size()));
+  if (!bytes.empty()) {
+    std::memcpy(stream.data(), bytes.data(), bytes.size());
+  }
+  try {
+    const weight_stream_spec spec = inspect_weight_stream(stream.data(), stream.size());
+    weight_array<typename Codec::value_type> weights(spec.count);
+    Codec::decode(executor(), stream.view(), weights.view());
+    return weights;
+  } catch (corrupt_data const&) {
+    return std::nullopt;
+  } catch (value_error const&) {  // a stream of another type or codec
+    return std::nullopt;
+  }
+}
+
+/// Makes the checksums of header and codebook fit what they cover.
+void refit(stream_bytes& bytes, bool codebook_too) {
+  weight_stream_header header;
+  constexpr std::size_t codebook = sizeof(header);
+  if (bytes.size() < codebook + weight_stream_spec::codebook_bytes) {
+    return;
+  }
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  if (codebook_too) {
+    header.content_checksum = crc32c(bytes.data() + codebook, weight_stream_spec::codebook_bytes);
+  }
+  header.header_checksum = checksum_of(header);
+  std::memcpy(bytes.data(), &header, sizeof(header));
+}
+
+template <class Codec>
+void check_every_byte(weight_kind kind, std::int64_t count, weight_stream_options options) {
+  options.checksums = true;
+  const stream_bytes sound = encode<Codec>(kind, count, options);
+  const auto expected = decode<Codec>(sound);
+  REQUIRE(expected.has_value());
+  int silent = 0;
+  int refused = 0;
+  for (std::size_t position = 0; position < sound.size(); ++position) {
+    for (unsigned change : {1u, 0x80u, 0xffu, static_cast<unsigned>(testing::hash(5, position) | 2) & 0xffu}) {
+      stream_bytes broken = sound;
+      broken[position] = static_cast<std::uint8_t>(broken[position] ^ change);
+      const auto decoded = decode<Codec>(broken);
+      refused += decoded.has_value() ? 0 : 1;
+      silent += decoded.has_value() && !(*decoded == *expected) ? 1 : 0;
+    }
+  }
+  CHECK(silent == 0);
+  CHECK(refused > static_cast<int>(3 * sound.size()));  // all but the gaps between sections
+}
+
+template <class Codec>
+void check_truncation(weight_kind kind, std::int64_t count, weight_stream_options options) {
+  const stream_bytes sound = encode<Codec>(kind, count, options);
+  int accepted = 0;
+  for (std::size_t length = 0; length < sound.size(); ++length) {
+    accepted += decode<Codec>({sound.begin(), sound.begin() + static_cast<std::ptrdiff_t>(length)}).has_value() ? 1 : 0;
+  }
+  CHECK(accepted == 0);
+}
+
+/// Deterministic mutations, aimed at what decoders believe.
+class mutator {
+ public:
+  explicit mutator(std::uint64_t seed) : seed_(seed) {}
+
+  void change(stream_bytes& bytes) {
+    const std::size_t edits = 1 + below(4);
+    for (std::size_t i = 0; i < edits; ++i) {
+      edit(bytes, place(bytes.size()));
+    }
+    refit(bytes, below(4) != 0);
+  }
+
+ private:
+  std::size_t below(std::size_t end) { return static_cast<std::size_t>(testing::hash(seed_, next_++) % end); }
+
+  /// Header, codebook, the first sections, or anywhere.
+  std::size_t place(std::size_t size) {
+    const std::size_t ends[] = {64, 576, 700, size};
+    return below(std::min(ends[below(4)], size));
+  }
+  void edit(stream_bytes& bytes, std::size_t position) {
+    const std::uint32_t values[] = {0, 1, 0x7f, 0x80, 0xff, 0xffff, 0x7fff, 0x8000, 0x7fffffff, 0x80000000, 0xffffffff};
+    const std::uint32_t value = below(2) == 0 ? values[below(11)] : static_cast<std::uint32_t>(below(0xffffffff));
+    const std::size_t lengths[] = {1, 2, 4};
+    const std::size_t length = std::min(lengths[below(3)], bytes.size() - position);
+    if (below(3) == 0) {
+      bytes[position] = static_cast<std::uint8_t>(bytes[position] ^ (1u << below(8)));
+    } else {
+      std::memcpy(bytes.data() + position, &value, length);
+    }
+  }
+
+  std::uint64_t seed_;
+  std::uint64_t next_ = 0;
+};
+
+template <class Codec>
+void check_mutations(weight_kind kind, std::int64_t count, weight_stream_options options) {
+  const stream_bytes sound = encode<Codec>(kind, count, options);
+  int refused = 0;
+  constexpr int mutations = 1500;
+  for (int i = 0; i < mutations; ++i) {
+    stream_bytes broken = sound;
+    mutator(static_cast<std::uint64_t>(i)).change(broken);
+    const auto fastest = decode<Codec>(broken);
+    ::setenv("TESSERA_SIMD", "scalar", 1);
+    const auto portable = decode<Codec>(broken);
+    ::unsetenv("TESSERA_SIMD");
+    REQUIRE(fastest == portable);
+    refused += fastest.has_value() ? 0 : 1;
+  }
+  CHECK(refused > mutations / 3);
+  CHECK(refused < mutations);
+}
+
+template <class Codec>
+void check_all(weight_kind kind, std::int64_t count, weight_stream_options options) {
+  check_every_byte<Codec>(kind, count, options);
+  check_truncation<Codec>(kind, count, options);
+  check_mutations<Codec>(kind, count, options);
+  options.checksums = true;
+  check_mutations<Codec>(kind, count, options);
+}
+
+/// The parts of the payloads that are flipped one bit at a time, and how many flips that changed the weights were not noticed.
+struct flips {
+  int changing = 0;
+  int unnoticed = 0;
+};
+flips flip_payload_bits(bool checksums) {
+  const stream_bytes sound = encode<neuzip>(weight_kind::gauss, 16'384, {.checksums = checksums});
+  const auto payload = static_cast<std::size_t>(neuzip::spec(16'384, {.checksums = checksums}).payload_offset());
+  const auto expected = decode<neuzip>(sound);
+  flips result;
+  for (std::uint64_t i = 0; i < 3000; ++i) {
+    stream_bytes broken = sound;
+    const std::uint64_t random = testing::hash(77, i);
+    const std::size_t position = payload + static_cast<std::size_t>((random >> 8) % (sound.size() - payload));
+    broken[position] = static_cast<std::uint8_t>(broken[position] ^ (1u << (random % 8)));
+    const auto decoded = decode<neuzip>(broken);
+    if (!decoded.has_value() || !(*decoded == *expected)) {
+      ++result.changing;
+      result.unnoticed += decoded.has_value() ? 1 : 0;
+    }
+  }
+  return result;
+}
+
+/// The message with which a changed header is refused.
+template <class Change>
+std::string refusal(Change&& change) {
+  stream_bytes bytes = encode<neuzip_lossy<3>>(weight_kind::gauss, 5000, {.block = 1024, .normalizer_block = 64});
+  weight_stream_header header;
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  change(header);
+  header.header_checksum = checksum_of(header);
+  std::memcpy(bytes.data(), &header, sizeof(header));
+  try {
+    inspect_weight_stream(reinterpret_cast<std::byte const*>(bytes.data()), static_cast<std::int64_t>(bytes.size()));
+  } catch (corrupt_data const& problem) {
+    return problem.what();
+  }
+  return "accepted";
+}
+
+}  // namespace
+
+TEST_CASE("bf16 streams of the rANS coder, broken anywhere, are refused or decode safely", "[host]") {
+  check_all<neuzip>(weight_kind::a_few_escapes, 2100, {.block = 1024});
+}
+
+TEST_CASE("fp32 streams of fixed codes, broken anywhere, are refused or decode safely", "[host]") {
+  check_all<neuzip_fixed<float>>(weight_kind::a_few_escapes, 1100, {.block = 1024});
+}
+
+TEST_CASE("e5m2 streams with raw blocks, broken anywhere, are refused or decode safely", "[host]") {
+  check_all<neuzip_of<float8_e5m2>>(weight_kind::mixture, 4200, {.block = 1024});
+}
+
+TEST_CASE("lossy streams with normalizers, broken anywhere, are refused or decode safely", "[host]") {
+  check_all<neuzip_lossy<0>>(weight_kind::a_few_escapes, 2100, {.block = 1024, .normalizer_block = 32});
+}
+
+TEST_CASE("stored streams, broken anywhere, are refused or decode safely", "[host]") {
+  check_every_byte<neuzip>(weight_kind::random_bits, 300, {});
+  check_truncation<neuzip>(weight_kind::random_bits, 300, {});
+}
+
+TEST_CASE("without checksums 99 of 100 flipped bits in states and words are noticed, with them all", "[host]") {
+  const flips without = flip_payload_bits(false);
+  CHECK(without.changing > 2500);
+  CHECK(without.unnoticed * 100 <= without.changing);
+  const flips with = flip_payload_bits(true);
+  CHECK(with.changing > 2500);
+  CHECK(with.unnoticed == 0);
+}
+
+TEST_CASE("a header that says what cannot be is refused with both values", "[host]") {
+  using header_type = weight_stream_header;
+  CHECK(refusal([](header_type&) {}) == "accepted");
+  CHECK_THAT(refusal([](header_type& h) { h.magic = 7; }), contains("the stream starts with 7 but should with 1095914324"));
+  CHECK_THAT(refusal([](header_type& h) { h.version = 2; }), contains("version 2 but this library reads version 1"));
+  CHECK_THAT(refusal([](header_type& h) { h.type = 5; }), contains("the element type is 5 but must be below 5"));
+  CHECK_THAT(refusal([](header_type& h) { h.coder = 3; }), contains("the coder is 3 but must be below 3"));
+  CHECK_THAT(refusal([](header_type& h) { h.flags = 2; }), contains("the flags are 2 but only these are known: 1"));
+  CHECK_THAT(refusal([](header_type& h) { h.log2_block = 9; }), contains("blocks have 2^9 weights"));
+  CHECK_THAT(refusal([](header_type& h) { h.log2_block = 200; }), contains("blocks have 2^200 weights"));
+  CHECK_THAT(refusal([](header_type& h) { h.mantissa_kept = 2; }), contains("2 mantissa bits are kept but the format has 7"));
+  CHECK_THAT(refusal([](header_type& h) { h.mantissa_kept = 255; }), contains("255 mantissa bits"));
+  CHECK_THAT(refusal([](header_type& h) { h.type = 3, h.mantissa_kept = 7; }), contains("7 mantissa bits are kept but the format has 3"));
+  CHECK_THAT(refusal([](header_type& h) { h.log2_normalizer_block = 4; }), contains("normalizers belong to 2^4"));
+  CHECK_THAT(refusal([](header_type& h) { h.log2_normalizer_block = 63; }), contains("normalizers belong to 2^63"));
+  CHECK_THAT(refusal([](header_type& h) { h.mantissa_kept = 7; }), contains("nothing is dropped"));
+  CHECK_THAT(refusal([](header_type& h) { h.count = ~std::uint64_t{0}; }), contains("18446744073709551615 weights"));
+  CHECK_THAT(refusal([](header_type& h) { h.count += 1024; }), contains("the header says 5 blocks but the weights make 6"));
+  CHECK_THAT(refusal([](header_type& h) { h.block_count = 4; }), contains("the header says 4 blocks but the weights make 5"));
+  CHECK_THAT(refusal([](header_type& h) { h.total_bytes += 1; }), contains("bytes but the stream has"));
+  CHECK_THAT(refusal([](header_type& h) { h.total_bytes = 64; }), contains("the header says 64 bytes but its sections take"));
+}
+
+TEST_CASE("bytes that should be zero and windows that do not fit the type are refused", "[host]") {
+  const stream_bytes sound = encode<neuzip_of<float8_e5m2>>(weight_kind::gauss, 5000, {});
+  for (std::size_t position : {std::size_t{13}, std::size_t{15}, std::size_t{44}, std::size_t{59}}) {
+    stream_bytes broken = sound;
+    broken[position] = 1;
+    refit(broken, false);
+    CHECK_FALSE(decode<neuzip_of<float8_e5m2>>(broken).has_value());
+  }
+  for (std::size_t position : {std::size_t{11}, std::size_t{12}}) {
+    stream_bytes broken = sound;
+    broken[position] = 32;
+    refit(broken, false);
+    CHECK_FALSE(decode<neuzip_of<float8_e5m2>>(broken).has_value());
+  }
+}
+
+TEST_CASE("frequencies that do not add up, or are one symbol's alone, are refused", "[host]") {
+  const stream_bytes sound = encode<neuzip>(weight_kind::gauss, 5000, {});
+  stream_bytes broken = sound;
+  broken[64] = static_cast<std::uint8_t>(broken[64] + 1);
+  refit(broken, true);
+  CHECK_FALSE(decode<neuzip>(broken).has_value());
+  broken = sound;
+  std::fill(broken.begin() + 64, broken.begin() + 576, std::uint8_t{0});
+  broken[65] = 16;  // 4096
+  refit(broken, true);
+  CHECK_FALSE(decode<neuzip>(broken).has_value());
+}
