@@ -47,11 +47,19 @@ TESSERA_FN constexpr int zeros_above(Word word) {
   return sizeof(Word) == 4 ? __clz(static_cast<int>(word)) : __clzll(static_cast<long long>(word));
 }
 #else
-TESSERA_FN constexpr int ones(unsigned word) { return __builtin_popcount(word); }
-TESSERA_FN constexpr int ones(unsigned long long word) { return __builtin_popcountll(word); }
+TESSERA_FN constexpr int ones(unsigned word) {
+  return __builtin_popcount(word);
+}
+TESSERA_FN constexpr int ones(unsigned long long word) {
+  return __builtin_popcountll(word);
+}
 /// Of a word that is not zero.
-TESSERA_FN constexpr int zeros_above(unsigned word) { return __builtin_clz(word); }
-TESSERA_FN constexpr int zeros_above(unsigned long long word) { return __builtin_clzll(word); }
+TESSERA_FN constexpr int zeros_above(unsigned word) {
+  return __builtin_clz(word);
+}
+TESSERA_FN constexpr int zeros_above(unsigned long long word) {
+  return __builtin_clzll(word);
+}
 #endif
 
 }  // namespace detail
