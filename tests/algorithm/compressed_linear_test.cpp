@@ -80,7 +80,7 @@ TEST_CASE("a compressed layer gives the documented bits, whatever the extents", 
     check_layer<neuzip, bfloat16, bfloat16>(tokens, 64, 64);
     check_layer<neuzip, bfloat16, float>(tokens, 7, 1023);
   }
-  for (std::int64_t const rows : {0, 1, 7, 127, 128, 129}) {
+  for (std::int64_t const rows : {0, 1, 7, 124, 125, 126, 251}) {
     check_layer<neuzip, bfloat16, bfloat16>(3, rows, 33);  // a band has 125 rows
   }
   for (std::int64_t const columns : {0, 1, 7, 31, 32, 33, 1023, 1024, 1025, 5000}) {

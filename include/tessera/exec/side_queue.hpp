@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `side_queue`: a second place to enqueue work beside an executor, for work that may overlap with what comes later on the executor.
+/// exec/side_queue.cuh has the one for CUDA, a stream; this one is for executors whose work is done when run returns.
+///
+///     side_queue<Executor> side(exec, 2);
+///     side.follow();                             // what comes now on the side sees all that exec was given so far
+///     side.executor().run(program, count);
+///     side.mark(0);
+///     ...                                        // work on exec that needs none of it
+///     side.join(0);                              // what comes now on exec sees all up to the mark
+#pragma once
+
+#include <tessera/concepts/executor.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+template <class Exec>
+class side_queue {
+ public:
+  side_queue(Exec const& main, int /*marks*/) : executor_(main) {}
+  side_queue(side_queue const&) = delete;
+  side_queue& operator=(side_queue const&) = delete;
+
+  [[nodiscard]] Exec const& executor() const { return executor_; }
+  void follow() const {}
+  void mark(int) const {}
+  void join(int) const {}
+  void wait() const {}
+
+ private:
+  static_assert(Executor<Exec>);
+  Exec executor_;
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// One step of stochastic gradient descent on weights in place: w - rate * g, in fp32 with one rounding (a fused multiply-add),
+/// then to the nearest value of the storage type, ties to even. Each weight on its own, so every executor gives the same bits.
+///
+///     sgd_step<bfloat16, float> const step{weights, gradient, 0.01F};
+///     exec.run(step, step.groups());
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/core/precision.hpp>
+#include <tessera/view/array_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+template <class Weight, class Gradient>
+struct sgd_step {
+  static constexpr int lanes = 32;
+  static constexpr std::int64_t weights_a_group = 1024;
+  struct scratch_type {};
+
+  array_view<Weight> weights;
+  array_view<Gradient const> gradient;
+  float rate;
+
+  std::int64_t groups() const { return divide_up(weights.size(), weights_a_group); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    const std::int64_t first = which * weights_a_group;
+    const std::int64_t last = min(first + weights_a_group, weights.size());
+    for (int lane : group) {
+      for (std::int64_t i = first + lane; i < last; i += lanes) {
+        weights[i] = store<Weight>(multiply_add(-rate, load(gradient[i]), load(weights[i])));
+      }
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera
