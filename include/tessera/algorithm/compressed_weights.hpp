@@ -209,8 +209,8 @@ struct compressed_weights {
   /// The layout of a tensor's stream. Throws value_error for options out of range.
   static weight_stream_spec spec(std::int64_t count, weight_stream_options options = {}) {
     constexpr char const* where = "neuzip.spec";
-    // Payloads, of up to a byte a weight, have 32-bit positions in units of 16 bytes.
-    constexpr std::int64_t most = std::int64_t{1} << 36;
+    // Payloads, of up to nine bits a weight, have 32-bit positions in units of 16 bytes.
+    constexpr std::int64_t most = std::int64_t{1} << 35;
     check<shape_error>(count >= 0 && count <= most, where, ": the number of weights is ", count,
                        " but must be at least 0 and at most ", most);
     check<value_error>(options.block >= 1 << weight_stream_spec::smallest_log2_block &&

@@ -16,7 +16,8 @@
 ///
 ///     rANS:   32 32-bit lane states; 16-bit words in the order in which the lanes want them; zero to 4 bytes; escapes
 ///     fixed:  one 4-bit plane of exponent codes; escapes
-///     raw:    planes of the exponents themselves (where the other two would be larger)
+///     raw:    planes of the exponents themselves (where the other two would be larger), with one bit more above them where no
+///             mantissa bit is kept: 1 for a NaN
 ///
 /// with zeros to a multiple of 16 bytes. An escape is a 32-bit entry, ascending by position: position in the block (16 bits),
 /// exponent (8 bits), 1 if the value is a NaN whose mantissa bits were all dropped (8 bits).
@@ -136,7 +137,10 @@ struct weight_stream_spec {
   }
   TESSERA_FN constexpr bit_planes residual_planes() const { return {1 + mantissa_kept, traits().weights_per_lane()}; }
   TESSERA_FN constexpr bit_planes code_planes() const { return {4, traits().weights_per_lane()}; }
-  TESSERA_FN constexpr bit_planes exponent_planes() const { return {traits().exponent_bits, traits().weights_per_lane()}; }
+  /// Of raw payloads. Where no mantissa bit is kept, only a bit of its own tells a NaN from an infinity.
+  TESSERA_FN constexpr bit_planes exponent_planes() const {
+    return {traits().exponent_bits + (mantissa_kept == 0 ? 1 : 0), traits().weights_per_lane()};
+  }
   TESSERA_FN constexpr int granularity() const {
     return max(max(residual_planes().granularity(), code_planes().granularity()), exponent_planes().granularity());
   }

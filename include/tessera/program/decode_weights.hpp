@@ -205,10 +205,11 @@ struct decode_weights {
         for (int i = 0; i < base_steps::weights_per_lane; ++i) {
           const int position = (row * lanes + lane) * base_steps::weights_per_lane + i;
           if (position < count) {
-            const std::uint32_t exponent = load_planes<base_steps::exponent_planes>(payload, coded, row, lane, i);
+            const std::uint32_t read = load_planes<base_steps::exponent_planes>(payload, coded, row, lane, i);
+            const std::uint32_t exponent = read & exponent_split<T>::largest_exponent;
             const std::uint32_t residual = load_planes<base_steps::residual_planes>(planes, coded, row, lane, i);
             weights[position] =
-                base_steps::join_weight({exponent, residual, false}, normalizers, log2_normalizer_block, position);
+                base_steps::join_weight({exponent, residual, read > exponent}, normalizers, log2_normalizer_block, position);
           }
         }
       }

@@ -233,7 +233,8 @@ struct encode_weights {
   struct exponent_reader {
     weight_block<T> const* block;
     TESSERA_FN std::uint32_t operator()(int position) const {
-      return position < block->count ? block->template keep<Mantissa>(position).exponent : 0;
+      const kept_value kept = position < block->count ? block->template keep<Mantissa>(position) : kept_value{};
+      return kept.exponent | (kept.lost_nan ? exponent_split<T>::largest_exponent + 1 : 0);
     }
   };
 

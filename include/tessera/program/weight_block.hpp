@@ -99,7 +99,8 @@ struct weight_block_steps {
   static constexpr int row_weights = lanes * weights_per_lane;
   static constexpr bit_planes residual_planes{1 + Mantissa::kept_bits, weights_per_lane};
   static constexpr bit_planes code_planes{4, weights_per_lane};
-  static constexpr bit_planes exponent_planes{scalar_traits<T>::exponent_bits, weights_per_lane};
+  static constexpr bit_planes exponent_planes{scalar_traits<T>::exponent_bits + (Mantissa::kept_bits == 0 ? 1 : 0),
+                                              weights_per_lane};
 
   /// Code of a weight that has been kept. NaNs that lost their mantissa have none.
   TESSERA_FN static constexpr std::uint32_t code_of(exponent_window window, kept_value kept) {
