@@ -2,10 +2,11 @@
 /// Compressed weights on CUDA devices: lossless streams go through programs of their own, all else through the portable ones.
 ///
 /// Include it and call compressed_weights as on the CPU, with a tessera::cuda executor; nothing else changes. Lossless encoding is
-/// four launches for up to 24 tensors, decoding one; nothing waits, allocates or looks at data on the host.
+/// four launches for up to 32 tensors, decoding one; nothing waits, allocates or looks at data on the host.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <tessera/algorithm/compressed_weights.hpp>
 #include <tessera/exec/cuda.cuh>
@@ -17,16 +18,24 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-#ifdef DECODE_POLICY
-inline constexpr tessera::neuzip_decode_policy decode_policy DECODE_POLICY;
-#else
-inline constexpr tessera::neuzip_decode_policy decode_policy = neuzip_decode_tuning{}(0);
-#endif
-#ifdef ENCODE_POLICY
-inline constexpr tessera::neuzip_encode_policy encode_policy ENCODE_POLICY;
-#else
-inline constexpr tessera::neuzip_encode_policy encode_policy = neuzip_encode_tuning{}(0);
-#endif
+/// Calls use(policy) with what a tuning says of the device at hand, as a compile-time constant. Only policies for architectures
+/// that are compiled for are instantiated.
+template <class Tuning, int... Architectures, class Use>
+void with_policy(basic_cuda<arch_list<Architectures...>> const& exec, Use&& use) {
+  constexpr bool has_new = sizeof...(Architectures) == 0 || ((Architectures >= 900) || ...);
+  constexpr bool has_old = sizeof...(Architectures) == 0 || ((Architectures < 900) || ...);
+  int major = 0;
+  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, exec.state->device()), "neuzip",
+             "cudaDeviceGetAttribute");
+  if constexpr (has_new) {
+    if (major >= 9 || !has_old) {
+      return use(std::integral_constant<typename Tuning::policy_type, Tuning{}(900)>{});
+    }
+  }
+  if constexpr (has_old) {
+    use(std::integral_constant<typename Tuning::policy_type, Tuning{}(800)>{});
+  }
+}
 
 /// As many thread blocks as the device runs at a time.
 template <class Architectures>
@@ -37,17 +46,18 @@ std::int64_t resident_blocks(basic_cuda<Architectures> const& exec, int blocks_p
   return std::int64_t{multiprocessors} * blocks_per_multiprocessor;
 }
 
-/// Blocks of weights that one thread block encodes at a time.
-inline constexpr std::int64_t blocks_per_tile = encode_policy.threads / 32;
+/// Tiles of a tensor: a thread block encodes as many blocks of weights at a time as it has warps.
+inline std::int64_t tiles_of(weight_stream_spec const& spec, neuzip_encode_policy policy) {
+  return divide_up(spec.block_count(), std::int64_t{policy.threads / 32});
+}
 
-inline std::int64_t tiles_of(weight_stream_spec const& spec) { return divide_up(spec.block_count(), blocks_per_tile); }
-
-/// Up to 24 lossless tensors: histograms, codebooks, blocks.
-template <class T, class Architectures>
-void encode_on_warps(basic_cuda<Architectures> const& exec, array_view<weight_encoding<T> const> list) {
+/// Up to 32 lossless tensors: histograms, codebooks, blocks.
+template <class T, class Architectures, class Policy>
+void encode_on_warps(basic_cuda<Architectures> const& exec, array_view<weight_encoding<T> const> list, Policy) {
+  constexpr neuzip_encode_policy policy = Policy::value;
   count_exponents_on_blocks<T> count{};
   write_codebooks_on_blocks<T> codebooks{};
-  encode_weights_on_warps<T, encode_policy> encode{};
+  encode_weights_on_warps<T, policy> encode{};
   std::int64_t sampled = 0;
   std::int64_t tiles = 0;
   for (std::int64_t i = 0; i < list.size(); ++i) {
@@ -57,7 +67,7 @@ void encode_on_warps(basic_cuda<Architectures> const& exec, array_view<weight_en
     codebooks.encoding[i] = encoding;
     encode.task[i] = encode_task<T>::of(encoding, encoding.tile_sums + 1, tiles);
     sampled += divide_up(encoding.spec.block_count(), histogram_stride(encoding.spec.block_count()));
-    tiles += tiles_of(encoding.spec);
+    tiles += tiles_of(encoding.spec, policy);
   }
   count.tasks = encode.tasks = static_cast<int>(list.size());
   encode.tiles = tiles;
@@ -65,7 +75,7 @@ void encode_on_warps(basic_cuda<Architectures> const& exec, array_view<weight_en
   encode.status = list[0].status;
   exec.run(count, sampled);
   exec.run(codebooks, list.size());
-  exec.run(encode, min(tiles, resident_blocks(exec, encode_policy.blocks_per_multiprocessor)));
+  exec.run(encode, min(tiles, resident_blocks(exec, policy.blocks_per_multiprocessor)));
   for (std::int64_t i = 0; i < list.size(); ++i) {
     if (list[i].spec.block_checksums) {
       exec.run(checksum_blocks<T>{list[i]}, list[i].spec.block_count());
@@ -73,15 +83,16 @@ void encode_on_warps(basic_cuda<Architectures> const& exec, array_view<weight_en
   }
 }
 
-template <class T, class Architectures>
-void decode_on_warps(basic_cuda<Architectures> const& exec, array_view<weight_decoding<T> const> list) {
-  decode_weights_on_warps<T, decode_policy> program{};
+template <class T, class Architectures, class Policy>
+void decode_on_warps(basic_cuda<Architectures> const& exec, array_view<weight_decoding<T> const> list, Policy) {
+  constexpr neuzip_decode_policy policy = Policy::value;
+  decode_weights_on_warps<T, policy> program{};
   for (std::int64_t i = 0; i < list.size(); ++i) {
     program.task[i] = decode_task<T>::of(list[i], program.blocks);
     program.blocks += list[i].blocks;
   }
   program.tasks = static_cast<int>(list.size());
-  program.shares = min(program.blocks, resident_blocks(exec, decode_policy.blocks_per_multiprocessor));
+  program.shares = min(program.blocks, resident_blocks(exec, policy.blocks_per_multiprocessor));
   program.status = list[0].status;
   exec.run(program, program.shares);
 }
@@ -99,22 +110,29 @@ void in_parts(array_view<Element> list, std::int64_t most, Run&& run) {
 template <class Architectures, class T, class Mantissa>
   requires(Mantissa::template is_lossless<T>)
 struct placement_needs<basic_cuda<Architectures>, T, Mantissa> {
-  static std::int64_t tile_sums(weight_stream_spec const& spec) { return 1 + detail::tiles_of(spec); }
+  static std::int64_t tile_sums(weight_stream_spec const& spec) {
+    // The policy with the smallest tiles needs the most.
+    return 1 + detail::tiles_of(spec, neuzip_encode_tuning{}(800));
+  }
   static std::int64_t slots(weight_stream_spec const&) { return 0; }
 };
 
 template <class Mantissa, class T, class Architectures>
   requires(Mantissa::template is_lossless<T>)
 void run_encode(basic_cuda<Architectures> const& exec, array_view<weight_encoding<T> const> list) {
-  detail::in_parts(list, count_exponents_on_blocks<T>::most_tasks,
-                   [&](array_view<weight_encoding<T> const> part) { detail::encode_on_warps(exec, part); });
+  detail::with_policy<neuzip_encode_tuning>(exec, [&](auto policy) {
+    detail::in_parts(list, count_exponents_on_blocks<T>::most_tasks,
+                     [&](array_view<weight_encoding<T> const> part) { detail::encode_on_warps(exec, part, policy); });
+  });
 }
 
 template <class Mantissa, class T, class Architectures>
   requires(Mantissa::template is_lossless<T>)
 void run_decode(basic_cuda<Architectures> const& exec, array_view<weight_decoding<T> const> list) {
-  detail::in_parts(list, decode_weights_on_warps<T, detail::decode_policy>::most_tasks,
-                   [&](array_view<weight_decoding<T> const> part) { detail::decode_on_warps(exec, part); });
+  detail::with_policy<neuzip_decode_tuning>(exec, [&](auto policy) {
+    detail::in_parts(list, decode_weights_on_warps<T, decltype(policy)::value>::most_tasks,
+                     [&](array_view<weight_decoding<T> const> part) { detail::decode_on_warps(exec, part, policy); });
+  });
   for (std::int64_t i = 0; i < list.size(); ++i) {
     if (list[i].spec.block_checksums && list[i].verify_checksums) {
       exec.run(verify_blocks<T>{list[i]}, list[i].blocks);

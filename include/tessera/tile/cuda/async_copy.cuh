@@ -19,5 +19,20 @@ __device__ __forceinline__ void async_copy_16(void* shared, void const* global) 
 /// Waits for all copies that this thread started.
 __device__ __forceinline__ void async_copy_wait_all() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
+/// Asks for a stretch of global memory to be in L2 soon, as one long read of DRAM. One thread calls it; the stretch is rounded to
+/// whole 16 bytes. Before sm_90 it does nothing.
+__device__ __forceinline__ void prefetch_to_l2(void const* global, std::int64_t bytes) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  const auto address = reinterpret_cast<std::uint64_t>(global) & ~std::uint64_t{15};
+  const auto rounded = static_cast<std::uint32_t>(bytes) & ~15u;
+  if (rounded > 0) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(address), "r"(rounded) : "memory");
+  }
+#else
+  static_cast<void>(global);
+  static_cast<void>(bytes);
+#endif
+}
+
 }  // namespace v0
 }  // namespace tessera

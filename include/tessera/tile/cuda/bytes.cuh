@@ -38,7 +38,7 @@ __device__ __forceinline__ void store_once(std::uint32_t* address, std::uint32_t
 /// Bit i set for all lanes i below this one.
 __device__ __forceinline__ std::uint32_t lanes_below() {
   std::uint32_t mask;
-  asm("mov.u32 %0, %%lanemask_lt;" : "=r"(mask));
+  asm volatile("mov.u32 %0, %%lanemask_lt;" : "=r"(mask));  // volatile: kept in a register, not read again in loops
   return mask;
 }
 
