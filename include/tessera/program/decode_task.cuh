@@ -57,7 +57,10 @@ struct decode_task {
   __device__ __forceinline__ bool header_fits() const {
     weight_stream_header const& found = header();
     const exponent_window window{found.window_base, found.window_extra};
-    return found.magic == weight_stream_header::expected_magic && found.version == weight_stream_header::expected_version &&
+    const bool zero = (found.zero[0] | found.zero[1] | found.zero[2]) == 0 &&
+                      (found.more_zero[0] | found.more_zero[1] | found.more_zero[2] | found.more_zero[3]) == 0;
+    return zero && found.magic == weight_stream_header::expected_magic &&
+           found.version == weight_stream_header::expected_version &&
            found.type == type && found.coder == coder && found.log2_block == log2_block &&
            found.mantissa_kept == mantissa_kept && found.log2_normalizer_block == 0 && found.flags == flags &&
            found.block_count == block_count() && found.count == static_cast<std::uint64_t>(count) &&
