@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/algorithm/compressed_linear.hpp>
-
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include <tessera/algorithm/compressed_linear.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/neuzip.hpp>
@@ -46,8 +45,9 @@ std::int64_t differing(std::vector<T> const& a, std::vector<T> const& b) {
 
 /// The stream is the CPU's; damage(stream) may change it.
 template <class Output, class Codec, class Input, class Weight, class Damage>
-std::vector<Output> forward(tessera::cuda const& exec, std::vector<Weight> const& weights, std::vector<Input> const& inputs,
-                            std::vector<Weight> const& bias, std::int64_t tokens, std::int64_t rows, Damage damage) {
+std::vector<Output> forward(tessera::cuda const& exec, std::vector<Weight> const& weights,
+                            std::vector<Input> const& inputs, std::vector<Weight> const& bias, std::int64_t tokens,
+                            std::int64_t rows, Damage damage) {
   using linear = compressed_linear<Codec>;
   std::int64_t const columns = static_cast<std::int64_t>(inputs.size()) / tokens;
   weight_stream_options const options{.block = 1024};

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/algorithm/compressed_linear.hpp>
-
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include <tessera/algorithm/compressed_linear.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/neuzip.hpp>
 #include <tessera/testing/adversary.hpp>
@@ -56,7 +55,8 @@ std::int64_t differing(std::vector<T> const& a, std::vector<T> const& b) {
 
 /// cpu against the reference, with and without a bias.
 template <class Codec, class Input, class Output>
-void check_layer(std::int64_t tokens, std::int64_t rows, std::int64_t columns, weight_stream_options options = {.block = 1024}) {
+void check_layer(std::int64_t tokens, std::int64_t rows, std::int64_t columns,
+                 weight_stream_options options = {.block = 1024}) {
   using T = typename Codec::value_type;
   CAPTURE(tokens, rows, columns, scalar_traits<T>::name());
   cpu const exec{.threads = 2};
@@ -174,7 +174,8 @@ TEST_CASE("a compressed layer says what does not fit together", "[host]") {
   CHECK(message(layer, inputs, matrix_view<float>(out.data(), {4, 64}, {64, 0})) ==
         "compressed_linear.forward: dimension 1 of the outputs has 64 elements with a stride of 0");
   layer.bias = bias;
-  CHECK(message(layer, inputs, outputs) == "compressed_linear.forward: the bias has 63 values but the outputs have 64 columns");
+  CHECK(message(layer, inputs, outputs) ==
+        "compressed_linear.forward: the bias has 63 values but the outputs have 64 columns");
   layer.bias = {};
   layer.spec = neuzip_of<float16>::spec(64 * 96);
   CHECK(message(layer, inputs, outputs) ==

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/algorithm/parameter_store.cuh>
-
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include <tessera/algorithm/parameter_store.cuh>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/neuzip.hpp>

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/algorithm/parameter_store.hpp>
-
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -9,6 +7,7 @@
 #include <type_traits>
 #include <vector>
 
+#include <tessera/algorithm/parameter_store.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/neuzip.hpp>
 #include <tessera/testing/adversary.hpp>
@@ -259,7 +258,8 @@ TEST_CASE("what the overflow arena cannot hold is refused and reported, and the 
 TEST_CASE("a store's memory is what its documentation says, to the byte", "[host]") {
   ledger memory;
   cpu const exec{.threads = 2, .memory = memory};
-  parameter_store_options const options{.scratch_slots = 3, .slack = 0.05, .headroom = 500, .overflow_tensors = 2, .block = 1024};
+  parameter_store_options const options{
+      .scratch_slots = 3, .slack = 0.05, .headroom = 500, .overflow_tensors = 2, .block = 1024};
   {
     store_type store(exec, options);
     CHECK(store.bytes_total() == 0);
@@ -337,9 +337,12 @@ TEST_CASE("misuse of a store is an error that shows both values", "[host]") {
   std::vector<float> const gradient(2999);
   CHECK(message([&] { static_cast<void>(store.acquire({3})); }) ==
         "parameter_store.acquire: the parameter is number 3 but the store has 3");
-  CHECK(message([&] { store.prefetch({}); }) == "parameter_store.prefetch: the parameter is number -1 but the store has 3");
-  CHECK(message([&] { static_cast<void>(store.find("e")); }) == "parameter_store.find: there is no parameter e among 3");
-  CHECK(message([&] { store.add("b", gaussian(3, 3)); }) == "parameter_store.add: the name b is that of parameter 1 already");
+  CHECK(message([&] { store.prefetch({}); }) ==
+        "parameter_store.prefetch: the parameter is number -1 but the store has 3");
+  CHECK(message([&] { static_cast<void>(store.find("e")); }) ==
+        "parameter_store.find: there is no parameter e among 3");
+  CHECK(message([&] { store.add("b", gaussian(3, 3)); }) ==
+        "parameter_store.add: the name b is that of parameter 1 already");
   auto lease = store.acquire(a);
   auto const foreign = other.acquire(d);
   CHECK(message([&] { static_cast<void>(store.acquire(a)); }) ==
@@ -357,9 +360,12 @@ TEST_CASE("misuse of a store is an error that shows both values", "[host]") {
         "parameter_store.acquire: 2 leases are held but the slots of scratch are 2");
   lease.release();
   CHECK_FALSE(lease.is_held());
-  CHECK_THAT(message([&] { static_cast<void>(lease.weights()); }), contains("parameter_lease.weights: the lease of parameter 0"));
-  CHECK_THAT(message([&] { lease.release(); }), contains("parameter_lease.release: the lease of parameter 0 was released"));
-  CHECK_THAT(message([&] { store.update(a, lease); }), contains("parameter_store.update: the lease of parameter 0 was released"));
+  CHECK_THAT(message([&] { static_cast<void>(lease.weights()); }),
+             contains("parameter_lease.weights: the lease of parameter 0"));
+  CHECK_THAT(message([&] { lease.release(); }),
+             contains("parameter_lease.release: the lease of parameter 0 was released"));
+  CHECK_THAT(message([&] { store.update(a, lease); }),
+             contains("parameter_store.update: the lease of parameter 0 was released"));
   CHECK(message([] { store_type(cpu{}, {.scratch_slots = 0}); }) ==
         "parameter_store: there are 0 slots of scratch but must be at least 1");
   CHECK_THAT(message([] { store_type(cpu{}, {.slack = -0.5}); }), contains("parameter_store: the slack is -0.5"));

@@ -155,8 +155,8 @@ struct stored_parameters {
   }
   auto acquire(std::size_t i) { return store.acquire(id[i]); }
   void prefetch(std::size_t i) { store.prefetch(id[i]); }
-  void update(std::size_t i, tessera::parameter_lease<value_type> const& held, tessera::array_view<float const> gradient,
-              float rate) {
+  void update(std::size_t i, tessera::parameter_lease<value_type> const& held,
+              tessera::array_view<float const> gradient, float rate) {
     store.sgd_update(id[i], held, gradient, rate);
   }
   void end_step() {
@@ -211,9 +211,10 @@ training_result train(Executor const& exec, Parameters& parameters, int steps) {
       auto const shape = network_shape[i];
       auto const lease = parameters.acquire(i);
       parameters.prefetch(i + 1 < layers ? i + 1 : 0);
-      small_product<float, T> const product{matrix_view<float>(inputs[i].data(), {batch, shape.columns}),
-                                            matrix_view<T>(lease.weights().data, {shape.rows, shape.columns}).transposed(),
-                                            matrix_view<float>(inputs[i + 1].data(), {batch, shape.rows})};
+      small_product<float, T> const product{
+          matrix_view<float>(inputs[i].data(), {batch, shape.columns}),
+          matrix_view<T>(lease.weights().data, {shape.rows, shape.columns}).transposed(),
+          matrix_view<float>(inputs[i + 1].data(), {batch, shape.rows})};
       exec.run(product, product.groups());
       if (i + 1 < layers) {
         elementwise<element_rule::relu> const relu{inputs[i + 1], {}};
@@ -235,14 +236,15 @@ training_result train(Executor const& exec, Parameters& parameters, int steps) {
       matrix_view<float> const outer(gradients[i + 1].data(), {batch, shape.rows});
       matrix_view<float> const inner(gradients[i].data(), {batch, shape.columns});
       matrix_view<float> const input(inputs[i].data(), {batch, shape.columns});
-      small_product<float, T> const back{outer, matrix_view<T>(lease.weights().data, {shape.rows, shape.columns}), inner};
+      small_product<float, T> const back{outer, matrix_view<T>(lease.weights().data, {shape.rows, shape.columns}),
+                                         inner};
       exec.run(back, back.groups());  // at the weights before the update
       if (i > 0) {
         elementwise<element_rule::relu_gradient> const mask{gradients[i], inputs[i]};
         exec.run(mask, mask.groups());
       }
-      small_product<float, float> const weight{outer.transposed(), input,
-                                               matrix_view<float>(weight_gradients[i].data(), {shape.rows, shape.columns})};
+      small_product<float, float> const weight{
+          outer.transposed(), input, matrix_view<float>(weight_gradients[i].data(), {shape.rows, shape.columns})};
       exec.run(weight, weight.groups());
       parameters.update(i, lease, weight_gradients[i], 0.02F);
     }

@@ -35,8 +35,8 @@ struct compressed_linear {
   /// What belongs to a layer. Nothing is copied.
   struct layer {
     weight_stream_spec spec;
-    array_view<std::byte const> stream;        ///< 16-byte aligned
-    array_view<value_type const> bias = {};    ///< as many as outputs have columns; null for none
+    array_view<std::byte const> stream;      ///< 16-byte aligned
+    array_view<value_type const> bias = {};  ///< as many as outputs have columns; null for none
   };
 
   template <class Executor>
@@ -87,17 +87,18 @@ struct compressed_linear {
     const std::int64_t columns = inputs.extent(1);
     check<shape_error>(inputs.extent(0) == outputs.extent(0), where, ": the inputs have ", inputs.extent(0),
                        " tokens but the outputs have ", outputs.extent(0));
-    check<shape_error>(checked_multiply(where, rows, columns) == weights.spec.count, where, ": ", rows, " outputs of ", columns,
-                       " inputs take ", rows * columns, " weights but the stream has ", weights.spec.count);
+    check<shape_error>(checked_multiply(where, rows, columns) == weights.spec.count, where, ": ", rows, " outputs of ",
+                       columns, " inputs take ", rows * columns, " weights but the stream has ", weights.spec.count);
     check<shape_error>(weights.bias.data == nullptr || weights.bias.size() == rows, where, ": the bias has ",
                        weights.bias.size(), " values but the outputs have ", rows, " columns");
     for (int dimension = 0; dimension < 2; ++dimension) {
-      check<shape_error>(outputs.is_empty() || outputs.extent(dimension) < 2 || outputs.stride(dimension) != 0, where, ": dimension ", dimension,
-                         " of the outputs has ", outputs.extent(dimension), " elements with a stride of 0");
+      check<shape_error>(outputs.is_empty() || outputs.extent(dimension) < 2 || outputs.stride(dimension) != 0, where,
+                         ": dimension ", dimension, " of the outputs has ", outputs.extent(dimension),
+                         " elements with a stride of 0");
     }
     check_codec(where, weights.spec);
-    check<shape_error>(weights.stream.size() >= weights.spec.smallest_bytes(), where, ": the stream has ", weights.stream.size(),
-                       " bytes but needs at least ", weights.spec.smallest_bytes());
+    check<shape_error>(weights.stream.size() >= weights.spec.smallest_bytes(), where, ": the stream has ",
+                       weights.stream.size(), " bytes but needs at least ", weights.spec.smallest_bytes());
     check<shape_error>(weights.stream.is_contiguous(), where, ": the stream has a stride of ", weights.stream.stride(0),
                        " but must have a stride of ", 1);
     const auto beyond = reinterpret_cast<std::uintptr_t>(weights.stream.data) % 16;
@@ -106,8 +107,8 @@ struct compressed_linear {
 
   static void check_codec(char const* where, weight_stream_spec const& spec) {
     const weight_stream_spec own = Codec::spec(spec.count);
-    check<value_error>(spec.type == own.type, where, ": the stream holds elements of type ", static_cast<int>(spec.type),
-                       " but the layer has type ", static_cast<int>(own.type));
+    check<value_error>(spec.type == own.type, where, ": the stream holds elements of type ",
+                       static_cast<int>(spec.type), " but the layer has type ", static_cast<int>(own.type));
     const weight_coder coder = detail::weight_coder_of<typename Codec::coder_type>;
     check<value_error>(spec.coder == weight_coder::stored || spec.coder == coder, where, ": the stream has coder ",
                        static_cast<int>(spec.coder), " but the layer's codec has ", static_cast<int>(coder));

@@ -175,8 +175,9 @@ class parameter_store {
 
   /// Keeps what the lease's weights are now: encodes them anew into the parameter's slot. The lease stays valid.
   void update(parameter_id id, lease const& held) {
-    static_assert(Codec::is_lossless, "tessera: a parameter_store is updated with a lossless codec only, since every update of a "
-                                      "lossy one would round all weights again");
+    static_assert(Codec::is_lossless,
+                  "tessera: a parameter_store is updated with a lossless codec only, since every update of a "
+                  "lossy one would round all weights again");
     parameter& p = checked_lease("parameter_store.update", id, held);
     encode(p, held.weights());
     settle(p, id.number, held.weights());
@@ -187,8 +188,8 @@ class parameter_store {
   void sgd_update(parameter_id id, lease const& held, view<Gradient, 1> gradient, float rate) {
     constexpr char const* where = "parameter_store.sgd_update";
     parameter const& p = checked_lease(where, id, held);
-    check<shape_error>(gradient.size() == p.spec.count, where, ": the gradient has ", gradient.size(), " elements but parameter ",
-                       id.number, " (", p.name, ") has ", p.spec.count);
+    check<shape_error>(gradient.size() == p.spec.count, where, ": the gradient has ", gradient.size(),
+                       " elements but parameter ", id.number, " (", p.name, ") has ", p.spec.count);
     const sgd_step<value_type, std::remove_const_t<Gradient>> step{held.weights(), gradient, rate};
     exec_.run(step, step.groups());
     update(id, held);
@@ -263,7 +264,8 @@ class parameter_store {
                        " slots of scratch but must be at least ", 1);
     check<value_error>(options.slack >= 0 && options.slack <= 1, where, ": the slack is ", options.slack,
                        " but must be from 0 to ", 1);
-    check<value_error>(options.headroom >= 0, where, ": the headroom is ", options.headroom, " bytes but must be at least ", 0);
+    check<value_error>(options.headroom >= 0, where, ": the headroom is ", options.headroom,
+                       " bytes but must be at least ", 0);
     check<value_error>(options.overflow_tensors >= 0, where, ": the overflow arena is for ", options.overflow_tensors,
                        " tensors but must be for at least ", 0);
     return options;
@@ -306,7 +308,9 @@ class parameter_store {
   [[nodiscard]] static stream_record* record_of(parameter const& p) {
     return reinterpret_cast<stream_record*>(const_cast<std::byte*>(p.slot.data()));
   }
-  [[nodiscard]] array_view<std::byte> staging_of(parameter const& p) { return {staging_.data(), staging_bytes(p.spec)}; }
+  [[nodiscard]] array_view<std::byte> staging_of(parameter const& p) {
+    return {staging_.data(), staging_bytes(p.spec)};
+  }
   [[nodiscard]] static std::int64_t staging_bytes(weight_stream_spec const& spec) {
     return align_up(Codec::largest_bytes(spec), std::int64_t{16});
   }
@@ -356,7 +360,8 @@ class parameter_store {
 
   [[nodiscard]] std::int64_t capacity_for(weight_stream_spec const& spec, std::int64_t bytes) const {
     const auto slack = static_cast<std::int64_t>(static_cast<double>(bytes) * options_.slack);
-    const std::int64_t wanted = max(bytes + slack + options_.headroom, parameter_stream<value_type>::smallest_capacity(spec));
+    const std::int64_t wanted =
+        max(bytes + slack + options_.headroom, parameter_stream<value_type>::smallest_capacity(spec));
     return min(align_up(wanted, std::int64_t{16}), staging_bytes(spec));
   }
 

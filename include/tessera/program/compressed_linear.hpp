@@ -25,16 +25,17 @@ struct compressed_linear_rows {
   using weight_type = typename Reader::value_type;
   static constexpr int lanes = Reader::lanes;
   static constexpr int token_tile = 16;  // sums that a lane keeps in registers
-  static constexpr int band_blocks = 4;  // a band has at least as many weights as this many blocks: few are decoded twice
+  static constexpr int band_blocks =
+      4;  // a band has at least as many weights as this many blocks: few are decoded twice
   struct scratch_type {
     alignas(64) weight_type weights[Reader::largest_block];
     typename Reader::scratch_type reader;
   };
 
   Reader reader;
-  matrix_view<Input const> inputs;       ///< tokens x columns
-  array_view<weight_type const> bias;    ///< a value for each row of weights, or null
-  matrix_view<Output> outputs;           ///< tokens x rows of weights
+  matrix_view<Input const> inputs;     ///< tokens x columns
+  array_view<weight_type const> bias;  ///< a value for each row of weights, or null
+  matrix_view<Output> outputs;         ///< tokens x rows of weights
   std::int64_t band_rows;
 
   static std::int64_t rows_of_band(std::int64_t block_weights, std::int64_t columns) {
@@ -81,7 +82,9 @@ struct compressed_linear_rows {
     float of[token_tile];
   };
 
-  TESSERA_FN constexpr std::int64_t token_tiles() const { return divide_up(inputs.extent(0), std::int64_t{token_tile}); }
+  TESSERA_FN constexpr std::int64_t token_tiles() const {
+    return divide_up(inputs.extent(0), std::int64_t{token_tile});
+  }
 
   template <class Group>
   TESSERA_FN static void clear(Group const& group, per_lane<token_sums, Group>& sums) {

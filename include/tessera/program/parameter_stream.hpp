@@ -23,12 +23,12 @@ inline namespace v0 {
 
 /// The first 64 bytes of a slot. All zeros before the first stream.
 struct alignas(64) stream_record {
-  std::int64_t bytes;        ///< of the stream when it was encoded, whether it fitted or not
-  std::int64_t first_over;   ///< blocks from this one on are in the arena
-  std::int64_t arena_block;  ///< where the parameter's part of the arena begins, in blocks
-  std::int64_t arena_blocks; ///< and its size
-  std::int64_t moved_bytes;  ///< for move_stream: how much of the staged stream goes into the slot
-  std::int64_t moved_from;   ///< for move_stream: blocks from this one on go to the arena now
+  std::int64_t bytes;         ///< of the stream when it was encoded, whether it fitted or not
+  std::int64_t first_over;    ///< blocks from this one on are in the arena
+  std::int64_t arena_block;   ///< where the parameter's part of the arena begins, in blocks
+  std::int64_t arena_blocks;  ///< and its size
+  std::int64_t moved_bytes;   ///< for move_stream: how much of the staged stream goes into the slot
+  std::int64_t moved_from;    ///< for move_stream: blocks from this one on go to the arena now
 };
 
 /// Of the whole arena. All zeros when it is empty.
@@ -42,15 +42,15 @@ template <class T>
 struct parameter_stream {
   weight_stream_spec spec;
   stream_record* record = nullptr;
-  std::uint8_t* slot = nullptr;      ///< of the stream; 16-byte aligned
-  std::int64_t capacity = 0;         ///< bytes there, a multiple of 16
-  std::uint8_t* staged = nullptr;    ///< the new stream, in room for the largest
+  std::uint8_t* slot = nullptr;    ///< of the stream; 16-byte aligned
+  std::int64_t capacity = 0;       ///< bytes there, a multiple of 16
+  std::uint8_t* staged = nullptr;  ///< the new stream, in room for the largest
   std::int64_t const* staged_bytes = nullptr;
-  T* weights = nullptr;              ///< as they are in plain
+  T* weights = nullptr;  ///< as they are in plain
   T* arena = nullptr;
   std::int64_t arena_blocks = 0;
   overflow_state* overflow = nullptr;
-  std::int64_t number = 0;           ///< what reports name
+  std::int64_t number = 0;  ///< what reports name
   status_word* status = nullptr;
 
   /// Copies of weights and bytes in units of this.

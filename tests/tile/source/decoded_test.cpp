@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/tile/source/decoded.hpp>
-
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -12,6 +10,7 @@
 #include <tessera/testing/adversary.hpp>
 #include <tessera/testing/generators.hpp>
 #include <tessera/testing/laws/tile_source.hpp>
+#include <tessera/tile/source/decoded.hpp>
 
 #include "support/catch.hpp"
 #include "support/gather_tiles.hpp"

@@ -85,8 +85,8 @@ struct decoded {
 
   /// Columns [begin, end) of a row of the tile; `origin` is the position of the row's first element in the matrix.
   template <class Group, class Tile>
-  TESSERA_FN void load_row(Group const& group, Tile& tile, int row, std::int64_t origin, std::int64_t begin, std::int64_t end,
-                           std::int64_t first_column) const {
+  TESSERA_FN void load_row(Group const& group, Tile& tile, int row, std::int64_t origin, std::int64_t begin,
+                           std::int64_t end, std::int64_t first_column) const {
     const std::int64_t size = reader.block_weights();
     for (std::int64_t block = (origin + begin) / size; block * size < origin + end; ++block) {
       hold(group, block);
