@@ -89,7 +89,8 @@ template <class T, int K>
 int wrongly_kept(weight_kind kind, int normalizer_block, bool checksums) {
   using codec = neuzip_lossy<K, T>;
   const weight_array<T> weights(kind, 5, 12'345);
-  const auto stream = codec::encode(executor(), weights.view(), {.checksums = checksums, .normalizer_block = normalizer_block});
+  const auto stream =
+      codec::encode(executor(), weights.view(), {.checksums = checksums, .normalizer_block = normalizer_block});
   weight_array<T> decoded(weights.count());
   codec::decode(executor(), stream.view(), decoded.view());
   int wrong = 0;

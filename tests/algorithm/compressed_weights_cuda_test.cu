@@ -76,8 +76,8 @@ struct batch {
       sources.emplace_back(weights.back(), i % 4 == 3 ? 1 : 0);
       streams.emplace_back(neuzip::largest_bytes(spec));
       decoded.emplace_back(count, i % 4 == 2 ? 3 : 0);
-      encoding.push_back({spec, sources.back().view(), streams.back().view(),
-                          {reinterpret_cast<std::int64_t*>(sizes.data()) + i, 1}});
+      encoding.push_back(
+          {spec, sources.back().view(), streams.back().view(), {reinterpret_cast<std::int64_t*>(sizes.data()) + i, 1}});
       decoding.push_back({spec, streams.back().view(), decoded.back().view()});
     }
   }
@@ -244,7 +244,8 @@ TEST_CASE("the device reports the first broken block, makes zeros of it and deco
   CHECK(failure_of(exec, stream, 20, 10, sound) == -1);
 }
 
-TEST_CASE("broken states, index entries and headers are reported without checksums, by the numbers of blocks", "[cuda]") {
+TEST_CASE("broken states, index entries and headers are reported without checksums, by the numbers of blocks",
+          "[cuda]") {
   TESSERA_NEEDS_CUDA();
   const cuda exec;
   const bf16_array weights(weight_kind::gauss, 2, 50 * 1024);
@@ -274,7 +275,8 @@ TEST_CASE("broken states, index entries and headers are reported without checksu
   }
 }
 
-TEST_CASE("a stream that does not fit its room is reported by the device, and nothing is written past the room", "[cuda]") {
+TEST_CASE("a stream that does not fit its room is reported by the device, and nothing is written past the room",
+          "[cuda]") {
   TESSERA_NEEDS_CUDA();
   const cuda exec;
   const bf16_array weights(weight_kind::random_bits, 2, 60'000);

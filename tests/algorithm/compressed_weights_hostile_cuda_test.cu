@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Thousands of broken streams on the device: no fault, no write outside, no end without a report where the weights are wrong.
-// TESSERA_MUTATIONS sets how many (1000 without it); made to run under compute-sanitizer: streams are allocations of exactly
-// their size.
+// Thousands of broken streams on the device: no fault, no write outside, no end without a report where the weights are
+// wrong. TESSERA_MUTATIONS sets how many (1000 without it); made to run under compute-sanitizer: streams are
+// allocations of exactly their size.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -95,7 +95,10 @@ struct broken_streams {
   device_space space;
 
   broken_streams(weight_kind kind, std::int64_t count, weight_stream_options how)
-      : weights(kind, 6, count), options(how), spec(Codec::spec(count, how)), sound(encode_on_host<Codec>(weights, how)),
+      : weights(kind, 6, count),
+        options(how),
+        spec(Codec::spec(count, how)),
+        sound(encode_on_host<Codec>(weights, how)),
         space(make_room()) {}
 
   workspace_plan make_room() {
@@ -145,7 +148,8 @@ struct broken_streams {
     CHECK(intact == (number + most - 1) / most * most);
   }
 
-  /// One at a time: the device and the host refuse the same streams at the same blocks, and make the same of the others.
+  /// One at a time: the device and the host refuse the same streams at the same blocks, and make the same of the
+  /// others.
   void check_against_host(int number) {
     const cpu host{.threads = 1};
     int differing = 0;

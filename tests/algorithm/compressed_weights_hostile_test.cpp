@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Streams that no encoder wrote: decoding them gives weights or throws corrupt_data, and where there are checksums never other
-// weights than those that were encoded.
+// Streams that no encoder wrote: decoding them gives weights or throws corrupt_data, and where there are checksums
+// never other weights than those that were encoded.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -167,7 +167,7 @@ void check_all(weight_kind kind, std::int64_t count, weight_stream_options optio
   check_mutations<Codec>(kind, count, options);
 }
 
-/// The parts of the payloads that are flipped one bit at a time, and how many flips that changed the weights were not noticed.
+/// How many flips of one bit in the payloads changed the weights, and how many of those were not noticed.
 struct flips {
   int changing = 0;
   int unnoticed = 0;
@@ -243,24 +243,30 @@ TEST_CASE("without checksums 99 of 100 flipped bits in states and words are noti
 TEST_CASE("a header that says what cannot be is refused with both values", "[host]") {
   using header_type = weight_stream_header;
   CHECK(refusal([](header_type&) {}) == "accepted");
-  CHECK_THAT(refusal([](header_type& h) { h.magic = 7; }), contains("the stream starts with 7 but should with 1095914324"));
+  CHECK_THAT(refusal([](header_type& h) { h.magic = 7; }),
+             contains("the stream starts with 7 but should with 1095914324"));
   CHECK_THAT(refusal([](header_type& h) { h.version = 2; }), contains("version 2 but this library reads version 1"));
   CHECK_THAT(refusal([](header_type& h) { h.type = 5; }), contains("the element type is 5 but must be below 5"));
   CHECK_THAT(refusal([](header_type& h) { h.coder = 3; }), contains("the coder is 3 but must be below 3"));
   CHECK_THAT(refusal([](header_type& h) { h.flags = 2; }), contains("the flags are 2 but only these are known: 1"));
   CHECK_THAT(refusal([](header_type& h) { h.log2_block = 9; }), contains("blocks have 2^9 weights"));
   CHECK_THAT(refusal([](header_type& h) { h.log2_block = 200; }), contains("blocks have 2^200 weights"));
-  CHECK_THAT(refusal([](header_type& h) { h.mantissa_kept = 2; }), contains("2 mantissa bits are kept but the format has 7"));
+  CHECK_THAT(refusal([](header_type& h) { h.mantissa_kept = 2; }),
+             contains("2 mantissa bits are kept but the format has 7"));
   CHECK_THAT(refusal([](header_type& h) { h.mantissa_kept = 255; }), contains("255 mantissa bits"));
-  CHECK_THAT(refusal([](header_type& h) { h.type = 3, h.mantissa_kept = 7; }), contains("7 mantissa bits are kept but the format has 3"));
+  CHECK_THAT(refusal([](header_type& h) { h.type = 3, h.mantissa_kept = 7; }),
+             contains("7 mantissa bits are kept but the format has 3"));
   CHECK_THAT(refusal([](header_type& h) { h.log2_normalizer_block = 4; }), contains("normalizers belong to 2^4"));
   CHECK_THAT(refusal([](header_type& h) { h.log2_normalizer_block = 63; }), contains("normalizers belong to 2^63"));
   CHECK_THAT(refusal([](header_type& h) { h.mantissa_kept = 7; }), contains("nothing is dropped"));
   CHECK_THAT(refusal([](header_type& h) { h.count = ~std::uint64_t{0}; }), contains("18446744073709551615 weights"));
-  CHECK_THAT(refusal([](header_type& h) { h.count += 1024; }), contains("the header says 5 blocks but the weights make 6"));
-  CHECK_THAT(refusal([](header_type& h) { h.block_count = 4; }), contains("the header says 4 blocks but the weights make 5"));
+  CHECK_THAT(refusal([](header_type& h) { h.count += 1024; }),
+             contains("the header says 5 blocks but the weights make 6"));
+  CHECK_THAT(refusal([](header_type& h) { h.block_count = 4; }),
+             contains("the header says 4 blocks but the weights make 5"));
   CHECK_THAT(refusal([](header_type& h) { h.total_bytes += 1; }), contains("bytes but the stream has"));
-  CHECK_THAT(refusal([](header_type& h) { h.total_bytes = 64; }), contains("the header says 64 bytes but its sections take"));
+  CHECK_THAT(refusal([](header_type& h) { h.total_bytes = 64; }),
+             contains("the header says 64 bytes but its sections take"));
 }
 
 TEST_CASE("bytes that should be zero and windows that do not fit the type are refused", "[host]") {

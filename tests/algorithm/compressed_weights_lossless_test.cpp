@@ -62,7 +62,7 @@ weight_array<float> patterns_of_fp32() {
   weight_array<float> weights(120'000);
   for (std::int64_t i = 0; i < weights.count(); ++i) {
     auto bits = testing::uniform_bits{}.value(9, static_cast<std::uint64_t>(i));
-    bits |= i % 5 == 0 ? 0x7f800000u : 0;  // infinities and NaNs with every payload
+    bits |= i % 5 == 0 ? 0x7f800000u : 0;    // infinities and NaNs with every payload
     bits &= i % 7 == 0 ? 0x807fffffu : ~0u;  // subnormals
     bits &= i % 11 == 0 ? 0xff800000u : ~0u;
     weights[i] = from_bits<float>(bits);
@@ -78,11 +78,21 @@ void check_both_coders() {
 
 }  // namespace
 
-TEST_CASE("bf16 weights of every kind and number come back bit for bit", "[host]") { check_both_coders<bfloat16>(); }
-TEST_CASE("fp16 weights of every kind and number come back bit for bit", "[host]") { check_both_coders<float16>(); }
-TEST_CASE("fp32 weights of every kind and number come back bit for bit", "[host]") { check_both_coders<float>(); }
-TEST_CASE("e4m3 weights of every kind and number come back bit for bit", "[host]") { check_both_coders<float8_e4m3>(); }
-TEST_CASE("e5m2 weights of every kind and number come back bit for bit", "[host]") { check_both_coders<float8_e5m2>(); }
+TEST_CASE("bf16 weights of every kind and number come back bit for bit", "[host]") {
+  check_both_coders<bfloat16>();
+}
+TEST_CASE("fp16 weights of every kind and number come back bit for bit", "[host]") {
+  check_both_coders<float16>();
+}
+TEST_CASE("fp32 weights of every kind and number come back bit for bit", "[host]") {
+  check_both_coders<float>();
+}
+TEST_CASE("e4m3 weights of every kind and number come back bit for bit", "[host]") {
+  check_both_coders<float8_e4m3>();
+}
+TEST_CASE("e5m2 weights of every kind and number come back bit for bit", "[host]") {
+  check_both_coders<float8_e5m2>();
+}
 
 TEST_CASE("every pattern of every type comes back", "[host]") {
   check_round_trip<neuzip>(all_patterns<bfloat16>(1));

@@ -22,8 +22,9 @@ namespace {
 template <class Codec>
 void check_lossy(weight_kind kind, std::int64_t count, weight_stream_options options) {
   using type = typename Codec::value_type;
-  INFO(scalar_traits<type>::name() << " keeps " << Codec::mantissa_type::kept_bits << ", kind " << static_cast<int>(kind)
-                                   << ", count " << count << ", normalizers " << options.normalizer_block);
+  INFO(scalar_traits<type>::name() << " keeps " << Codec::mantissa_type::kept_bits << ", kind "
+                                   << static_cast<int>(kind) << ", count " << count << ", normalizers "
+                                   << options.normalizer_block);
   const cuda exec;
   const weight_array<type> weights(kind, 9, count);
   const std::vector<std::byte> expected = encode_on_host<Codec>(weights, options);
@@ -58,12 +59,14 @@ TEST_CASE("bf16 weights without mantissas have the same streams and values on th
   check_kinds<neuzip_lossy<0>>();
 }
 
-TEST_CASE("bf16 weights with three mantissa bits have the same streams and values on the device as on the host", "[cuda]") {
+TEST_CASE("bf16 weights with three mantissa bits have the same streams and values on the device as on the host",
+          "[cuda]") {
   TESSERA_NEEDS_CUDA();
   check_kinds<neuzip_lossy<3>>();
 }
 
-TEST_CASE("fp32 weights with seven mantissa bits have the same streams and values on the device as on the host", "[cuda]") {
+TEST_CASE("fp32 weights with seven mantissa bits have the same streams and values on the device as on the host",
+          "[cuda]") {
   TESSERA_NEEDS_CUDA();
   check_kinds<neuzip_lossy<7, float>>();
 }

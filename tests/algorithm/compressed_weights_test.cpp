@@ -23,7 +23,9 @@ namespace {
 
 using bf16_array = weight_array<bfloat16>;
 
-std::vector<std::byte> bytes_of(buffer<std::byte> const& stream) { return {stream.begin(), stream.end()}; }
+std::vector<std::byte> bytes_of(buffer<std::byte> const& stream) {
+  return {stream.begin(), stream.end()};
+}
 
 /// Sets TESSERA_SIMD for as long as it lives.
 class simd_limit {
@@ -134,7 +136,8 @@ TEST_CASE("a part of the blocks decodes on its own", "[host]") {
   REQUIRE(whole.spec.block_count() == 10);
   for (auto [first, blocks] : {std::pair<int, int>{0, 1}, {0, 10}, {3, 4}, {9, 1}, {8, 2}, {5, 0}, {10, 0}}) {
     const std::int64_t begin = first * 1024;
-    const std::int64_t count = std::min<std::int64_t>(10'100, begin + blocks * 1024) - std::min<std::int64_t>(10'100, begin);
+    const std::int64_t count =
+        std::min<std::int64_t>(10'100, begin + blocks * 1024) - std::min<std::int64_t>(10'100, begin);
     bf16_array part(count);
     neuzip::decode_blocks(exec, whole.spec, whole.stream.view(), first, blocks, part.view(), scratch.space);
     exec.wait();
@@ -180,7 +183,8 @@ TEST_CASE("many tensors of any sizes in one call give the streams and the weight
   std::vector<neuzip::source> sources;
   std::vector<std::int64_t> sizes(12);
   for (std::int64_t i = 0; i < 12; ++i) {
-    tensors.emplace_back(tessera_test::weight_kinds[i % 9], static_cast<std::uint64_t>(i), i * i * 97 + (i == 7 ? 0 : i * 300));
+    tensors.emplace_back(tessera_test::weight_kinds[i % 9], static_cast<std::uint64_t>(i),
+                         i * i * 97 + (i == 7 ? 0 : i * 300));
     const weight_stream_spec spec = neuzip::spec(tensors.back().count(), {.block = 1024 << (i % 4)});
     rooms.emplace_back(neuzip::largest_bytes(spec));
     sources.push_back({spec, tensors.back().view(), rooms.back().view(), {sizes.data() + i, 1}});
@@ -237,7 +241,8 @@ TEST_CASE("options out of range are named with what is in range", "[host]") {
   const auto message = [](std::int64_t count, weight_stream_options options) {
     return message_of([&] { static_cast<void>(neuzip_lossy<3>::spec(count, options)); });
   };
-  CHECK(message(1, {.block = 1000}) == "neuzip.spec: blocks have 1000 weights but must have a power of two from 1024 to 8192");
+  CHECK(message(1, {.block = 1000}) ==
+        "neuzip.spec: blocks have 1000 weights but must have a power of two from 1024 to 8192");
   CHECK_THAT(message(1, {.block = 16384}), contains("16384 weights"));
   CHECK_THAT(message(1, {.block = 512}), contains("512 weights"));
   CHECK(message(1, {.normalizer_block = 16}) ==
@@ -258,8 +263,10 @@ TEST_CASE("positions of all payloads fit their 32 bits for every number of weigh
     }
   }
   CHECK(most >= std::int64_t{1} << 35);
-  for (weight_stream_spec const& spec : {neuzip::spec(most), neuzip_lossy<0>::spec(most), neuzip_of<float>::spec(most)}) {
-    CHECK((spec.largest_bytes() - spec.payload_offset()) / weight_stream_spec::payload_alignment <= std::int64_t{1} << 32);
+  for (weight_stream_spec const& spec :
+       {neuzip::spec(most), neuzip_lossy<0>::spec(most), neuzip_of<float>::spec(most)}) {
+    CHECK((spec.largest_bytes() - spec.payload_offset()) / weight_stream_spec::payload_alignment <= std::int64_t{1}
+                                                                                                        << 32);
   }
 }
 
@@ -296,8 +303,10 @@ TEST_CASE("weights and streams of the wrong size, stride, alignment or type are 
   const auto encode_as = [&](array_view<bfloat16 const> from, array_view<std::int64_t> result) {
     return message_of([&] { neuzip::encode(exec, whole.spec, from, room, result, scratch.space); });
   };
-  CHECK(encode_as(weights.part(0, 4000), {&size, 1}) == "neuzip.encode: there are 4000 weights but the spec is for 5000");
-  CHECK(encode_as(weights.view(), {&size, std::int64_t{0}}) == "neuzip.encode: stream_bytes has 0 elements but must have 1");
+  CHECK(encode_as(weights.part(0, 4000), {&size, 1}) ==
+        "neuzip.encode: there are 4000 weights but the spec is for 5000");
+  CHECK(encode_as(weights.view(), {&size, std::int64_t{0}}) ==
+        "neuzip.encode: stream_bytes has 0 elements but must have 1");
   CHECK(encode_as({weights.data(), {5000}, {0}}, {&size, 1}) ==
         "neuzip.encode: the weights have a stride of 0 but must have a stride of 1");
 }

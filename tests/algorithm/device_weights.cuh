@@ -16,8 +16,8 @@
 
 namespace tessera_test {
 
-/// Bytes on the device with a guard before and after them that nothing may write to. Without guards the bytes are an allocation
-/// of their own, of which compute-sanitizer sees the first byte too many.
+/// Bytes on the device with a guard before and after them that nothing may write to. Without guards the bytes are an
+/// allocation of their own, of which compute-sanitizer sees the first byte too many.
 class device_bytes {
  public:
   static constexpr std::int64_t usual_guard = 1024;
@@ -93,7 +93,8 @@ class device_weights {
 /// Workspace for a plan.
 class device_space {
  public:
-  explicit device_space(tessera::workspace_plan const& plan) : memory_(plan.bytes(), 0, 0), space_(plan, memory_.view()) {}
+  explicit device_space(tessera::workspace_plan const& plan)
+      : memory_(plan.bytes(), 0, 0), space_(plan, memory_.view()) {}
   operator tessera::workspace const&() const { return space_; }  // NOLINT: it is one
 
  private:
@@ -111,7 +112,8 @@ std::vector<std::byte> encode_on_host(weight_array<typename Codec::value_type> c
 
 /// The stream that the device makes of weights; empty if it wrote where it should not.
 template <class Codec>
-std::vector<std::byte> encode_on_device(tessera::cuda const& exec, weight_array<typename Codec::value_type> const& weights,
+std::vector<std::byte> encode_on_device(tessera::cuda const& exec,
+                                        weight_array<typename Codec::value_type> const& weights,
                                         tessera::weight_stream_options options, int shift) {
   const tessera::weight_stream_spec spec = Codec::spec(weights.count(), options);
   const device_weights<typename Codec::value_type> source(weights, shift);

@@ -9,12 +9,13 @@
 namespace tessera_test {
 
 template <class Codec>
-void check_on_device(tessera::cuda const& exec, weight_kind kind, std::int64_t count, tessera::weight_stream_options options,
-                     int shift) {
+void check_on_device(tessera::cuda const& exec, weight_kind kind, std::int64_t count,
+                     tessera::weight_stream_options options, int shift) {
   using type = typename Codec::value_type;
-  INFO(tessera::scalar_traits<type>::name() << ", coder " << static_cast<int>(Codec::spec(1 << 20).coder) << ", kind "
-                                            << static_cast<int>(kind) << ", count " << count << ", blocks of "
-                                            << options.block << ", checksums " << options.checksums << ", shift " << shift);
+  INFO(tessera::scalar_traits<type>::name()
+       << ", coder " << static_cast<int>(Codec::spec(1 << 20).coder) << ", kind " << static_cast<int>(kind)
+       << ", count " << count << ", blocks of " << options.block << ", checksums " << options.checksums << ", shift "
+       << shift);
   const weight_array<type> weights(kind, static_cast<std::uint64_t>(count), count);
   const std::vector<std::byte> expected = encode_on_host<Codec>(weights, options);
   REQUIRE((encode_on_device<Codec>(exec, weights, options, shift) == expected));

@@ -26,8 +26,9 @@ enum class weight_kind {
   a_few_escapes,  ///< one of two hundred exponents is anywhere
 };
 inline constexpr weight_kind weight_kinds[] = {
-    weight_kind::gauss,   weight_kind::all_equal,    weight_kind::all_nan,      weight_kind::sparse,       weight_kind::random_bits,
-    weight_kind::mixture, weight_kind::two_clusters, weight_kind::many_escapes, weight_kind::a_few_escapes};
+    weight_kind::gauss,        weight_kind::all_equal,    weight_kind::all_nan,
+    weight_kind::sparse,       weight_kind::random_bits,  weight_kind::mixture,
+    weight_kind::two_clusters, weight_kind::many_escapes, weight_kind::a_few_escapes};
 
 template <class T>
 T weight_of(weight_kind kind, std::uint64_t seed, std::int64_t i) {
@@ -48,8 +49,9 @@ T weight_of(weight_kind kind, std::uint64_t seed, std::int64_t i) {
     case weight_kind::all_nan:
       return with_exponent(exponents - 1);
     case weight_kind::sparse:
-      return (random >> 32) % 10 != 0 ? from_bits<T>(static_cast<bits_type>((random >> 60) == 0 ? ~(~bits_type{0} >> 1) : 0))
-                                      : testing::sample<T>(testing::gauss{.sigma = 0.5}, seed, index);
+      return (random >> 32) % 10 != 0
+                 ? from_bits<T>(static_cast<bits_type>((random >> 60) == 0 ? ~(~bits_type{0} >> 1) : 0))
+                 : testing::sample<T>(testing::gauss{.sigma = 0.5}, seed, index);
     case weight_kind::random_bits:
       return from_bits<T>(static_cast<bits_type>(random));
     case weight_kind::mixture:
@@ -59,7 +61,8 @@ T weight_of(weight_kind kind, std::uint64_t seed, std::int64_t i) {
     case weight_kind::many_escapes:
       return (random >> 32) % 10 == 0 ? with_exponent(any_exponent) : testing::sample<T>(testing::gauss{}, seed, index);
     case weight_kind::a_few_escapes:
-      return (random >> 32) % 200 == 0 ? with_exponent(any_exponent) : testing::sample<T>(testing::gauss{}, seed, index);
+      return (random >> 32) % 200 == 0 ? with_exponent(any_exponent)
+                                       : testing::sample<T>(testing::gauss{}, seed, index);
     default:
       return testing::sample<T>(testing::gauss{.sigma = 0.02}, seed, index);
   }
@@ -69,7 +72,8 @@ T weight_of(weight_kind kind, std::uint64_t seed, std::int64_t i) {
 template <class T>
 class weight_array {
  public:
-  explicit weight_array(std::int64_t count) : values_(std::make_unique<T[]>(static_cast<std::size_t>(count))), count_(count) {}
+  explicit weight_array(std::int64_t count)
+      : values_(std::make_unique<T[]>(static_cast<std::size_t>(count))), count_(count) {}
   weight_array(weight_kind kind, std::uint64_t seed, std::int64_t count) : weight_array(count) {
     for (std::int64_t i = 0; i < count; ++i) {
       (*this)[i] = weight_of<T>(kind, seed, i);

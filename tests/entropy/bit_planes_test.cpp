@@ -30,7 +30,9 @@ struct planes_check {
     }
   }
 
-  static std::uint32_t number(std::uint64_t i) { return static_cast<std::uint32_t>(testing::hash(layout.bits, i)) & mask; }
+  static std::uint32_t number(std::uint64_t i) {
+    return static_cast<std::uint32_t>(testing::hash(layout.bits, i)) & mask;
+  }
 
   static void round_trip(std::int64_t weights) {
     std::vector<std::uint8_t> bytes(static_cast<std::size_t>(layout.bytes(weights)));

@@ -50,7 +50,8 @@ TEST_CASE("every pattern of the short formats survives the split", "[host]") {
   CHECK(broken_of_all_patterns<float8_e5m2>() == 0);
 }
 
-TEST_CASE("fp32 patterns survive the split: each exponent with the mantissas at its ends, and a million others", "[host]") {
+TEST_CASE("fp32 patterns survive the split: each exponent with the mantissas at its ends, and a million others",
+          "[host]") {
   split_check<float> check;
   for (std::uint32_t sign_and_exponent = 0; sign_and_exponent < 512; ++sign_and_exponent) {
     for (std::uint32_t mantissa : {0u, 1u, 0x3fffffu, 0x400000u, 0x7ffffeu, 0x7fffffu}) {

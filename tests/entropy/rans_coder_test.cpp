@@ -100,7 +100,8 @@ void check_all_laws(typename Coder::model_type const& model) {
 
 }  // namespace
 
-TEST_CASE("the multiplication in push divides exactly, for every frequency at the ends of the range of states", "[host]") {
+TEST_CASE("the multiplication in push divides exactly, for every frequency at the ends of the range of states",
+          "[host]") {
   CHECK(wrong_pushes<rans_coder<12>>() == 0);
   CHECK(wrong_pushes<rans_coder<8>>() == 0);
   CHECK(wrong_pushes<rans_coder<10>>() == 0);

@@ -30,13 +30,16 @@ weight_array<T> golden_weights(std::int64_t count) {
     const std::uint32_t center = exponent_split<T>::largest_exponent / 2 + 1;
     const std::uint32_t exponent = below < center ? center - below : 0;
     const auto residual = static_cast<std::uint32_t>(random) & ((1u << exponent_split<T>::residual_bits) - 1);
-    const std::uint32_t bits = i % 61 == 60 ? static_cast<std::uint32_t>(random >> 7) : exponent_split<T>::join(exponent, residual);
+    const std::uint32_t bits =
+        i % 61 == 60 ? static_cast<std::uint32_t>(random >> 7) : exponent_split<T>::join(exponent, residual);
     weights[i] = from_bits<T>(static_cast<bits_type>(bits));
   }
   return weights;
 }
 
-std::string path_of(std::string const& name) { return TESSERA_TEST_DATA "/../golden/" + name + ".tsra"; }
+std::string path_of(std::string const& name) {
+  return TESSERA_TEST_DATA "/../golden/" + name + ".tsra";
+}
 
 std::vector<std::byte> read_golden(std::string const& name) {
   std::ifstream file(path_of(name), std::ios::binary);

@@ -55,7 +55,8 @@ std::string flaw_of(weight_stream_spec const& spec) {
                                spec.largest_bytes()};
   const std::int64_t blocks = spec.block_count();
   for (int i = 0; i < 6; ++i) {
-    if (starts[i] % 64 != 0 || ends[i] < starts[i] || (i > 0 && (starts[i] < ends[i - 1] || starts[i] - ends[i - 1] >= 64))) {
+    if (starts[i] % 64 != 0 || ends[i] < starts[i] ||
+        (i > 0 && (starts[i] < ends[i - 1] || starts[i] - ends[i - 1] >= 64))) {
       return "section " + std::to_string(i);
     }
   }
@@ -132,7 +133,8 @@ TEST_CASE("sizes beyond 2^32 bytes and billions of weights are exact", "[host]")
   CHECK(spec.index_end() - spec.index_offset() == std::int64_t{1} << 34);
   // The last payload of the largest stream is still within reach of a 32-bit position.
   spec.count = many;
-  CHECK((spec.largest_bytes() - spec.payload_offset()) / weight_stream_spec::payload_alignment <= std::int64_t{1} << 32);
+  CHECK((spec.largest_bytes() - spec.payload_offset()) / weight_stream_spec::payload_alignment <= std::int64_t{1}
+                                                                                                      << 32);
 }
 
 TEST_CASE("a header has these 64 bytes in this order", "[host]") {
@@ -157,7 +159,7 @@ TEST_CASE("a header has these 64 bytes in this order", "[host]") {
       0x05, 0x04, 0x03, 0x02, 0x01, 0,    0,    0,     // weights
       0x55, 0x44, 0x33, 0x22, 0x11, 0,    0,    0,     // bytes
       0xa4, 0xa3, 0xa2, 0xa1, 0,    0,    0,    0,     // checksum of the content
-      0,    0,    0,    0,    0,    0,    0,    0, 0, 0, 0, 0};
+      0,    0,    0,    0,    0,    0,    0,    0,    0, 0, 0, 0};
   CHECK(std::memcmp(&header, expected, sizeof(expected)) == 0);
   CHECK(header.header_checksum == crc32c(expected, sizeof(expected)));
 }

@@ -64,7 +64,9 @@ struct decoding_at_hand {
 
 }  // namespace
 
-TEST_CASE("a decoder that looks at no checksums takes changed signs and mantissas, and verify_blocks makes zeros of them", "[host]") {
+TEST_CASE(
+    "a decoder that looks at no checksums takes changed signs and mantissas, and verify_blocks makes zeros of them",
+    "[host]") {
   decoding_at_hand at;
   at.plane_byte(4) ^= std::byte{0x20};
   at.plane_byte(9) ^= std::byte{0x20};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The portable steps of coding a block: what they undo, how much room they use, what they refuse. (Their fast versions are held
-// to them by weight_block_simd_test.cpp.)
+// The portable steps of coding a block: what they undo, how much room they use, what they refuse. (Their fast versions
+// are held to them by weight_block_simd_test.cpp.)
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -79,7 +79,9 @@ struct split_block {
   [[nodiscard]] std::uint32_t residual(int i) const { return steps::residual_at(planes.data(), block.coded, i); }
 };
 
-std::vector<bfloat16> row_of(std::uint16_t bits) { return std::vector<bfloat16>(256, bfloat16{bits}); }
+std::vector<bfloat16> row_of(std::uint16_t bits) {
+  return std::vector<bfloat16>(256, bfloat16{bits});
+}
 
 }  // namespace
 

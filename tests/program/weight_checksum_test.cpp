@@ -49,7 +49,8 @@ TEST_CASE("a checksum that lanes share is that of the whole, for any length and 
   }
 }
 
-TEST_CASE("a block's checksum covers the sizes in its index entry, normalizers, planes and payload, and nothing else", "[host]") {
+TEST_CASE("a block's checksum covers the sizes in its index entry, normalizers, planes and payload, and nothing else",
+          "[host]") {
   weight_stream_spec spec;
   spec.mantissa_kept = 3;
   spec.log2_block = 10;
@@ -63,10 +64,9 @@ TEST_CASE("a block's checksum covers the sizes in its index entry, normalizers, 
     return block_checksum(serial_group<32>{}, spec, bytes.data(), block, of);
   };
   const std::uint32_t expected = checksum(stream, entry);
-  const std::int64_t ranges[3][2] = {
-      {spec.normalizers_offset() + 32, 32},
-      {spec.planes_offset() + 512, 512},
-      {spec.payload_offset() + 3 * 16, spec.payload_bytes(1024, entry)}};
+  const std::int64_t ranges[3][2] = {{spec.normalizers_offset() + 32, 32},
+                                     {spec.planes_offset() + 512, 512},
+                                     {spec.payload_offset() + 3 * 16, spec.payload_bytes(1024, entry)}};
   std::int64_t wrong = 0;
   for (std::size_t i = 0; i < stream.size(); ++i) {
     bool covered = false;

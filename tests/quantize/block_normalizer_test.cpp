@@ -85,8 +85,8 @@ TEST_CASE("dividing by the normalizer turns no weight of the block into somethin
   for (std::uint32_t largest = 0x3f80; largest < 0x4000; ++largest) {
     const std::uint32_t normalizer = reducer::normalizer(largest);
     for (std::uint32_t bits = 0x3e80; bits <= largest; bits += 3) {
-      const std::uint32_t back = keep::restore_normalized<bfloat16>(
-          keep::quantize_normalized<bfloat16>(bits, normalizer), normalizer);
+      const std::uint32_t back =
+          keep::restore_normalized<bfloat16>(keep::quantize_normalized<bfloat16>(bits, normalizer), normalizer);
       REQUIRE(back <= largest);
     }
   }

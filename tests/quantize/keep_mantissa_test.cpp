@@ -28,8 +28,8 @@ std::vector<std::uint32_t> patterns() {
     }
   } else {
     for (std::uint32_t high = 0; high < 65536; high += 32) {  // sign, exponent, and two bits of mantissa
-      for (std::uint32_t low : {0u, 1u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu, 0x7ffffu, 0x80000u, 0x80001u, 0x100000u,
-                                0x1fffffu}) {
+      for (std::uint32_t low :
+           {0u, 1u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu, 0x7ffffu, 0x80000u, 0x80001u, 0x100000u, 0x1fffffu}) {
         all.push_back((high << 16) + low);
       }
     }
@@ -47,7 +47,8 @@ std::string flaw_of_finite(std::uint32_t bits, std::uint32_t normalizer, std::ui
   using f = format<T>;
   const kept_value kept = normalizer == 0 ? keep::template quantize<T>(bits, random)
                                           : keep::template quantize_normalized<T>(bits, normalizer, random);
-  if (kept.lost_nan || (kept.residual >> (K + 1)) != 0 || kept.exponent >= static_cast<std::uint32_t>(f::largest_exponent)) {
+  if (kept.lost_nan || (kept.residual >> (K + 1)) != 0 ||
+      kept.exponent >= static_cast<std::uint32_t>(f::largest_exponent)) {
     return "not finite";
   }
   const std::uint32_t back = keep::template restore<T>(kept);
@@ -75,8 +76,8 @@ template <class T, int K, mantissa_rounding Rounding>
 std::string flaw_of_special(std::uint32_t bits, std::uint32_t normalizer) {
   using keep = keep_mantissa<K, Rounding>;
   using f = format<T>;
-  const kept_value kept = normalizer == 0 ? keep::template quantize<T>(bits)
-                                          : keep::template quantize_normalized<T>(bits, normalizer);
+  const kept_value kept =
+      normalizer == 0 ? keep::template quantize<T>(bits) : keep::template quantize_normalized<T>(bits, normalizer);
   const std::uint32_t back = keep::template restore_normalized<T>(kept, normalizer);
   if (f::is_negative(back) != f::is_negative(bits)) {
     return "the sign changes";
@@ -96,9 +97,8 @@ void check_rounding(std::vector<std::uint32_t> const& all) {
   for (std::uint32_t bits : all) {
     const auto random = static_cast<std::uint32_t>(testing::hash(K, bits));
     const std::uint32_t normalizer = random % 3 == 0 ? 0 : random % 3 == 1 ? (random >> 8) % 256 : bits % 256;
-    const std::string flaw = format<T>::is_special(bits)
-                                 ? flaw_of_special<T, K, Rounding>(bits, normalizer)
-                                 : flaw_of_finite<T, K, Rounding>(bits, normalizer, random);
+    const std::string flaw = format<T>::is_special(bits) ? flaw_of_special<T, K, Rounding>(bits, normalizer)
+                                                         : flaw_of_finite<T, K, Rounding>(bits, normalizer, random);
     if (!flaw.empty()) {
       FAIL_CHECK("0x" << std::hex << bits << std::dec << ", normalizer " << normalizer << ": " << flaw);
       return;

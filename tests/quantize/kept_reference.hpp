@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What keep_mantissa should give, from real numbers: exact integer quotients and long double, where the header has bit tricks.
+/// What keep_mantissa should give, from real numbers: exact integer quotients and long double, where the header has bit
+/// tricks.
 #pragma once
 
 #include <cmath>

@@ -23,7 +23,8 @@ struct operands {
 __host__ __device__ operands operands_at(int i) {
   const std::uint64_t first = testing::hash(1, static_cast<std::uint64_t>(i));
   const std::uint64_t second = testing::hash(2, static_cast<std::uint64_t>(i));
-  return {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(first >> 32), static_cast<std::uint32_t>(second)};
+  return {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(first >> 32),
+          static_cast<std::uint32_t>(second)};
 }
 
 __global__ void apply_all(std::uint32_t* results) {
