@@ -90,12 +90,19 @@ struct launch_shape {
   static_assert(sizeof(P) <= 4000, "tessera: a program has at most 4000 bytes; tables belong into buffers");
 };
 
-#pragma GCC visibility push(hidden)  // kernels of two libraries in one process stay apart
+/// Whether a program is meant for an architecture: it may say `from_architecture` and `before_architecture` as static ints, and is
+/// then compiled for those alone.
+template <class P>
+TESSERA_FN constexpr bool is_for_architecture(int architecture) {
+  if constexpr (requires { P::from_architecture; P::before_architecture; }) {
+    return architecture >= P::from_architecture && architecture < P::before_architecture;
+  } else {
+    return true;
+  }
+}
 
-/// The one kernel.
-template <class Architectures, class P>
-__global__ void __launch_bounds__(launch_shape<P>::threads, launch_shape<P>::blocks_per_multiprocessor)
-    run_program(__grid_constant__ P const program, std::int64_t const count) {
+template <class P>
+__device__ __forceinline__ void run_groups(P const& program, std::int64_t const count) {
   using shape = launch_shape<P>;
   using scratch_type = typename P::scratch_type;
   extern __shared__ __align__(1024) unsigned char shared[];
@@ -115,6 +122,22 @@ __global__ void __launch_bounds__(launch_shape<P>::threads, launch_shape<P>::blo
       program(group, which, *scratch);
       __syncthreads();
     }
+  }
+}
+
+#pragma GCC visibility push(hidden)  // kernels of two libraries in one process stay apart
+
+/// The one kernel.
+template <class Architectures, class P>
+__global__ void __launch_bounds__(launch_shape<P>::threads, launch_shape<P>::blocks_per_multiprocessor)
+    run_program(__grid_constant__ P const program, std::int64_t const count) {
+#if defined(__CUDA_ARCH__)
+  constexpr bool compiled = is_for_architecture<P>(__CUDA_ARCH__);
+#else
+  constexpr bool compiled = true;
+#endif
+  if constexpr (compiled) {
+    run_groups(program, count);
   }
 }
 

@@ -37,6 +37,8 @@ template <class T, neuzip_decode_policy Policy>
 struct decode_weights_on_warps {
   static constexpr int lanes = Policy.threads;
   static constexpr int blocks_per_multiprocessor = Policy.blocks_per_multiprocessor;
+  static constexpr int from_architecture = Policy.from;
+  static constexpr int before_architecture = Policy.before;
   static constexpr int warps = lanes / 32;
   static constexpr int most_tasks = 32;
   using rows = join_rows<T>;
@@ -67,9 +69,12 @@ struct decode_weights_on_warps {
   __device__ void operator()(cuda_block<lanes> const& group, std::int64_t which, scratch_type& scratch) const {
     if (tasks == 1) {
       // All thread blocks move along the tensor together, which DRAM likes better than shares far apart.
-      const std::int64_t first = which * warps;
-      decode_part(group, task[0], task[0].first_block + first, static_cast<int>(blocks - first),
-                  static_cast<int>(shares * warps), scratch);
+      const int run = static_cast<int>(min((blocks + shares - 1) / shares, std::int64_t{warps}));
+      const std::int64_t first = which * run;
+      if (first < blocks) {
+        decode_part(group, task[0], task[0].first_block + first, static_cast<int>(blocks - first),
+                    {run, static_cast<int>(shares) * run}, scratch);
+      }
       return;
     }
     const std::int64_t begin = share_begin(which, shares, blocks);
@@ -80,19 +85,29 @@ struct decode_weights_on_warps {
       const std::int64_t first = max(begin, before) - before;
       const std::int64_t last = min(end, after) - before;
       if (first < last) {
-        decode_part(group, task[i], task[i].first_block + first, static_cast<int>(last - first), warps, scratch);
+        decode_part(group, task[i], task[i].first_block + first, static_cast<int>(last - first), {warps, warps}, scratch);
       }
     }
   }
 
  private:
-  /// Blocks first_block + i for all i < count that lie in the first `warps` of each `stride`.
-  __device__ void decode_part(cuda_block<lanes> const& group, decode_task<T> const& t, std::int64_t first_block, int count, int stride,
+  /// The blocks of a thread block: `run` neighbours, then the next `run` at a distance of `stride`, and so on.
+  struct runs {
+    int run;
+    int stride;
+
+    /// The i-th block that is taken.
+    __device__ __forceinline__ int position_of(int taken) const { return (taken / run) * stride + taken % run; }
+    __device__ __forceinline__ bool contains(std::int64_t position) const { return position % stride < run; }
+  };
+
+  /// Blocks first_block + i for all i < count that lie in `which`.
+  __device__ void decode_part(cuda_block<lanes> const& group, decode_task<T> const& t, std::int64_t first_block, int count, runs which,
                               scratch_type& scratch) const {
     const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);
     // Each warp's first block is on its way while the table is made.
-    if (warp < count) {
-      prefetch_block(t, first_block + warp);
+    if (which.position_of(warp) < count) {
+      prefetch_block(t, first_block + which.position_of(warp));
     }
     group.sync();  // the last part's table is no longer needed
     const bool sound = prepare(group, t, scratch);
@@ -107,16 +122,16 @@ struct decode_weights_on_warps {
     const exponent_window window{t.header().window_base, t.header().window_extra};
     if (t.is_rans() && window.is_contiguous() && t.is_aligned()) {
       const std::int64_t last = t.block_count() - 1 - first_block;
-      if (warp == warps - 1 && last >= 0 && last < count && last % stride < warps && !t.is_whole(first_block + last)) {
+      if (warp == warps - 1 && last >= 0 && last < count && which.contains(last) && !t.is_whole(first_block + last)) {
         decode_any_block(t, window, first_block + last, scratch.table, scratch.words[warp]);
       }
-      decode_plain_blocks(t, window, first_block, count, stride, warp, scratch);
+      decode_plain_blocks(t, window, first_block, count, which, warp, scratch);
     } else {
       scratch.skipped = 1;
     }
     group.sync();
     if (scratch.skipped != 0) {
-      decode_other_blocks(t, window, first_block, count, stride, warp, scratch);
+      decode_other_blocks(t, window, first_block, count, which, warp, scratch);
     }
   }
 
@@ -199,15 +214,12 @@ struct decode_weights_on_warps {
     }
   }
 
-  /// The i-th block that this thread block takes.
-  __device__ __forceinline__ static int position_of(int taken, int stride) { return (taken / warps) * stride + taken % warps; }
-
   /// Where time goes: whole blocks whose words all fit the scratch, with at most one escape a lane. No calls in here: what has to
   /// survive one is spilled for every block, which cost 15 percent.
   __device__ __forceinline__ void decode_plain_blocks(decode_task<T> const& t, exponent_window window, std::int64_t first_block,
-                                                      int count, int stride, int warp, scratch_type& scratch) const {
+                                                      int count, runs which, int warp, scratch_type& scratch) const {
     const int lane = cuda_warp{}.lane;
-    for (int mine = warp; mine < count; mine = position_of(take_block(scratch, lane), stride)) {
+    for (int mine = which.position_of(warp); mine < count; mine = which.position_of(take_block(scratch, lane))) {
       const std::int64_t block = first_block + mine;
       const int coded = 1 << t.log2_block;
       if (!t.is_whole(block)) {
@@ -236,10 +248,10 @@ struct decode_weights_on_warps {
 
   /// All blocks that decode_plain_blocks does not take.
   __device__ __noinline__ void decode_other_blocks(decode_task<T> const& t, exponent_window window, std::int64_t first_block,
-                                                   int count, int stride, int warp, scratch_type& scratch) const {
+                                                   int count, runs which, int warp, scratch_type& scratch) const {
     const bool plain = t.is_rans() && window.is_contiguous() && t.is_aligned();
-    for (int taken = warp; position_of(taken, stride) < count; taken += warps) {
-      const std::int64_t block = first_block + position_of(taken, stride);
+    for (int taken = warp; which.position_of(taken) < count; taken += warps) {
+      const std::int64_t block = first_block + which.position_of(taken);
       const bool done = plain && (!t.is_whole(block) || is_plain(t.parts_of(block, 1 << t.log2_block)));
       if (!done) {
         decode_any_block(t, window, block, scratch.table, scratch.words[warp]);

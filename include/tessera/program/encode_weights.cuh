@@ -29,6 +29,8 @@ template <class T, neuzip_encode_policy Policy>
 struct encode_weights_on_warps {
   static constexpr int lanes = Policy.threads;
   static constexpr int blocks_per_multiprocessor = Policy.blocks_per_multiprocessor;
+  static constexpr int from_architecture = Policy.from;
+  static constexpr int before_architecture = Policy.before;
   static constexpr int warps = lanes / 32;
   static constexpr int most_tasks = 32;
   static_assert(warps <= 32, "tessera: a tile's blocks are placed by one warp");

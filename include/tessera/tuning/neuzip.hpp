@@ -8,13 +8,17 @@ namespace tessera {
 inline namespace v0 {
 
 /// Decoding: thread blocks of `threads` threads, `blocks_per_multiprocessor` of them at a time, with room for `words` words a warp.
+/// Compiled for architectures from `from` up to but without `before`.
 struct neuzip_decode_policy {
   int threads;
   int blocks_per_multiprocessor;
   int words;
+  int from;
+  int before;
 
   TESSERA_FN friend constexpr bool operator==(neuzip_decode_policy a, neuzip_decode_policy b) {
-    return a.threads == b.threads && a.blocks_per_multiprocessor == b.blocks_per_multiprocessor && a.words == b.words;
+    return a.threads == b.threads && a.blocks_per_multiprocessor == b.blocks_per_multiprocessor && a.words == b.words &&
+           a.from == b.from && a.before == b.before;
   }
 };
 
@@ -24,8 +28,8 @@ struct neuzip_decode_policy {
 struct neuzip_decode_tuning {
   using policy_type = neuzip_decode_policy;
   TESSERA_FN constexpr policy_type operator()(int architecture) const {
-    // Before sm_90 a multiprocessor has 100 or 164 KiB of shared memory.
-    return architecture >= 900 ? policy_type{1024, 1, 1664} : policy_type{512, 1, 1664};
+    // 2560 words hold any block that the coder makes. Before sm_90 a multiprocessor has 100 or 164 KiB of shared memory.
+    return architecture >= 900 ? policy_type{1024, 1, 2560, 900, 10000} : policy_type{384, 1, 2560, 0, 900};
   }
 };
 
@@ -33,9 +37,12 @@ struct neuzip_decode_tuning {
 struct neuzip_encode_policy {
   int threads;
   int blocks_per_multiprocessor;
+  int from;
+  int before;
 
   TESSERA_FN friend constexpr bool operator==(neuzip_encode_policy a, neuzip_encode_policy b) {
-    return a.threads == b.threads && a.blocks_per_multiprocessor == b.blocks_per_multiprocessor;
+    return a.threads == b.threads && a.blocks_per_multiprocessor == b.blocks_per_multiprocessor && a.from == b.from &&
+           a.before == b.before;
   }
 };
 
@@ -43,7 +50,7 @@ struct neuzip_encode_policy {
 struct neuzip_encode_tuning {
   using policy_type = neuzip_encode_policy;
   TESSERA_FN constexpr policy_type operator()(int architecture) const {
-    return architecture >= 900 ? policy_type{1024, 1} : policy_type{384, 1};
+    return architecture >= 900 ? policy_type{1024, 1, 900, 10000} : policy_type{384, 1, 0, 900};
   }
 };
 
