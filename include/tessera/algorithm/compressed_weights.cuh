@@ -108,8 +108,7 @@ void in_parts(array_view<Element> list, std::int64_t most, Run&& run) {
 }  // namespace detail
 
 template <class Architectures, class T, class Mantissa>
-  requires(Mantissa::template is_lossless<T>)
-struct placement_needs<basic_cuda<Architectures>, T, Mantissa> {
+requires(Mantissa::template is_lossless<T>) struct placement_needs<basic_cuda<Architectures>, T, Mantissa> {
   static std::int64_t tile_sums(weight_stream_spec const& spec) {
     // The policy with the smallest tiles needs the most.
     return 1 + detail::tiles_of(spec, neuzip_encode_tuning{}(800));
@@ -118,8 +117,8 @@ struct placement_needs<basic_cuda<Architectures>, T, Mantissa> {
 };
 
 template <class Mantissa, class T, class Architectures>
-  requires(Mantissa::template is_lossless<T>)
-void run_encode(basic_cuda<Architectures> const& exec, array_view<weight_encoding<T> const> list) {
+requires(Mantissa::template is_lossless<T>) void run_encode(basic_cuda<Architectures> const& exec,
+                                                            array_view<weight_encoding<T> const> list) {
   detail::with_policy<neuzip_encode_tuning>(exec, [&](auto policy) {
     detail::in_parts(list, count_exponents_on_blocks<T>::most_tasks,
                      [&](array_view<weight_encoding<T> const> part) { detail::encode_on_warps(exec, part, policy); });
@@ -127,8 +126,8 @@ void run_encode(basic_cuda<Architectures> const& exec, array_view<weight_encodin
 }
 
 template <class Mantissa, class T, class Architectures>
-  requires(Mantissa::template is_lossless<T>)
-void run_decode(basic_cuda<Architectures> const& exec, array_view<weight_decoding<T> const> list) {
+requires(Mantissa::template is_lossless<T>) void run_decode(basic_cuda<Architectures> const& exec,
+                                                            array_view<weight_decoding<T> const> list) {
   detail::with_policy<neuzip_decode_tuning>(exec, [&](auto policy) {
     detail::in_parts(list, decode_weights_on_warps<T, decltype(policy)::value>::most_tasks,
                      [&](array_view<weight_decoding<T> const> part) { detail::decode_on_warps(exec, part, policy); });

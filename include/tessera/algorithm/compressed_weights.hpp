@@ -21,6 +21,7 @@
 #include <type_traits>
 #include <vector>
 
+#include <tessera/algorithm/inspect_weight_stream.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/core/cpu_features.hpp>
 #include <tessera/entropy/fixed_coder.hpp>
@@ -102,7 +103,8 @@ void run_encode(Executor const& exec, array_view<weight_encoding<T> const> list)
     weight_encoding<T> const& encoding = list[i];
     const std::int64_t blocks = encoding.spec.block_count();
     if (encoding.spec.log2_normalizer_block > 0) {
-      const std::int64_t normalizers = divide_up(encoding.spec.count, std::int64_t{1} << encoding.spec.log2_normalizer_block);
+      const std::int64_t normalizers =
+          divide_up(encoding.spec.count, std::int64_t{1} << encoding.spec.log2_normalizer_block);
       exec.run(normalize_weights<T>{encoding}, normalizers);
     }
     with_block_steps<T, Mantissa>(exec, [&](auto steps) {
@@ -129,63 +131,6 @@ void run_decode(Executor const& exec, array_view<weight_decoding<T> const> list)
   }
 }
 
-/// Reads and checks the header of a stream that the host can read, of any type and coder. Throws corrupt_data, naming what does
-/// not fit; after it all sections lie within `bytes` bytes.
-inline weight_stream_spec inspect_weight_stream(std::byte const* stream, std::int64_t bytes) {
-  constexpr char const* where = "inspect_weight_stream";
-  weight_stream_header header;
-  check<corrupt_data>(bytes >= std::int64_t{sizeof(header)}, where, ": the stream has ", bytes,
-                      " bytes but a header has ", sizeof(header));
-  std::memcpy(&header, stream, sizeof(header));
-  check<corrupt_data>(header.magic == weight_stream_header::expected_magic, where, ": the stream starts with ", header.magic,
-                      " but should with ", weight_stream_header::expected_magic);
-  check<corrupt_data>(header.version == weight_stream_header::expected_version, where, ": the stream has version ",
-                      header.version, " but this library reads version ", weight_stream_header::expected_version);
-  check<corrupt_data>(checksum_of(header) == header.header_checksum, where, ": the header's checksum is ",
-                      header.header_checksum, " but should be ", checksum_of(header));
-  check<corrupt_data>(header.type < weight_types, where, ": the element type is ", int{header.type}, " but must be below ",
-                      weight_types);
-  check<corrupt_data>(header.coder < weight_coders, where, ": the coder is ", int{header.coder}, " but must be below ",
-                      weight_coders);
-  check<corrupt_data>((header.flags & ~weight_stream_header::known_flags) == 0, where, ": the flags are ", header.flags,
-                      " but only these are known: ", weight_stream_header::known_flags);
-  weight_stream_spec spec;
-  spec.type = static_cast<weight_type>(header.type);
-  spec.coder = static_cast<weight_coder>(header.coder);
-  check<corrupt_data>(header.log2_block >= weight_stream_spec::smallest_log2_block &&
-                          header.log2_block <= weight_stream_spec::largest_log2_block,
-                      where, ": blocks have 2^", int{header.log2_block}, " weights but must have at least 2^",
-                      weight_stream_spec::smallest_log2_block, " and at most 2^", weight_stream_spec::largest_log2_block);
-  spec.log2_block = header.log2_block;
-  const int mantissa_bits = spec.traits().mantissa_bits;
-  check<corrupt_data>(header.mantissa_kept == 0 || header.mantissa_kept == 1 || header.mantissa_kept == 3 ||
-                          header.mantissa_kept == 7 || header.mantissa_kept == mantissa_bits,
-                      where, ": ", int{header.mantissa_kept}, " mantissa bits are kept but the format has ", mantissa_bits);
-  check<corrupt_data>(header.mantissa_kept <= mantissa_bits, where, ": ", int{header.mantissa_kept},
-                      " mantissa bits are kept but the format has ", mantissa_bits);
-  spec.mantissa_kept = header.mantissa_kept;
-  check<corrupt_data>(header.log2_normalizer_block == 0 ||
-                          (header.log2_normalizer_block >= 5 && header.log2_normalizer_block <= 10),
-                      where, ": normalizers belong to 2^", int{header.log2_normalizer_block},
-                      " weights but must to 2^5 to 2^", 10);
-  check<corrupt_data>(header.log2_normalizer_block == 0 || header.mantissa_kept < mantissa_bits, where,
-                      ": there are normalizers of 2^", int{header.log2_normalizer_block},
-                      " weights but nothing is dropped of the mantissa's bits, ", mantissa_bits);
-  spec.log2_normalizer_block = header.log2_normalizer_block;
-  spec.block_checksums = (header.flags & weight_stream_header::flag_block_checksums) != 0;
-  // Every weight takes at least one bit, so larger counts than this cannot be right, and no size below can overflow.
-  check<corrupt_data>(header.count / 8 <= static_cast<std::uint64_t>(bytes), where, ": the header says ", header.count,
-                      " weights but the stream has only bytes: ", bytes);
-  spec.count = static_cast<std::int64_t>(header.count);
-  check<corrupt_data>(header.block_count == spec.block_count(), where, ": the header says ", header.block_count,
-                      " blocks but the weights make ", spec.block_count());
-  check<corrupt_data>(header.total_bytes <= static_cast<std::uint64_t>(bytes), where, ": the header says ",
-                      header.total_bytes, " bytes but the stream has ", bytes);
-  check<corrupt_data>(header.total_bytes >= static_cast<std::uint64_t>(spec.smallest_bytes()), where, ": the header says ",
-                      header.total_bytes, " bytes but its sections take ", spec.smallest_bytes());
-  return spec;
-}
-
 /// The codec: a split of the values, a coder for exponents (rans_coder<12> or fixed_coder) and what is kept of mantissas.
 ///
 /// Lossless if Mantissa keeps all bits, for every pattern. Determinism: the stream's bytes depend on the weights, the spec and the
@@ -199,9 +144,10 @@ struct compressed_weights {
 
   static_assert(detail::weight_coder_of<Coder> != weight_coder::stored,
                 "tessera: compressed_weights takes rans_coder<12> or fixed_coder as its coder");
-  static_assert(is_lossless || Mantissa::kept_bits == 0 || Mantissa::kept_bits == 1 || Mantissa::kept_bits == 3 ||
-                    Mantissa::kept_bits == 7,
-                "tessera: compressed_weights keeps all mantissa bits, or 0, 1, 3 or 7 of them, so that sign and mantissa pack");
+  static_assert(
+      is_lossless || Mantissa::kept_bits == 0 || Mantissa::kept_bits == 1 || Mantissa::kept_bits == 3 ||
+          Mantissa::kept_bits == 7,
+      "tessera: compressed_weights keeps all mantissa bits, or 0, 1, 3 or 7 of them, so that sign and mantissa pack");
 
   /// Tensors of fewer bytes than this are stored as they are.
   static constexpr std::int64_t smallest_coded_bytes = 4096;
@@ -218,12 +164,14 @@ struct compressed_weights {
                            is_power_of_two(static_cast<std::uint32_t>(options.block)),
                        where, ": blocks have ", options.block, " weights but must have a power of two from 1024 to ",
                        1 << weight_stream_spec::largest_log2_block);
-    check<value_error>(options.normalizer_block == 0 || !is_lossless, where, ": normalizers of ", options.normalizer_block,
+    check<value_error>(options.normalizer_block == 0 || !is_lossless, where, ": normalizers of ",
+                       options.normalizer_block,
                        " weights make no sense where all mantissa bits are kept: ", Mantissa::kept_bits);
-    check<value_error>(options.normalizer_block == 0 || (options.normalizer_block >= 32 && options.normalizer_block <= 1024 &&
-                                                         is_power_of_two(static_cast<std::uint32_t>(options.normalizer_block))),
-                       where, ": normalizers belong to ", options.normalizer_block,
-                       " weights but must to a power of two from 32 to ", 1024);
+    check<value_error>(
+        options.normalizer_block == 0 || (options.normalizer_block >= 32 && options.normalizer_block <= 1024 &&
+                                          is_power_of_two(static_cast<std::uint32_t>(options.normalizer_block))),
+        where, ": normalizers belong to ", options.normalizer_block, " weights but must to a power of two from 32 to ",
+        1024);
     weight_stream_spec result;
     result.type = detail::weight_type_of<value_type>;
     result.coder = detail::weight_coder_of<Coder>;
@@ -246,18 +194,18 @@ struct compressed_weights {
   /// A tensor to encode.
   struct source {
     weight_stream_spec spec;
-    array_view<value_type const> weights;     ///< spec.count of them, contiguous
-    array_view<std::byte> stream;             ///< 16-byte aligned; largest_bytes(spec) always suffice
-    array_view<std::int64_t> stream_bytes;    ///< one element: the result
-    std::uint64_t seed = 0;                   ///< for stochastic rounding
+    array_view<value_type const> weights;   ///< spec.count of them, contiguous
+    array_view<std::byte> stream;           ///< 16-byte aligned; largest_bytes(spec) always suffice
+    array_view<std::int64_t> stream_bytes;  ///< one element: the result
+    std::uint64_t seed = 0;                 ///< for stochastic rounding
   };
 
   /// A stream to decode, or a range of its blocks.
   struct target {
     static constexpr std::int64_t all_blocks = -1;
     weight_stream_spec spec;
-    array_view<std::byte const> stream;       ///< 16-byte aligned
-    array_view<value_type> weights;           ///< of the blocks, contiguous
+    array_view<std::byte const> stream;  ///< 16-byte aligned
+    array_view<value_type> weights;      ///< of the blocks, contiguous
     std::int64_t first_block = 0;
     std::int64_t blocks = all_blocks;
   };
@@ -378,14 +326,14 @@ struct compressed_weights {
   static void decode(Executor const& exec, array_view<std::byte const> stream, array_view<value_type> weights) {
     check_stream("neuzip.decode", stream, 0);
     const weight_stream_spec layout = inspect_weight_stream(stream.data, stream.size());
-    check<value_error>(layout.type == detail::weight_type_of<value_type>, "neuzip.decode: the stream holds elements of type ",
-                       static_cast<int>(layout.type), " but the output has type ",
-                       static_cast<int>(detail::weight_type_of<value_type>));
+    check<value_error>(layout.type == detail::weight_type_of<value_type>,
+                       "neuzip.decode: the stream holds elements of type ", static_cast<int>(layout.type),
+                       " but the output has type ", static_cast<int>(detail::weight_type_of<value_type>));
     check<value_error>(layout.coder == weight_coder::stored || layout.coder == detail::weight_coder_of<Coder>,
                        "neuzip.decode: the stream has coder ", static_cast<int>(layout.coder), " but the codec has ",
                        static_cast<int>(detail::weight_coder_of<Coder>));
-    check<value_error>(layout.mantissa_kept == Mantissa::kept_bits, "neuzip.decode: the stream keeps ", layout.mantissa_kept,
-                       " mantissa bits but the codec ", Mantissa::kept_bits);
+    check<value_error>(layout.mantissa_kept == Mantissa::kept_bits, "neuzip.decode: the stream keeps ",
+                       layout.mantissa_kept, " mantissa bits but the codec ", Mantissa::kept_bits);
     const workspace_plan plan = decode_plan(exec, layout);
     buffer<std::byte> memory(exec, plan.bytes());
     decode(exec, layout, stream, weights, workspace(plan, memory));

@@ -83,8 +83,8 @@ struct bit_planes {
 
 /// Reads the number at a place of a block's planes. planes: the first byte of the block's planes.
 template <bit_planes Layout>
-TESSERA_FN constexpr std::uint32_t load_planes(std::uint8_t const* planes, std::int64_t weights, std::int64_t row, int lane,
-                                               int weight) {
+TESSERA_FN constexpr std::uint32_t load_planes(std::uint8_t const* planes, std::int64_t weights, std::int64_t row,
+                                               int lane, int weight) {
   constexpr bit_planes layout = Layout;
   std::uint32_t value = 0;
   for (int i = 0; i < layout.count(); ++i) {
@@ -103,8 +103,8 @@ TESSERA_FN constexpr std::uint32_t load_planes(std::uint8_t const* planes, std::
 
 /// Writes the number at a place of a block's planes, which must be zero there before.
 template <bit_planes Layout>
-TESSERA_FN constexpr void store_planes(std::uint8_t* planes, std::int64_t weights, std::int64_t row, int lane, int weight,
-                                       std::uint32_t value) {
+TESSERA_FN constexpr void store_planes(std::uint8_t* planes, std::int64_t weights, std::int64_t row, int lane,
+                                       int weight, std::uint32_t value) {
   constexpr bit_planes layout = Layout;
   for (int i = 0; i < layout.count(); ++i) {
     const bit_plane plane = layout.plane(i);

@@ -19,8 +19,8 @@ struct exponent_window {
   static constexpr std::uint32_t escape_code = 15;
   static constexpr int codes = 16;
 
-  std::uint8_t base = 0;   ///< the exponent with code 0
-  std::uint8_t extra = 14; ///< the exponent with code 14
+  std::uint8_t base = 0;    ///< the exponent with code 0
+  std::uint8_t extra = 14;  ///< the exponent with code 14
 
   /// True if the fifteen exponents with a code are neighbours: then exponent = base + code and decoders may skip a test.
   TESSERA_FN constexpr bool is_contiguous() const { return extra == base + neighbours; }

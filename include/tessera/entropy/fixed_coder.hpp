@@ -53,7 +53,9 @@ struct fixed_coder {
   }
 
   TESSERA_FN static constexpr bool wants_word(decode_state state) { return state < lower_bound; }
-  TESSERA_FN static constexpr void feed(decode_state& state, std::uint16_t word) { state = (state << word_bits) | word; }
+  TESSERA_FN static constexpr void feed(decode_state& state, std::uint16_t word) {
+    state = (state << word_bits) | word;
+  }
 };
 
 }  // namespace v0

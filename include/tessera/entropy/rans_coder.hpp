@@ -54,7 +54,7 @@ struct rans_coder {
   /// What push needs to know of a symbol: state + bias + quotient * complement is the next state.
   struct encode_entry {
     std::uint32_t reciprocal;  ///< quotient = high half of state * reciprocal, shifted right
-    std::uint32_t packed;      ///< shift (4 bits) | bias (13 bits) << 5 | complement << spill_shift | cannot be coded << 31
+    std::uint32_t packed;  ///< shift (4 bits) | bias (13 bits) << 5 | complement << spill_shift | cannot be coded << 31
   };
   struct encode_table {
     encode_entry entry[alphabet];
@@ -81,7 +81,8 @@ struct rans_coder {
     return {reciprocal, static_cast<std::uint32_t>(shift) | (cumulative << 5) | complement};
   }
 
-  TESSERA_FN static constexpr std::uint32_t decode_entry(std::uint32_t frequency, std::uint32_t offset, std::uint32_t symbol) {
+  TESSERA_FN static constexpr std::uint32_t decode_entry(std::uint32_t frequency, std::uint32_t offset,
+                                                         std::uint32_t symbol) {
     return (frequency << 20) | (offset << 8) | symbol;
   }
 
@@ -135,7 +136,9 @@ struct rans_coder {
   }
 
   TESSERA_FN static constexpr bool wants_word(decode_state state) { return state < lower_bound; }
-  TESSERA_FN static constexpr void feed(decode_state& state, std::uint16_t word) { state = (state << word_bits) | word; }
+  TESSERA_FN static constexpr void feed(decode_state& state, std::uint16_t word) {
+    state = (state << word_bits) | word;
+  }
 };
 
 }  // namespace v0

@@ -92,8 +92,8 @@ struct weight_stream_header {
   std::uint8_t zero[3];
   std::uint32_t flags;
   std::uint32_t block_count;
-  std::uint64_t count;        ///< weights
-  std::uint64_t total_bytes;  ///< of the stream
+  std::uint64_t count;             ///< weights
+  std::uint64_t total_bytes;       ///< of the stream
   std::uint32_t content_checksum;  ///< of the codebook; with coder `stored`, of the values
   std::uint32_t more_zero[4];
   std::uint32_t header_checksum;
@@ -158,7 +158,8 @@ struct weight_stream_spec {
 
   /// The payload's parts, for a block of `coded` weights.
   TESSERA_FN constexpr std::int64_t escapes_offset(std::int64_t coded, int words) const {
-    return coder == weight_coder::rans_pairs ? align_up(std::int64_t{states_bytes} + 2 * words, std::int64_t{4}) : coded / 2;
+    return coder == weight_coder::rans_pairs ? align_up(std::int64_t{states_bytes} + 2 * words, std::int64_t{4})
+                                             : coded / 2;
   }
   TESSERA_FN constexpr std::int64_t payload_bytes(std::int64_t coded, weight_block_index const& entry) const {
     if (entry.words == weight_block_index::raw) {

@@ -21,10 +21,10 @@ struct encode_task {
   std::uint64_t* counts;
   pair_coder::encode_table* table;
   std::int64_t* stream_bytes;
-  std::uint64_t* tile_sums;    ///< workspace: one for each tile, zero at first
+  std::uint64_t* tile_sums;  ///< workspace: one for each tile, zero at first
   std::int64_t capacity;
   std::int64_t count;
-  std::int64_t items_before;   ///< of the tasks before this one: sampled blocks, or tiles
+  std::int64_t items_before;  ///< of the tasks before this one: sampled blocks, or tiles
   std::int64_t index_offset;
   std::int64_t planes_offset;
   std::int64_t payload_offset;
@@ -33,9 +33,12 @@ struct encode_task {
 
   static encode_task of(weight_encoding<T> const& encoding, std::uint64_t* tile_sums, std::int64_t items_before) {
     weight_stream_spec const& spec = encoding.spec;
-    return {encoding.weights,      encoding.stream,        encoding.counts,        encoding.table,
-            encoding.stream_bytes, tile_sums,              encoding.capacity,      spec.count,
-            items_before,          spec.index_offset(),    spec.planes_offset(),   spec.payload_offset(),
+    return {encoding.weights,      encoding.stream,
+            encoding.counts,       encoding.table,
+            encoding.stream_bytes, tile_sums,
+            encoding.capacity,     spec.count,
+            items_before,          spec.index_offset(),
+            spec.planes_offset(),  spec.payload_offset(),
             spec.log2_block,       spec.coder == weight_coder::rans_pairs ? 1 : 0};
   }
 

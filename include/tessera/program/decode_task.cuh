@@ -20,7 +20,7 @@ struct block_parts {
   int escapes_begin;   ///< from the start of the payload
   std::int64_t begin;  ///< of the payload, from the start of the stream
   bool raw;
-  bool fits;           ///< all of it lies in the stream
+  bool fits;  ///< all of it lies in the stream
 };
 
 /// One tensor, or a range of its blocks, of a launch. All that follows from the spec is worked out on the host.
@@ -33,8 +33,8 @@ struct decode_task {
   std::uint32_t flags;
   std::uint8_t const* stream;
   std::int64_t stream_bytes;
-  T* weights;                  ///< of the first block decoded
-  std::int64_t count;          ///< weights of the whole tensor
+  T* weights;          ///< of the first block decoded
+  std::int64_t count;  ///< weights of the whole tensor
   std::int64_t first_block;
   std::int64_t blocks_before;  ///< of the tasks before this one
   std::int64_t index_offset;
@@ -44,9 +44,10 @@ struct decode_task {
   static decode_task of(weight_decoding<T> const& decoding, std::int64_t blocks_before) {
     weight_stream_spec const& spec = decoding.spec;
     const weight_stream_header expected = spec.header();
-    return {expected.type,          expected.coder,      expected.log2_block,  expected.mantissa_kept, expected.flags,
-            decoding.stream,        decoding.stream_bytes, decoding.weights,   spec.count,             decoding.first_block,
-            blocks_before,          spec.index_offset(), spec.planes_offset(), spec.payload_offset()};
+    return {expected.type,        expected.coder,       expected.log2_block,   expected.mantissa_kept,
+            expected.flags,       decoding.stream,      decoding.stream_bytes, decoding.weights,
+            spec.count,           decoding.first_block, blocks_before,         spec.index_offset(),
+            spec.planes_offset(), spec.payload_offset()};
   }
 
   __device__ __forceinline__ weight_stream_header const& header() const {
@@ -60,16 +61,17 @@ struct decode_task {
     const bool zero = (found.zero[0] | found.zero[1] | found.zero[2]) == 0 &&
                       (found.more_zero[0] | found.more_zero[1] | found.more_zero[2] | found.more_zero[3]) == 0;
     return zero && found.magic == weight_stream_header::expected_magic &&
-           found.version == weight_stream_header::expected_version &&
-           found.type == type && found.coder == coder && found.log2_block == log2_block &&
-           found.mantissa_kept == mantissa_kept && found.log2_normalizer_block == 0 && found.flags == flags &&
-           found.block_count == block_count() && found.count == static_cast<std::uint64_t>(count) &&
-           window.fits(exponent_split<T>::largest_exponent) &&
+           found.version == weight_stream_header::expected_version && found.type == type && found.coder == coder &&
+           found.log2_block == log2_block && found.mantissa_kept == mantissa_kept && found.log2_normalizer_block == 0 &&
+           found.flags == flags && found.block_count == block_count() &&
+           found.count == static_cast<std::uint64_t>(count) && window.fits(exponent_split<T>::largest_exponent) &&
            found.total_bytes >= static_cast<std::uint64_t>(payload_offset) &&
            found.total_bytes <= static_cast<std::uint64_t>(stream_bytes);
   }
 
-  __device__ __forceinline__ bool is_rans() const { return coder == static_cast<std::uint8_t>(weight_coder::rans_pairs); }
+  __device__ __forceinline__ bool is_rans() const {
+    return coder == static_cast<std::uint8_t>(weight_coder::rans_pairs);
+  }
   __device__ __forceinline__ std::uint32_t block_count() const {
     return static_cast<std::uint32_t>((count + (std::int64_t{1} << log2_block) - 1) >> log2_block);
   }
@@ -80,7 +82,9 @@ struct decode_task {
   __device__ __forceinline__ std::uint8_t const* planes_of(std::int64_t block) const {
     return stream + planes_offset + (block << log2_block) * exponent_split<T>::residual_bits / 8;
   }
-  __device__ __forceinline__ T* weights_of(std::int64_t block) const { return weights + ((block - first_block) << log2_block); }
+  __device__ __forceinline__ T* weights_of(std::int64_t block) const {
+    return weights + ((block - first_block) << log2_block);
+  }
   __device__ __forceinline__ bool is_aligned() const { return reinterpret_cast<std::uintptr_t>(weights) % 16 == 0; }
 
   __device__ __forceinline__ block_parts parts_of(std::int64_t block, int coded) const {

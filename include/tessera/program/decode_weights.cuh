@@ -2,11 +2,11 @@
 /// Decodes lossless streams of weights at the speed of memory: the CUDA version of program/decode_weights.hpp, for sm_80 and later.
 ///
 /// Bytes: a bf16 weight at 10.7 bits is read once and written once, 3.33 bytes, so 4.24 TB/s of copy make at most 2.54 TB/s of
-/// output. Instructions: about 10 a weight (the coder 8, joining 2), so 132 x 4 x 1.75e9 issue slots make at most 5.9 TB/s.
+/// output; 2.01 on an H200. Instructions: about 13 a weight, so 132 x 4 x 1.75e9 issue slots make at most 4.5 TB/s. What holds it
+/// back is waiting for DRAM: reads and writes of 4224 blocks at once get 79 percent of what a copy gets.
 ///
-/// A thread block takes one contiguous share of all blocks of all tensors. For each tensor in its share it makes a look-up table of
-/// 4096 entries in shared memory; then each warp takes one block of weights after the other, copies its words to shared memory and
-/// pops 32 pairs at a time. One look-up gives a pair, one multiplication the next state, one ballot the places of the words.
+/// For each tensor in its share a thread block makes a look-up table of 4096 entries in shared memory; then each warp takes one block of
+/// weights after the other, copies its words to shared memory and pops 32 pairs at a time (program/popping_lanes.cuh).
 #pragma once
 
 #include <cstdint>
@@ -28,11 +28,6 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Where a thread block's share of `total` items begins.
-__device__ __forceinline__ std::int64_t share_begin(std::int64_t which, std::int64_t shares, std::int64_t total) {
-  return total * which / shares;
-}
-
 template <class T, neuzip_decode_policy Policy>
 struct decode_weights_on_warps {
   static constexpr int lanes = Policy.threads;
@@ -45,7 +40,8 @@ struct decode_weights_on_warps {
   /// Words that the rows handled at a time may take: what must be at hand before, and how far a corrupt stream may run over.
   static constexpr int words_a_pass = 32 * rows::pairs * rows::rows;
   static constexpr int staged_words = Policy.words - words_a_pass;
-  static_assert(staged_words >= 2 * words_a_pass && Policy.words % 8 == 0, "tessera: too few words of shared memory a warp");
+  static_assert(staged_words >= 2 * words_a_pass && Policy.words % 8 == 0,
+                "tessera: too few words of shared memory a warp");
 
   using mantissa = keep_mantissa<scalar_traits<T>::mantissa_bits>;
   using steps = weight_block_steps<T, mantissa>;
@@ -77,15 +73,16 @@ struct decode_weights_on_warps {
       }
       return;
     }
-    const std::int64_t begin = share_begin(which, shares, blocks);
-    const std::int64_t end = share_begin(which + 1, shares, blocks);
+    const std::int64_t begin = blocks * which / shares;
+    const std::int64_t end = blocks * (which + 1) / shares;
     for (int i = 0; i < tasks; ++i) {
       const std::int64_t before = task[i].blocks_before;
       const std::int64_t after = i + 1 < tasks ? task[i + 1].blocks_before : blocks;
       const std::int64_t first = max(begin, before) - before;
       const std::int64_t last = min(end, after) - before;
       if (first < last) {
-        decode_part(group, task[i], task[i].first_block + first, static_cast<int>(last - first), {warps, warps}, scratch);
+        decode_part(group, task[i], task[i].first_block + first, static_cast<int>(last - first), {warps, warps},
+                    scratch);
       }
     }
   }
@@ -102,8 +99,8 @@ struct decode_weights_on_warps {
   };
 
   /// Blocks first_block + i for all i < count that lie in `which`.
-  __device__ void decode_part(cuda_block<lanes> const& group, decode_task<T> const& t, std::int64_t first_block, int count, runs which,
-                              scratch_type& scratch) const {
+  __device__ void decode_part(cuda_block<lanes> const& group, decode_task<T> const& t, std::int64_t first_block,
+                              int count, runs which, scratch_type& scratch) const {
     const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);
     // Each warp's first block is on its way while the table is made.
     if (which.position_of(warp) < count) {
@@ -199,8 +196,8 @@ struct decode_weights_on_warps {
   /// What stands where nothing sound could be decoded.
   __device__ void zero_blocks(decode_task<T> const& t, std::int64_t first_block, int count) const {
     const std::int64_t first = (first_block - t.first_block) << t.log2_block;
-    const std::int64_t last = first + (static_cast<std::int64_t>(count - 1) << t.log2_block) +
-                              t.weights_in(first_block + count - 1);
+    const std::int64_t last =
+        first + (static_cast<std::int64_t>(count - 1) << t.log2_block) + t.weights_in(first_block + count - 1);
     for (std::int64_t i = first + threadIdx.x; i < last; i += lanes) {
       t.weights[i] = from_bits<T>(0);
     }
@@ -216,8 +213,9 @@ struct decode_weights_on_warps {
 
   /// Where time goes: whole blocks whose words all fit the scratch, with at most one escape a lane. No calls in here: what has to
   /// survive one is spilled for every block, which cost 15 percent.
-  __device__ __forceinline__ void decode_plain_blocks(decode_task<T> const& t, exponent_window window, std::int64_t first_block,
-                                                      int count, runs which, int warp, scratch_type& scratch) const {
+  __device__ __forceinline__ void decode_plain_blocks(decode_task<T> const& t, exponent_window window,
+                                                      std::int64_t first_block, int count, runs which, int warp,
+                                                      scratch_type& scratch) const {
     const int lane = cuda_warp{}.lane;
     for (int mine = which.position_of(warp); mine < count; mine = which.position_of(take_block(scratch, lane))) {
       const std::int64_t block = first_block + mine;
@@ -231,14 +229,15 @@ struct decode_weights_on_warps {
         continue;
       }
       T* const weights = t.weights_of(block);
-      if (!pop_plain_rows(t.stream + parts.begin, t.planes_of(block), window, parts, coded, scratch.table, scratch.words[warp],
-                          weights)) {
+      if (!pop_plain_rows(t.stream + parts.begin, t.planes_of(block), window, parts, coded, scratch.table,
+                          scratch.words[warp], weights)) {
         refuse_block(t, block, weights, coded);
       }
     }
   }
 
-  __device__ __forceinline__ void refuse_block(decode_task<T> const& t, std::int64_t block, T* weights, int count) const {
+  __device__ __forceinline__ void refuse_block(decode_task<T> const& t, std::int64_t block, T* weights,
+                                               int count) const {
     __syncwarp();
     for (int i = cuda_warp{}.lane; i < count; i += 32) {
       weights[i] = from_bits<T>(0);
@@ -247,8 +246,9 @@ struct decode_weights_on_warps {
   }
 
   /// All blocks that decode_plain_blocks does not take.
-  __device__ __noinline__ void decode_other_blocks(decode_task<T> const& t, exponent_window window, std::int64_t first_block,
-                                                   int count, runs which, int warp, scratch_type& scratch) const {
+  __device__ __noinline__ void decode_other_blocks(decode_task<T> const& t, exponent_window window,
+                                                   std::int64_t first_block, int count, runs which, int warp,
+                                                   scratch_type& scratch) const {
     const bool plain = t.is_rans() && window.is_contiguous() && t.is_aligned();
     for (int taken = warp; which.position_of(taken) < count; taken += warps) {
       const std::int64_t block = first_block + which.position_of(taken);
@@ -273,9 +273,10 @@ struct decode_weights_on_warps {
     }
   }
 
-  __device__ __forceinline__ static bool decode_sound_block(decode_task<T> const& t, exponent_window window, std::int64_t block,
-                                                            block_parts const& parts, int count, int coded,
-                                                            std::uint32_t const* table, std::uint16_t* words) {
+  __device__ __forceinline__ static bool decode_sound_block(decode_task<T> const& t, exponent_window window,
+                                                            std::int64_t block, block_parts const& parts, int count,
+                                                            int coded, std::uint32_t const* table,
+                                                            std::uint16_t* words) {
     std::uint8_t const* const payload = t.stream + parts.begin;
     std::uint8_t const* const planes = t.planes_of(block);
     T* const weights = t.weights_of(block);
@@ -297,7 +298,6 @@ struct decode_weights_on_warps {
   }
 
   static constexpr int row_weights = steps::row_weights;
-
   __device__ __forceinline__ static int take_block(scratch_type& scratch, int lane) {
     int taken = 0;
     if (lane == 0) {
@@ -309,8 +309,7 @@ struct decode_weights_on_warps {
   static constexpr int granularity = max(max(steps::residual_planes.granularity(), steps::code_planes.granularity()),
                                          steps::exponent_planes.granularity());
 
-  // In what follows, plain says that a block is whole, its output aligned and its window without an exponent from elsewhere.
-
+  // Plain: the block is whole, its output aligned, its window without an exponent from elsewhere.
   /// A lane's 16 bytes of one row.
   template <bool Plain>
   __device__ __forceinline__ static void store_row(T* weights, int position, int count, uint4 values) {
@@ -330,7 +329,8 @@ struct decode_weights_on_warps {
   }
 
   /// Starts copying the first of `count` words, eight at a time.
-  __device__ __forceinline__ static void stage_words(std::uint16_t const* source, int count, std::uint16_t* words, int lane) {
+  __device__ __forceinline__ static void stage_words(std::uint16_t const* source, int count, std::uint16_t* words,
+                                                     int lane) {
     for (int i = lane * 8; i < min(count, staged_words); i += 32 * 8) {
       async_copy_16(words + i, source + i);
     }
@@ -350,9 +350,10 @@ struct decode_weights_on_warps {
     const window_exponents<true> exponents(window);
     rows next;
     const int row_count = coded / row_weights;
-    stage_words(reinterpret_cast<std::uint16_t const*>(payload + weight_stream_spec::states_bytes), word_count, words, lane);
-    popping_lanes lanes_state{reinterpret_cast<std::uint32_t const*>(payload)[lane], shared_address(words), shared_address(table),
-                        lanes_below()};
+    stage_words(reinterpret_cast<std::uint16_t const*>(payload + weight_stream_spec::states_bytes), word_count, words,
+                lane);
+    popping_lanes lanes_state{reinterpret_cast<std::uint32_t const*>(payload)[lane], shared_address(words),
+                              shared_address(table), lanes_below()};
     const std::uint32_t words_begin = lanes_state.cursor;
     const std::uint32_t words_end = words_begin + 2 * word_count;
     bool sound = pair_coder::is_state(lanes_state.state);
@@ -398,19 +399,19 @@ struct decode_weights_on_warps {
   }
 
   /// All other blocks of the rANS coder.
-  __device__ __forceinline__ static bool pop_rows(std::uint8_t const* payload, std::uint8_t const* planes, exponent_window window,
-                                               int word_count, int count, int coded, std::uint32_t const* table,
-                                               std::uint16_t* words, T* weights) {
+  __device__ __forceinline__ static bool pop_rows(std::uint8_t const* payload, std::uint8_t const* planes,
+                                                  exponent_window window, int word_count, int count, int coded,
+                                                  std::uint32_t const* table, std::uint16_t* words, T* weights) {
     const int lane = cuda_warp{}.lane;
     const window_exponents<false> exponents(window);
     const int last_row = coded / row_weights - 1;
     auto const* const source = reinterpret_cast<std::uint16_t const*>(payload + weight_stream_spec::states_bytes);
-    popping_lanes lanes_state{reinterpret_cast<std::uint32_t const*>(payload)[lane], shared_address(words), shared_address(table),
-                        lanes_below()};
+    popping_lanes lanes_state{reinterpret_cast<std::uint32_t const*>(payload)[lane], shared_address(words),
+                              shared_address(table), lanes_below()};
     const std::uint32_t words_begin = lanes_state.cursor;
     bool sound = pair_coder::is_state(lanes_state.state);
-    int staged = 0;                      // the word at words_begin
-    std::uint32_t limit = words_begin;   // the cursor up to which a pass may begin
+    int staged = 0;                     // the word at words_begin
+    std::uint32_t limit = words_begin;  // the cursor up to which a pass may begin
     stage_words(source, word_count, words, lane);
     async_copy_wait_all();
     __syncwarp();
@@ -471,15 +472,15 @@ struct decode_weights_on_warps {
             codes[pair] = (symbol & 0xfu) | ((symbol & 0xf0u) << 12);
           }
           store_row<Plain>(weights, (row + r) * row_weights + lane * steps::weights_per_lane, count,
-                    now.template row<Plain>(r, codes, exponents));
+                           now.template row<Plain>(r, codes, exponents));
         }
       }
     }
   }
 
   /// Writes the weights that escaped, 32 at a time.
-  __device__ __forceinline__ static bool patch(std::uint32_t const* escapes, int escape_count, std::uint8_t const* planes,
-                                               int count, int coded, T* weights) {
+  __device__ __forceinline__ static bool patch(std::uint32_t const* escapes, int escape_count,
+                                               std::uint8_t const* planes, int count, int coded, T* weights) {
     bool sound = true;
     for (int i = cuda_warp{}.lane; i < escape_count; i += 32) {
       const std::uint32_t entry = escapes[i];

@@ -28,12 +28,12 @@ template <class T>
 struct weight_decoding {
   weight_stream_spec spec;
   std::uint8_t const* stream = nullptr;
-  std::int64_t stream_bytes = 0;   ///< that may be read
+  std::int64_t stream_bytes = 0;  ///< that may be read
   std::int64_t first_block = 0;
   std::int64_t blocks = 0;
-  T* weights = nullptr;            ///< of the first block decoded
+  T* weights = nullptr;                  ///< of the first block decoded
   weight_decode_table* table = nullptr;  ///< workspace
-  bool verify_checksums = true;    ///< if the stream has any
+  bool verify_checksums = true;          ///< if the stream has any
   status_word* status = nullptr;
 
   TESSERA_FN weight_stream_header const& header() const {
@@ -76,7 +76,8 @@ struct weight_decoding {
     if (entry.escapes > weight_stream_spec::largest_escapes) {
       return false;
     }
-    const std::int64_t begin = spec.payload_offset() + std::int64_t{entry.position} * weight_stream_spec::payload_alignment;
+    const std::int64_t begin =
+        spec.payload_offset() + std::int64_t{entry.position} * weight_stream_spec::payload_alignment;
     return begin + spec.payload_bytes(spec.coded_in(block), entry) <= static_cast<std::int64_t>(header().total_bytes);
   }
 };
@@ -123,9 +124,11 @@ struct read_codebook {
     per_lane<bool, Group> sound;
     for (int lane : group) {
       total[lane] = 0;
-      sound[lane] = lane > 0 || crc32c(codebook, weight_stream_spec::codebook_bytes) == decoding.header().content_checksum;
+      sound[lane] =
+          lane > 0 || crc32c(codebook, weight_stream_spec::codebook_bytes) == decoding.header().content_checksum;
       for (int symbol = lane; symbol < 256; symbol += lanes) {
-        const std::uint32_t frequency = codebook[2 * symbol] | (static_cast<std::uint32_t>(codebook[2 * symbol + 1]) << 8);
+        const std::uint32_t frequency =
+            codebook[2 * symbol] | (static_cast<std::uint32_t>(codebook[2 * symbol + 1]) << 8);
         model.frequency[symbol] = static_cast<std::uint16_t>(frequency);
         sound[lane] = sound[lane] && frequency < pair_coder::slots;
         total[lane] += frequency;
@@ -208,8 +211,8 @@ struct decode_weights {
             const std::uint32_t read = load_planes<base_steps::exponent_planes>(payload, coded, row, lane, i);
             const std::uint32_t exponent = read & exponent_split<T>::largest_exponent;
             const std::uint32_t residual = load_planes<base_steps::residual_planes>(planes, coded, row, lane, i);
-            weights[position] =
-                base_steps::join_weight({exponent, residual, read > exponent}, normalizers, log2_normalizer_block, position);
+            weights[position] = base_steps::join_weight({exponent, residual, read > exponent}, normalizers,
+                                                        log2_normalizer_block, position);
           }
         }
       }
@@ -224,8 +227,8 @@ struct decode_weights {
     const int count = static_cast<int>(spec.weights_in(block));
     const int coded = static_cast<int>(spec.coded_in(block));
     std::uint8_t const* const planes = decoding.stream + spec.planes_offset() + spec.planes_before(block);
-    std::uint8_t const* const payload = decoding.stream + spec.payload_offset() +
-                                        std::int64_t{entry.position} * weight_stream_spec::payload_alignment;
+    std::uint8_t const* const payload =
+        decoding.stream + spec.payload_offset() + std::int64_t{entry.position} * weight_stream_spec::payload_alignment;
     std::uint8_t const* normalizers = nullptr;
     if (spec.log2_normalizer_block > 0) {
       normalizers = decoding.stream + spec.normalizers_offset() + spec.normalizers_before(block);
@@ -245,8 +248,8 @@ struct decode_weights {
     Steps::join(group, decoding.table->window, planes, normalizers, spec.log2_normalizer_block, count, coded, scratch,
                 weights);
     group.sync();
-    return patch(group, payload + spec.escapes_offset(coded, entry.words), entry.escapes, planes, normalizers, count, coded,
-                 weights);
+    return patch(group, payload + spec.escapes_offset(coded, entry.words), entry.escapes, planes, normalizers, count,
+                 coded, weights);
   }
 
   template <class Group>

@@ -26,13 +26,13 @@ struct weight_encoding {
   weight_stream_spec spec;
   T const* weights = nullptr;
   std::uint8_t* stream = nullptr;
-  std::uint64_t* counts = nullptr;   ///< workspace: 256, zero at first
+  std::uint64_t* counts = nullptr;            ///< workspace: 256, zero at first
   std::uint64_t* tile_sums = nullptr;         ///< workspace of executors that place tiles as they go, zero at first
   pair_coder::encode_table* table = nullptr;  ///< workspace: of the codebook
-  std::uint8_t* slots = nullptr;     ///< workspace of all others: slot_bytes() a block
-  std::int64_t capacity = 0;         ///< bytes at `stream`
-  std::int64_t* stream_bytes = nullptr;  ///< the result: bytes of the stream
-  std::uint64_t seed = 0;            ///< for stochastic rounding
+  std::uint8_t* slots = nullptr;              ///< workspace of all others: slot_bytes() a block
+  std::int64_t capacity = 0;                  ///< bytes at `stream`
+  std::int64_t* stream_bytes = nullptr;       ///< the result: bytes of the stream
+  std::uint64_t seed = 0;                     ///< for stochastic rounding
   status_word* status = nullptr;
 
   TESSERA_FN constexpr std::int64_t slot_bytes() const { return spec.raw_payload_bytes(spec.block_weights()); }
@@ -69,7 +69,8 @@ struct normalize_weights {
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
     using reducer = block_normalizer<T>;
     const std::int64_t first = which << encoding.spec.log2_normalizer_block;
-    const std::int64_t last = min(first + (std::int64_t{1} << encoding.spec.log2_normalizer_block), encoding.spec.count);
+    const std::int64_t last =
+        min(first + (std::int64_t{1} << encoding.spec.log2_normalizer_block), encoding.spec.count);
     per_lane<std::uint32_t, Group> largest;
     for (int lane : group) {
       largest[lane] = reducer::identity();
@@ -80,7 +81,8 @@ struct normalize_weights {
     const std::uint32_t of_all = maximum(group, largest);
     for (int lane : group) {
       if (is_first(lane)) {
-        encoding.stream[encoding.spec.normalizers_offset() + which] = static_cast<std::uint8_t>(reducer::normalizer(of_all));
+        encoding.stream[encoding.spec.normalizers_offset() + which] =
+            static_cast<std::uint8_t>(reducer::normalizer(of_all));
       }
     }
   }
@@ -112,8 +114,7 @@ struct write_codebook {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type& scratch) const {
-    const exponent_window window =
-        fit_codebook(group, encoding.counts, exponent_split<T>::largest_exponent, scratch);
+    const exponent_window window = fit_codebook(group, encoding.counts, exponent_split<T>::largest_exponent, scratch);
     std::uint8_t* const codebook = encoding.stream + encoding.spec.codebook_offset();
     const bool has_codebook = encoding.spec.coder == weight_coder::rans_pairs;
     for (int lane : group) {
@@ -207,13 +208,15 @@ struct encode_weights {
     for (int lane : group) {
       steps::store_u32(slot + 4 * lane, packed.state[lane]);
       for (int i = lane; i < packed.words; i += lanes) {
-        steps::store_u16(slot + weight_stream_spec::states_bytes + 2 * i, scratch.words[steps::words_end - packed.words + i]);
+        steps::store_u16(slot + weight_stream_spec::states_bytes + 2 * i,
+                         scratch.words[steps::words_end - packed.words + i]);
       }
     }
   }
 
   template <class Group>
-  TESSERA_FN static void store_codes(Group const& group, int coded, weight_block_scratch const& scratch, std::uint8_t* slot) {
+  TESSERA_FN static void store_codes(Group const& group, int coded, weight_block_scratch const& scratch,
+                                     std::uint8_t* slot) {
     using steps = weight_block_steps<T, Mantissa>;
     store_numbers<steps::code_planes>(group, coded, slot, code_reader{&scratch});
   }
@@ -308,7 +311,8 @@ struct move_payloads {
     weight_stream_spec const& spec = encoding.spec;
     const weight_block_index entry = encoding.index()[which];
     const std::int64_t bytes = spec.payload_bytes(spec.coded_in(which), entry);
-    const std::int64_t begin = spec.payload_offset() + std::int64_t{entry.position} * weight_stream_spec::payload_alignment;
+    const std::int64_t begin =
+        spec.payload_offset() + std::int64_t{entry.position} * weight_stream_spec::payload_alignment;
     if (begin + bytes > encoding.capacity) {
       return;
     }
@@ -341,7 +345,8 @@ struct checksum_blocks {
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
     weight_stream_spec const& spec = encoding.spec;
     const weight_block_index entry = encoding.index()[which];
-    const std::int64_t begin = spec.payload_offset() + std::int64_t{entry.position} * weight_stream_spec::payload_alignment;
+    const std::int64_t begin =
+        spec.payload_offset() + std::int64_t{entry.position} * weight_stream_spec::payload_alignment;
     if (begin + spec.payload_bytes(spec.coded_in(which), entry) > encoding.capacity) {
       return;
     }

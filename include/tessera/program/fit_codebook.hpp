@@ -33,7 +33,8 @@ TESSERA_FN constexpr std::int64_t histogram_stride(std::int64_t block_count) {
 /// Shared by the lanes of fit_codebook; `table` is its result.
 struct codebook_scratch {
   std::uint64_t counts[256];
-  std::uint64_t largest_below[2][256];  ///< of the counts up to here, as count << 8 | 255 - exponent; and room for the next
+  std::uint64_t
+      largest_below[2][256];  ///< of the counts up to here, as count << 8 | 255 - exponent; and room for the next
   std::uint64_t largest_above[2][256];  ///< of the counts from here on
   std::uint64_t share[exponent_window::codes];
   pair_coder::model_type table;
@@ -161,8 +162,9 @@ TESSERA_FN std::int64_t share_slots(Group const& group, codebook_scratch& scratc
       const std::uint64_t weight = pair_weight(scratch, static_cast<std::uint32_t>(symbol));
       const auto kind = pair_model::classify(static_cast<std::uint32_t>(symbol), weight, weight_sum);
       const std::uint32_t rounded = pair_model::rounded(weight, slots, proportional_sum);
-      scratch.table.frequency[symbol] =
-          static_cast<std::uint16_t>(kind == pair_model::kind::absent ? 0 : kind == pair_model::kind::one ? 1 : rounded);
+      scratch.table.frequency[symbol] = static_cast<std::uint16_t>(kind == pair_model::kind::absent ? 0
+                                                                   : kind == pair_model::kind::one  ? 1
+                                                                                                    : rounded);
       given[lane] += kind == pair_model::kind::proportional ? rounded : 0;
     }
   }
@@ -195,7 +197,8 @@ TESSERA_FN bool settle_slots(Group const& group, std::int64_t left, std::uint32_
     for (int lane : group) {
       const std::uint32_t frequency = scratch.table.frequency[first + lane];
       if (frequency >= enough && before[lane] < open) {
-        scratch.table.frequency[first + lane] = static_cast<std::uint16_t>(static_cast<std::int64_t>(frequency) + change);
+        scratch.table.frequency[first + lane] =
+            static_cast<std::uint16_t>(static_cast<std::int64_t>(frequency) + change);
       }
     }
     open = here < open ? open - here : 0;
@@ -229,7 +232,8 @@ TESSERA_FN exponent_window fit_codebook(Group const& group, std::uint64_t const*
 
 /// What the coder's push needs, from valid frequencies.
 template <class Group>
-TESSERA_FN void write_encode_table(Group const& group, pair_coder::model_type const& model, pair_coder::encode_table& table) {
+TESSERA_FN void write_encode_table(Group const& group, pair_coder::model_type const& model,
+                                   pair_coder::encode_table& table) {
   std::uint32_t below = 0;
   for (int first = 0; first < 256; first += Group::size) {
     per_lane<std::uint32_t, Group> cumulative;
@@ -238,7 +242,8 @@ TESSERA_FN void write_encode_table(Group const& group, pair_coder::model_type co
     }
     const std::uint32_t total = exclusive_sum(group, cumulative);
     for (int lane : group) {
-      table.entry[first + lane] = pair_coder::make_encode_entry(model.frequency[first + lane], below + cumulative[lane]);
+      table.entry[first + lane] =
+          pair_coder::make_encode_entry(model.frequency[first + lane], below + cumulative[lane]);
     }
     below += total;
   }

@@ -63,7 +63,8 @@ struct load_stored_weights {
     bool sound = all(group, matches);
     if (sound && decoding.verify_checksums) {
       code = status_code::bad_checksum;
-      sound = shared_crc32c(group, bytes, spec.count * std::int64_t{sizeof(T)}, 0) == decoding.header().content_checksum;
+      sound =
+          shared_crc32c(group, bytes, spec.count * std::int64_t{sizeof(T)}, 0) == decoding.header().content_checksum;
     }
     for (int lane : group) {
       for (std::int64_t i = lane; i < spec.count; i += lanes) {

@@ -48,13 +48,13 @@ struct weight_escape {
 /// The values of one block and what decides how they are kept.
 template <class T>
 struct weight_block {
-  T const* weights = nullptr;                   ///< of the block
-  std::uint8_t const* normalizers = nullptr;    ///< of the block; null without
+  T const* weights = nullptr;                 ///< of the block
+  std::uint8_t const* normalizers = nullptr;  ///< of the block; null without
   int log2_normalizer_block = 0;
-  int count = 0;                                ///< weights in the block
-  int coded = 0;                                ///< count rounded up to the granularity
-  std::uint64_t first = 0;                      ///< position of the block's first weight in the tensor
-  std::uint64_t seed = 0;                       ///< for stochastic rounding
+  int count = 0;            ///< weights in the block
+  int coded = 0;            ///< count rounded up to the granularity
+  std::uint64_t first = 0;  ///< position of the block's first weight in the tensor
+  std::uint64_t seed = 0;   ///< for stochastic rounding
 
   /// What is kept of weight i.
   template <class Mantissa>
@@ -121,7 +121,8 @@ struct weight_block_steps {
   /// table: pairs that it cannot code become two escapes; null for the fixed coder, which codes all.
   template <class Group>
   TESSERA_FN static int split(Group const& group, weight_block<T> const& block, exponent_window window,
-                              pair_coder::encode_table const* table, std::uint8_t* planes, weight_block_scratch& scratch) {
+                              pair_coder::encode_table const* table, std::uint8_t* planes,
+                              weight_block_scratch& scratch) {
     constexpr bit_planes layout = residual_planes;
     clear(group, planes, layout.bytes(block.coded));
     int escapes = 0;
@@ -312,7 +313,8 @@ struct weight_block_steps {
   }
 
   /// Lists the escapes of one row of one lane, from entry `next` on.
-  TESSERA_FN static void list_escapes(weight_block<T> const& block, weight_block_scratch& scratch, int row, int lane, int next) {
+  TESSERA_FN static void list_escapes(weight_block<T> const& block, weight_block_scratch& scratch, int row, int lane,
+                                      int next) {
     for (int i = 0; i < weights_per_lane; ++i) {
       const int position = (row * lanes + lane) * weights_per_lane + i;
       if (position < block.count && code_at(scratch, position) == exponent_window::escape_code) {

@@ -26,7 +26,8 @@ struct exclusive_or {
 
 /// CRC32C of `bytes` bytes that continue those with checksum `seed`, with the work shared by the lanes of a group.
 template <class Group>
-TESSERA_FN std::uint32_t shared_crc32c(Group const& group, std::uint8_t const* data, std::int64_t bytes, std::uint32_t seed) {
+TESSERA_FN std::uint32_t shared_crc32c(Group const& group, std::uint8_t const* data, std::int64_t bytes,
+                                       std::uint32_t seed) {
   const std::int64_t piece = divide_up(bytes, std::int64_t{Group::size});
   per_lane<std::uint32_t, Group> part;
   for (int lane : group) {
@@ -41,7 +42,8 @@ TESSERA_FN std::uint32_t shared_crc32c(Group const& group, std::uint8_t const* d
 }
 
 /// The host has an instruction for it.
-inline std::uint32_t shared_crc32c(serial_group<32> const&, std::uint8_t const* data, std::int64_t bytes, std::uint32_t seed) {
+inline std::uint32_t shared_crc32c(serial_group<32> const&, std::uint8_t const* data, std::int64_t bytes,
+                                   std::uint32_t seed) {
   return crc32c_host(data, static_cast<std::size_t>(bytes), seed);
 }
 
@@ -56,14 +58,16 @@ template <class Group>
 TESSERA_FN std::uint32_t block_checksum(Group const& group, weight_stream_spec const& spec, std::uint8_t const* stream,
                                         std::int64_t block, weight_block_index const& entry) {
   const std::uint8_t sizes[4] = {static_cast<std::uint8_t>(entry.words), static_cast<std::uint8_t>(entry.words >> 8),
-                                 static_cast<std::uint8_t>(entry.escapes), static_cast<std::uint8_t>(entry.escapes >> 8)};
+                                 static_cast<std::uint8_t>(entry.escapes),
+                                 static_cast<std::uint8_t>(entry.escapes >> 8)};
   std::uint32_t checksum = crc32c(sizes, sizeof(sizes));
   checksum = shared_crc32c(group, stream + spec.normalizers_offset() + spec.normalizers_before(block),
                            spec.normalizers_in(block), checksum);
   const std::int64_t coded = spec.coded_in(block);
   checksum = shared_crc32c(group, stream + spec.planes_offset() + spec.planes_before(block),
                            spec.residual_planes().bytes(coded), checksum);
-  const std::int64_t begin = spec.payload_offset() + std::int64_t{entry.position} * weight_stream_spec::payload_alignment;
+  const std::int64_t begin =
+      spec.payload_offset() + std::int64_t{entry.position} * weight_stream_spec::payload_alignment;
   return shared_crc32c(group, stream + begin, spec.payload_bytes(coded, entry), checksum);
 }
 

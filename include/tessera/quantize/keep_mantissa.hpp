@@ -134,7 +134,8 @@ struct keep_mantissa {
   TESSERA_FN static constexpr void check() {
     static_assert(scalar_traits<T>::has_infinity && scalar_traits<T>::bits >= 16,
                   "tessera: fewer mantissa bits can be kept of fp32, fp16 and bf16 only");
-    static_assert(K < scalar_traits<T>::mantissa_bits, "tessera: keep_mantissa<K> needs K below the format's mantissa bits here");
+    static_assert(K < scalar_traits<T>::mantissa_bits,
+                  "tessera: keep_mantissa<K> needs K below the format's mantissa bits here");
   }
 
   template <class T>

@@ -17,7 +17,9 @@ __device__ __forceinline__ void async_copy_16(void* shared, void const* global) 
 }
 
 /// Waits for all copies that this thread started.
-__device__ __forceinline__ void async_copy_wait_all() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+__device__ __forceinline__ void async_copy_wait_all() {
+  asm volatile("cp.async.wait_all;" ::: "memory");
+}
 
 /// Asks for a stretch of global memory to be in L2 soon, as one long read of DRAM. One thread calls it; the stretch is rounded to
 /// whole 16 bytes. Before sm_90 it does nothing.

@@ -27,13 +27,25 @@ __device__ __forceinline__ std::uint32_t multiply_add(std::uint32_t a, std::uint
 }
 
 /// Reads that will not be repeated: they leave the caches to others.
-__device__ __forceinline__ uint2 load_once(uint2 const* address) { return __ldcs(address); }
-__device__ __forceinline__ uint4 load_once(uint4 const* address) { return __ldcs(address); }
-__device__ __forceinline__ std::uint32_t load_once(std::uint32_t const* address) { return __ldcs(address); }
+__device__ __forceinline__ uint2 load_once(uint2 const* address) {
+  return __ldcs(address);
+}
+__device__ __forceinline__ uint4 load_once(uint4 const* address) {
+  return __ldcs(address);
+}
+__device__ __forceinline__ std::uint32_t load_once(std::uint32_t const* address) {
+  return __ldcs(address);
+}
 /// Writes that this kernel will not read.
-__device__ __forceinline__ void store_once(uint4* address, uint4 value) { __stcs(address, value); }
-__device__ __forceinline__ void store_once(uint2* address, uint2 value) { __stcs(address, value); }
-__device__ __forceinline__ void store_once(std::uint32_t* address, std::uint32_t value) { __stcs(address, value); }
+__device__ __forceinline__ void store_once(uint4* address, uint4 value) {
+  __stcs(address, value);
+}
+__device__ __forceinline__ void store_once(uint2* address, uint2 value) {
+  __stcs(address, value);
+}
+__device__ __forceinline__ void store_once(std::uint32_t* address, std::uint32_t value) {
+  __stcs(address, value);
+}
 
 /// Bit i set for all lanes i below this one.
 __device__ __forceinline__ std::uint32_t lanes_below() {

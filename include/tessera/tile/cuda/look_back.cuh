@@ -29,7 +29,8 @@ struct look_back_word {
 };
 
 /// The sum of all tiles before `tile`, for all lanes of the one warp that calls this. words: of the whole sequence; own: below 2^62.
-__device__ __forceinline__ std::uint64_t look_back(std::uint64_t* words, std::int64_t tile, std::uint64_t own, int lane) {
+__device__ __forceinline__ std::uint64_t look_back(std::uint64_t* words, std::int64_t tile, std::uint64_t own,
+                                                   int lane) {
   if (tile == 0) {
     if (lane == 0) {
       look_back_word::publish(words, look_back_word::sum_up_to_here, own);
