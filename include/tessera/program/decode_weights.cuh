@@ -17,7 +17,6 @@
 #include <tessera/program/decode_weights.hpp>
 #include <tessera/program/join_rows.cuh>
 #include <tessera/program/popping_lanes.cuh>
-#include <tessera/program/weight_block.hpp>
 #include <tessera/tile/cuda/async_copy.cuh>
 #include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/crc32c.cuh>
