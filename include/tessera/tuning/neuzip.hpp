@@ -22,7 +22,7 @@ struct neuzip_decode_policy {
   }
 };
 
-/// H200, 512 MiB of bf16, GB/s of output: {1024, 1, 1664} 2025, {512, 2, 1664} 2022, {640, 2, 1664} 1985, {768, 2, 1664} 1970,
+/// H200, 512 MiB of bf16, GB/s of output (threads, blocks, words): {1024, 1, 2560} 2012, {1024, 1, 1664} 2025, {512, 2, 1664} 2022, {640, 2, 1664} 1985, {768, 2, 1664} 1970,
 /// {768, 1, 1664} 1910. 32 warps a multiprocessor suffice to keep DRAM busy; before all thread blocks moved along the tensor
 /// together it was 1962, and with registers spilled once a block 1780.
 struct neuzip_decode_tuning {
