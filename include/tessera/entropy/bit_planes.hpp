@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Where the bits of many equally wide numbers lie, so that thirty-two lanes read and write them in whole aligned words.
+/// Where the bits of many equally wide numbers lie, so that thirty-two lanes read and write whole aligned words.
 ///
-/// A lane handles 16 bytes of values at a time (8 bf16, 4 fp32, 16 fp8): a *row* is what 32 lanes handle in one go. Numbers of
-/// `bits` bits are stored as planes whose widths are powers of two (24 = 16 + 8, 11 = 8 + 2 + 1), lowest bits in the first plane.
-/// In a plane every lane owns whole units of at least 4 bytes; where a row gives a lane less, a unit holds several rows.
+/// A lane handles 16 bytes of values at a time (8 bf16, 4 fp32, 16 fp8): a *row* is what 32 lanes handle in one go.
+/// Numbers of `bits` bits are stored as planes whose widths are powers of two (24 = 16 + 8, 11 = 8 + 2 + 1), lowest
+/// bits in the first plane. In a plane every lane owns whole units of at least 4 bytes; where a row gives a lane less,
+/// a unit holds several rows.
 #pragma once
 
 #include <cstdint>
@@ -56,7 +57,7 @@ struct bit_planes {
 
   TESSERA_FN constexpr bit_plane plane(int index) const { return {next_width(bits - shift(index)), weights_per_lane}; }
 
-  /// Planes of one block lie one after the other; this is where a plane of a block of `weights` values begins, in bytes.
+  /// Planes of one block lie one after the other; this is the byte where a plane of a block of `weights` values begins.
   TESSERA_FN constexpr std::int64_t offset(int plane, std::int64_t weights) const { return weights * shift(plane) / 8; }
 
   /// Bytes of all planes of a block of `weights` values, a multiple of granularity().

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Taking exponents and bit planes from weights in registers, a row (16 bytes) a lane at a time: the inverse of join_rows.cuh.
+/// Taking exponents and bit planes from weights in registers, 16 bytes a lane at a time: the inverse of join_rows.cuh.
 ///
-/// `split_rows<T>` collects the planes of `rows` rows and writes them at once. Exponents of a pair come as `first | second << 16`.
+/// `split_rows<T>` collects the planes of `rows` rows and writes them at once. A pair's exponents come as
+/// `first | second << 16`.
 #pragma once
 
 #include <cstdint>
