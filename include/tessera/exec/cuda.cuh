@@ -90,11 +90,14 @@ struct launch_shape {
   static_assert(sizeof(P) <= 4000, "tessera: a program has at most 4000 bytes; tables belong into buffers");
 };
 
-/// Whether a program is meant for an architecture: it may say `from_architecture` and `before_architecture` as static ints, and is
-/// then compiled for those alone.
+/// Whether a program is meant for an architecture: it may say `from_architecture` and `before_architecture` as static
+/// ints, and is then compiled for those alone.
 template <class P>
 TESSERA_FN constexpr bool is_for_architecture(int architecture) {
-  if constexpr (requires { P::from_architecture; P::before_architecture; }) {
+  if constexpr (requires {
+                  P::from_architecture;
+                  P::before_architecture;
+                }) {
     return architecture >= P::from_architecture && architecture < P::before_architecture;
   } else {
     return true;
@@ -125,6 +128,15 @@ __device__ __forceinline__ void run_groups(P const& program, std::int64_t const 
   }
 }
 
+/// Lets the stream's next kernel take multiprocessors as soon as this one leaves them, and waits until all that was
+/// enqueued before is done and to be seen. First of all in every thread, so that a kernel's end still means the end of
+/// all before it.
+__device__ __forceinline__ void wait_for_stream() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;\ngriddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 #pragma GCC visibility push(hidden)  // kernels of two libraries in one process stay apart
 
 /// The one kernel.
@@ -137,6 +149,7 @@ __global__ void __launch_bounds__(launch_shape<P>::threads, launch_shape<P>::blo
   constexpr bool compiled = true;
 #endif
   if constexpr (compiled) {
+    wait_for_stream();
     run_groups(program, count);
   }
 }
@@ -156,6 +169,7 @@ class cuda_state {
                          static_cast<int>(cudaErrorInvalidDevice));
     }
     shared_bytes_ = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+    overlaps_launches_ = major >= 9;
     word_ = cuda_word(device_word(), &free_on_device);
     mirror_ = cuda_word(pinned_word(), &free_on_host);
     reset_before_use();
@@ -163,6 +177,8 @@ class cuda_state {
 
   [[nodiscard]] int device() const { return device_; }
   [[nodiscard]] int shared_bytes() const { return shared_bytes_; }
+  /// Whether a kernel may be launched while the one before it ends; see wait_for_stream().
+  [[nodiscard]] bool overlaps_launches() const { return overlaps_launches_; }
   [[nodiscard]] status_word* status() const { return word_.get(); }
 
   /// Waits for the stream; gives what groups reported before, and sets the word back.
@@ -212,6 +228,7 @@ class cuda_state {
 
   int device_ = 0;
   int shared_bytes_ = 0;
+  bool overlaps_launches_ = false;
   cuda_word word_{nullptr, &free_on_device};
   cuda_word mirror_{nullptr, &free_on_host};
   std::mutex mutex_;
@@ -259,11 +276,20 @@ struct basic_cuda {
     constexpr std::int64_t most_blocks = 0x7fffffff;
     auto const blocks = static_cast<unsigned>(needed < most_blocks ? needed : most_blocks);
     void* arguments[]{const_cast<P*>(&program), &count};
-    cudaError_t const launched = cudaLaunchKernel(kernel, dim3(blocks), dim3(shape::threads), arguments,
-                                                  static_cast<std::size_t>(shared), stream);
+    cudaLaunchAttribute overlap{};
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(blocks);
+    config.blockDim = dim3(shape::threads);
+    config.dynamicSmemBytes = static_cast<std::size_t>(shared);
+    config.stream = stream;
+    config.attrs = &overlap;
+    config.numAttrs = state->overlaps_launches() ? 1 : 0;
+    cudaError_t const launched = cudaLaunchKernelExC(&config, reinterpret_cast<void const*>(kernel), arguments);
     if (launched != cudaSuccess) {
       static_cast<void>(cudaGetLastError());  // reported here, so that the next call does not report it again
-      check_cuda(launched, ("cuda.run: " + detail::name_of<P>()).c_str(), "cudaLaunchKernel");
+      check_cuda(launched, ("cuda.run: " + detail::name_of<P>()).c_str(), "cudaLaunchKernelEx");
     }
   }
 
