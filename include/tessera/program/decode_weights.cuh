@@ -209,14 +209,14 @@ struct decode_weights_on_warps {
     const int coded = part.block_weights();
     block_parts parts = part.parts_of(part.index_entry(min(mine, part.count - 1)), coded);
     while (mine < part.count) {
-      // The tensor's last block may be a part of one, which the last warp has done.
-      if (part.is_whole(mine)) {
-        if (!decoder::is_plain(parts)) {
-          scratch.skipped = 1;
-        } else if (!decoder::pop_plain_rows(part.stream + parts.begin, part.planes_of(mine), part.window(), parts,
-                                            coded, scratch.table.entries, words, part.weights_of(mine))) {
-          refuse_block(part, mine);
-        }
+      // The tensor's last block may be a part of one, which the last warp has done; what was staged of it is overwritten.
+      if (!part.is_whole(mine)) {
+        async_copy_wait_all();
+      } else if (!decoder::is_plain(parts)) {
+        scratch.skipped = 1;
+      } else if (!decoder::pop_plain_rows(part.stream + parts.begin, part.planes_of(mine), part.window(), parts, coded,
+                                          scratch.table.entries, words, part.weights_of(mine))) {
+        refuse_block(part, mine);
       }
       mine = part.position_of(take_block(scratch, cuda_warp{}.lane));
       if (mine < part.count) {
