@@ -24,9 +24,9 @@ struct block_normalizer {
   TESSERA_FN static constexpr state identity() { return 0; }
 
   TESSERA_FN static constexpr state push(state largest, std::uint32_t bits) {
-    constexpr std::uint32_t infinity = ((1u << scalar_traits<T>::exponent_bits) - 1) << scalar_traits<T>::mantissa_bits;
+    constexpr std::uint32_t infinite = ((1u << scalar_traits<T>::exponent_bits) - 1) << scalar_traits<T>::mantissa_bits;
     const std::uint32_t magnitude = bits & ((1u << (scalar_traits<T>::bits - 1)) - 1);
-    return magnitude < infinity && magnitude > largest ? magnitude : largest;
+    return magnitude < infinite && magnitude > largest ? magnitude : largest;
   }
 
   TESSERA_FN static constexpr state merge(state a, state b) { return a > b ? a : b; }

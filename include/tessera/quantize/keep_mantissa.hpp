@@ -124,8 +124,8 @@ struct keep_mantissa {
     constexpr int shift = fraction - mantissa_bits;
     const std::uint64_t half_less_one = (std::uint64_t{1} << (shift - 1)) - 1;
     std::uint64_t magnitude = (fixed + half_less_one + ((fixed >> shift) & 1)) >> shift;
-    constexpr std::uint64_t infinity = std::uint64_t{split::largest_exponent} << mantissa_bits;
-    magnitude = magnitude >= infinity ? infinity - 1 : magnitude;
+    constexpr std::uint64_t infinite = std::uint64_t{split::largest_exponent} << mantissa_bits;
+    magnitude = magnitude >= infinite ? infinite - 1 : magnitude;
     return (sign << (split::exponent_bits + mantissa_bits)) | static_cast<std::uint32_t>(magnitude);
   }
 
@@ -174,8 +174,8 @@ struct keep_mantissa {
       magnitude += bits;
     }
     magnitude >>= shift;
-    constexpr std::uint64_t infinity = std::uint64_t{exponent_split<T>::largest_exponent} << K;
-    magnitude = magnitude >= infinity ? infinity - 1 : magnitude;
+    constexpr std::uint64_t infinite = std::uint64_t{exponent_split<T>::largest_exponent} << K;
+    magnitude = magnitude >= infinite ? infinite - 1 : magnitude;
     const std::uint32_t mantissa = static_cast<std::uint32_t>(magnitude) & ((1u << K) - 1);
     return {static_cast<std::uint32_t>(magnitude >> K), (sign << K) | mantissa, false};
   }
