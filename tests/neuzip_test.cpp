@@ -10,6 +10,7 @@
 #include "algorithm/weight_samples.hpp"
 #include "quantize/kept_reference.hpp"
 #include "support/catch.hpp"
+#include "support/codecs.hpp"
 
 #if __has_include(<nlohmann/json.hpp>)
 #include "../examples/support/mapped_file.hpp"

@@ -10,6 +10,7 @@
 #include <tessera/testing/generators.hpp>
 
 #include "support/catch.hpp"
+#include "support/codecs.hpp"
 #include "support/cuda.hpp"
 #include "support/linear_reference.hpp"
 

@@ -11,6 +11,7 @@
 #include <tessera/testing/generators.hpp>
 
 #include "support/catch.hpp"
+#include "support/codecs.hpp"
 #include "support/linear_reference.hpp"
 
 using namespace tessera;

@@ -13,6 +13,7 @@
 
 #include "algorithm/weight_samples.hpp"
 #include "support/catch.hpp"
+#include "support/codecs.hpp"
 
 using namespace tessera;
 using tessera_test::contains;

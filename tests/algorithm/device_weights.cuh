@@ -12,6 +12,7 @@
 #include <tessera/exec/cuda.cuh>
 
 #include "algorithm/weight_samples.hpp"
+#include "support/codecs.cuh"
 #include "support/cuda.hpp"
 
 namespace tessera_test {

@@ -10,6 +10,7 @@
 #include <tessera/testing/generators.hpp>
 
 #include "support/catch.hpp"
+#include "support/codecs.cuh"
 #include "support/cuda.hpp"
 #include "support/tiny_network.hpp"
 

@@ -14,6 +14,7 @@
 #include <tessera/testing/generators.hpp>
 
 #include "support/catch.hpp"
+#include "support/codecs.hpp"
 #include "support/tiny_network.hpp"
 
 using namespace tessera;

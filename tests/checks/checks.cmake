@@ -19,18 +19,21 @@ if(TESSERA_BASH AND TESSERA_CHECK_HEADERS)
   set_tests_properties("check: include cost" PROPERTIES LABELS check TIMEOUT 600)
 endif()
 
-# Two translation units that hold every header link together: nothing is defined twice.
+# Two translation units that hold every header, in both orders, link together: nothing is defined twice, and nothing
+# depends on what came before it.
 function(tessera_check_linkage target extension link)
   set(text "")
+  set(backwards "")
   foreach(header IN LISTS ARGN)
     file(RELATIVE_PATH name "${PROJECT_SOURCE_DIR}/include" "${header}")
     string(APPEND text "#include <${name}>\n")
+    string(PREPEND backwards "#include <${name}>\n")
   endforeach()
   set(folder "${CMAKE_CURRENT_BINARY_DIR}/${target}_sources")
   file(CONFIGURE OUTPUT "${folder}/one.${extension}"
     CONTENT "${text}int other();\nint main() { return other(); }\n" @ONLY)
   file(CONFIGURE OUTPUT "${folder}/other.${extension}"
-    CONTENT "${text}int other();\nint other() { return 0; }\n" @ONLY)
+    CONTENT "${backwards}int other();\nint other() { return 0; }\n" @ONLY)
   add_executable(${target} "${folder}/one.${extension}" "${folder}/other.${extension}")
   target_link_libraries(${target} PRIVATE ${link})
   add_test(NAME "check: every header in two objects, ${target}" COMMAND ${target})

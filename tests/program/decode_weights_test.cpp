@@ -8,6 +8,7 @@
 
 #include "algorithm/weight_samples.hpp"
 #include "support/catch.hpp"
+#include "support/codecs.hpp"
 
 using namespace tessera;
 using tessera_test::weight_array;

@@ -10,6 +10,7 @@
 #include <tessera/tile/source/decoded.hpp>
 
 #include "support/catch.hpp"
+#include "support/codecs.hpp"
 #include "support/cuda.hpp"
 #include "support/gather_tiles.hpp"
 

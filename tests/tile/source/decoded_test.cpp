@@ -13,6 +13,7 @@
 #include <tessera/tile/source/decoded.hpp>
 
 #include "support/catch.hpp"
+#include "support/codecs.hpp"
 #include "support/gather_tiles.hpp"
 
 using namespace tessera;
