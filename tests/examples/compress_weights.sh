@@ -95,7 +95,9 @@ done
 [ "$(size_of "$work/shifted.tsra")" -lt 40000 ] || fail "the F8_E5M2 tensor did not shrink"
 
 echo "== a terminal gets a progress bar"
-if command -v script >/dev/null; then
+if ! command -v script >/dev/null || ! script -qec true "$work/typescript" >/dev/null 2>&1 </dev/null; then
+  echo "   not tried: there is no pseudo-terminal here"
+else
   script -qec "'$program' compress '$data/minilm_bf16.safetensors' '$work/shown.tsra'" "$work/typescript" \
     >/dev/null </dev/null
   grep -q 'compressing *\[.*\] *[0-9]* %' "$work/typescript" && grep -q verifying "$work/typescript" ||
