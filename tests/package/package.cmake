@@ -65,11 +65,12 @@ add_test(NAME "package: the installed tree is complete, and the same with and wi
 set_tests_properties("package: the installed tree is complete, and the same with and without nvcc" PROPERTIES
   LABELS package TIMEOUT 300)
 
-# An example is a project of its own as well.  Built host only here, whatever it would find: the consumer above covers
-# CUDA for less time.
+# An example is a project of its own as well.  Built host only here, whatever it would find, and as it comes: the
+# consumer above covers CUDA for less time, and the build tree the optimised program.
 file(GLOB example_files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/examples/*/CMakeLists.txt")
 foreach(example_file IN LISTS example_files)
   get_filename_component(example "${example_file}" DIRECTORY)
   get_filename_component(name "${example}" NAME)
-  tessera_package_test("example ${name} alone" "${example}" installed OPTIONS "-DCMAKE_CUDA_COMPILER=")
+  tessera_package_test("example ${name} alone" "${example}" installed OPTIONS "-DCMAKE_CUDA_COMPILER="
+    -DCMAKE_BUILD_TYPE=None)
 endforeach()
