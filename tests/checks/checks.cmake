@@ -48,6 +48,10 @@ if(TESSERA_CHECK_HEADERS)
   endif()
 endif()
 
+if(TESSERA_CHECK_HEADERS)
+  include("${checks}/readme.cmake")
+endif()
+
 # Device code compiles at run time too.
 if(TESSERA_HAVE_CUDA AND TARGET CUDA::nvrtc)
   add_executable(tessera_nvrtc_check "${checks}/nvrtc.cpp")
