@@ -36,6 +36,7 @@ plant(layering algorithm/a.hpp "${head}#include \"../core/bits.hpp\"\n" "write #
 plant(layering core/a.hpp "${head}#  include <iostream>\n" "includes <iostream>")
 plant(layering core/a.hpp "${head}#include <thread>\n" "which only exec/ may")
 plant(layering core/a.hpp "${head}#include <cuda_bf16.h>\n" "CUDA headers belong in")
+plant(layering exec/a.cuh "${head}#include <cuda_runtime_api.h>\n" "CUDA headers belong in")
 plant(layering tile/cuda/a.cuh "${head}#include <thrust/sort.h>\n" "cost every user too much")
 plant(layering tile/cuda/a.cuh "${head}#include <cub/block/block_scan.cuh>\n#if __CUDA_ARCH__ > 1\n#endif\n" "")
 plant(layering program/a.cuh "${head}#include <cub/block/block_scan.cuh>\n" "which only tile/cuda/ may")

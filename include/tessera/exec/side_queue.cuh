@@ -3,8 +3,6 @@
 /// host. It can be captured in a graph, where follow, mark and join of one piece of work belong into the same capture.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <cstddef>
 #include <vector>
 
