@@ -18,19 +18,6 @@ bool is_aligned(void const* pointer, std::uintptr_t alignment) {
   return reinterpret_cast<std::uintptr_t>(pointer) % alignment == 0;
 }
 
-/// Remembers the stream of the last call.
-struct notes_stream {
-  stream_handle stream = nullptr;
-  void* allocate(std::size_t bytes, std::size_t alignment, stream_handle on) {
-    stream = on;
-    return host_memory::allocate(bytes, alignment);
-  }
-  void deallocate(void* pointer, std::size_t bytes, std::size_t alignment, stream_handle on) noexcept {
-    stream = on;
-    host_memory::deallocate(pointer, bytes, alignment);
-  }
-};
-
 }  // namespace
 
 TEST_CASE("host memory is aligned as asked", "[host]") {
@@ -112,33 +99,4 @@ TEST_CASE("what an upstream resource refuses is not counted", "[host]") {
   CHECK_THROWS_AS(counted.allocate(65, 1), shape_error);
   CHECK(counted.current_bytes() == 0);
   CHECK(counted.peak_bytes() == 0);
-}
-
-TEST_CASE("a buffer gives its memory back once, on the stream it came from", "[host]") {
-  notes_stream notes;
-  int stream = 0;
-  {
-    buffer<double> a(7, notes, &stream);
-    CHECK(notes.stream == &stream);
-    CHECK(is_aligned(a.data(), 256));
-    notes.stream = nullptr;
-    buffer<double> b = std::move(a);
-    CHECK(b.size() == 7);
-    CHECK(b.bytes() == 56);
-    CHECK(a.data() == nullptr);  // NOLINT(bugprone-use-after-move): that it is empty is the point
-    a = std::move(b);
-    CHECK(a.view().size() == 7);
-    CHECK(notes.stream == nullptr);
-  }
-  CHECK(notes.stream == &stream);
-}
-
-TEST_CASE("an empty buffer takes no memory, and impossible sizes are refused", "[host]") {
-  tracking_memory counted{memory_handle()};
-  buffer<int> const none(0, counted);
-  CHECK(counted.allocations() == 0);
-  CHECK(none.empty());
-  CHECK_THROWS_AS(buffer<int>(-1), shape_error);
-  CHECK_THROWS_WITH(buffer<int>(std::int64_t{1} << 61),
-                    "buffer: 2305843009213693952 elements of 4 bytes are not a size");
 }

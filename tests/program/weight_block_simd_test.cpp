@@ -345,14 +345,3 @@ TEST_CASE("the block steps with AVX-512 give the bytes of the portable steps", "
   }
   compare_all<weight_block_steps_avx512>();
 }
-
-TEST_CASE("TESSERA_SIMD lowers the level and never raises it", "[host]") {
-  CHECK(limit_simd_level(simd_level::avx512, nullptr) == simd_level::avx512);
-  CHECK(limit_simd_level(simd_level::avx512, "avx2") == simd_level::avx2);
-  CHECK(limit_simd_level(simd_level::avx512, "scalar") == simd_level::scalar);
-  CHECK(limit_simd_level(simd_level::avx512, "avx512") == simd_level::avx512);
-  CHECK(limit_simd_level(simd_level::avx512, "sse") == simd_level::avx512);
-  CHECK(limit_simd_level(simd_level::avx2, "avx512") == simd_level::avx2);
-  CHECK(limit_simd_level(simd_level::scalar, "avx2") == simd_level::scalar);
-  CHECK(best_simd_level() <= supported_simd_level());
-}

@@ -26,8 +26,8 @@ struct compressed_linear_rows {
   using weight_type = typename Reader::value_type;
   static constexpr int lanes = Reader::lanes;
   static constexpr int token_tile = 16;  // sums that a lane keeps in registers
-  static constexpr int band_blocks =
-      4;  // a band has at least as many weights as this many blocks: few are decoded twice
+  /// A band has at least as many weights as this many blocks, so that few are decoded twice.
+  static constexpr int band_blocks = 4;
   struct scratch_type {
     alignas(64) weight_type weights[Reader::largest_block];
     typename Reader::scratch_type reader;

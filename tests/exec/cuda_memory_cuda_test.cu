@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cstdint>
+#include <cstring>
+
+#include <tessera/exec/cuda_memory.cuh>
+
+#include "support/catch.hpp"
+#include "support/cuda.hpp"
+
+using namespace tessera;
+
+namespace {
+
+cudaPointerAttributes attributes_of(void const* pointer) {
+  cudaPointerAttributes attributes{};
+  tessera_test::cuda_ok(cudaPointerGetAttributes(&attributes, pointer));
+  return attributes;
+}
+
+}  // namespace
+
+TEST_CASE("a failure of the runtime names the function, the call and the reason", "[host]") {
+  CHECK_NOTHROW(check_cuda(cudaSuccess, "buffer", "cudaMalloc"));
+  try {
+    check_cuda(cudaErrorInvalidValue, "buffer", "cudaMalloc");
+    FAIL("nothing was thrown");
+  } catch (device_error const& e) {
+    CHECK(e.code() == static_cast<int>(cudaErrorInvalidValue));
+    CHECK(std::string(e.what()) == "buffer: cudaMalloc: invalid argument (cudaErrorInvalidValue)");
+  }
+}
+
+TEST_CASE("device memory is aligned, on its device, and counted at its peak", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  device_memory pool;
+  void* const a = pool.allocate(1000, 256, nullptr);
+  void* const b = pool.allocate(1 << 20, 1, nullptr);
+  CHECK(reinterpret_cast<std::uintptr_t>(a) % 256 == 0);
+  CHECK(attributes_of(a).type == cudaMemoryTypeDevice);
+  CHECK(attributes_of(b).device == pool.device());
+  auto const peak = pool.peak_bytes();
+  CHECK(peak >= 1000 + (1 << 20));
+  pool.deallocate(a, 1000, 256, nullptr);
+  pool.deallocate(b, 1 << 20, 1, nullptr);
+  void* const c = pool.allocate(1 << 20, 256, nullptr);
+  CHECK(pool.peak_bytes() == peak);
+  pool.deallocate(c, 1 << 20, 256, nullptr);
+  CHECK_THROWS_WITH(pool.allocate(8, 512, nullptr),
+                    "device_memory.allocate: an alignment of 512 is asked for but at most 256 is given");
+  CHECK_THROWS_AS(pool.allocate(std::size_t{1} << 60, 256, nullptr), device_error);
+  static_cast<void>(cudaGetLastError());
+}
+
+TEST_CASE("pinned memory belongs to the host, and the device can reach it", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  void* const block = pinned_memory::allocate(4096, 256);
+  CHECK(attributes_of(block).type == cudaMemoryTypeHost);
+  CHECK(attributes_of(block).devicePointer != nullptr);
+  std::memset(block, 1, 4096);
+  pinned_memory::deallocate(block, 4096, 256);
+}
+
+TEST_CASE("a guard makes its device current and sets back the one before", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  int devices = 0;
+  tessera_test::cuda_ok(cudaGetDeviceCount(&devices));
+  int before = -1;
+  tessera_test::cuda_ok(cudaGetDevice(&before));
+  int const other = devices - 1;
+  {
+    detail::device_guard const guard(other);
+    int within = -1;
+    tessera_test::cuda_ok(cudaGetDevice(&within));
+    CHECK(within == other);
+  }
+  int after = -1;
+  tessera_test::cuda_ok(cudaGetDevice(&after));
+  CHECK(after == before);
+  CHECK_THROWS_AS(detail::device_guard(devices), device_error);
+  static_cast<void>(cudaGetLastError());
+}
