@@ -3,7 +3,8 @@
 # Makes sure that the tools for building and testing are here.  As root on Debian or Ubuntu it installs what is missing
 # from the distribution's packages; elsewhere it says what is missing.  When nothing is missing it changes nothing.
 #
-#   sh cmake/setup.sh       compiler, CMake, Ninja, Catch2, Google Benchmark, JSON: every preset but clang and fuzz
+#   sh cmake/setup.sh       compiler, CMake, Ninja, Catch2, Google Benchmark, JSON: every preset but clang,
+#                           sanitize and fuzz
 #   sh cmake/setup.sh ci    clang with its sanitizers and libFuzzer as well
 set -eu
 
