@@ -173,8 +173,8 @@ TESSERA_FN std::int64_t share_slots(Group const& group, codebook_scratch& scratc
   return static_cast<std::int64_t>(slots) - static_cast<std::int64_t>(all_given);
 }
 
-/// Gives or takes what is left, one each, to or from the first symbols of at least the frequency `enough`. False if there
-/// are too few of them.
+/// Gives or takes what is left, one each, to or from the first symbols of at least the frequency `enough`. False if
+/// there are too few of them.
 template <class Group>
 TESSERA_FN bool settle_slots(Group const& group, std::int64_t left, std::uint32_t enough, codebook_scratch& scratch) {
   const std::int64_t change = left < 0 ? -1 : 1;
