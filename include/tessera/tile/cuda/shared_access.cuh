@@ -7,7 +7,8 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The address, computed where this is called and kept in a register: the compiler would rather compute it again at every use.
+/// The address, computed where this is called and kept in a register: the compiler would rather compute it again at
+/// every use.
 __device__ __forceinline__ std::uint32_t shared_address(void const* pointer) {
   std::uint32_t address = static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
   asm volatile("mov.u32 %0, %0;" : "+r"(address));
@@ -44,6 +45,10 @@ __device__ __forceinline__ std::uint32_t load_shared_u16(std::uint32_t address) 
 
 __device__ __forceinline__ void store_shared_u16(std::uint32_t address, std::uint32_t value) {
   asm volatile("st.shared.u16 [%0], %1;" ::"r"(address), "h"(static_cast<std::uint16_t>(value)) : "memory");
+}
+
+__device__ __forceinline__ void store_shared_u32x2(std::uint32_t address, uint2 value) {
+  asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(address), "r"(value.x), "r"(value.y) : "memory");
 }
 
 }  // namespace v0
