@@ -2,15 +2,14 @@
 /// Epilogues of gemm_on_warpgroups that write a matrix: `store_sums_by_boxes` through shared memory and the copy
 /// engine, and `store_sums_directly` for matrices whose rows do not begin at multiples of 16 bytes.
 ///
-/// Map: what becomes of a sum before it is stored; `map(sum, row, column)` gives a float, or an integer for integer
-/// matrices.
+/// Map: see program/linear_map.hpp.
 #pragma once
 
 #include <cstdint>
 #include <type_traits>
 
 #include <tessera/core/bits.hpp>
-#include <tessera/core/precision.hpp>
+#include <tessera/program/store_sums.hpp>
 #include <tessera/tile/cuda/barrier.cuh>
 #include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/convert.cuh>
@@ -19,19 +18,6 @@
 
 namespace tessera {
 inline namespace v0 {
-namespace detail {
-
-/// A mapped sum as an element of the result.
-template <class Output, class Value>
-TESSERA_FN constexpr Output stored_sum(Value value) {
-  if constexpr (std::is_integral_v<Output>) {
-    return static_cast<Output>(value);
-  } else {
-    return store<Output>(static_cast<float>(value));
-  }
-}
-
-}  // namespace detail
 
 /// Each warp writes its 16 rows in boxes of 128 bytes by 16, two under way at a time. Elements of 2 or 4 bytes.
 template <class Output, class Map>

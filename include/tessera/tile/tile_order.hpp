@@ -27,16 +27,16 @@ struct tile_order {
 
   [[nodiscard]] TESSERA_FN constexpr std::int64_t count() const { return std::int64_t{rows} * columns; }
 
-  /// Each tile once, for 0 <= index < count(), which fits 31 bits. Every other band is walked backwards: where one ends
+  /// Each tile once, for 0 <= index < count(). Every other band is walked backwards: where one ends
   /// the next begins.
-  [[nodiscard]] TESSERA_FN constexpr place at(std::int32_t index) const {
+  [[nodiscard]] TESSERA_FN constexpr place at(std::int64_t index) const {
     const std::int64_t whole_band = std::int64_t{band} * columns;
     const auto which = static_cast<std::int32_t>(index / whole_band);
-    const auto inside = static_cast<std::int32_t>(index - which * whole_band);
+    const std::int64_t inside = index - which * whole_band;
     const std::int32_t first = which * band;
     const std::int32_t height = min(band, rows - first);
-    const std::int32_t column = inside / height;
-    return {first + inside % height, which % 2 == 0 ? column : columns - 1 - column};
+    const auto column = static_cast<std::int32_t>(inside / height);
+    return {first + static_cast<std::int32_t>(inside % height), which % 2 == 0 ? column : columns - 1 - column};
   }
 };
 

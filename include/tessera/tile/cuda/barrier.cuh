@@ -2,7 +2,7 @@
 /// `shared_barrier`: an mbarrier in shared memory (sm_90), for pipelines whose producer is the copy engine.
 ///
 ///     if (threadIdx.x == 0) { full.init(1); fence_barrier_init(); }    // then sync the block, or the cluster
-///     full.arrive_and_expect(bytes);                                   // the producer; then its copies, which name `full`
+///     full.arrive_and_expect(bytes);                                   // the producer, before its copies
 ///     full.wait(phase);                                                // consumers; phase is 0, 1, 0, 1, ...
 ///
 /// A phase ends when `count` arrivals came and all bytes that were expected are there. wait(p) returns once the phase

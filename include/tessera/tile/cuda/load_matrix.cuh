@@ -3,8 +3,8 @@
 ///
 /// Lane l gives the address of row l % 8 of matrix l / 8, a multiple of 16. Afterwards lane l holds, of each matrix,
 /// bytes
-/// 4 * (l % 4) and on of row l / 4. Transposed, elements of 2 bytes: lane l holds column l / 4 of rows 2 * (l % 4) and the
-/// next.
+/// 4 * (l % 4) and on of row l / 4. Transposed, elements of 2 bytes: lane l holds column l / 4 of rows 2 * (l % 4) and
+/// the next.
 #pragma once
 
 #include <cstdint>

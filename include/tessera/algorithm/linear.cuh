@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Linear layers on CUDA devices: on sm_90a by warpgroups and the copy engine where rows begin at multiples of 16
+/// bytes, else by the portable program with mma.sync.
+///
+/// Include it and call linear as on the CPU, with a tessera::cuda executor. One launch; nothing waits or allocates.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/algorithm/linear.hpp>
+#include <tessera/exec/cuda.cuh>
+#include <tessera/program/gemm_on_warpgroups.cuh>
+#include <tessera/program/store_sums.cuh>
+#include <tessera/tile/cuda/gemm_tile.cuh>
+#include <tessera/tuning/linear.hpp>
+
+namespace tessera {
+inline namespace v0 {
+namespace detail {
+
+/// Whether a product's operands and extents suit gemm_on_warpgroups.
+template <class Operand, class Output, class Map>
+bool suits_warpgroups(linear_problem<Operand, Output, Map> const& problem) {
+  constexpr std::int64_t most = 0x7fffffff - 512;  // places of tiles are 32-bit
+  const std::int64_t tokens = problem.outputs.extent(0);
+  const std::int64_t columns = problem.outputs.extent(1);
+  const std::int64_t clusters = divide_up(tokens, std::int64_t{warpgroup_gemm_shape::rows}) *
+                                divide_up(columns, std::int64_t{warpgroup_gemm_shape::columns});
+  return problem.inputs.extent(1) > 0 && problem.inputs.extent(1) < most && tokens < most && columns < most &&
+         clusters < most / 2 && can_map(problem.inputs) && can_map(problem.weights);
+}
+
+template <class Output>
+inline constexpr bool is_stored_by_boxes = std::is_same_v<Output, bfloat16> || std::is_same_v<Output, float16> ||
+                                           std::is_same_v<Output, float> || std::is_same_v<Output, std::int32_t>;
+
+template <class Operand, class Output, class Map, class Architectures, class Epilogue>
+void run_on_warpgroups(basic_cuda<Architectures> const& exec, linear_problem<Operand, Output, Map> const& problem,
+                       Epilogue const& epilogue) {
+  using shape = warpgroup_gemm_shape;
+  constexpr warpgroup_gemm_policy policy = warpgroup_gemm_tuning{}(900);
+  using program = gemm_on_warpgroups<Operand, Epilogue, policy>;
+  constexpr char const* where = "linear.forward";
+  const tile_order order{static_cast<std::int32_t>(divide_up(problem.outputs.extent(0), std::int64_t{shape::rows})),
+                         static_cast<std::int32_t>(divide_up(problem.outputs.extent(1), std::int64_t{shape::columns})),
+                         policy.band};
+  const program whole{make_tensor_map(where, problem.inputs, {shape::block_rows, program::depth}),
+                      make_tensor_map(where, problem.weights, {shape::columns / shape::blocks, program::depth}), order,
+                      static_cast<std::int32_t>(divide_up(problem.inputs.extent(1), std::int64_t{program::depth})),
+                      epilogue};
+  int multiprocessors = 0;
+  check_cuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, exec.state->device()), where,
+             "cudaDeviceGetAttribute");
+  const std::int64_t resident = max(multiprocessors / shape::blocks * shape::blocks, shape::blocks);
+  exec.run(whole, min(order.count() * shape::blocks, resident));
+}
+
+}  // namespace detail
+
+template <int... Architectures, class Operand, class Output, class Map>
+void run_linear(basic_cuda<arch_list<Architectures...>> const& exec,
+                linear_problem<Operand, Output, Map> const& problem) {
+  constexpr bool has_hopper = ((Architectures == 900) || ...);
+  if constexpr (has_hopper && !std::is_same_v<Operand, float>) {
+    constexpr warpgroup_gemm_policy policy = warpgroup_gemm_tuning{}(900);
+    using directly = store_sums_directly<Output, Map>;
+    if (detail::suits_warpgroups(problem) && exec.template has<gemm_on_warpgroups<Operand, directly, policy>>()) {
+      if constexpr (detail::is_stored_by_boxes<Output>) {
+        if (can_map(problem.outputs)) {
+          using boxes = store_sums_by_boxes<Output, Map>;
+          const tensor_map target =
+              make_tensor_map("linear.forward", problem.outputs, {boxes::box_rows, boxes::box_columns});
+          const auto rows = static_cast<std::int32_t>(problem.outputs.extent(0));
+          const auto columns = static_cast<std::int32_t>(problem.outputs.extent(1));
+          detail::run_on_warpgroups(exec, problem, boxes{target, rows, columns, problem.map});
+          return;
+        }
+      }
+      detail::run_on_warpgroups(exec, problem, directly{problem.outputs, problem.map});
+      return;
+    }
+  }
+  detail::run_linear_portably(exec, problem);
+}
+
+}  // namespace v0
+}  // namespace tessera
