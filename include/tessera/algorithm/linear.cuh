@@ -31,9 +31,16 @@ bool suits_warpgroups(linear_problem<Operand, Output, Map> const& problem) {
          clusters < most / 2 && can_map(problem.inputs) && can_map(problem.weights);
 }
 
+/// Storage types that store_sums_by_boxes has.
 template <class Output>
 inline constexpr bool is_stored_by_boxes = std::is_same_v<Output, bfloat16> || std::is_same_v<Output, float16> ||
                                            std::is_same_v<Output, float> || std::is_same_v<Output, std::int32_t>;
+
+/// The copy engine writes whole 16 bytes: rows of outputs must have them.
+template <class Output>
+bool suits_box_stores(matrix_view<Output> outputs) {
+  return can_map(outputs) && outputs.extent(1) * static_cast<std::int64_t>(sizeof(Output)) % 16 == 0;
+}
 
 template <class Operand, class Output, class Map, class Architectures, class Epilogue>
 void run_on_warpgroups(basic_cuda<Architectures> const& exec, linear_problem<Operand, Output, Map> const& problem,
@@ -67,7 +74,7 @@ void run_linear(basic_cuda<arch_list<Architectures...>> const& exec,
     using directly = store_sums_directly<Output, Map>;
     if (detail::suits_warpgroups(problem) && exec.template has<gemm_on_warpgroups<Operand, directly, policy>>()) {
       if constexpr (detail::is_stored_by_boxes<Output>) {
-        if (can_map(problem.outputs)) {
+        if (detail::suits_box_stores(problem.outputs)) {
           using boxes = store_sums_by_boxes<Output, Map>;
           const tensor_map target =
               make_tensor_map("linear.forward", problem.outputs, {boxes::box_rows, boxes::box_columns});

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// A linear layer: outputs = inputs * weights^T + bias, with sums in fp32 (int32 for 8-bit integers).
 ///
-///     using layer = tessera::linear<tessera::bfloat16>;              // or float, tf32, float16, float8_e4m3, std::int8_t, ...
-///     layer::forward(exec, inputs, weights, outputs);                // tokens x depth, columns x depth, tokens x columns
+///     using layer = tessera::linear<tessera::bfloat16>;     // or float, tf32, float16, float8_e4m3, std::int8_t, ...
+///     layer::forward(exec, inputs, weights, outputs);       // tokens x depth, columns x depth, tokens x columns
 ///     layer::forward(exec, inputs, weights, bias, outputs);
 ///     layer::forward(exec, inputs, weights, scaled_sum{0.01F}, outputs);    // any map of program/linear_map.hpp
 ///

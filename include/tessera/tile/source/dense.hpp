@@ -2,7 +2,7 @@
 /// `dense`: the TileSource that is a matrix in memory, of any strides; and `gathered`: some rows of one, by number.
 ///
 ///     dense<bfloat16> const weights{matrix};
-///     gathered<bfloat16> const tokens{hidden, order};     // row i is row order[i] of `hidden`; zeros where that is outside
+///     gathered<bfloat16> const tokens{hidden, order};     // row i is row order[i] of `hidden`; zeros if there is none
 ///     weights.load(group, tile, first_row, first_column);
 ///
 /// Where rows lie at multiples of 16 bytes and the tile has chunk(), 16 bytes move at a time.
