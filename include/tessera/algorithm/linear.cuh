@@ -80,7 +80,7 @@ void run_linear(basic_cuda<arch_list<Architectures...>> const& exec,
               make_tensor_map("linear.forward", problem.outputs, {boxes::box_rows, boxes::box_columns});
           const auto rows = static_cast<std::int32_t>(problem.outputs.extent(0));
           const auto columns = static_cast<std::int32_t>(problem.outputs.extent(1));
-          detail::run_on_warpgroups(exec, problem, boxes{target, rows, columns, problem.map});
+          detail::run_on_warpgroups(exec, problem, boxes{{target, rows, columns, problem.map}});
           return;
         }
       }

@@ -13,7 +13,9 @@
 ///
 /// An epilogue is a trivially copyable type with `scratch_type` (a warp's own, in shared memory), prepare(), which one
 /// thread calls, operator()(sums, place, scratch) for the 16 x 256 sums of a warp, laid out as warpgroup_mma.cuh says,
-/// and finish(), both called by whole warps.
+/// and finish(), both called by whole warps. One that has a `deferred_type` has, instead of operator(), defer(sums, place,
+/// deferred), which leaves in registers what is still to be done, and run_deferred<0> and <1>(deferred, place, scratch),
+/// which do it while the tensor cores work on the next tile: there are about 90 registers to spare.
 #pragma once
 
 #include <cstdint>
@@ -43,6 +45,41 @@ struct warpgroup_gemm_shape {
   static constexpr int consumers = 2;
   static constexpr int warpgroup = 128;
 };
+
+namespace detail {
+
+/// Whether an epilogue puts off a part of its work, until the next tile's multiplications are under way.
+template <class Epilogue>
+inline constexpr bool is_deferring = requires { typename Epilogue::deferred_type; };
+
+/// What the epilogue of the tile before has put off, in registers.
+template <class Epilogue>
+struct deferred_work {
+  template <int Half, class Scratch>
+  __device__ __forceinline__ void run(Epilogue const&, Scratch&) const {}
+};
+template <class Epilogue>
+requires is_deferring<Epilogue>
+struct deferred_work<Epilogue> {
+  typename Epilogue::deferred_type work;
+  box_place place;
+  bool is_there = false;
+
+  template <class Sums>
+  __device__ __forceinline__ void take(Epilogue const& epilogue, Sums const& sums, box_place first) {
+    epilogue.defer(sums, first, work);
+    place = first;
+    is_there = true;
+  }
+  template <int Half, class Scratch>
+  __device__ __forceinline__ void run(Epilogue const& epilogue, Scratch& scratch) const {
+    if (is_there) {
+      epilogue.template run_deferred<Half>(work, place, scratch);
+    }
+  }
+};
+
+}  // namespace detail
 
 template <class Operand, class Epilogue, warpgroup_gemm_policy Policy>
 struct gemm_on_warpgroups {
@@ -144,46 +181,83 @@ struct gemm_on_warpgroups {
     const int warp = __shfl_sync(0xffffffffU, lane / 32, 0);
     const auto rank = static_cast<std::int32_t>(rank_in_cluster());
     const int first_row = static_cast<int>(rank) * shape::block_rows + consumer * mma::rows + warp * 16;
+    typename Epilogue::scratch_type& own = scratch.of_warp[4 * consumer + warp];
     ring_place place;
     typename mma::sum_type sums[mma::registers];
+    detail::deferred_work<Epilogue> deferred;
     for (auto index = static_cast<std::int32_t>(cluster_index()); index < order.count(); index += stride()) {
-      multiply_tile(scratch, consumer, place, sums);
+      multiply_tile(scratch, consumer, place, sums, deferred, own);
       const tile_order::place tile = order.at(index);
-      epilogue(sums, box_place{tile.column * shape::columns, tile.row * shape::rows + first_row},
-               scratch.of_warp[4 * consumer + warp]);
+      const box_place first{tile.column * shape::columns, tile.row * shape::rows + first_row};
+      if constexpr (detail::is_deferring<Epilogue>) {
+        deferred.take(epilogue, sums, first);
+      } else {
+        epilogue(sums, first, own);
+      }
     }
+    deferred.template run<0>(epilogue, own);
+    deferred.template run<1>(epilogue, own);
     epilogue.finish();
   }
 
   /// One piece is multiplied while the next is awaited; a piece is given back when the next one's multiplications have
-  /// begun.
+  /// begun. Behind the first two come the halves of what the epilogue of the tile before has put off.
   __device__ __forceinline__ void multiply_tile(scratch_type& scratch, int consumer, ring_place& place,
-                                                typename mma::sum_type (&sums)[mma::registers]) const {
-    const auto a_tile =
-        matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.a[0]) +
-                                             static_cast<std::uint32_t>(consumer * mma::rows * shape::depth_bytes));
-    const auto b_tile = matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.b[0]));
+                                                typename mma::sum_type (&sums)[mma::registers],
+                                                detail::deferred_work<Epilogue>& deferred,
+                                                typename Epilogue::scratch_type& own) const {
+    const operand_pair operands{
+        matrix_descriptor::rows_of_128_bytes(
+            detail::plain_shared_address(scratch.a[0]) +
+            static_cast<std::uint32_t>(consumer * mma::rows * shape::depth_bytes)),
+        matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.b[0]))};
     pin_registers(sums);
-    int before = 0;
-    for (std::int32_t step = 0; step < steps; ++step) {
-      scratch.full[place.stage].wait(place.phase);
-      begin_multiply();
-      const matrix_descriptor a_piece = a_tile.further(place.stage * a_bytes);
-      const matrix_descriptor b_piece = b_tile.further(place.stage * b_bytes);
-#pragma unroll
-      for (int bytes = 0; bytes < shape::depth_bytes; bytes += 32) {
-        mma::multiply(sums, a_piece.further(bytes), b_piece.further(bytes), step != 0 || bytes != 0);
-      }
-      commit_multiply();
-      if (step != 0) {
-        await_multiply<1>();
-        release(scratch, before);
-      }
-      before = place.stage;
-      place.advance();
+    int before = place.stage;
+    multiply_piece(scratch, operands, place, sums, false);
+    deferred.template run<0>(epilogue, own);
+    std::int32_t step = 1;
+    if (detail::is_deferring<Epilogue> && steps > 1) {
+      before = multiply_next_piece(scratch, operands, place, sums, before);
+      ++step;
+    }
+    deferred.template run<1>(epilogue, own);
+    for (; step < steps; ++step) {
+      before = multiply_next_piece(scratch, operands, place, sums, before);
     }
     await_multiply<0>(sums);
     release(scratch, before);
+  }
+
+  /// Of this warpgroup's rows of a and of b, in the first piece of the ring.
+  struct operand_pair {
+    matrix_descriptor a;
+    matrix_descriptor b;
+  };
+
+  /// Starts to multiply the piece at `place` and moves on. Not `add`: the old sums count as zero.
+  __device__ __forceinline__ static void multiply_piece(scratch_type& scratch, operand_pair operands, ring_place& place,
+                                                        typename mma::sum_type (&sums)[mma::registers], bool add) {
+    scratch.full[place.stage].wait(place.phase);
+    begin_multiply();
+    const matrix_descriptor a_piece = operands.a.further(place.stage * a_bytes);
+    const matrix_descriptor b_piece = operands.b.further(place.stage * b_bytes);
+#pragma unroll
+    for (int bytes = 0; bytes < shape::depth_bytes; bytes += 32) {
+      mma::multiply(sums, a_piece.further(bytes), b_piece.further(bytes), add || bytes != 0);
+    }
+    commit_multiply();
+    place.advance();
+  }
+
+  /// The same after the first piece; gives back piece `before` and says which comes next.
+  __device__ __forceinline__ static int multiply_next_piece(scratch_type& scratch, operand_pair operands,
+                                                            ring_place& place,
+                                                            typename mma::sum_type (&sums)[mma::registers], int before) {
+    const int stage = place.stage;
+    multiply_piece(scratch, operands, place, sums, true);
+    await_multiply<1>();
+    release(scratch, before);
+    return stage;
   }
 
   /// To the producers of both blocks.

@@ -14,15 +14,19 @@
 #include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/load_matrix.cuh>
+#include <tessera/tile/cuda/shared_access.cuh>
+#include <tessera/tile/cuda/warpgroup_mma.cuh>
 #include <tessera/view/matrix_view.hpp>
 
 namespace tessera {
 inline namespace v0 {
 
-/// Each warp writes its 16 rows in boxes of 128 bytes by 16, two under way at a time. Elements of 2 or 4 bytes.
+namespace detail {
+
+/// What boxes of both widths of elements have in common. Each warp writes its 16 rows in boxes of 16 x 128 bytes, two
+/// under way at a time.
 template <class Output, class Map>
-struct store_sums_by_boxes {
-  static_assert(sizeof(Output) == 2 || sizeof(Output) == 4, "tessera: boxes of sums have elements of 2 or 4 bytes");
+struct box_stores {
   static constexpr int box_rows = 16;
   static constexpr int box_columns = 128 / static_cast<int>(sizeof(Output));
   struct scratch_type {
@@ -35,76 +39,120 @@ struct store_sums_by_boxes {
   Map map;
 
   __device__ __forceinline__ void prepare() const { prefetch_tensor_map(target); }
+  __device__ __forceinline__ void finish() const { await_box_stores<0>(); }
+
+  /// Sums outside of the matrix are mapped as if they were at its edge: a map may read a list by row or column.
+  template <class Sum>
+  __device__ __forceinline__ auto mapped(Sum sum, std::int32_t row, std::int32_t column) const {
+    return map(sum, min(row, rows - 1), min(column, columns - 1));
+  }
+
+  /// Waits until a box may be overwritten, and gives its address in shared memory.
+  __device__ __forceinline__ static std::uint32_t open_box(scratch_type& scratch, int box) {
+    if (threadIdx.x % 32 == 0) {
+      await_box_reads<1>();
+    }
+    __syncwarp();
+    return plain_shared_address(scratch.box[box % 2]);
+  }
+  /// Sends off what the lanes have written there.
+  __device__ __forceinline__ void close_box(scratch_type const& scratch, int box, box_place place) const {
+    const box_place at{place.column + box * box_columns, place.row};
+    fence_async_proxy();
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) {
+      if (at.column < columns && at.row < rows) {
+        store_box(target, scratch.box[box % 2], at);
+      }
+      commit_box_stores();
+    }
+  }
+};
+
+}  // namespace detail
+
+template <class Output, class Map>
+struct store_sums_by_boxes;
+
+/// Elements of 4 bytes.
+template <class Output, class Map>
+requires(sizeof(Output) == 4)
+struct store_sums_by_boxes<Output, Map> : detail::box_stores<Output, Map> {
+  using base = detail::box_stores<Output, Map>;
+  using scratch_type = typename base::scratch_type;
 
   template <class Sum, int Registers>
   __device__ __forceinline__ void operator()(Sum const (&sums)[Registers], box_place place,
                                              scratch_type& scratch) const {
+    constexpr int eighths = base::box_columns / 8;
+    constexpr int boxes = 2 * Registers / base::box_columns;
     const int lane = static_cast<int>(threadIdx.x % 32);
-    constexpr int boxes = 2 * Registers / box_columns;
-    static_assert(boxes % 2 == 0);
+    const box_place own{place.column + 2 * (lane % 4), place.row + lane / 4};
 #pragma unroll
     for (int box = 0; box < boxes; ++box) {
-      const std::int32_t column = place.column + box * box_columns;
-      if (lane == 0) {
-        await_box_reads<1>();
-      }
-      __syncwarp();
-      write_box(sums, box, {column, place.row}, detail::plain_shared_address(scratch.box[box % 2]), lane);
-      fence_async_proxy();
-      __syncwarp();
-      if (lane == 0) {
-        if (column < columns && place.row < rows) {
-          store_box(target, scratch.box[box % 2], {column, place.row});
-        }
-        commit_box_stores();
-      }
-    }
-  }
-
-  __device__ __forceinline__ void finish() const {
-    await_box_stores<0>();
-  }
-
- private:
-  /// The 8 columns number `eighth` of a box: a pair of sums for each of the rows group and group + 8.
-  template <class Sum, int Registers>
-  __device__ __forceinline__ auto mapped(Sum const (&sums)[Registers], int reg, box_place place) const {
-    return map(sums[reg], min(place.row, rows - 1), min(place.column, columns - 1));
-  }
-
-  template <class Sum, int Registers>
-  __device__ __forceinline__ void write_box(Sum const (&sums)[Registers], int box, box_place place,
-                                            std::uint32_t shared, int lane) const {
-    constexpr int eighths = box_columns / 8;
-    const box_place own{place.column + 2 * (lane % 4), place.row + lane / 4};
-    if constexpr (sizeof(Output) == 2) {
-      const std::uint32_t row = shared + static_cast<std::uint32_t>(lane % 16) * 128U;
-      const auto turn = static_cast<std::uint32_t>(lane % 8);
-#pragma unroll
-      for (int eighth = 0; eighth < eighths; eighth += 2) {
-        std::uint32_t word[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const int part = eighth + i / 2;
-          const int reg = 4 * (box * eighths + part) + 2 * (i % 2);
-          const box_place at{own.column + 8 * part, own.row + 8 * (i % 2)};
-          word[i] = pack_pair<Output>(mapped(sums, reg, at), mapped(sums, reg + 1, {at.column + 1, at.row}));
-        }
-        const std::uint32_t chunk = static_cast<std::uint32_t>(eighth + lane / 16) ^ turn;
-        store_matrix_x4(row + chunk * 16U, word[0], word[1], word[2], word[3]);
-      }
-    } else {
+      const std::uint32_t shared = base::open_box(scratch, box);
 #pragma unroll
       for (int part = 0; part < 2 * eighths; ++part) {
-        const int reg = 4 * (box * eighths + part / 2) + 2 * (part % 2);
-        const box_place at{own.column + 8 * (part / 2), own.row + 8 * (part % 2)};
-        const auto row = static_cast<std::uint32_t>(lane / 4 + 8 * (part % 2));
-        const std::uint32_t chunk = static_cast<std::uint32_t>(2 * (part / 2) + (lane % 4) / 2) ^ (row % 8);
+        const int eighth = box * eighths + part / 2;
+        const int reg = 4 * eighth + 2 * (part % 2);
+        const std::int32_t column = own.column + 8 * eighth;
+        const std::int32_t row = own.row + 8 * (part % 2);
+        const auto in_box = static_cast<std::uint32_t>(lane / 4 + 8 * (part % 2));
+        const std::uint32_t chunk = static_cast<std::uint32_t>(2 * (part / 2) + (lane % 4) / 2) ^ (in_box % 8);
         const uint2 pair{
-            bit_cast<std::uint32_t>(detail::stored_sum<Output>(mapped(sums, reg, at))),
-            bit_cast<std::uint32_t>(detail::stored_sum<Output>(mapped(sums, reg + 1, {at.column + 1, at.row})))};
-        store_shared_u32x2(shared + row * 128U + chunk * 16U + static_cast<std::uint32_t>(lane % 2) * 8U, pair);
+            bit_cast<std::uint32_t>(detail::stored_sum<Output>(this->mapped(sums[reg], row, column))),
+            bit_cast<std::uint32_t>(detail::stored_sum<Output>(this->mapped(sums[reg + 1], row, column + 1)))};
+        store_shared_u32x2(shared + in_box * 128U + chunk * 16U + static_cast<std::uint32_t>(lane % 2) * 8U, pair);
       }
+      this->close_box(scratch, box, place);
+    }
+  }
+};
+
+/// Elements of 2 bytes: sums become 64 words at once, which are written while the next tile is multiplied.
+template <class Output, class Map>
+requires(sizeof(Output) == 2)
+struct store_sums_by_boxes<Output, Map> : detail::box_stores<Output, Map> {
+  using base = detail::box_stores<Output, Map>;
+  using scratch_type = typename base::scratch_type;
+  static constexpr int columns_of_tile = 256;
+  static constexpr int boxes = columns_of_tile / base::box_columns;
+
+  /// Of each 8 columns a word for row lane / 4 and one for the row 8 further.
+  struct deferred_type {
+    std::uint32_t words[columns_of_tile / 4];
+  };
+
+  template <class Sum>
+  __device__ __forceinline__ void defer(Sum const (&sums)[columns_of_tile / 2], box_place place,
+                                        deferred_type& deferred) const {
+    const int lane = static_cast<int>(threadIdx.x % 32);
+    const box_place own{place.column + 2 * (lane % 4), place.row + lane / 4};
+#pragma unroll
+    for (int i = 0; i < columns_of_tile / 4; ++i) {
+      const std::int32_t column = own.column + i / 2 * 8;
+      const std::int32_t row = own.row + i % 2 * 8;
+      deferred.words[i] = pack_pair<Output>(static_cast<float>(this->mapped(sums[2 * i], row, column)),
+                                            static_cast<float>(this->mapped(sums[2 * i + 1], row, column + 1)));
+    }
+    pin_registers(deferred.words);
+  }
+
+  template <int Half>
+  __device__ __forceinline__ void run_deferred(deferred_type const& deferred, box_place place,
+                                               scratch_type& scratch) const {
+    constexpr int eighths = base::box_columns / 8;
+    const int lane = static_cast<int>(threadIdx.x % 32);
+#pragma unroll
+    for (int box = Half * boxes / 2; box < (Half + 1) * boxes / 2; ++box) {
+      const std::uint32_t row = base::open_box(scratch, box) + static_cast<std::uint32_t>(lane % 16) * 128U;
+#pragma unroll
+      for (int eighth = 0; eighth < eighths; eighth += 2) {
+        std::uint32_t const* const words = deferred.words + 2 * (box * eighths + eighth);
+        const std::uint32_t chunk = static_cast<std::uint32_t>(eighth + lane / 16) ^ static_cast<std::uint32_t>(lane % 8);
+        store_matrix_x4(row + chunk * 16U, words[0], words[1], words[2], words[3]);
+      }
+      this->close_box(scratch, box, place);
     }
   }
 };
