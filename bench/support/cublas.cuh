@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The matrix products of cuBLAS that ours are compared with: outputs (tokens x columns) = inputs * weights^T, row-major
-/// and dense, with the fastest of the algorithms that cuBLASLt proposes.
+/// The matrix products of cuBLAS that ours are compared with: outputs (tokens x columns) = inputs * weights^T,
+/// row-major and dense, with the fastest of the algorithms that cuBLASLt proposes.
 #pragma once
 
 #include <cublasLt.h>
@@ -49,11 +49,12 @@ class cublas_linear {
   cublas_linear(device_memory& memory, std::int64_t tokens, std::int64_t columns, std::int64_t depth)
       : workspace_(memory, workspace_bytes) {
     constexpr bool is_integer = std::is_integral_v<Operand>;
-    constexpr cublasComputeType_t compute =
-        is_integer ? CUBLAS_COMPUTE_32I
-                   : std::is_same_v<Operand, tessera::tf32> ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    constexpr cublasComputeType_t compute = is_integer                               ? CUBLAS_COMPUTE_32I
+                                            : std::is_same_v<Operand, tessera::tf32> ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                                                     : CUBLAS_COMPUTE_32F;
     check(cublasLtCreate(&handle_), "cublasLtCreate");
-    check(cublasLtMatmulDescCreate(&product_, compute, is_integer ? CUDA_R_32I : CUDA_R_32F), "cublasLtMatmulDescCreate");
+    check(cublasLtMatmulDescCreate(&product_, compute, is_integer ? CUDA_R_32I : CUDA_R_32F),
+          "cublasLtMatmulDescCreate");
     // cuBLAS counts columns first: its A is W with rows as columns, its result the transpose of ours.
     set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
     set(CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N);
@@ -80,7 +81,8 @@ class cublas_linear {
     cublasLtMatmulPreference_t preference{};
     check(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
     std::size_t const bytes = workspace_bytes;
-    check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes),
+    check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes,
+                                               sizeof bytes),
           "cublasLtMatmulPreferenceSetAttribute");
     cublasLtMatmulHeuristicResult_t proposed[most];
     int count = 0;

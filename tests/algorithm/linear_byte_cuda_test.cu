@@ -11,11 +11,13 @@ TEST_CASE("a linear layer of 8-bit floats on a GPU is right", "[cuda]") {
   check_aligned<float8_e4m3, bfloat16>(129, 257, 129);
   check_linear<float8_e4m3, bfloat16>(65, 66, 67, {1, 0}, {0, 0});
   check_aligned<float8_e5m2, float16>(257, 300, 200);
+  check_aligned<float8_e4m3, bfloat16>(1, 16900, 200);  // enough for large tiles
 }
 
 TEST_CASE("a linear layer of 8-bit integers on a GPU is exact", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   check_aligned<std::int8_t, float>(257, 300, 200);
+  check_aligned<std::int8_t, float>(257, 16900, 33);
   tessera::cuda const exec;
   for (std::int64_t const gap : {0, 3}) {
     for (std::int64_t const depth : {1, 127, 128, 129, 640}) {

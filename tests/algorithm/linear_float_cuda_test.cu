@@ -15,5 +15,6 @@ TEST_CASE("a linear layer of tf32 on a GPU sees the upper bits of its operands",
   TESSERA_NEEDS_CUDA();
   check_aligned<tf32, float>(257, 300, 200);
   check_aligned<tf32, float>(129, 31, 33);
+  check_aligned<tf32, float>(1, 16900, 72);
   check_linear<tf32, float>(65, 66, 67, {1, 0}, {1, 1});
 }

@@ -22,7 +22,10 @@ TEST_CASE("a linear layer on a GPU is right, whatever the extents", "[cuda]") {
 
 TEST_CASE("a linear layer on a GPU goes from tile to tile", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  check_aligned<bfloat16, bfloat16>(4300, 1020, 72);  // 68 tiles of clusters: more than run at a time
+  // More tiles of clusters than run at a time.
+  check_aligned<bfloat16, bfloat16>(4300, 1020, 72);
+  check_aligned<bfloat16, bfloat16>(1, 16900, 72);
+  check_aligned<bfloat16, bfloat16>(129, 16899, 7);
 }
 
 TEST_CASE("rows of operands and of outputs may lie anywhere", "[cuda]") {

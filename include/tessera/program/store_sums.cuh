@@ -47,10 +47,15 @@ struct box_stores {
     return map(sum, min(row, rows - 1), min(column, columns - 1));
   }
 
-  /// Waits until a box may be overwritten, and gives its address in shared memory.
+  /// Waits until a box may be overwritten, and gives its address in shared memory. Before the first box of a tile all
+  /// of those before have been read: their number may be odd.
   __device__ __forceinline__ static std::uint32_t open_box(scratch_type& scratch, int box) {
     if (threadIdx.x % 32 == 0) {
-      await_box_reads<1>();
+      if (box == 0) {
+        await_box_reads<0>();
+      } else {
+        await_box_reads<1>();
+      }
     }
     __syncwarp();
     return plain_shared_address(scratch.box[box % 2]);
@@ -76,8 +81,7 @@ struct store_sums_by_boxes;
 
 /// Elements of 4 bytes.
 template <class Output, class Map>
-requires(sizeof(Output) == 4)
-struct store_sums_by_boxes<Output, Map> : detail::box_stores<Output, Map> {
+requires(sizeof(Output) == 4) struct store_sums_by_boxes<Output, Map> : detail::box_stores<Output, Map> {
   using base = detail::box_stores<Output, Map>;
   using scratch_type = typename base::scratch_type;
 
@@ -111,37 +115,45 @@ struct store_sums_by_boxes<Output, Map> : detail::box_stores<Output, Map> {
 
 /// Elements of 2 bytes: sums become 64 words at once, which are written while the next tile is multiplied.
 template <class Output, class Map>
-requires(sizeof(Output) == 2)
-struct store_sums_by_boxes<Output, Map> : detail::box_stores<Output, Map> {
+requires(sizeof(Output) == 2) struct store_sums_by_boxes<Output, Map> : detail::box_stores<Output, Map> {
   using base = detail::box_stores<Output, Map>;
   using scratch_type = typename base::scratch_type;
-  static constexpr int columns_of_tile = 256;
-  static constexpr int boxes = columns_of_tile / base::box_columns;
 
   /// Of each 8 columns a word for row lane / 4 and one for the row 8 further.
+  template <int Registers>
   struct deferred_type {
-    std::uint32_t words[columns_of_tile / 4];
+    std::uint32_t words[Registers / 2];
   };
 
-  template <class Sum>
-  __device__ __forceinline__ void defer(Sum const (&sums)[columns_of_tile / 2], box_place place,
-                                        deferred_type& deferred) const {
+  template <class Sum, int Registers>
+  __device__ __forceinline__ void defer(Sum const (&sums)[Registers], box_place place,
+                                        deferred_type<Registers>& deferred) const {
     const int lane = static_cast<int>(threadIdx.x % 32);
     const box_place own{place.column + 2 * (lane % 4), place.row + lane / 4};
 #pragma unroll
-    for (int i = 0; i < columns_of_tile / 4; ++i) {
-      const std::int32_t column = own.column + i / 2 * 8;
-      const std::int32_t row = own.row + i % 2 * 8;
-      deferred.words[i] = pack_pair<Output>(static_cast<float>(this->mapped(sums[2 * i], row, column)),
-                                            static_cast<float>(this->mapped(sums[2 * i + 1], row, column + 1)));
+    for (int part = 0; part < Registers / 2; part += 16) {
+      std::uint32_t words[16];
+#pragma unroll
+      for (int i = 0; i < 16; ++i) {
+        const std::int32_t column = own.column + (part + i) / 2 * 8;
+        const std::int32_t row = own.row + i % 2 * 8;
+        const int reg = 2 * (part + i);
+        words[i] = pack_pair<Output>(static_cast<float>(this->mapped(sums[reg], row, column)),
+                                     static_cast<float>(this->mapped(sums[reg + 1], row, column + 1)));
+      }
+      __syncwarp();  // so that not all that a map reads is read at once: there is no room for it
+#pragma unroll
+      for (int i = 0; i < 16; ++i) {
+        deferred.words[part + i] = words[i];
+      }
     }
-    pin_registers(deferred.words);
   }
 
-  template <int Half>
-  __device__ __forceinline__ void run_deferred(deferred_type const& deferred, box_place place,
+  template <int Half, int Registers>
+  __device__ __forceinline__ void run_deferred(deferred_type<Registers> const& deferred, box_place place,
                                                scratch_type& scratch) const {
     constexpr int eighths = base::box_columns / 8;
+    constexpr int boxes = 2 * Registers / base::box_columns;
     const int lane = static_cast<int>(threadIdx.x % 32);
 #pragma unroll
     for (int box = Half * boxes / 2; box < (Half + 1) * boxes / 2; ++box) {
@@ -149,7 +161,8 @@ struct store_sums_by_boxes<Output, Map> : detail::box_stores<Output, Map> {
 #pragma unroll
       for (int eighth = 0; eighth < eighths; eighth += 2) {
         std::uint32_t const* const words = deferred.words + 2 * (box * eighths + eighth);
-        const std::uint32_t chunk = static_cast<std::uint32_t>(eighth + lane / 16) ^ static_cast<std::uint32_t>(lane % 8);
+        const std::uint32_t chunk =
+            static_cast<std::uint32_t>(eighth + lane / 16) ^ static_cast<std::uint32_t>(lane % 8);
         store_matrix_x4(row + chunk * 16U, words[0], words[1], words[2], words[3]);
       }
       this->close_box(scratch, box, place);

@@ -27,16 +27,18 @@ struct tile_order {
 
   [[nodiscard]] TESSERA_FN constexpr std::int64_t count() const { return std::int64_t{rows} * columns; }
 
-  /// Each tile once, for 0 <= index < count(). Every other band is walked backwards: where one ends
-  /// the next begins.
-  [[nodiscard]] TESSERA_FN constexpr place at(std::int64_t index) const {
-    const std::int64_t whole_band = std::int64_t{band} * columns;
+  /// Each tile once, for 0 <= index < count(). Every other band is walked backwards: where one ends the next begins.
+  /// Index: std::int32_t where count() fits it, which on a GPU takes a fifth of the time of std::int64_t.
+  template <class Index>
+  [[nodiscard]] TESSERA_FN constexpr place at(Index index) const {
+    const Index whole_band = static_cast<Index>(band) * columns;
     const auto which = static_cast<std::int32_t>(index / whole_band);
-    const std::int64_t inside = index - which * whole_band;
+    const Index inside = index - which * whole_band;
     const std::int32_t first = which * band;
     const std::int32_t height = min(band, rows - first);
     const auto column = static_cast<std::int32_t>(inside / height);
-    return {first + static_cast<std::int32_t>(inside % height), which % 2 == 0 ? column : columns - 1 - column};
+    const auto row = static_cast<std::int32_t>(inside - static_cast<Index>(column) * height);
+    return {first + row, which % 2 == 0 ? column : columns - 1 - column};
   }
 };
 

@@ -7,23 +7,32 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The program for sm_90a: clusters of two thread blocks, which share their rows of the weights; each multiplies 128 x
-/// 256.
+/// The program for sm_90a: clusters of thread blocks that share their rows of b; each block multiplies 128 x columns.
 struct warpgroup_gemm_policy {
-  int stages;              ///< pieces of operands in shared memory, 48 KiB each
+  int columns;             ///< of a tile: 64, 128, 192 or 256
+  int blocks;              ///< of a cluster: 1 or 2
+  int stages;              ///< pieces of operands in shared memory, 128 * (128 + columns) bytes each
   int band;                ///< rows of cluster tiles that are walked together
   int producer_registers;  ///< of each thread of the warpgroup that starts copies
   int consumer_registers;  ///< of each thread of the two that multiply
 
   TESSERA_FN friend constexpr bool operator==(warpgroup_gemm_policy a, warpgroup_gemm_policy b) {
-    return a.stages == b.stages && a.band == b.band && a.producer_registers == b.producer_registers &&
-           a.consumer_registers == b.consumer_registers;
+    return a.columns == b.columns && a.blocks == b.blocks && a.stages == b.stages && a.band == b.band &&
+           a.producer_registers == b.producer_registers && a.consumer_registers == b.consumer_registers;
   }
 };
 
+/// For products that fill the chip.
 struct warpgroup_gemm_tuning {
   using policy_type = warpgroup_gemm_policy;
-  TESSERA_FN constexpr policy_type operator()(int) const { return {4, 8, 24, 240}; }
+  TESSERA_FN constexpr policy_type operator()(int) const { return {256, 2, 4, 8, 24, 240}; }
+};
+
+/// For products of so few tiles that the large ones would leave most of the chip idle: a quarter of the columns, blocks
+/// alone.
+struct small_warpgroup_gemm_tuning {
+  using policy_type = warpgroup_gemm_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {64, 1, 8, 8, 24, 240}; }
 };
 
 }  // namespace v0

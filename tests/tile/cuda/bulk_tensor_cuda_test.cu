@@ -15,7 +15,7 @@
 using namespace tessera;
 using tessera_test::device_values;
 
-namespace {
+namespace bulk_tensor_test {  // not anonymous: for old architectures nothing refers to the programs
 
 /// Copies a box of 16 x 32 floats from one place to another, adding 1 to what lies in shared memory.
 struct move_box {
@@ -99,6 +99,12 @@ struct exchange_boxes {
   }
 };
 
+}  // namespace bulk_tensor_test
+
+using namespace bulk_tensor_test;
+
+namespace {
+
 bool has_copy_engine() {
   int device = 0;
   int major = 0;
@@ -134,8 +140,7 @@ TEST_CASE("a box is read with zeros outside of its matrix and written inside of 
       device_values<float> const to(std::vector<float>(rows * stride, -5.0F));
       matrix_view<float> const a(from.data(), {rows, columns}, {stride, 1});
       matrix_view<float> const b(to.data(), {rows, columns}, {stride, 1});
-      exec.run(move_box{make_tensor_map("test", a, {16, 32}), make_tensor_map("test", b, {16, 32}), source, target},
-               1);
+      exec.run(move_box{make_tensor_map("test", a, {16, 32}), make_tensor_map("test", b, {16, 32}), source, target}, 1);
       auto const found = to.download();
       bool right = true;
       for (std::int64_t row = 0; row < rows; ++row) {

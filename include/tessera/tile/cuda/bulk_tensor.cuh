@@ -66,8 +66,8 @@ __device__ __forceinline__ void prefetch_box(tensor_map const& map, box_place pl
                : "memory");
 }
 
-/// Shared to global memory. Whoever wrote the box has called fence_async_proxy() before. `place` is not negative. Where rows
-/// of the matrix do not have whole 16 bytes, the rest of the last 16 is written too (seen on sm_90).
+/// Shared to global memory. Whoever wrote the box has called fence_async_proxy() before. `place` is not negative. Where
+/// rows of the matrix do not have whole 16 bytes, the rest of the last 16 is written too (seen on sm_90).
 __device__ __forceinline__ void store_box(tensor_map const& map, void const* shared, box_place place) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(&map),
                "r"(detail::plain_shared_address(shared)), "r"(place.column), "r"(place.row)

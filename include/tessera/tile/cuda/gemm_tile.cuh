@@ -28,9 +28,9 @@ __device__ constexpr bool is_multiplied_as_half() {
 #endif
 }
 
-/// Bytes 2 * half and the next of a word as two values of fp16: exact.
+/// Bytes 2 * half and the next of a word as two values of fp16: exact. Not inline: it is long, and called 48 times.
 template <class T>
-__device__ __forceinline__ std::uint32_t widen_half_word(std::uint32_t word, int half) {
+__device__ __noinline__ std::uint32_t widen_half_word(std::uint32_t word, int half) {
   std::uint32_t pair = 0;
 #pragma unroll
   for (int i = 0; i < 2; ++i) {

@@ -8,7 +8,8 @@
 ///     }
 ///
 /// Made by the driver (cuTensorMapEncodeTiled), which is found at run time: there is nothing to link. Elements of a box
-/// outside of the matrix read as zeros and are not written (but see store_box). Boxes lie swizzled by 128 bytes: the 16 bytes c of row r at
+/// outside of the matrix read as zeros and are not written (but see store_box). Boxes lie swizzled by 128 bytes: the 16
+/// bytes c of row r at
 /// 128 r + 16 (c ^ (r % 8)).
 #pragma once
 
