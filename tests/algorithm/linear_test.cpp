@@ -81,6 +81,24 @@ TEST_CASE("integer sums are exact and can be kept or scaled", "[host]") {
   }
 }
 
+TEST_CASE("sums can be mapped by several maps in a row, and accumulated", "[host]") {
+  cpu const exec{.threads = 1};
+  auto const inputs = operand_samples<float>(3 * 20, 1);
+  auto const weights = operand_samples<float>(5 * 20, 2);
+  auto const bias = operand_samples<float>(5, 3);
+  std::vector<float> plain(15);
+  std::vector<float> mapped(15, 2.0F);
+  matrix_view<float const> const x(inputs.data(), {3, 20});
+  matrix_view<float const> const w(weights.data(), {5, 20});
+  matrix_view<float> const y(mapped.data(), {3, 5});
+  linear<float>::forward(exec, x, w, matrix_view<float>(plain.data(), {3, 5}));
+  using biased = chained<add_bias<float>, soft_capped>;
+  linear<float>::forward(exec, x, w, chained<biased, add_matrix<float>>{{{bias}, {3.0F}}, {y}}, y);
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    CHECK(mapped[i] == 3.0F * ::tanhf((plain[i] + bias[i % 5]) / 3.0F) + 2.0F);
+  }
+}
+
 TEST_CASE("a linear layer keeps the rules for programs", "[host]") {
   check_linear<bfloat16, float>(testing::adversary{.seed = 4}, 70, 66, 40);
 }
