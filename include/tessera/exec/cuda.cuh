@@ -298,7 +298,8 @@ struct basic_cuda {
     constexpr std::int64_t most_blocks = 0x7fffffff / cluster * cluster;
     std::int64_t const whole = (needed - 1) / cluster * cluster + cluster;
     auto const blocks = static_cast<unsigned>(whole < most_blocks ? whole : most_blocks);
-    void* arguments[]{const_cast<P*>(&program), &count};
+    std::int64_t tiles = cluster > 1 ? whole : count;  // all blocks of a cluster come to the program, or none
+    void* arguments[]{const_cast<P*>(&program), &tiles};
     cudaError_t const launched = launch<cluster>(reinterpret_cast<void const*>(kernel), blocks, shape::threads,
                                                  static_cast<std::size_t>(shared), arguments);
     if (launched != cudaSuccess) {

@@ -2,7 +2,7 @@
 /// Maps of sums: what becomes of a sum of a matrix product, while it is in a register, before it is stored.
 ///
 ///     struct rectified {                                // a user's own: any trivially copyable function object
-///       TESSERA_FN float operator()(float sum, std::int64_t row, std::int64_t column) const { return sum > 0 ? sum : 0; }
+///       TESSERA_FN float operator()(float sum, std::int64_t, std::int64_t) const { return sum > 0 ? sum : 0; }
 ///     };
 ///     linear<bfloat16>::forward(exec, inputs, weights, chained<add_bias<float>, rectified>{{bias}, {}}, outputs);
 #pragma once
