@@ -28,8 +28,8 @@ inline constexpr char const* help_text =
   --help
 
 BF16, F16, F32, F8_E4M3 and F8_E5M2 tensors are compressed, others kept as they are. The output of compress is itself a
-safetensors file (compressed tensors are U8 there) and is read back and compared before it gets its name. Without --lossy
-the output of decompress is the very file that compress read.
+safetensors file (compressed tensors are U8 there) and is read back and compared before it gets its name. Without
+--lossy the output of decompress is the very file that compress read.
 
 Files are mapped into memory and worked on in pieces of 64 MiB: at most 320 MiB of memory are used for data (on a GPU as
 much again there), however large a file or tensor is, and as much as the files' headers take.

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// NeuZip: weights in two thirds of their memory, bit for bit, or in less with fewer mantissa bits.
 ///
-/// Hao, Cao, Mou: "NeuZip: Memory-Efficient Training and Inference with Dynamic Compression of Neural Networks" (arXiv 2410.20650).
-/// The exponents of trained weights carry 2.5 to 2.9 bits of information, so they are entropy-coded; signs and mantissas are kept as
-/// they are (section 2.1), or only the first bits of the mantissas (section 2.3).
+/// Hao, Cao, Mou: "NeuZip: Memory-Efficient Training and Inference with Dynamic Compression of Neural Networks"
+/// (arXiv 2410.20650). The exponents of trained weights carry 2.5 to 2.9 bits of information, so they are
+/// entropy-coded; signs and mantissas are kept as they are (section 2.1), or only the first bits of the mantissas
+/// (section 2.3).
 ///
 ///     tessera::cpu exec;
-///     auto stream = tessera::neuzip::encode(exec, weights);     // weights: anything with data() and size() of bfloat16
+///     auto stream = tessera::neuzip::encode(exec, weights);   // weights: anything with data(), size() of bfloat16
 ///     tessera::neuzip::decode(exec, stream, weights);           // the same bits
 ///
-/// What differs from the authors' code, on purpose: all five formats are lossless for every pattern, NaN payloads included; rounding
-/// never makes a finite weight infinite or a NaN a number; the same rounded normalizer divides and multiplies, with one rounding each
-/// way; sizes are 64-bit; nothing waits or allocates on the way; the coder works on pairs of exponents, at 10.67 bits for a bf16
-/// N(0, 0.02) weight instead of 10.9.
+/// What differs from the authors' code, on purpose: all five formats are lossless for every pattern, NaN payloads
+/// included; rounding never makes a finite weight infinite or a NaN a number; the same rounded normalizer divides and
+/// multiplies, with one rounding each way; sizes are 64-bit; nothing waits or allocates on the way; the coder works on
+/// pairs of exponents, at 10.67 bits for a bf16 N(0, 0.02) weight instead of 10.9.
 ///
-/// Errors of normal numbers with K mantissa bits kept: at most 1 / (2^(K+1) + 1) of the value (K = 0: 1/3, 1: 1/5, 3: 1/17, 7: 1/257),
-/// with normalizers 2^-9 more. Subnormals: at most half of 2^-K of the smallest normal number.
+/// Errors of normal numbers with K mantissa bits kept: at most 1 / (2^(K+1) + 1) of the value (K = 0: 1/3, 1: 1/5, 3:
+/// 1/17, 7: 1/257), with normalizers 2^-9 more. Subnormals: at most half of 2^-K of the smallest normal number.
 /// Determinism: the stream depends on weights, options and seed alone, not on executor, device or threads.
-/// Format: entropy/weight_stream.hpp. Interface, errors and costs: algorithm/compressed_weights.hpp. Keeping a model's parameters
-/// compressed through training (the paper's Algorithm 1, with the gradient of the inputs taken before the update, as the text and not
-/// the listing has it): algorithm/parameter_store.hpp.
+/// Format: entropy/weight_stream.hpp. Interface, errors and costs: algorithm/compressed_weights.hpp. Keeping a model's
+/// parameters compressed through training (the paper's Algorithm 1, with the gradient of the inputs taken before the
+/// update, as the text and not the listing has it): algorithm/parameter_store.hpp.
 #pragma once
 
 #include <tessera/algorithm/compressed_weights.hpp>

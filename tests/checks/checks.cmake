@@ -27,8 +27,10 @@ function(tessera_check_linkage target extension link)
     string(APPEND text "#include <${name}>\n")
   endforeach()
   set(folder "${CMAKE_CURRENT_BINARY_DIR}/${target}_sources")
-  file(CONFIGURE OUTPUT "${folder}/one.${extension}" CONTENT "${text}int other();\nint main() { return other(); }\n" @ONLY)
-  file(CONFIGURE OUTPUT "${folder}/other.${extension}" CONTENT "${text}int other();\nint other() { return 0; }\n" @ONLY)
+  file(CONFIGURE OUTPUT "${folder}/one.${extension}"
+    CONTENT "${text}int other();\nint main() { return other(); }\n" @ONLY)
+  file(CONFIGURE OUTPUT "${folder}/other.${extension}"
+    CONTENT "${text}int other();\nint other() { return 0; }\n" @ONLY)
   add_executable(${target} "${folder}/one.${extension}" "${folder}/other.${extension}")
   target_link_libraries(${target} PRIVATE ${link})
   add_test(NAME "check: every header in two objects, ${target}" COMMAND ${target})
@@ -57,7 +59,7 @@ if(TESSERA_HAVE_CUDA AND TARGET CUDA::nvrtc)
   set_tests_properties("compile: programs at run time" PROPERTIES LABELS compile)
 endif()
 
-# *_fail.cpp: must compile as it is, and must be refused, in the words of its "// expect: regex" line, with TESSERA_FAIL.
+# *_fail.cpp: must compile as it is; with TESSERA_FAIL it must be refused, in the words of its "// expect: regex" line.
 file(GLOB_RECURSE refused CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*_fail.cpp")
 foreach(source IN LISTS refused)
   file(RELATIVE_PATH name "${CMAKE_CURRENT_SOURCE_DIR}" "${source}")

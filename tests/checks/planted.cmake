@@ -25,7 +25,8 @@ function(plant check path body sentence)
 endfunction()
 
 plant(layering reduce/sum.hpp "${head}#include <tessera/core/bits.hpp>\n#include <vector>\n" "")
-plant(layering core/up.hpp "${head}#include <tessera/quantize/symmetric.hpp>\n" "layer 0 includes quantize/symmetric.hpp")
+plant(layering core/up.hpp "${head}#include <tessera/quantize/symmetric.hpp>\n"
+  "layer 0 includes quantize/symmetric.hpp")
 plant(layering tile/load.hpp "${head}#include <tessera/quantize/symmetric.hpp>\n" "tile/ knows primitives by")
 plant(layering tile/source/codes.hpp "${head}#include <tessera/quantize/symmetric.hpp>\n" "")
 plant(layering algorithm/a.hpp "${head}#include <tessera/tessera.hpp>\n" "nothing in the library includes tessera.hpp")
@@ -45,9 +46,8 @@ plant(layering helpers/a.hpp "${head}" "its folder is in no layer")
 
 plant(macros core/a.hpp "${head}#define TESSERA_FN\n" "")
 plant(macros core/a.hpp "${head}#  define FN\n" "defines FN; macros of the library begin with TESSERA_")
-plant(macros core/a.hpp
-  "${head}#define TESSERA_A\n#define TESSERA_B\n#define TESSERA_C\n#define TESSERA_D\n#define TESSERA_E\n#define TESSERA_F\n#define TESSERA_G\n"
-  "the library has 7 macros, more than 6")
+string(REGEX REPLACE "([A-G])" "#define TESSERA_\\1\n" seven_macros "ABCDEFG")
+plant(macros core/a.hpp "${head}${seven_macros}" "the library has 7 macros, more than 6")
 plant(macros core/a.hpp "// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception\n" "has no #pragma once")
 plant(macros core/a.hpp "\n#pragma once\n" "does not begin with // SPDX")
 string(REPEAT "// a line\n" 500 long)

@@ -75,13 +75,17 @@ expect_no_leftovers "success"
 echo "== other shapes, types and names"
 safetensors_file "$work/empty.st" '{}' ''
 header='{"__metadata__":{"a \"b\"":"\u00e9\n"},"zero":{"dtype":"F32","shape":[0,3],"data_offsets":[0,0]},'
-header+='"scalar":{"dtype":"BF16","shape":[],"data_offsets":[0,2]},"odd":{"dtype":"I8","shape":[3],"data_offsets":[2,5]},'
-header+='"f8":{"dtype":"F8_E4M3","shape":[1,3],"data_offsets":[5,8]},"unaligned":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}}   '
+header+='"scalar":{"dtype":"BF16","shape":[],"data_offsets":[0,2]},'
+header+='"odd":{"dtype":"I8","shape":[3],"data_offsets":[2,5]},'
+header+='"f8":{"dtype":"F8_E4M3","shape":[1,3],"data_offsets":[5,8]},'
+header+='"unaligned":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}}   '
 safetensors_file "$work/odd.st" "$header" '0123456789abcdef'
 weights=$(head -c 40000 "$data/minilm_bf16.safetensors" | tail -c 30000 | od -An -tx1 -v | tr -d ' \n' | head -c 40003)
-header='{"small":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"f8":{"dtype":"F8_E5M2","shape":[40000],"data_offsets":[3,40003]}}'
+header='{"small":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},'
+header+='"f8":{"dtype":"F8_E5M2","shape":[40000],"data_offsets":[3,40003]}}'
 safetensors_file "$work/shifted.st" "$header" "$weights"
-header='{"small":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"f32":{"dtype":"F32","shape":[100,100],"data_offsets":[3,40003]}}'
+header='{"small":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},'
+header+='"f32":{"dtype":"F32","shape":[100,100],"data_offsets":[3,40003]}}'
 safetensors_file "$work/shifted32.st" "$header" "$weights"
 for name in empty odd shifted shifted32; do
   expect 0 - "$program" compress "$work/$name.st" "$work/$name.tsra"
@@ -92,14 +96,16 @@ done
 
 echo "== a terminal gets a progress bar"
 if command -v script >/dev/null; then
-  script -qec "'$program' compress '$data/minilm_bf16.safetensors' '$work/shown.tsra'" "$work/typescript" >/dev/null </dev/null
+  script -qec "'$program' compress '$data/minilm_bf16.safetensors' '$work/shown.tsra'" "$work/typescript" \
+    >/dev/null </dev/null
   grep -q 'compressing *\[.*\] *[0-9]* %' "$work/typescript" && grep -q verifying "$work/typescript" ||
     fail "no bar: $(cat "$work/typescript")"
 fi
 
 echo "== inspect names tensors, types, shapes and metadata"
 expect 0 - "$program" inspect "$work/minilm_bf16.tsra"
-grep -q 'encoder.layer.0.attention.self.query.weight *BF16 *384 x 384 *lossless' "$work/out" || fail "inspect: $(cat "$work/out")"
+grep -q 'encoder.layer.0.attention.self.query.weight *BF16 *384 x 384 *lossless' "$work/out" ||
+  fail "inspect: $(cat "$work/out")"
 grep -q 'metadata "licence"' "$work/out" || fail "inspect shows no metadata"
 expect 0 - "$program" inspect "$data/minilm_bf16.safetensors"
 grep -q 'not compressed, 11 tensors' "$work/out" || fail "inspect of a plain file: $(cat "$work/out")"
@@ -114,7 +120,8 @@ for bits in 0 1 3; do
   expect 0 - "$program" compress --lossy $bits --block 256 "$data/minilm_bf16.safetensors" "$work/lossy$bits.tsra"
   expect 0 - "$program" verify "$work/lossy$bits.tsra"
   expect 0 - "$program" decompress "$work/lossy$bits.tsra" "$work/lossy$bits.back"
-  [ "$(size_of "$work/lossy$bits.back")" -eq "$(size_of "$data/minilm_bf16.safetensors")" ] || fail "lossy $bits: wrong size"
+  [ "$(size_of "$work/lossy$bits.back")" -eq "$(size_of "$data/minilm_bf16.safetensors")" ] ||
+    fail "lossy $bits: wrong size"
   expect 0 - "$program" inspect "$work/lossy$bits.tsra"
   grep -q "lossy $bits/256" "$work/out" || fail "inspect does not say lossy $bits/256"
 done
@@ -175,7 +182,8 @@ foreign() {
   safetensors_file "$work/foreign" "$2" "$3"
   expect 3 "$1" "$program" compress "$work/foreign" "$work/x"
 }
-foreign 'two tensors are called "a"' '{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}' 'ab'
+foreign 'two tensors are called "a"' \
+  '{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}' 'ab'
 foreign 'unknown dtype "Q8"' '{"a":{"dtype":"Q8","shape":[1],"data_offsets":[0,1]}}' 'a'
 foreign 'takes 2 bytes but its shape and dtype U8 make 1' '{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,2]}}' 'ab'
 foreign 'truncated' '{"a":{"dtype":"U8","shape":[9],"data_offsets":[0,9]}}' 'ab'
@@ -246,7 +254,7 @@ done
 find "$work" -name '*.partial' -delete
 
 echo "== memory stays bounded"
-# The tensor's 128 MB, its stream and the coder's tables would not fit into this; sanitizers need far more for themselves.
+# The tensor's 128 MB, its stream and the coder's tables would not fit into this; sanitizers need far more.
 bounded() {
   if grep -q -e __asan_init -e __tsan_init "$program"; then "$@"; else (ulimit -d $((340 * 1024)) && exec "$@"); fi
 }

@@ -55,10 +55,11 @@ struct memory_file {
 }  // namespace
 
 TEST_CASE("a safetensors file gives its tensors in the order of their bytes", "[host]") {
-  std::string const file = file_of(
-      R"({"b":{"dtype":"BF16","shape":[2,1],"data_offsets":[3,7]},"__metadata__":{"k":"v"},)"
-      R"("a":{"data_offsets":[0,3],"shape":[3],"dtype":"I8"},"none":{"dtype":"F32","shape":[0,9],"data_offsets":[7,7]}}  )",
-      "abcdefg");
+  std::string const file =
+      file_of(R"({"b":{"dtype":"BF16","shape":[2,1],"data_offsets":[3,7]},"__metadata__":{"k":"v"},)"
+              R"("a":{"data_offsets":[0,3],"shape":[3],"dtype":"I8"},)"
+              R"("none":{"dtype":"F32","shape":[0,9],"data_offsets":[7,7]}}  )",
+              "abcdefg");
   safetensors_reader const model = read(file);
   REQUIRE(model.tensors().size() == 3);
   CHECK(model.tensors()[0].name == "a");

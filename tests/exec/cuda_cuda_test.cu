@@ -120,6 +120,29 @@ struct add_one {
   }
 };
 
+/// Reads what other blocks of the launch before wrote, and takes its time over the last element.
+struct reverse_and_add_one {
+  static constexpr int lanes = 32;
+  struct scratch_type {};
+  array_view<int const> source;
+  array_view<int> target;
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    for (int lane : group) {
+      std::int64_t const i = which * lanes + lane;
+      if (i < target.size()) {
+        int const repeats = i + 1 == target.size() ? 500 : 1;
+        int value = source[source.size() - 1 - i];
+        for (int k = 0; k < repeats; ++k) {
+          value += k % 2 == 0 ? 1 : -1;
+          target[i] = value;
+        }
+        target[i] = source[source.size() - 1 - i] + 1;
+      }
+    }
+  }
+};
+
 template <int Lanes>
 void compare_collectives() {
   constexpr std::int64_t tiles = 301;
@@ -259,6 +282,25 @@ TEST_CASE("pinned memory takes part in copies", "[cuda]") {
   exec.wait();
   CHECK(host[0] == 1);
   CHECK(host[63] == 64);
+}
+
+TEST_CASE("a program sees all that the programs before it in the stream wrote", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  // On sm_90 the next kernel is launched while the one before it ends. Small launches overlap the most.
+  std::int64_t const size = GENERATE(33, 5'000, 300'003);
+  cuda const exec;
+  buffer<int> one(exec, size);
+  buffer<int> other(exec, size);
+  exec.clear(one);
+  constexpr int launches = 100;
+  for (int i = 0; i < launches; i += 2) {
+    exec.run(reverse_and_add_one{one, other}, (size + 31) / 32);
+    exec.run(reverse_and_add_one{other, one}, (size + 31) / 32);
+  }
+  std::vector<int> result(static_cast<std::size_t>(size));
+  exec.copy(one, result);
+  exec.wait();
+  CHECK(result == std::vector<int>(result.size(), launches));
 }
 
 TEST_CASE("an executor without a device says which call failed", "[cuda]") {

@@ -6,7 +6,9 @@ float rounded_by_the_host(float value);
 
 static_assert(__cplusplus >= 202002L, "tessera::cuda asks nvcc for C++20");
 
-__global__ void round_to_bf16(float value, float* out) { *out = tessera::load(tessera::store<tessera::bfloat16>(value)); }
+__global__ void round_to_bf16(float value, float* out) {
+  *out = tessera::load(tessera::store<tessera::bfloat16>(value));
+}
 
 // Without a device the program has still been compiled and linked, which is what this consumer is about.
 int main() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What compressed_linear must give, to the last bit, from plain weights: the order of additions that its header documents.
+/// What compressed_linear must give, to the last bit, from plain weights: in the order of additions of its header.
 #pragma once
 
 #include <cmath>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// A network of three linear layers with ReLU, trained by gradient descent on any executor, with its weights in plain buffers or in
-/// a parameter_store: the two must stay identical to the last bit.
+/// A network of three linear layers with ReLU, trained by gradient descent on any executor, with its weights in plain
+/// buffers or in a parameter_store: the two must stay identical to the last bit.
 #pragma once
 
 #include <array>

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// A linear layer whose weights stay compressed: outputs = inputs * weights^T + bias, with no decoded copy of the weights in memory.
+/// A linear layer whose weights stay compressed: outputs = inputs * weights^T + bias, with no decoded copy of the
+/// weights in memory.
 ///
 ///     using linear = tessera::compressed_linear<tessera::neuzip>;
-///     linear::layer layer{spec, stream};                           // rows x columns weights, row-major; a bias may follow
+///     linear::layer layer{spec, stream};           // rows x columns weights, row-major; a bias may follow
 ///     auto plan = linear::plan(exec, spec);
-///     linear::forward(exec, layer, inputs, outputs, tessera::workspace(plan, memory));   // tokens x columns, tokens x rows
+///     // inputs: tokens x columns; outputs: tokens x rows
+///     linear::forward(exec, layer, inputs, outputs, tessera::workspace(plan, memory));
 ///
-/// The portable program: any executor, any of the formats, any strides of inputs and outputs, the same bits everywhere (the order
-/// of additions is in program/compressed_linear.hpp). Weights are decoded anew for every 16 tokens, so with many tokens it
-/// is faster to decode the layer once and to multiply by other means.
+/// The portable program: any executor, any of the formats, any strides of inputs and outputs, the same bits everywhere
+/// (the order of additions is in program/compressed_linear.hpp). Weights are decoded anew for every 16 tokens, so with
+/// many tokens it is faster to decode the layer once and to multiply by other means.
 #pragma once
 
 #include <cstddef>

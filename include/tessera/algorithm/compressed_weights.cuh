@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Compressed weights on CUDA devices: lossless streams go through programs of their own, all else through the portable ones.
+/// Compressed weights on CUDA devices: lossless streams go through programs of their own, all else through the portable
+/// ones.
 ///
-/// Include it and call compressed_weights as on the CPU, with a tessera::cuda executor; nothing else changes. Lossless encoding is
-/// four launches for up to 32 tensors, decoding one; nothing waits, allocates or looks at data on the host.
+/// Include it and call compressed_weights as on the CPU, with a tessera::cuda executor; nothing else changes. Lossless
+/// encoding is four launches for up to 32 tensors, decoding one; nothing waits, allocates or looks at data on the host.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,8 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// Calls use(policy) with what a tuning says of the device at hand, as a compile-time constant. Only policies for architectures
-/// that are compiled for are instantiated.
+/// Calls use(policy) with what a tuning says of the device at hand, as a compile-time constant. Only policies for
+/// architectures that are compiled for are instantiated.
 template <class Tuning, int... Architectures, class Use>
 void with_policy(basic_cuda<arch_list<Architectures...>> const& exec, Use&& use) {
   constexpr bool has_new = sizeof...(Architectures) == 0 || ((Architectures >= 900) || ...);
@@ -91,8 +92,12 @@ void decode_on_warps(basic_cuda<Architectures> const& exec, array_view<weight_de
     program.task[i] = decode_task<T>::of(list[i], program.blocks);
     program.blocks += list[i].blocks;
   }
+  const std::int64_t shares = min(program.blocks, resident_blocks(exec, policy.blocks_per_multiprocessor));
   program.tasks = static_cast<int>(list.size());
-  program.shares = min(program.blocks, resident_blocks(exec, policy.blocks_per_multiprocessor));
+  program.shares = static_cast<int>(shares);
+  program.blocks_a_run = static_cast<int>(min(divide_up(program.blocks, shares), std::int64_t{program.warps}));
+  program.blocks_a_share = program.blocks / shares;
+  program.longer_shares = static_cast<int>(program.blocks % shares);
   program.status = list[0].status;
   exec.run(program, program.shares);
 }

@@ -7,7 +7,7 @@
 ///     auto stream = codec::encode(exec, weights);               // two thirds of the bytes
 ///     codec::decode(exec, stream, weights);                     // the same bits
 ///
-/// On a GPU include compressed_weights.cuh and keep the spec, from which all sizes follow without looking at the stream:
+/// On a GPU include compressed_weights.cuh and keep the spec, from which all sizes follow, whatever the stream holds:
 ///
 ///     auto spec = codec::spec(count);
 ///     auto plan = codec::encode_plan(exec, spec);               // plan.bytes() of workspace
@@ -40,7 +40,7 @@ inline namespace v0 {
 
 /// What a caller may choose about a stream.
 struct weight_stream_options {
-  /// Weights in a block: 1024 to 8192, a power of two. A block costs 1,100 bits on top of its entropy and decodes on its own.
+  /// Weights in a block: 1024 to 8192, a power of two. A block adds 1,100 bits to its entropy and decodes on its own.
   int block = 8192;
   /// CRC32C of every block; costs 4 bytes a block and reading the stream once more. For files.
   bool checksums = false;
@@ -96,7 +96,7 @@ struct placement_needs {
   }
 };
 
-/// Codes the tensors of a list (the workspace's counters are zero). Executors with programs of their own overload both functions.
+/// Codes the tensors of a list (the workspace's counters are zero). Executors with programs of their own overload both.
 template <class Mantissa, class T, class Executor>
 void run_encode(Executor const& exec, array_view<weight_encoding<T> const> list) {
   for (std::int64_t i = 0; i < list.size(); ++i) {
@@ -131,10 +131,11 @@ void run_decode(Executor const& exec, array_view<weight_decoding<T> const> list)
   }
 }
 
-/// The codec: a split of the values, a coder for exponents (rans_coder<12> or fixed_coder) and what is kept of mantissas.
+/// The codec: a split of the values, a coder for exponents (rans_coder<12> or fixed_coder), what is kept of mantissas.
 ///
-/// Lossless if Mantissa keeps all bits, for every pattern. Determinism: the stream's bytes depend on the weights, the spec and the
-/// seed alone, never on the executor or the number of threads. Nothing here waits or allocates, save the two functions marked so.
+/// Lossless if Mantissa keeps all bits, for every pattern. Determinism: the stream's bytes depend on the weights, the
+/// spec and the seed alone, never on the executor or the number of threads. Nothing here waits or allocates, save the
+/// two functions marked so.
 template <class Split, class Coder, class Mantissa>
 struct compressed_weights {
   using value_type = typename Split::value_type;
@@ -231,8 +232,8 @@ struct compressed_weights {
     return decode_plan(exec, array_view<target const>(&alone, 1));
   }
 
-  /// Writes the streams of many tensors, on a GPU in a few launches for all of them. A stream that does not fit its room is reported
-  /// when exec.wait() is called; what the weights were is not lost, since they are not touched.
+  /// Writes the streams of many tensors, on a GPU in a few launches for all of them. A stream that does not fit its
+  /// room is reported when exec.wait() is called; what the weights were is not lost, since they are not touched.
   template <class Executor>
   static void encode(Executor const& exec, array_view<source const> sources, workspace const& space) {
     const auto regions = encode_regions<Executor>(sources);
@@ -266,8 +267,8 @@ struct compressed_weights {
     encode(exec, array_view<source const>(&alone, 1), space);
   }
 
-  /// Writes the weights of many streams, on a GPU in a few launches for all of them. What is wrong with a stream is reported when
-  /// exec.wait() is called, with the number of the first block that is not sound; such blocks become zeros.
+  /// Writes the weights of many streams, on a GPU in a few launches for all of them. What is wrong with a stream is
+  /// reported when exec.wait() is called, with the number of the first block that is not sound; they become zeros.
   template <class Executor>
   static void decode(Executor const& exec, array_view<target const> targets, workspace const& space) {
     const auto regions = decode_regions(targets);
@@ -305,7 +306,8 @@ struct compressed_weights {
     decode(exec, array_view<target const>(&alone, 1), space);
   }
 
-  /// The stream of `weights`, of exactly the size needed. Allocates, and waits for the executor (one whose memory the host reads).
+  /// The stream of `weights`, of exactly the size needed. Allocates, and waits for the executor (one whose memory the
+  /// host reads).
   template <class Executor>
   static buffer<std::byte> encode(Executor const& exec, array_view<value_type const> weights,
                                   weight_stream_options options = {}) {

@@ -16,8 +16,8 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Reads and checks the header of a stream that the host can read, of any type and coder. Throws corrupt_data, naming what does
-/// not fit; after it all sections lie within `bytes` bytes.
+/// Reads and checks the header of a stream that the host can read, of any type and coder. Throws corrupt_data, naming
+/// what does not fit; after it all sections lie within `bytes` bytes.
 inline weight_stream_spec inspect_weight_stream(std::byte const* stream, std::int64_t bytes) {
   constexpr char const* where = "inspect_weight_stream";
   weight_stream_header header;

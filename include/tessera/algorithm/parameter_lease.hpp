@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `parameter_lease`: the right to use the decoded weights of one parameter of a parameter_store, until it is released or goes away.
+/// `parameter_lease`: the right to use the decoded weights of a parameter_store's parameter, until it is released or
+/// goes away.
 ///
 ///     auto lease = store.acquire(id);
 ///     exec.run(program{lease.weights()}, tiles);
@@ -100,8 +101,8 @@ class parameter_lease {
   /// Whose weights these are.
   [[nodiscard]] parameter_id parameter() const { return parameter_; }
   [[nodiscard]] bool is_held() const { return table_ != nullptr; }
-  /// The decoded weights, in memory of the store's executor; for work enqueued on that executor while the lease is held.
-  /// What is written there is lost unless the store's update() keeps it.
+  /// The decoded weights, in memory of the store's executor; for work enqueued on that executor while the lease is
+  /// held. What is written there is lost unless the store's update() keeps it.
   [[nodiscard]] array_view<T> weights() const {
     check_held("parameter_lease.weights");
     return weights_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// parameter_store on CUDA devices: include it and use parameter_store as on the CPU, with a tessera::cuda executor. The codec's CUDA
-/// programs are used, and prefetches run on a stream of their own.
+/// parameter_store on CUDA devices: include it and use parameter_store as on the CPU, with a tessera::cuda executor.
+/// The codec's CUDA programs are used, and prefetches run on a stream of their own.
 #pragma once
 
 #include <tessera/algorithm/compressed_weights.cuh>

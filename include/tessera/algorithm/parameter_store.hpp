@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `parameter_store`: the parameters of a model, kept compressed and decoded one at a time where they are used, for training and
-/// inference (NeuZip's algorithm 1, with gradients taken at the weights before the update).
+/// `parameter_store`: the parameters of a model, kept compressed and decoded one at a time where they are used, for
+/// training and inference (NeuZip's algorithm 1, with gradients taken at the weights before the update).
 ///
 ///     tessera::parameter_store<tessera::neuzip, tessera::cpu> store(exec);
 ///     auto const first = store.add("layer.0.weight", weights);      // compresses; `weights` may go
@@ -11,25 +11,29 @@
 ///     store.sgd_update(first, lease, gradient, 0.01F);              // w -= rate * g, then encodes again in place
 ///     lease.release();
 ///     ...
-///     store.resolve();                                              // once a step or so: waits, grows slots that were too small
+///     store.resolve();                                              // once a step or so: waits, grows small slots
 ///
-/// On CUDA include parameter_store.cuh. acquire, prefetch, update and sgd_update wait for nothing, allocate no memory of the
-/// executor, and can be captured in a CUDA graph (a prefetch together with the acquire that uses it). A graph keeps addresses: after
-/// an add, or a resolve that made slots larger, capture anew.
+/// On CUDA include parameter_store.cuh. acquire, prefetch, update and sgd_update wait for nothing, allocate no memory
+/// of the executor, and can be captured in a CUDA graph (a prefetch together with the acquire that uses it). A graph
+/// keeps addresses: after an add, or a resolve that made slots larger, capture anew.
 ///
 /// Memory, all of it from exec.memory() and counted in bytes():
-///     streams     a slot for each parameter: 64 bytes + its first encoded size * (1 + slack) + headroom, at most the largest size
+///     streams     a slot for each parameter: 64 bytes + its first encoded size * (1 + slack) + headroom, at most the
+///                 largest size
 ///     scratch     scratch_slots times the largest parameter, decoded
-///     staging     one largest stream: encoding goes there first, so that a slot always holds a whole stream; and its size, 8 bytes
+///     staging     one largest stream: encoding goes there first, so that a slot always holds a whole stream; and
+///                 its size, 8 bytes
 ///     overflow    overflow_tensors times the blocks of the largest parameter, decoded; and 16 bytes
 ///     workspace   that of one encoding and of scratch_slots decodings
 ///
-/// Overflow: frequencies and codes are made anew in each update, and the new stream may be larger than the slot. Then the blocks
-/// that do not fit are kept as they are in the overflow arena, and acquire takes them from there; nothing is lost, nobody waits.
-/// resolve() gives such parameters larger slots. Should the arena itself be full before that, the update is refused: the parameter
-/// keeps the weights of the update before, and the next wait() or resolve() throws shape_error with the parameter's number.
+/// Overflow: frequencies and codes are made anew in each update, and the new stream may be larger than the slot. Then
+/// the blocks that do not fit are kept as they are in the overflow arena, and acquire takes them from there; nothing is
+/// lost, nobody waits. resolve() gives such parameters larger slots. Should the arena itself be full before that, the
+/// update is refused: the parameter keeps the weights of the update before, and the next wait() or resolve() throws
+/// shape_error with the parameter's number.
 ///
-/// A store and its leases are for one thread at a time, the store stays where it is, and outlives the work that uses its weights.
+/// A store and its leases are for one thread at a time, the store stays where it is, and outlives the work that uses
+/// its weights.
 #pragma once
 
 #include <cstddef>
@@ -96,8 +100,8 @@ class parameter_store {
   parameter_store(parameter_store const&) = delete;
   parameter_store& operator=(parameter_store const&) = delete;
 
-  /// Compresses a parameter into the store. Allocates and waits; after it `weights` (in memory of the executor) is not needed.
-  /// No lease may be held.
+  /// Compresses a parameter into the store. Allocates and waits; after it `weights` (in memory of the executor) is not
+  /// needed. No lease may be held.
   parameter_id add(std::string name, array_view<value_type const> weights) {
     constexpr char const* where = "parameter_store.add";
     check_no_leases(where);
@@ -137,8 +141,8 @@ class parameter_store {
   [[nodiscard]] std::string const& name(parameter_id id) const { return known("parameter_store.name", id).name; }
   [[nodiscard]] std::int64_t count(parameter_id id) const { return known("parameter_store.count", id).spec.count; }
 
-  /// Decodes a parameter into a slot of scratch, or takes the one that a prefetch has filled. What is wrong with a stream is reported
-  /// by wait().
+  /// Decodes a parameter into a slot of scratch, or takes the one that a prefetch has filled. What is wrong with a
+  /// stream is reported by wait().
   [[nodiscard]] lease acquire(parameter_id id) {
     constexpr char const* where = "parameter_store.acquire";
     parameter const& p = known(where, id);
@@ -155,8 +159,8 @@ class parameter_store {
     return lease(table_, slot, id, weights_in(slot, p));
   }
 
-  /// Starts to decode a parameter that acquire will ask for soon, beside the work that the executor gets from now on. True if it is
-  /// there or under way; false, with nothing done, if all slots are leased or this parameter is.
+  /// Starts to decode a parameter that acquire will ask for soon, beside the work that the executor gets from now on.
+  /// True if it is there or under way; false, with nothing done, if all slots are leased or this parameter is.
   bool prefetch(parameter_id id) {
     parameter const& p = known("parameter_store.prefetch", id);
     if (table_->find(id, use::prefetched) != none) {
@@ -195,8 +199,8 @@ class parameter_store {
     update(id, held);
   }
 
-  /// Waits, throws what was reported, and gives every parameter that has overflowed a slot that it fits. Says how many. No lease may
-  /// be held.
+  /// Waits, throws what was reported, and gives every parameter that has overflowed a slot that it fits. Says how many.
+  /// No lease may be held.
   std::int64_t resolve() {
     check_no_leases("parameter_store.resolve");
     wait();

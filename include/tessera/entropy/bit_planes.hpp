@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Where the bits of many equally wide numbers lie, so that thirty-two lanes read and write them in whole aligned words.
+/// Where the bits of many equally wide numbers lie, so that thirty-two lanes read and write whole aligned words.
 ///
-/// A lane handles 16 bytes of values at a time (8 bf16, 4 fp32, 16 fp8): a *row* is what 32 lanes handle in one go. Numbers of
-/// `bits` bits are stored as planes whose widths are powers of two (24 = 16 + 8, 11 = 8 + 2 + 1), lowest bits in the first plane.
-/// In a plane every lane owns whole units of at least 4 bytes; where a row gives a lane less, a unit holds several rows.
+/// A lane handles 16 bytes of values at a time (8 bf16, 4 fp32, 16 fp8): a *row* is what 32 lanes handle in one go.
+/// Numbers of `bits` bits are stored as planes whose widths are powers of two (24 = 16 + 8, 11 = 8 + 2 + 1), lowest
+/// bits in the first plane. In a plane every lane owns whole units of at least 4 bytes; where a row gives a lane less,
+/// a unit holds several rows.
 #pragma once
 
 #include <cstdint>
@@ -56,7 +57,7 @@ struct bit_planes {
 
   TESSERA_FN constexpr bit_plane plane(int index) const { return {next_width(bits - shift(index)), weights_per_lane}; }
 
-  /// Planes of one block lie one after the other; this is where a plane of a block of `weights` values begins, in bytes.
+  /// Planes of one block lie one after the other; this is the byte where a plane of a block of `weights` values begins.
   TESSERA_FN constexpr std::int64_t offset(int plane, std::int64_t weights) const { return weights * shift(plane) / 8; }
 
   /// Bytes of all planes of a block of `weights` values, a multiple of granularity().
@@ -81,40 +82,59 @@ struct bit_planes {
   }
 };
 
-/// Reads the number at a place of a block's planes. planes: the first byte of the block's planes.
-template <bit_planes Layout>
+namespace detail {
+
+/// Where plane Index has its bits of the number at a place of a block of `weights` values.
+template <bit_planes Layout, int Index>
+struct plane_place {
+  static constexpr int width = Layout.plane(Index).width;
+  static constexpr int shift = Layout.shift(Index);
+  static constexpr std::uint32_t mask = (1u << width) - 1;
+
+  std::int64_t byte;
+  int bit;  ///< within the byte
+
+  TESSERA_FN constexpr plane_place(std::int64_t weights, std::int64_t row, int lane, int weight) {
+    constexpr bit_plane plane = Layout.plane(Index);
+    const std::int64_t offset = plane.bit_offset(row, lane, weight);
+    byte = Layout.offset(Index, weights) + offset / 8;
+    bit = static_cast<int>(offset % 8);
+  }
+};
+
+}  // namespace detail
+
+/// Reads the number at a place of a block's planes, from plane First on. planes: the first byte of the block's planes.
+template <bit_planes Layout, int First = 0>
 TESSERA_FN constexpr std::uint32_t load_planes(std::uint8_t const* planes, std::int64_t weights, std::int64_t row,
                                                int lane, int weight) {
-  constexpr bit_planes layout = Layout;
-  std::uint32_t value = 0;
-  for (int i = 0; i < layout.count(); ++i) {
-    const bit_plane plane = layout.plane(i);
-    const std::int64_t bit = plane.bit_offset(row, lane, weight);
-    std::uint8_t const* byte = planes + layout.offset(i, weights) + bit / 8;
-    std::uint32_t piece = byte[0];
-    if (plane.width == 16) {
-      piece |= static_cast<std::uint32_t>(byte[1]) << 8;
+  if constexpr (First == Layout.count()) {
+    return 0;
+  } else {
+    using place = detail::plane_place<Layout, First>;
+    const place at(weights, row, lane, weight);
+    std::uint32_t piece = planes[at.byte];
+    if constexpr (place::width == 16) {
+      piece |= static_cast<std::uint32_t>(planes[at.byte + 1]) << 8;
     }
-    piece = (piece >> (bit % 8)) & ((1u << plane.width) - 1);
-    value |= piece << layout.shift(i);
+    piece = (piece >> at.bit) & place::mask;
+    return (piece << place::shift) | load_planes<Layout, First + 1>(planes, weights, row, lane, weight);
   }
-  return value;
 }
 
 /// Writes the number at a place of a block's planes, which must be zero there before.
-template <bit_planes Layout>
+template <bit_planes Layout, int First = 0>
 TESSERA_FN constexpr void store_planes(std::uint8_t* planes, std::int64_t weights, std::int64_t row, int lane,
                                        int weight, std::uint32_t value) {
-  constexpr bit_planes layout = Layout;
-  for (int i = 0; i < layout.count(); ++i) {
-    const bit_plane plane = layout.plane(i);
-    const std::int64_t bit = plane.bit_offset(row, lane, weight);
-    std::uint8_t* byte = planes + layout.offset(i, weights) + bit / 8;
-    const std::uint32_t piece = (value >> layout.shift(i)) & ((1u << plane.width) - 1);
-    byte[0] = static_cast<std::uint8_t>(byte[0] | (piece << (bit % 8)));
-    if (plane.width == 16) {
-      byte[1] = static_cast<std::uint8_t>(byte[1] | (piece >> 8));
+  if constexpr (First < Layout.count()) {
+    using place = detail::plane_place<Layout, First>;
+    const place at(weights, row, lane, weight);
+    const std::uint32_t piece = (value >> place::shift) & place::mask;
+    planes[at.byte] = static_cast<std::uint8_t>(planes[at.byte] | (piece << at.bit));
+    if constexpr (place::width == 16) {
+      planes[at.byte + 1] = static_cast<std::uint8_t>(planes[at.byte + 1] | (piece >> 8));
     }
+    store_planes<Layout, First + 1>(planes, weights, row, lane, weight, value);
   }
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Splits a floating-point value into its exponent, which is worth entropy coding, and the rest, which is not.
 ///
-/// NeuZip (arXiv 2410.20650, section 2.1): the exponents of trained weights carry 2.5 to 2.9 bits of information; signs and
-/// mantissas are incompressible.
+/// NeuZip (arXiv 2410.20650, section 2.1): the exponents of trained weights carry 2.5 to 2.9 bits of information; signs
+/// and mantissas are incompressible.
 ///
 ///     using split = tessera::exponent_split<tessera::bfloat16>;
 ///     std::uint32_t bits = 0x3fc0;                             // 1.5
@@ -19,8 +19,8 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The split of one storage type. All functions work on bit patterns, so every pattern survives: NaN payloads, infinities,
-/// signed zeros and subnormals included.
+/// The split of one storage type. All functions work on bit patterns, so every pattern survives: NaN payloads,
+/// infinities, signed zeros and subnormals included.
 ///
 /// Law: join(exponent(b), residual(b)) == b for every pattern b.
 template <class T>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Names an exponent with four bits: fourteen neighbouring exponents, one exponent from anywhere, and an escape.
 ///
-/// The exponents of trained weights lie within a narrow window: fifteen neighbours cover 99.93 to 99.99 percent of them. The
-/// exponent from anywhere is for tensors with many exact zeros; in all others it is the fifteenth neighbour.
+/// The exponents of trained weights lie within a narrow window: fifteen neighbours cover 99.93 to 99.99 percent of
+/// them. The exponent from anywhere is for tensors with many exact zeros; in all others it is the fifteenth neighbour.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct exponent_window {
   std::uint8_t base = 0;    ///< the exponent with code 0
   std::uint8_t extra = 14;  ///< the exponent with code 14
 
-  /// True if the fifteen exponents with a code are neighbours: then exponent = base + code and decoders may skip a test.
+  /// True if the fifteen exponents with a code are neighbours: then exponent = base + code, with no test.
   TESSERA_FN constexpr bool is_contiguous() const { return extra == base + neighbours; }
 
   /// True if all exponents with a code are at most largest_exponent.
@@ -59,8 +59,8 @@ TESSERA_FN constexpr std::uint32_t exponent_window_candidates(std::uint32_t larg
   return largest_exponent + 2 - exponent_window::neighbours;
 }
 
-/// The best window with this base. counts: how often each exponent from 0 to largest_exponent occurs. The fifteenth exponent is
-/// the next neighbour unless one outside the window is more frequent (ties to the lower exponent).
+/// The best window with this base. counts: how often each exponent from 0 to largest_exponent occurs. The fifteenth
+/// exponent is the next neighbour unless one outside the window is more frequent (ties to the lower exponent).
 template <class Count>
 TESSERA_FN constexpr exponent_window_candidate exponent_window_at(std::uint32_t base, Count const* counts,
                                                                   std::uint32_t largest_exponent) {
@@ -79,7 +79,7 @@ TESSERA_FN constexpr exponent_window_candidate exponent_window_at(std::uint32_t 
   return {{static_cast<std::uint8_t>(base), static_cast<std::uint8_t>(extra)}, inside + extra_count};
 }
 
-/// The window that leaves the fewest exponents without a code; ties to the lower base. Integer arithmetic: the same everywhere.
+/// The window that leaves the fewest exponents without a code; ties to the lower base. Integers: the same everywhere.
 template <class Count>
 TESSERA_FN constexpr exponent_window fit_exponent_window(Count const* counts, std::uint32_t largest_exponent) {
   exponent_window_candidate best = exponent_window_at(0, counts, largest_exponent);

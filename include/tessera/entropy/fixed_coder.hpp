@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Codes of a fixed length: the entropy coder for those who must decode at the speed of memory.
 ///
-/// Every symbol takes eight bits whatever its probability, so a stream needs no states and no tables: in streams of weights the
-/// codes lie in a plane of four bits a weight. 12 bits a bf16 weight, where rANS takes 10.7.
+/// Every symbol takes eight bits whatever its probability, so a stream needs no states and no tables: in streams of
+/// weights the codes lie in a plane of four bits a weight. 12 bits a bf16 weight, where rANS takes 10.7.
 ///
 ///     std::uint32_t state = tessera::fixed_coder::start();
 ///     auto spilled = tessera::fixed_coder::push(state, 'x', {});
@@ -17,7 +17,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A model of EntropyCoder whose states lie in [2^16, 2^32): the symbols themselves, eight bits each, under a leading one.
+/// A model of EntropyCoder whose states lie in [2^16, 2^32): the symbols themselves, eight bits each, below a one.
 struct fixed_coder {
   using symbol_type = std::uint8_t;
   using encode_state = std::uint32_t;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Probabilities of the 256 pairs of exponent codes, as integers that add up to a power of two.
 ///
-/// Two neighbouring weights make one symbol of the coder: halving the number of coding steps is worth more than the 0.02 bit
-/// per weight that it costs. Neighbouring exponents are all but independent (mutual information at most 0.01 bit), so the
-/// frequency of a pair is the product of two single frequencies, and one histogram of 256 exponents is all that is counted.
+/// Two neighbouring weights make one symbol of the coder: halving the number of coding steps is worth more than the
+/// 0.02 bit per weight that it costs. Neighbouring exponents are all but independent (mutual information at most 0.01
+/// bit), so the frequency of a pair is the product of two single frequencies, and one histogram of 256 exponents is all
+/// that is counted.
 #pragma once
 
 #include <cstdint>
@@ -43,19 +44,19 @@ struct frequency_table {
   }
 };
 
-/// The rule that makes frequencies from how often each exponent code occurs: shares in 65536 of each code; products; pairs rarer
-/// than 2^-17 get 0, those rarer than one slot get 1, the others their proportion, rounded; what that leaves is given to or taken
-/// from frequent symbols, one slot each, lowest symbols first.
+/// The rule that makes frequencies from how often each exponent code occurs: shares in 65536 of each code; products;
+/// pairs rarer than 2^-17 get 0, those rarer than one slot get 1, the others their proportion, rounded; what that
+/// leaves is given to or taken from frequent symbols, one slot each, lowest symbols first.
 ///
-/// Each function is about one symbol, so that a group can share the work (program/fit_codebook.hpp); all arithmetic is on integers,
-/// so that every machine makes the same table.
+/// Each function is about one symbol, so that a group can share the work (program/fit_codebook.hpp); all arithmetic is
+/// on integers, so that every machine makes the same table.
 template <int ProbabilityBits>
 struct frequency_model {
   static constexpr std::uint64_t total = 1u << ProbabilityBits;
   /// A pair rarer than 2^-17 is cheaper as two escapes than as one part in 4096 of the table.
   static constexpr int rare_bits = 17;
 
-  /// A code's share in 65536. Codes that occur never get 0, nor do escapes; where nothing was counted, all codes are alike.
+  /// A code's share in 65536. Codes that occur never get 0, nor do escapes; where nothing was counted, all are alike.
   TESSERA_FN static constexpr std::uint32_t share(std::uint64_t count, std::uint64_t all, std::uint32_t code) {
     const bool needed = count > 0 || all == 0 || code == exponent_window::escape_code;
     const std::uint64_t scaled = all > 0 ? (count << 16) / all : 0;

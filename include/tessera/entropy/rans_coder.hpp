@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Range asymmetric numeral systems (rANS): an entropy coder whose whole state is one 32-bit number.
 ///
-/// Duda, "Asymmetric numeral systems" (arXiv 1311.2540). States lie in [2^15, 2^31) and exchange 16 bits at a time, so that a
-/// symbol moves at most one word in or out: thirty-two lanes can share one stream of words, each lane's words found by counting.
+/// Duda, "Asymmetric numeral systems" (arXiv 1311.2540). States lie in [2^15, 2^31) and exchange 16 bits at a time, so
+/// that a symbol moves at most one word in or out: thirty-two lanes can share one stream of words, each lane's words
+/// found by counting.
 ///
 ///     using coder = tessera::rans_coder<12>;
 ///     auto model = coder::model_type{...};                      // frequencies that sum to 4096
@@ -29,11 +30,11 @@ struct spilled_word {
   std::uint16_t word = 0;
 };
 
-/// A model of EntropyCoder. Laws: pop undoes push, in reverse order; words are fed in the reverse of the order in which they were
-/// spilled; a state that has popped all that was pushed equals start().
+/// A model of EntropyCoder. Laws: pop undoes push, in reverse order; words are fed in the reverse of the order in which
+/// they were spilled; a state that has popped all that was pushed equals start().
 ///
-/// Cost: push one multiplication, pop one multiplication and one table look-up. Loss against the entropy of the model: below
-/// 0.001 bit a symbol at 12 bits.
+/// Cost: push one multiplication, pop one multiplication and one table look-up. Loss against the entropy of the model:
+/// below 0.001 bit a symbol at 12 bits.
 template <int ProbabilityBits>
 struct rans_coder {
   static_assert(ProbabilityBits >= 8 && ProbabilityBits <= 12, "tessera: rans_coder has 8 to 12 probability bits");
@@ -65,8 +66,8 @@ struct rans_coder {
   };
 
   /// Division by the frequency f as a multiplication: with s = ceil(log2 f) - 1 and r = ceil(2^(32+s) / f) the quotient
-  /// (x * r) >> (32 + s) is exact for x < f * 2^19, which renormalisation guarantees, because then x * (r f - 2^(32+s)) < 2^(32+s).
-  /// f = 1 has no such r in 32 bits: r = 2^32 - 1 gives x - 1, and the bias makes up for it.
+  /// (x * r) >> (32 + s) is exact for x < f * 2^19, which renormalisation guarantees, because then x * (r f - 2^(32+s))
+  /// < 2^(32+s). f = 1 has no such r in 32 bits: r = 2^32 - 1 gives x - 1, and the bias makes up for it.
   TESSERA_FN static constexpr encode_entry make_encode_entry(std::uint32_t frequency, std::uint32_t cumulative) {
     if (frequency == 0) {
       return {0, 1u << 31};

@@ -11,22 +11,22 @@
 ///     planes        sign and mantissa bits, (1 + mantissa_kept) / 8 bytes a weight, see bit_planes.hpp
 ///     payload       what the coder made of the exponents, in the order of blocks, each from a multiple of 16 bytes
 ///
-/// All but the payload have sizes that follow from the header, so only the payload needs an index. A *block* is 2^log2_block
-/// weights (the last may be shorter) and decodes on its own. A block's payload is one of
+/// All but the payload have sizes that follow from the header, so only the payload needs an index. A *block* is
+/// 2^log2_block weights (the last may be shorter) and decodes on its own. A block's payload is one of
 ///
 ///     rANS:   32 32-bit lane states; 16-bit words in the order in which the lanes want them; zero to 4 bytes; escapes
 ///     fixed:  one 4-bit plane of exponent codes; escapes
-///     raw:    planes of the exponents themselves (where the other two would be larger), with one bit more above them where no
-///             mantissa bit is kept: 1 for a NaN
+///     raw:    planes of the exponents themselves (where the other two would be larger), with one bit more above them
+///             where no mantissa bit is kept: 1 for a NaN
 ///
-/// with zeros to a multiple of 16 bytes. An escape is a 32-bit entry, ascending by position: position in the block (16 bits),
-/// exponent (8 bits), 1 if the value is a NaN whose mantissa bits were all dropped (8 bits).
-/// Coded length: the weights of a block rounded up to the format's granularity; the weights added are not escapes and are coded
-/// like the window's first exponent, with zero planes.
+/// with zeros to a multiple of 16 bytes. An escape is a 32-bit entry, ascending by position: position in the block (16
+/// bits), exponent (8 bits), 1 if the value is a NaN whose mantissa bits were all dropped (8 bits). Coded length: the
+/// weights of a block rounded up to the format's granularity; the weights added are not escapes and are coded like the
+/// window's first exponent, with zero planes.
 ///
-/// A block's checksum covers the last 4 bytes of its index entry, its normalizers, its planes and its payload. The header's covers
-/// its first 60 bytes. A tensor too small to gain has coder `stored`: the bytes of the values follow the header, and
-/// content_checksum is their CRC32C.
+/// A block's checksum covers the last 4 bytes of its index entry, its normalizers, its planes and its payload. The
+/// header's covers its first 60 bytes. A tensor too small to gain has coder `stored`: the bytes of the values follow
+/// the header, and content_checksum is their CRC32C.
 #pragma once
 
 #include <cstddef>

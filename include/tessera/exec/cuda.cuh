@@ -155,6 +155,15 @@ __device__ __forceinline__ void run_groups(P const& program, std::int64_t const 
   }
 }
 
+/// Lets the stream's next kernel take multiprocessors as soon as this one leaves them, and waits until all that was
+/// enqueued before is done and to be seen. First of all in every thread, so that a kernel's end still means the end of
+/// all before it.
+__device__ __forceinline__ void wait_for_stream() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;\ngriddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 #pragma GCC visibility push(hidden)  // kernels of two libraries in one process stay apart
 
 /// The one kernel.
@@ -171,6 +180,7 @@ __global__ void __launch_bounds__(launch_shape<P>::threads, launch_shape<P>::blo
 #else
   constexpr bool compiled = true;
 #endif
+  wait_for_stream();
   if constexpr (compiled) {
     run_groups(program, count);
   } else {
@@ -194,6 +204,7 @@ class cuda_state {
                          static_cast<int>(cudaErrorInvalidDevice));
     }
     shared_bytes_ = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+    overlaps_launches_ = major >= 9;
     word_ = cuda_word(device_word(), &free_on_device);
     mirror_ = cuda_word(pinned_word(), &free_on_host);
     reset_before_use();
@@ -201,6 +212,8 @@ class cuda_state {
 
   [[nodiscard]] int device() const { return device_; }
   [[nodiscard]] int shared_bytes() const { return shared_bytes_; }
+  /// Whether a kernel may be launched while the one before it ends; see wait_for_stream().
+  [[nodiscard]] bool overlaps_launches() const { return overlaps_launches_; }
   [[nodiscard]] status_word* status() const { return word_.get(); }
 
   /// Waits for the stream; gives what groups reported before, and sets the word back.
@@ -250,6 +263,7 @@ class cuda_state {
 
   int device_ = 0;
   int shared_bytes_ = 0;
+  bool overlaps_launches_ = false;
   cuda_word word_{nullptr, &free_on_device};
   cuda_word mirror_{nullptr, &free_on_host};
   std::mutex mutex_;
@@ -300,11 +314,27 @@ struct basic_cuda {
     auto const blocks = static_cast<unsigned>(whole < most_blocks ? whole : most_blocks);
     std::int64_t tiles = cluster > 1 ? whole : count;  // all blocks of a cluster come to the program, or none
     void* arguments[]{const_cast<P*>(&program), &tiles};
-    cudaError_t const launched = launch<cluster>(reinterpret_cast<void const*>(kernel), blocks, shape::threads,
-                                                 static_cast<std::size_t>(shared), arguments);
+    cudaLaunchAttribute attributes[2]{};
+    unsigned used = 0;
+    if (cluster > 1) {
+      attributes[used].id = cudaLaunchAttributeClusterDimension;
+      attributes[used++].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
+    }
+    if (state->overlaps_launches()) {
+      attributes[used].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+      attributes[used++].val.programmaticStreamSerializationAllowed = 1;
+    }
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(blocks);
+    config.blockDim = dim3(shape::threads);
+    config.dynamicSmemBytes = static_cast<std::size_t>(shared);
+    config.stream = stream;
+    config.attrs = attributes;
+    config.numAttrs = used;
+    cudaError_t const launched = cudaLaunchKernelExC(&config, reinterpret_cast<void const*>(kernel), arguments);
     if (launched != cudaSuccess) {
       static_cast<void>(cudaGetLastError());  // reported here, so that the next call does not report it again
-      check_cuda(launched, ("cuda.run: " + detail::name_of<P>()).c_str(), "cudaLaunchKernel");
+      check_cuda(launched, ("cuda.run: " + detail::name_of<P>()).c_str(), "cudaLaunchKernelEx");
     }
   }
 
@@ -366,26 +396,6 @@ struct basic_cuda {
     detail::device_guard const guard(state->device());
     check_cuda(cudaMemsetAsync(to.data, 0, static_cast<std::size_t>(to.size()) * sizeof(*to.data), stream),
                "cuda.clear", "cudaMemsetAsync");
-  }
-
- private:
-  template <std::int64_t BlocksPerCluster>
-  cudaError_t launch(void const* kernel, unsigned blocks, int threads, std::size_t shared, void** arguments) const {
-    if constexpr (BlocksPerCluster == 1) {
-      return cudaLaunchKernel(kernel, dim3(blocks), dim3(static_cast<unsigned>(threads)), arguments, shared, stream);
-    } else {
-      cudaLaunchAttribute cluster{};
-      cluster.id = cudaLaunchAttributeClusterDimension;
-      cluster.val.clusterDim = {static_cast<unsigned>(BlocksPerCluster), 1, 1};
-      cudaLaunchConfig_t configuration{};
-      configuration.gridDim = dim3(blocks);
-      configuration.blockDim = dim3(static_cast<unsigned>(threads));
-      configuration.dynamicSmemBytes = shared;
-      configuration.stream = stream;
-      configuration.attrs = &cluster;
-      configuration.numAttrs = 1;
-      return cudaLaunchKernelExC(&configuration, kernel, arguments);
-    }
   }
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `side_queue` for CUDA: a stream of its own, tied to the executor's stream by events. Nothing but wait() waits on the host. It can
-/// be captured in a graph, where follow, mark and join of one piece of work belong into the same capture.
+/// `side_queue` for CUDA: a stream of its own, tied to the executor's stream by events. Nothing but wait() waits on the
+/// host. It can be captured in a graph, where follow, mark and join of one piece of work belong into the same capture.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The program behind algorithm/compressed_linear.hpp: products of rows of inputs with rows of weights that are decoded on the way.
+/// The program behind algorithm/compressed_linear.hpp: products of rows of inputs with rows of weights that are decoded
+/// on the way.
 ///
-/// The order of additions is fixed, so that every executor gives the same bits: lane l of 32 adds up the columns l, l + 32, ... one
-/// fused multiply-add each, starting from zero; the lanes' sums are added in the order of tile/per_lane.hpp; the bias comes last.
-/// All of it in fp32; the result is rounded once.
+/// The order of additions is fixed, so that every executor gives the same bits: lane l of 32 adds up the columns l,
+/// l + 32, ... one fused multiply-add each, starting from zero; the lanes' sums are added in the order of
+/// tile/per_lane.hpp; the bias comes last. All of it in fp32; the result is rounded once.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The first two launches of the CUDA encoder (program/encode_weights.cuh): histograms of exponents, then window and codebook.
+/// The first two launches of the CUDA encoder (program/encode_weights.cuh): histograms, then windows and codebooks.
 #pragma once
 
 #include <cstdint>

@@ -4,24 +4,16 @@
 
 #include <cstdint>
 
+#include <tessera/core/bits.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/entropy/exponent_split.hpp>
 #include <tessera/entropy/exponent_window.hpp>
 #include <tessera/entropy/weight_stream.hpp>
+#include <tessera/program/decode_part.cuh>
 #include <tessera/program/decode_weights.hpp>
 
 namespace tessera {
 inline namespace v0 {
-
-/// What a block's index entry says.
-struct block_parts {
-  int words;
-  int escapes;
-  int escapes_begin;   ///< from the start of the payload
-  std::int64_t begin;  ///< of the payload, from the start of the stream
-  bool raw;
-  bool fits;  ///< all of it lies in the stream
-};
 
 /// One tensor, or a range of its blocks, of a launch. All that follows from the spec is worked out on the host.
 template <class T>
@@ -53,10 +45,17 @@ struct decode_task {
   __device__ __forceinline__ weight_stream_header const& header() const {
     return *reinterpret_cast<weight_stream_header const*>(stream);
   }
+  /// Where the stream ends, if its header is to be believed; never past what may be read.
+  __device__ __forceinline__ std::int64_t stream_end() const {
+    return static_cast<std::int64_t>(min(header().total_bytes, static_cast<std::uint64_t>(stream_bytes)));
+  }
 
   /// True if all of the header is as it must be; its checksum is checked apart.
   __device__ __forceinline__ bool header_fits() const {
-    weight_stream_header const& found = header();
+    struct alignas(16) vectors {
+      uint4 part[sizeof(weight_stream_header) / sizeof(uint4)];
+    };
+    const auto found = bit_cast<weight_stream_header>(*reinterpret_cast<vectors const*>(stream));
     const exponent_window window{found.window_base, found.window_extra};
     const bool zero = (found.zero[0] | found.zero[1] | found.zero[2]) == 0 &&
                       (found.more_zero[0] | found.more_zero[1] | found.more_zero[2] | found.more_zero[3]) == 0;
@@ -78,33 +77,34 @@ struct decode_task {
   __device__ __forceinline__ int weights_in(std::int64_t block) const {
     return static_cast<int>(min(std::int64_t{1} << log2_block, count - (block << log2_block)));
   }
-  __device__ __forceinline__ bool is_whole(std::int64_t block) const { return weights_in(block) == 1 << log2_block; }
   __device__ __forceinline__ std::uint8_t const* planes_of(std::int64_t block) const {
     return stream + planes_offset + (block << log2_block) * exponent_split<T>::residual_bits / 8;
   }
-  __device__ __forceinline__ T* weights_of(std::int64_t block) const {
-    return weights + ((block - first_block) << log2_block);
+  /// This lane's sixteen bytes of the codebook. Only with the rANS coder.
+  __device__ __forceinline__ uint4 codebook(int lane) const {
+    return reinterpret_cast<uint4 const*>(stream + sizeof(weight_stream_header))[lane];
+  }
+  __device__ __forceinline__ uint2 const* index() const {
+    return reinterpret_cast<uint2 const*>(stream + index_offset);
   }
   __device__ __forceinline__ bool is_aligned() const { return reinterpret_cast<std::uintptr_t>(weights) % 16 == 0; }
 
-  __device__ __forceinline__ block_parts parts_of(std::int64_t block, int coded) const {
-    const uint2 packed = __ldg(reinterpret_cast<uint2 const*>(stream + index_offset) + block);
-    block_parts parts;
-    parts.words = static_cast<int>(packed.y & 0xffffu);
-    parts.escapes = static_cast<int>(packed.y >> 16);
-    parts.raw = parts.words == weight_block_index::raw;
-    parts.escapes_begin = coded / 2;
-    if (parts.raw) {
-      parts.escapes_begin = coded * exponent_split<T>::exponent_bits / 8;
-    } else if (is_rans()) {
-      parts.escapes_begin = (weight_stream_spec::states_bytes + 2 * parts.words + 3) & ~3;
-    }
-    parts.begin = payload_offset + std::int64_t{packed.x} * weight_stream_spec::payload_alignment;
-    const int bytes = (parts.escapes_begin + 4 * parts.escapes + 15) & ~15;
-    parts.fits = (parts.raw ? parts.escapes == 0 : parts.words <= weight_stream_spec::largest_words) &&
-                 parts.escapes <= weight_stream_spec::largest_escapes &&
-                 parts.begin + bytes <= static_cast<std::int64_t>(header().total_bytes);
-    return parts;
+  /// Blocks from `first` on. A header that is not sound does no harm.
+  __device__ __forceinline__ decode_part<T> part(std::int64_t first) const {
+    decode_part<T> result;
+    result.stream = stream;
+    result.stream_end = stream_end();
+    result.payload_offset = payload_offset;
+    result.index = index() + first;
+    result.planes = planes_of(first);
+    result.weights = weights + ((first - first_block) << log2_block);
+    result.weights_left = count - (first << log2_block);
+    result.first_block = first;
+    result.log2_block = log2_block;
+    result.window_base = header().window_base;
+    result.window_extra = header().window_extra;
+    result.is_rans = is_rans();
+    return result;
   }
 };
 

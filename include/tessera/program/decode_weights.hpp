@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The programs that turn a stream (entropy/weight_stream.hpp) back into weights: read_codebook, then decode_weights.
 ///
-/// Any bytes may stand where a stream should: nothing outside the stream is read, nothing outside the output is written, and
-/// every loop ends. A block that is not sound is reported and becomes zeros.
+/// Any bytes may stand where a stream should: nothing outside the stream is read, nothing outside the output is
+/// written, and every loop ends. A block that is not sound is reported and becomes zeros.
 #pragma once
 
 #include <cstdint>
@@ -291,7 +291,7 @@ struct decode_weights {
   }
 };
 
-/// One group for each block, after a decoder that looks at no checksums: blocks whose checksum does not match become zeros.
+/// One group for each block, after a decoder that looks at no checksums: blocks with a wrong checksum become zeros.
 template <class T>
 struct verify_blocks {
   static constexpr int lanes = 32;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Encodes lossless streams of weights in one pass over them: the CUDA version of program/encode_weights.hpp, for sm_80 and later.
-/// The bytes are the same.
+/// Encodes lossless streams of weights in one pass over them: the CUDA version of program/encode_weights.hpp, for sm_80
+/// and later. The bytes are the same.
 ///
-/// Bytes: a bf16 weight is read once, and 1.33 bytes are written, so 4.24 TB/s of copy take in at most 2.54 TB/s; the histogram
-/// reads 512 to 1023 blocks of the tensor besides. On an H200 1.49. Instructions: 25 a weight, which keep the integer pipes busy; of 360
-/// microseconds for 512 MiB the codebook's one thread block takes 27, most of them for fetching its code.
+/// Bytes: a bf16 weight is read once, and 1.33 bytes are written, so 4.24 TB/s of copy take in at most 2.54 TB/s; the
+/// histogram reads 512 to 1023 blocks of the tensor besides. On an H200 1.50. Instructions: 25 a weight, which keep the
+/// integer pipes busy; of 360 microseconds for 512 MiB the codebook's one thread block takes 27, most of them for
+/// fetching its code.
 ///
-/// A thread block takes one tile of blocks after the other, a block a warp. Words and escapes stay in shared memory until a look-back
-/// over the tiles before has found where the tile's payloads go.
+/// A thread block takes one tile of blocks after the other, a block a warp. Words and escapes stay in shared memory
+/// until a look-back over the tiles before has found where the tile's payloads go.
 #pragma once
 
 #include <cstdint>
@@ -276,7 +277,8 @@ struct encode_weights_on_warps {
                                                     std::uint32_t const (&exponents)[pairs], int position, int count,
                                                     pair_coder::encode_table const& table, coding& state,
                                                     warp_scratch& scratch, coded_block& result) {
-    // Added to an exponent, it is 256 + code if the code is that of a neighbour; `beyond` more make the first one without 272.
+    // Added to an exponent, it is 256 + code if the code is that of a neighbour; with `beyond` more, the
+    // first exponent that is no neighbour gives 272.
     const std::uint32_t bias = (256u - window.base) * 0x00010001u;
     const std::uint32_t beyond = (window.is_contiguous() ? 1u : 2u) * 0x00010001u;
     std::uint32_t symbol[pairs];

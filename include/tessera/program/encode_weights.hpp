@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The programs that turn weights into a stream (entropy/weight_stream.hpp), in the order in which they run:
-/// normalize_weights (if there are normalizers), count_exponents, write_codebook, encode_weights, place_blocks, move_payloads,
-/// checksum_blocks (if there are checksums).
+/// normalize_weights (if there are normalizers), count_exponents, write_codebook, encode_weights, place_blocks,
+/// move_payloads, checksum_blocks (if there are checksums).
 ///
-/// Blocks are coded side by side into slots of the workspace, because where a block's payload goes is known only when all blocks
-/// before it are coded.
+/// Blocks are coded side by side into slots of the workspace, because where a block's payload goes is known only when
+/// all blocks before it are coded.
 #pragma once
 
 #include <cstdint>
@@ -256,7 +256,7 @@ struct encode_weights {
   }
 };
 
-/// One group: where each payload goes, and with that the stream's size and the header's checksum. Reports capacity_exceeded.
+/// One group: where payloads go, hence the stream's size and the header's checksum. Reports capacity_exceeded.
 template <class T>
 struct place_blocks {
   static constexpr int lanes = 32;

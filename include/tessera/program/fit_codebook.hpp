@@ -4,7 +4,7 @@
 ///     tessera::serial_group<1> alone;
 ///     tessera::codebook_scratch scratch;
 ///     tessera::exponent_window window = tessera::fit_codebook(alone, counts, 255, scratch);
-///     scratch.table.frequency[0];                              // of the pair of the window's first exponent with itself
+///     scratch.table.frequency[0];                 // of the pair of the window's first exponent with itself
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ inline namespace v0 {
 using pair_coder = rans_coder<12>;
 using pair_model = frequency_model<pair_coder::probability_bits>;
 
-/// Every how many blocks one is counted: all of up to 1023 blocks (8 million weights), else 512 to 1023 of them, evenly spread.
-/// Coding stays exact whatever was counted; what the histogram did not foresee becomes an escape or a raw block.
+/// Every how many blocks one is counted: all of up to 1023 blocks (8 million weights), else 512 to 1023 of them, evenly
+/// spread. Coding stays exact whatever was counted; what was not foreseen becomes an escape or a raw block.
 TESSERA_FN constexpr std::int64_t histogram_stride(std::int64_t block_count) {
   return max(block_count >> 9, std::int64_t{1});
 }
@@ -173,7 +173,8 @@ TESSERA_FN std::int64_t share_slots(Group const& group, codebook_scratch& scratc
   return static_cast<std::int64_t>(slots) - static_cast<std::int64_t>(all_given);
 }
 
-/// Gives or takes what is left, one each, to or from the first symbols of at least the frequency `enough`, if there are so many.
+/// Gives or takes what is left, one each, to or from the first symbols of at least the frequency `enough`. False if there
+/// are too few of them.
 template <class Group>
 TESSERA_FN bool settle_slots(Group const& group, std::int64_t left, std::uint32_t enough, codebook_scratch& scratch) {
   const std::int64_t change = left < 0 ? -1 : 1;
@@ -209,8 +210,8 @@ TESSERA_FN bool settle_slots(Group const& group, std::int64_t left, std::uint32_
 
 }  // namespace detail
 
-/// Finds the window and the frequencies for how often each of 256 exponents occurs (counts up to 2^47). The same result for every
-/// group. Cost: about 30,000 integer operations, shared by the group's lanes.
+/// Finds the window and the frequencies for how often each of 256 exponents occurs (counts up to 2^47). The same result
+/// for every group. Cost: about 30,000 integer operations, shared by the group's lanes.
 template <class Group>
 TESSERA_FN exponent_window fit_codebook(Group const& group, std::uint64_t const* counts, std::uint32_t largest_exponent,
                                         codebook_scratch& scratch) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Making weights from exponent codes and bit planes in registers: a row (16 bytes) a lane at a time, by type.
 ///
-/// `join_rows<T>` reads the planes of `rows` rows at once, long before they are needed, and then makes one row after the other.
-/// A pair of codes comes as `first | second << 16`. Counts are instructions a weight, without the coder's.
+/// `join_rows<T>` reads the planes of `rows` rows at once, long before they are needed, and then makes one row after
+/// the other. A pair of codes comes as `first | second << 16`. Counts are instructions a weight, without the coder's.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,8 @@ struct window_exponents {
   }
 };
 
-/// Reads the words of one plane: `Words` 32-bit words a unit, `Rows` rows starting at `row`. Checked: rows past the last repeat it.
+/// Reads the words of one plane: `Words` 32-bit words a unit, `Rows` rows starting at `row`. Checked: rows past the
+/// last repeat it.
 template <bool Checked, int Words, int RowsPerUnit, int Rows>
 __device__ __forceinline__ void load_plane(std::uint8_t const* plane, int row, int last_row, int lane,
                                            std::uint32_t (&into)[Rows / RowsPerUnit * Words]) {
@@ -61,7 +62,7 @@ struct join_rows;
 /// 2: a byte of sign and mantissa, doubled into both bytes of a half, then one selection with the exponent.
 template <>
 struct join_rows<bfloat16> {
-  static constexpr int rows = 2;
+  static constexpr int rows = 4;
   static constexpr int pairs = 4;
   std::uint32_t bytes[2 * rows];
 
@@ -118,7 +119,7 @@ struct join_rows<float16> {
 /// 3: the low half and the byte above it, whose first bit is the sign.
 template <>
 struct join_rows<float> {
-  static constexpr int rows = 2;
+  static constexpr int rows = 4;
   static constexpr int pairs = 2;
   std::uint32_t low[2 * rows];
   std::uint32_t high[rows];

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The programs behind algorithm/parameter_store.hpp: how a stream that was just encoded gets into the slot of its parameter, also
-/// when it has grown too large for it, with nobody on the host looking.
+/// The programs behind algorithm/parameter_store.hpp: how a stream that was just encoded gets into the slot of its
+/// parameter, also when it has grown too large for it, with nobody on the host looking.
 ///
-/// A slot is a stream_record and room for a stream. If the new stream fits, it is copied. If not, the blocks whose payloads fit
-/// are, and those from there on go to the overflow arena, which all slots share, as plain weights. Their index entries in the slot
-/// become those of raw blocks at the start of the payload, so what is in the slot is a sound stream all the same: it decodes without
-/// complaint, to the right weights up to that block, and then restore_overflow puts the others over what came out. If the arena is
-/// full too, the slot keeps what it held, and capacity_exceeded is reported with the number of the parameter.
+/// A slot is a stream_record and room for a stream. If the new stream fits, it is copied. If not, the blocks whose
+/// payloads fit are, and those from there on go to the overflow arena, which all slots share, as plain weights. Their
+/// index entries in the slot become those of raw blocks at the start of the payload, so what is in the slot is a sound
+/// stream all the same: it decodes without complaint, to the right weights up to that block, and then restore_overflow
+/// puts the others over what came out. If the arena is full too, the slot keeps what it held, and capacity_exceeded is
+/// reported with the number of the parameter.
 #pragma once
 
 #include <cstdint>
@@ -130,8 +131,8 @@ struct settle_stream {
     return sum(group, fitting);
   }
 
-  /// Room for `blocks` blocks in the arena: the parameter's own part if that suffices or can grow, else a new one. False if there
-  /// is none.
+  /// Room for `blocks` blocks in the arena: the parameter's own part if that suffices or can grow, else a new one.
+  /// False if there is none.
   TESSERA_FN bool claim(stream_record& record, overflow_state& overflow, std::int64_t blocks) const {
     if (blocks <= record.arena_blocks) {
       return true;
@@ -167,8 +168,8 @@ struct settle_stream {
   }
 };
 
-/// After settle_stream: first groups copy pieces of the staged stream into the slot, then one for each block copies its weights
-/// to the arena if that is where it goes.
+/// After settle_stream: first groups copy pieces of the staged stream into the slot, then one for each block copies its
+/// weights to the arena if that is where it goes.
 template <class T>
 struct move_stream {
   static constexpr int lanes = 32;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// What pair_coder::pop does, for 32 lanes that share one stream of words: the inner loop of the CUDA decoder.
 ///
-/// A step is a look-up, a multiplication, a ballot, a second look-up: about 18 instructions and 125 cycles for 64 weights.
+/// A step is a look-up, a multiplication, a ballot, a second look-up: about 18 instructions and 125 cycles for 64
+/// weights.
 #pragma once
 
 #include <cstdint>

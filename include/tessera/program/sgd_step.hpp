@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// One step of stochastic gradient descent on weights in place: w - rate * g, in fp32 with one rounding (a fused multiply-add),
-/// then to the nearest value of the storage type, ties to even. Each weight on its own, so every executor gives the same bits.
+/// One step of stochastic gradient descent on weights in place: w - rate * g, in fp32 with one rounding (a fused
+/// multiply-add), then to the nearest value of the storage type, ties to even. Each weight on its own, so every
+/// executor gives the same bits.
 ///
 ///     sgd_step<bfloat16, float> const step{weights, gradient, 0.01F};
 ///     exec.run(step, step.groups());

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Taking exponents and bit planes from weights in registers, a row (16 bytes) a lane at a time: the inverse of join_rows.cuh.
+/// Taking exponents and bit planes from weights in registers, 16 bytes a lane at a time: the inverse of join_rows.cuh.
 ///
-/// `split_rows<T>` collects the planes of `rows` rows and writes them at once. Exponents of a pair come as `first | second << 16`.
+/// `split_rows<T>` collects the planes of `rows` rows and writes them at once. A pair's exponents come as
+/// `first | second << 16`.
 #pragma once
 
 #include <cstdint>
@@ -30,12 +31,14 @@ __device__ __forceinline__ void store_plane(std::uint8_t* plane, int row, int la
   }
 }
 
+/// `rows` rows are split at a time. Two of bf16: with four, for which there are not enough registers, encoding took 11
+/// percent longer.
 template <class T>
 struct split_rows;
 
 template <>
 struct split_rows<bfloat16> {
-  static constexpr int rows = join_rows<bfloat16>::rows;
+  static constexpr int rows = 2;
   static constexpr int pairs = join_rows<bfloat16>::pairs;
   std::uint32_t bytes[2 * rows] = {};
 
@@ -87,7 +90,7 @@ struct split_rows<float16> {
 
 template <>
 struct split_rows<float> {
-  static constexpr int rows = join_rows<float>::rows;
+  static constexpr int rows = 2;
   static constexpr int pairs = join_rows<float>::pairs;
   std::uint32_t low[2 * rows] = {};
   std::uint32_t high[rows] = {};

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The four steps of coding one block of weights, for any group of 32 lanes: split, pack, unpack, join.
 ///
-///     split    weights            -> exponent codes (a pair a byte, in the order of the weights), residual planes, escapes
+///     split    weights            -> exponent codes (a pair a byte, in the weights' order), residual planes, escapes
 ///     pack     exponent codes     -> lane states and words of the rANS coder
 ///     unpack   states and words   -> exponent codes
 ///     join     codes and planes   -> weights (escapes are patched after it)
 ///
-/// This is the executable specification of the stream format. Faster versions of single steps (program/weight_block_avx2.hpp and
-/// its neighbours) replace them one by one and are tested against these.
+/// This is the executable specification of the stream format. Faster versions of single steps
+/// (program/weight_block_avx2.hpp and its neighbours) replace them one by one and are tested against these.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ inline namespace v0 {
 struct weight_block_scratch {
   /// One byte a pair of weights; weight 2 i is in the low half of byte i.
   std::uint8_t codes[1 << (weight_stream_spec::largest_log2_block - 1)];
-  /// Words are written from the end; those that do not fit are counted only. 32 more, so that a step never leaves the array.
+  /// Words are written from the end; those that do not fit are counted only. 32 more, so that no step leaves the array.
   std::uint16_t words[weight_stream_spec::largest_words + 32];
   std::uint32_t escapes[weight_stream_spec::largest_escapes];
 };
@@ -117,8 +117,8 @@ struct weight_block_steps {
     }
   }
 
-  /// Writes codes and planes; gives the number of escapes, of which those that fit are in the scratch, ascending by position.
-  /// table: pairs that it cannot code become two escapes; null for the fixed coder, which codes all.
+  /// Writes codes and planes; gives the number of escapes, of which those that fit are in the scratch, ascending by
+  /// position. table: pairs that it cannot code become two escapes; null for the fixed coder, which codes all.
   template <class Group>
   TESSERA_FN static int split(Group const& group, weight_block<T> const& block, exponent_window window,
                               pair_coder::encode_table const* table, std::uint8_t* planes,
@@ -182,7 +182,8 @@ struct weight_block_steps {
 
   static constexpr int words_end = weight_stream_spec::largest_words + 32;
 
-  /// Undoes pack. states and words: of the payload. False if the states or the number of words do not fit the codes that came out.
+  /// Undoes pack. states and words: of the payload. False if the states or the number of words do not fit the codes
+  /// that came out.
   template <class Group>
   TESSERA_FN static bool unpack(Group const& group, int coded, pair_coder::decode_table const& table,
                                 std::uint8_t const* states, std::uint8_t const* words, int word_count,
@@ -218,7 +219,7 @@ struct weight_block_steps {
     return all(group, sound) && used == word_count;
   }
 
-  /// Makes weights from codes and planes; those with an escape code get the window's first exponent. normalizers: null without.
+  /// Makes weights from codes and planes; escape codes become the window's first exponent. normalizers: may be null.
   template <class Group>
   TESSERA_FN static void join(Group const& group, exponent_window window, std::uint8_t const* planes,
                               std::uint8_t const* normalizers, int log2_normalizer_block, int count, int coded,

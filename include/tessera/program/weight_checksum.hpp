@@ -34,7 +34,7 @@ TESSERA_FN std::uint32_t shared_crc32c(Group const& group, std::uint8_t const* d
     const std::int64_t first = min(bytes, lane * piece);
     const std::int64_t last = min(bytes, first + piece);
     const std::uint32_t own = crc32c(data + first, static_cast<std::size_t>(last - first));
-    // A piece's share in the checksum of the whole: checksums are linear but for the seed, which the first piece carries.
+    // A piece's share in the checksum of the whole: checksums are linear but for the seed, carried by the first.
     part[lane] = lane == 0 ? crc32c_combine(seed, own, static_cast<std::uint64_t>(last - first)) : own;
     part[lane] = crc32c_combine(part[lane], 0, static_cast<std::uint64_t>(bytes - last));
   }

@@ -83,7 +83,8 @@ struct avx2_coder {
     const __m256i reciprocal = avx2_bytes::swap_middle(_mm256_castps_si256(_mm256_shuffle_ps(low, high, 0x88)));
     const __m256i even = _mm256_srli_epi64(_mm256_mul_epu32(state, reciprocal), 32);
     const __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64(state, 32), _mm256_srli_epi64(reciprocal, 32));
-    const __m256i quotient = _mm256_srlv_epi32(_mm256_blend_epi32(even, odd, 0xaa), _mm256_and_si256(packed, _mm256_set1_epi32(31)));
+    const __m256i shift = _mm256_and_si256(packed, _mm256_set1_epi32(31));
+    const __m256i quotient = _mm256_srlv_epi32(_mm256_blend_epi32(even, odd, 0xaa), shift);
     const __m256i bias = _mm256_and_si256(_mm256_srli_epi32(packed, 5), _mm256_set1_epi32(0x1fff));
     state = _mm256_add_epi32(state, _mm256_add_epi32(bias, _mm256_mullo_epi32(quotient, complement)));
     return word;

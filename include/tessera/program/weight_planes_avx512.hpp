@@ -36,7 +36,8 @@ struct avx512_bytes {
 
   template <int Count>
   [[gnu::target("avx512bw,avx512vl"), gnu::always_inline]] static __m512i shift_right(__m512i bytes) {
-    return Count == 0 ? bytes : _mm512_and_si512(_mm512_srli_epi16(bytes, Count), _mm512_set1_epi8(static_cast<char>(0xff >> Count)));
+    const __m512i kept = _mm512_set1_epi8(static_cast<char>(0xff >> Count));
+    return Count == 0 ? bytes : _mm512_and_si512(_mm512_srli_epi16(bytes, Count), kept);
   }
 
   /// From 64 numbers of Width bits, one after the other.

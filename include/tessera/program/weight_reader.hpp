@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Weights read inside of other programs, block by block, out of a compressed stream: open_weights checks the stream once, then
-/// any group decodes any block with a weight_reader.
+/// Weights read inside of other programs, block by block, out of a compressed stream: open_weights checks the stream
+/// once, then any group decodes any block with a weight_reader.
 ///
 ///     exec.run(open_weights<T>{decoding}, 1);                       // fills decoding.table
 ///     ...

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The factor in [1, 2) that turns the largest weight of a block into a power of two, so that it survives with no mantissa bits.
+/// The factor in [1, 2) that turns the largest weight of a block into a power of two, so that it survives with no
+/// mantissa bits.
 ///
-/// NeuZip (arXiv 2410.20650), section 2.3: a block is divided by the mantissa of its largest magnitude before mantissa bits are
-/// dropped. The factor is 1 + q / 256 with q in one byte, and the same rounded factor divides and multiplies.
+/// NeuZip (arXiv 2410.20650), section 2.3: a block is divided by the mantissa of its largest magnitude before mantissa
+/// bits are dropped. The factor is 1 + q / 256 with q in one byte, and the same rounded factor divides and multiplies.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A Reducer over bit patterns: the state is the largest finite magnitude's pattern, which orders like the magnitude itself.
+/// A Reducer over bit patterns: the state is the largest finite magnitude's pattern, which orders as magnitudes do.
 template <class T>
 struct block_normalizer {
   using value_type = T;

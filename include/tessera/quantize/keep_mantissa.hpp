@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Keeps sign, exponent and the first K mantissa bits of a floating-point number: NeuZip's lossy step.
 ///
-/// NeuZip (arXiv 2410.20650), section 2.3. With K equal to the format's mantissa bits nothing is lost. All arithmetic is on
-/// integers, so results are the same on every machine and under every compiler flag.
+/// NeuZip (arXiv 2410.20650), section 2.3. With K equal to the format's mantissa bits nothing is lost. All arithmetic
+/// is on integers, so results are the same on every machine and under every compiler flag.
 ///
 ///     using keep = tessera::keep_mantissa<3>;
 ///     auto kept = keep::quantize<tessera::bfloat16>(bits);          // exponent, residual = sign << 3 | mantissa
@@ -18,8 +18,8 @@
 namespace tessera {
 inline namespace v0 {
 
-/// How a value between two that can be kept is rounded. Relative errors of normal numbers, K bits kept: half_away and half_even at
-/// most 1 / (2^(K+1) + 1); toward_zero and stochastic below 1 / 2^K, stochastic with expectation zero.
+/// How a value between two that can be kept is rounded. Relative errors of normal numbers, K bits kept: half_away and
+/// half_even at most 1 / (2^(K+1) + 1); toward_zero and stochastic below 1 / 2^K, stochastic with expectation zero.
 enum class mantissa_rounding : std::uint8_t { half_away, half_even, toward_zero, stochastic };
 
 /// A value with fewer mantissa bits.
@@ -29,9 +29,9 @@ struct kept_value {
   bool lost_nan = false;       ///< a NaN that K = 0 cannot tell from infinity
 };
 
-/// Rules: finite values stay finite (what would round to infinity becomes the largest value that can be kept); infinities stay; a
-/// NaN stays a NaN with the first mantissa bit set, for K = 0 through `lost_nan`; zeros keep their sign; subnormals are rounded to
-/// multiples of 2^-K of the smallest normal number, so their bound is absolute.
+/// Rules: finite values stay finite (what would round to infinity becomes the largest value that can be kept);
+/// infinities stay; a NaN stays a NaN with the first mantissa bit set, for K = 0 through `lost_nan`; zeros keep their
+/// sign; subnormals are rounded to multiples of 2^-K of the smallest normal number, so their bound is absolute.
 template <int K, mantissa_rounding Rounding = mantissa_rounding::half_away>
 struct keep_mantissa {
   static_assert(K >= 0 && K <= 23, "tessera: keep_mantissa keeps 0 to 23 bits");

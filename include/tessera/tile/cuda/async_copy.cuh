@@ -21,8 +21,8 @@ __device__ __forceinline__ void async_copy_wait_all() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
-/// Asks for a stretch of global memory to be in L2 soon, as one long read of DRAM. One thread calls it; the stretch is rounded to
-/// whole 16 bytes. Before sm_90 it does nothing.
+/// Asks for a stretch of global memory to be in L2 soon, as one long read of DRAM. One thread calls it; the stretch is
+/// rounded to whole 16 bytes. Before sm_90 it does nothing.
 __device__ __forceinline__ void prefetch_to_l2(void const* global, std::int64_t bytes) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   const auto address = reinterpret_cast<std::uint64_t>(global) & ~std::uint64_t{15};

@@ -9,8 +9,8 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The checksum of `Pieces` (at most 32) pieces of `Bytes` bytes each, for all lanes. Each lane sums one piece; then neighbours are
-/// joined five times by constants: about 1,000 instructions.
+/// The checksum of `Pieces` (at most 32) pieces of `Bytes` bytes each, for all lanes. Each lane sums one piece; then
+/// neighbours are joined five times by constants: about 1,000 instructions.
 template <int Bytes, int Pieces>
 __device__ __forceinline__ std::uint32_t warp_crc32c(int lane, std::uint8_t const* data) {
   static_assert(Pieces <= 32, "tessera: a warp has 32 lanes");

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// A running sum over tiles that thread blocks finish in any order: decoupled look-back.
 ///
-/// Merrill and Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back" (NVIDIA NVR-2016-002). Every tile has a word:
-/// empty, its own sum, or the sum of all tiles up to it. A tile publishes its own sum, adds up those before it until it meets a
-/// word of the last kind, and publishes one itself. Words must be zero before the launch, and tiles must be taken in order (by a
-/// counter), so that no tile waits for one that has not begun.
+/// Merrill and Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back" (NVIDIA NVR-2016-002). Every tile
+/// has a word: empty, its own sum, or the sum of all tiles up to it. A tile publishes its own sum, adds up those before
+/// it until it meets a word of the last kind, and publishes one itself. Words must be zero before the launch, and tiles
+/// must be taken in order (by a counter), so that no tile waits for one that has not begun.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,8 @@ struct look_back_word {
   }
 };
 
-/// The sum of all tiles before `tile`, for all lanes of the one warp that calls this. words: of the whole sequence; own: below 2^62.
+/// The sum of all tiles before `tile`, for all lanes of the one warp that calls this. words: of the whole sequence;
+/// own: below 2^62.
 __device__ __forceinline__ std::uint64_t look_back(std::uint64_t* words, std::int64_t tile, std::uint64_t own,
                                                    int lane) {
   if (tile == 0) {

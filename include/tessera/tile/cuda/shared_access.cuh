@@ -7,7 +7,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The address, computed where this is called and kept in a register: the compiler would rather compute it again at
+/// The address, computed where this is called and kept in a register: left alone, the compiler computes it at
 /// every use.
 __device__ __forceinline__ std::uint32_t shared_address(void const* pointer) {
   std::uint32_t address = static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `decoded`: a TileSource that is a row-major matrix kept as compressed blocks. To load a tile, the group decodes the blocks that
-/// cover it into scratch and copies out what the tile wants.
+/// `decoded`: a TileSource that is a row-major matrix kept as compressed blocks. To load a tile, the group decodes the
+/// blocks that cover it into scratch and copies out what the tile wants.
 ///
 ///     using reader = weight_reader<bfloat16, keep_mantissa<7>>;        // or anything else that decodes blocks
 ///     using source = decoded<reader>;
@@ -9,9 +9,9 @@
 ///     source const matrix = source::open(group, blocks, rows, columns, scratch.weights);
 ///     matrix.load(group, tile, first_row, first_column);
 ///
-/// A block stays in scratch until another is needed, so tiles that follow each other along a row decode each block once. A Reader
-/// has value_type, scratch_type (trivial), largest_block, block_weights(), and decode(group, block, values, scratch), which all
-/// lanes reach and after which all lanes see the values.
+/// A block stays in scratch until another is needed, so tiles that follow each other along a row decode each block
+/// once. A Reader has value_type, scratch_type (trivial), largest_block, block_weights(), and decode(group, block,
+/// values, scratch), which all lanes reach and after which all lanes see the values.
 #pragma once
 
 #include <cstdint>
