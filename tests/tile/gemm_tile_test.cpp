@@ -63,6 +63,24 @@ TEST_CASE("a tile of weights can be loaded from rows along the depth", "[host]")
   }
 }
 
+TEST_CASE("the sums of two tiles are visited in pairs, and may both be changed", "[host]") {
+  using tile = gemm_tile<float, shape<2, 3, 4>>;
+  tile::sum_tile sums;
+  tile::sum_tile totals;
+  tile::each({}, sums, [](int row, int column, float& sum) { sum = static_cast<float>(10 * row + column); });
+  tile::clear({}, totals);
+  for (int times = 1; times <= 2; ++times) {
+    tile::each_pair({}, sums, totals, [](int row, int column, float& sum, float& total) {
+      CHECK(sum == static_cast<float>(10 * row + column));
+      total += 2 * sum;
+    });
+  }
+  tile::each_pair({}, sums, totals, [](int, int, float& sum, float) { sum = 7; });
+  CHECK(sums.values[1][2] == 7);
+  CHECK(totals.values[1][2] == 48);
+  CHECK(totals.values[0][0] == 0);
+}
+
 TEST_CASE("the product sees the upper 19 bits of a tf32 operand", "[host]") {
   using operand = gemm_operand<tf32>;
   CHECK(operand::widen(1.0F + 0x1p-10F) == 1.0F + 0x1p-10F);

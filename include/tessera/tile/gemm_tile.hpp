@@ -10,6 +10,7 @@
 ///       M::multiply(group, a, b, sums);
 ///     }
 ///     M::each(group, sums, visit);                             // visit(row, column, sum), which may change the sum
+///     M::each_pair(group, sums, totals, visit);                // visit(row, column, sum, total): scale, add, correct
 ///
 /// Here: plain arrays, for groups whose lanes one thread plays. For groups of CUDA threads include
 /// tile/cuda/gemm_tile.cuh: the same product by mma.sync. (wgmma's tiles are too large to be loaded by hand:
@@ -120,6 +121,16 @@ struct gemm_tile {
     for (int row = 0; row < rows; ++row) {
       for (int column = 0; column < columns; ++column) {
         visit(row, column, sums.values[row][column]);
+      }
+    }
+  }
+
+  /// Each sum of one tile together with that of another: visit(row, column, sum, other), which may change both.
+  template <class Visit>
+  TESSERA_FN static constexpr void each_pair(Group const&, sum_tile& sums, sum_tile& others, Visit const& visit) {
+    for (int row = 0; row < rows; ++row) {
+      for (int column = 0; column < columns; ++column) {
+        visit(row, column, sums.values[row][column], others.values[row][column]);
       }
     }
   }

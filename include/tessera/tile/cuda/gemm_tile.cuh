@@ -216,8 +216,9 @@ struct gemm_fragments {
     }
   }
 
-  template <class Sums, class Visit>
-  __device__ __forceinline__ static void each(Group const& group, Sums& sums, Visit const& visit) {
+  /// Sums: one tile, or several whose sums are visited together.
+  template <class Visit, class... Sums>
+  __device__ __forceinline__ static void each(Group const& group, Visit const& visit, Sums&... sums) {
     const place at = of(group);
 #pragma unroll
     for (int row = 0; row < row_tiles; ++row) {
@@ -226,7 +227,7 @@ struct gemm_fragments {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           visit(at.row + 16 * row + at.lane / 4 + i / 2 * 8, at.column + 8 * column + at.lane % 4 * 2 + i % 2,
-                sums.values[row][column][i]);
+                sums.values[row][column][i]...);
         }
       }
     }
@@ -283,14 +284,15 @@ struct gemm_multiply_adds {
     }
   }
 
-  template <class Sums, class Visit>
-  __device__ __forceinline__ static void each(Group const& group, Sums& sums, Visit const& visit) {
+  /// Sums: one tile, or several whose sums are visited together.
+  template <class Visit, class... Sums>
+  __device__ __forceinline__ static void each(Group const& group, Visit const& visit, Sums&... sums) {
 #pragma unroll
     for (int row = 0; row < row_count; ++row) {
 #pragma unroll
       for (int column = 0; column < column_count; ++column) {
         visit(row * thread_rows + group.lane / thread_columns, column * thread_columns + group.lane % thread_columns,
-              sums.values[row][column]);
+              sums.values[row][column]...);
       }
     }
   }
@@ -359,18 +361,23 @@ struct gemm_tile<T, Shape, Group> {
     registers::load_b_transposed(group, b, from, stride);
   }
   __device__ __forceinline__ static void clear(Group const& group, sum_tile& sums) {
-    registers::each(group, sums, detail::set_to_zero{});
+    registers::each(group, detail::set_to_zero{}, sums);
   }
   __device__ __forceinline__ static void multiply(Group const&, a_tile const& a, b_tile const& b, sum_tile& sums) {
     registers::multiply(a, b, sums);
   }
   __device__ __forceinline__ static void store(Group const& group, sum_tile const& sums, sum_type* to,
                                                std::int64_t stride) {
-    registers::each(group, sums, detail::write_sum<sum_type>{to, stride});
+    registers::each(group, detail::write_sum<sum_type>{to, stride}, sums);
   }
   template <class Visit>
   __device__ __forceinline__ static void each(Group const& group, sum_tile& sums, Visit const& visit) {
-    registers::each(group, sums, visit);
+    registers::each(group, visit, sums);
+  }
+  template <class Visit>
+  __device__ __forceinline__ static void each_pair(Group const& group, sum_tile& sums, sum_tile& others,
+                                                   Visit const& visit) {
+    registers::each(group, visit, sums, others);
   }
 };
 
