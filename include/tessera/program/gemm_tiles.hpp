@@ -6,7 +6,8 @@
 /// multiplies, and goes on, from the first to the last column, so that a sum is always added up in the same order.
 ///
 /// A, B: TileSources of gemm_operand<Operand>::value_type, both with the depth as columns. Epilogue: a trivially
-/// copyable function object; `epilogue(row, column, sum)` is called once for each sum inside of the result.
+/// copyable function object; `epilogue(row, column, sum)` is called once for each sum inside of the result: see
+/// program/store_sums.hpp, store_compact.hpp and select_target.hpp.
 #pragma once
 
 #include <cstdint>
