@@ -10,7 +10,7 @@
 #include <tessera/exec/cpu.hpp>
 
 #include "support/catch.hpp"
-#include "support/loss_reference.hpp"
+#include "support/loss_gradient_reference.hpp"
 #include "support/real_tensor.hpp"
 
 using namespace tessera;
@@ -25,6 +25,7 @@ loss_problem<bfloat16, std::int32_t> real_problem(std::int64_t tokens) {
   problem.hidden = real_tensor<bfloat16>(file, "hidden");
   problem.classifier = real_tensor<bfloat16>(file, "classifier_rows");
   problem.labels = real_tensor<std::int32_t>(file, "next_token_rows");
+  problem.hidden.resize(static_cast<std::size_t>(tokens * 576));
   problem.labels.resize(static_cast<std::size_t>(tokens));
   return problem;
 }
@@ -59,4 +60,18 @@ TEST_CASE("the workspace of a loss does not grow with the vocabulary", "[host]")
   CHECK(small == large);
   CHECK(large < 256 * 8192 + (2 << 20));
   CHECK(cut_cross_entropy::plan(exec, {std::int64_t{1} << 32, 256000, 2304}).bytes() > 0);
+}
+
+TEST_CASE("gradients on a real model's hidden states are right, and the paper's filter changes them little", "[host]") {
+  cpu const exec{.threads = 2};
+  auto problem = real_problem(100);
+  auto const expected = reference_gradient(problem);
+  auto const exact = run_gradients<exact_cross_entropy, bfloat16>(exec, problem);
+  CHECK(worst_distance(exact, expected) < 4e-3);
+  auto const filtered = run_gradients<cut_cross_entropy, bfloat16>(exec, problem);
+  CHECK(worst_distance(filtered, expected) < 4e-3);  // every block of 128 x 128 has an entry over 2^-12 here
+  using finely = linear_loss<loss_gemm_tile<bfloat16>, lse_reducer<float>, gradient_filter<12, 4, 4>>;
+  auto const fine = run_gradients<finely, bfloat16>(exec, problem);
+  CHECK(worst_distance(fine, expected) < 3e-2);
+  CHECK(relative_distance(fine.hidden, expected.hidden) > relative_distance(exact.hidden, expected.hidden));
 }

@@ -12,71 +12,25 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/algorithm/linear_loss_regions.hpp>
 #include <tessera/algorithm/linear_loss_types.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/finish_loss.hpp>
+#include <tessera/program/gemm_tiles.hpp>
+#include <tessera/program/loss_gradient_tiles.hpp>
+#include <tessera/program/loss_gradients.hpp>
 #include <tessera/program/loss_tiles.hpp>
 #include <tessera/program/loss_tokens.hpp>
+#include <tessera/program/store_sums.hpp>
 #include <tessera/reduce/log_sum_exp.hpp>
 #include <tessera/reduce/paired.hpp>
+#include <tessera/tile/source/dense.hpp>
+#include <tessera/tile/source/filtered.hpp>
+#include <tessera/tile/source/gathered_columns.hpp>
 
 namespace tessera {
 inline namespace v0 {
-
-namespace detail {
-
-/// What a forward pass needs and a backward pass finds again.
-template <class Tile, class Reducer>
-struct loss_regions {
-  using layout = loss_tile<Tile>;
-  workspace_plan plan;
-  std::int64_t splits;
-  region<std::int64_t> order;
-  region<std::int64_t> row_of;
-  region<std::int32_t> labels;
-  region<std::int64_t> count;
-  region<float> poison;
-  region<float> targets;
-  region<float> row_lse;
-  region<float> row_entropy;
-  region<float> scale;
-  region<loss_sums> sums;
-  region<typename Reducer::state_type> states;
-
-  loss_regions(char const* where, linear_loss_shape const& shape)
-      : plan(where),
-        splits(splits_of(shape)),
-        order(plan.add<std::int64_t>("tokens with a label", shape.tokens)),
-        row_of(plan.add<std::int64_t>("places of tokens", shape.tokens)),
-        labels(plan.add<std::int32_t>("their labels", shape.tokens)),
-        count(plan.add<std::int64_t>("how many they are", 1)),
-        poison(plan.add<float>("bad labels", 1)),
-        targets(plan.add<float>("logits of labels", shape.tokens)),
-        row_lse(plan.add<float>("log-sum-exps", shape.tokens)),
-        row_entropy(plan.add<float>("entropies", shape.tokens)),
-        scale(plan.add<float>("scale of gradients", 1)),
-        sums(plan.add<loss_sums>("sums over tokens", divide_up(shape.tokens, std::int64_t{256}))),
-        states(plan.add<typename Reducer::state_type>("states of rows",
-                                                      checked_multiply(where, splits * layout::parts, shape.tokens))) {}
-
-  /// Groups enough to fill any machine, whatever the extents; not a function of the machine, so that results are none.
-  static std::int64_t splits_of(linear_loss_shape const& shape) {
-    constexpr std::int64_t enough_groups = 1024;
-    const std::int64_t rows = max(divide_up(shape.tokens, std::int64_t{layout::rows}), std::int64_t{1});
-    const std::int64_t columns = divide_up(shape.vocabulary, std::int64_t{layout::columns});
-    return clamp(divide_up(enough_groups, rows), std::int64_t{1}, max(columns, std::int64_t{1}));
-  }
-
-  loss_token_list token_list(workspace const& space) const {
-    return {space[order], space[row_of], space[labels], space[count]};
-  }
-  matrix_view<typename Reducer::state_type> state_matrix(workspace const& space, std::int64_t tokens) const {
-    return {space[states].data, {splits * layout::parts, tokens}};
-  }
-};
-
-}  // namespace detail
 
 /// Enqueues the reduction of rows of logits; gives how many states of each row it writes, at most as many as there is
 /// room for. An executor with programs of its own overloads this for itself.
@@ -139,9 +93,118 @@ struct linear_loss {
              1);
   }
 
+  /// What forward() and then backward() need, in one workspace. Gradient: see linear_loss_gradients.
+  template <class Gradient = value_type, class Executor>
+  static workspace_plan plan_backward(Executor const&, linear_loss_shape const& shape,
+                                      linear_loss_options const& options) {
+    check_extents(shape);
+    return gradient_regions<Gradient>(back, shape, options).plan;
+  }
+
+  /// Enqueues the gradients of a loss, after forward() with the same inputs, options and workspace, of which it leaves
+  /// alone what forward() wrote. `upstream`: gradients of what was made from the outputs of forward().
+  template <class Executor, class Label, class Gradient>
+  static void backward(Executor const& exec, inputs<Label> const& in, linear_loss_options const& options,
+                       loss_upstream const& upstream, linear_loss_gradients<Gradient> const& out,
+                       workspace const& space) {
+    static_assert(std::is_same_v<Gradient, float> || std::is_same_v<Gradient, value_type>,
+                  "tessera: gradients of a loss are float or of the type of its inputs");
+    const linear_loss_shape shape = check_inputs(back, in, options);
+    check_gradients(shape, options, upstream, out);
+    const gradient_regions<Gradient> places(back, shape, options);
+    const loss_token_list tokens = places.token_list(space);
+    const prepare_loss_gradients prepare{tokens,
+                                         in.weights,
+                                         space[places.row_lse],
+                                         space[places.row_entropy],
+                                         upstream,
+                                         options.z_factor,
+                                         options.reduction != loss_reduction::none,
+                                         space[places.scale],
+                                         space[places.rows],
+                                         space[places.late_scale]};
+    exec.run(prepare, prepare.groups());
+    if (out.hidden.data != nullptr) {
+      const clear_unlabelled<Gradient> clear{tokens.row_of, out.hidden};
+      exec.run(clear, clear.groups());
+    }
+    for (std::int64_t first = 0; first < shape.vocabulary; first += places.entries) {
+      const auto part = places.part(space, shape, first);
+      const loss_gradient_tiles<Tile, Filter> tiles{
+          logits_of(in, options, tokens), tokens, space[places.rows], options.smoothing, thresholds_of(options), part};
+      exec.run(tiles, tiles.groups());
+      add_to_hidden(exec, in, part, places, out.hidden, space);
+      write_classifier(exec, in, part, places, out.classifier, space);
+      write_bias(exec, part, places, out.bias, space);
+    }
+  }
+
  private:
   using regions = detail::loss_regions<Tile, Reducer>;
+  template <class Gradient>
+  using gradient_regions = detail::loss_gradient_regions<Tile, Reducer, Filter, Gradient>;
+  using operand = typename layout::operand_name;
+  using part_type = loss_gradient_part<value_type>;
   static constexpr char const* where = "linear_loss.forward";
+  static constexpr char const* back = "linear_loss.backward";
+
+  static gradient_thresholds thresholds_of(linear_loss_options const& options) {
+    return {options.hidden_threshold < 0 ? Filter::threshold : options.hidden_threshold,
+            options.classifier_threshold < 0 ? Filter::threshold : options.classifier_threshold};
+  }
+
+  /// Part by part, so that what is added up is in fp32 and in order.
+  template <class Executor, class Label, class Gradient>
+  static void add_to_hidden(Executor const& exec, inputs<Label> const& in, part_type const& part,
+                            gradient_regions<Gradient> const& places, matrix_view<Gradient> target,
+                            workspace const& space) {
+    using program = gemm_tiles<operand, filtered<value_type>, dense<value_type>, accumulate_tokens<Gradient>>;
+    using blocks = loss_gradient_tiles<Tile, Filter>;
+    if (target.data == nullptr || target.is_empty()) {
+      return;
+    }
+    matrix_view<float> sums(space[places.hidden_sums].data, {target.extent(0), target.extent(1)});
+    if constexpr (std::is_same_v<Gradient, float>) {
+      sums = target;
+    }
+    const std::int64_t width = part.gradient.extent(1);
+    const matrix_view<value_type const> classifier(&in.classifier(part.first, 0), {width, in.classifier.extent(1)},
+                                                   {in.classifier.stride(0), in.classifier.stride(1)});
+    const program product{{part.gradient, part.kept_for_hidden, blocks::block_rows, blocks::block_columns},
+                          {classifier.transposed()},
+                          {sums, target, space[places.order], space[places.late_scale].data, part.first == 0,
+                           part.first + width == in.classifier.extent(0)}};
+    exec.run(product, product.tiles());
+  }
+
+  template <class Executor, class Label, class Gradient>
+  static void write_classifier(Executor const& exec, inputs<Label> const& in, part_type const& part,
+                               gradient_regions<Gradient> const& places, matrix_view<Gradient> target,
+                               workspace const& space) {
+    using program =
+        gemm_tiles<operand, filtered<value_type>, gathered_columns<value_type>, store_sums<Gradient, scaled_by_memory>>;
+    using blocks = loss_gradient_tiles<Tile, Filter>;
+    if (target.data == nullptr || target.is_empty()) {
+      return;
+    }
+    const matrix_view<Gradient> rows(&target(part.first, 0), {part.gradient.extent(1), target.extent(1)},
+                                     {target.stride(0), target.stride(1)});
+    const program product{
+        {part.gradient.transposed(), part.kept_for_classifier.transposed(), blocks::block_columns, blocks::block_rows},
+        {in.hidden, space[places.order]},
+        {rows, {space[places.late_scale].data}}};
+    exec.run(product, product.tiles());
+  }
+
+  template <class Executor, class Gradient>
+  static void write_bias(Executor const& exec, part_type const& part, gradient_regions<Gradient> const& places,
+                         array_view<Gradient> target, workspace const& space) {
+    if (target.data != nullptr) {
+      const array_view<Gradient> some(&target[part.first], {part.gradient.extent(1)}, {target.stride(0)});
+      const sum_bias_gradient<Gradient> sum{part.column_sums, space[places.late_scale].data, some};
+      exec.run(sum, sum.groups());
+    }
+  }
 
   template <class Label>
   static loss_logits<Tile> logits_of(inputs<Label> const& in, linear_loss_options const& options,
@@ -183,6 +246,36 @@ struct linear_loss {
     check<shape_error>(options.sequence == 0 || shape.tokens % options.sequence == 0, function, ": there are ",
                        shape.tokens, " tokens, which are no whole number of sequences of ", options.sequence);
     return shape;
+  }
+
+  template <class Gradient>
+  static void check_gradients(linear_loss_shape const& shape, linear_loss_options const& options,
+                              loss_upstream const& upstream, linear_loss_gradients<Gradient> const& out) {
+    const std::int64_t losses = options.reduction == loss_reduction::none ? shape.tokens : 1;
+    check_length(back, "upstream gradients of losses", upstream.loss, losses, "losses");
+    check_length(back, "upstream gradients of log-sum-exps", upstream.log_sum_exp, shape.tokens, "tokens");
+    check_length(back, "upstream gradients of entropies", upstream.entropy, shape.tokens, "tokens");
+    check<value_error>(upstream.entropy.data == nullptr || has_reducer<entropy_reducer<float>, Reducer>, back,
+                       ": entropies have gradients but the reducer has no entropy_reducer<float>");
+    check_matrix("hidden states", out.hidden, shape.tokens, shape.channels);
+    check_matrix("classifier", out.classifier, shape.vocabulary, shape.channels);
+    check_length(back, "gradients of the bias", out.bias, shape.vocabulary, "entries of the vocabulary");
+    check<value_error>(options.workspace_budget >= 0, back, ": the budget of the workspace is ",
+                       options.workspace_budget, " bytes but must not be negative");
+  }
+
+  template <class Gradient>
+  static void check_matrix(char const* what, matrix_view<Gradient> matrix, std::int64_t rows, std::int64_t columns) {
+    if (matrix.data == nullptr) {
+      return;
+    }
+    check<shape_error>(matrix.extent(0) == rows && matrix.extent(1) == columns, back, ": the gradient of the ", what,
+                       " is ", matrix.extent(0), " x ", matrix.extent(1), " but must be ", rows, " x ", columns);
+    for (int dimension = 0; dimension < 2; ++dimension) {
+      check<shape_error>(matrix.extent(dimension) < 2 || matrix.stride(dimension) != 0, back, ": dimension ", dimension,
+                         " of the gradient of the ", what, " has ", matrix.extent(dimension),
+                         " elements with a stride of 0");
+    }
   }
 
   static void check_outputs(linear_loss_shape const& shape, linear_loss_options const& options,

@@ -18,7 +18,8 @@ namespace tessera {
 inline namespace v0 {
 
 /// What the backward pass may leave out: blocks of Rows tokens x Columns entries of the vocabulary in which the softmax
-/// and the wanted distribution differ by less than 2^-Bits everywhere. Bits = 0: nothing.
+/// and the wanted distribution differ by less than 2^-Bits everywhere. Bits = 0: nothing. Blocks are at most as large
+/// as the tile of the loss and divide it.
 template <int Bits, int Rows = 128, int Columns = 128>
 struct gradient_filter {
   static_assert(Bits >= 0 && Bits <= 60 && Rows > 0 && Columns > 0,
@@ -50,6 +51,10 @@ struct linear_loss_options {
   float temperature = 1.0F;          ///< logits are divided by it, after the cap
   float smoothing = 0.0F;            ///< of labels: so much probability is spread over the vocabulary
   float z_factor = 0.0F;             ///< of the squared log-sum-exp
+  // Of the backward pass.
+  float hidden_threshold = -1.0F;  ///< of the filter, for hidden states; 0: nothing is left out; -1: Filter::threshold
+  float classifier_threshold = -1.0F;  ///< likewise for the classifier; the bias is never filtered
+  std::int64_t workspace_budget = 0;   ///< most bytes of the workspace; 0: 64 MiB for a part of the logits' gradient
 };
 
 /// What goes in. Labels: std::int32_t or std::int64_t.
@@ -72,6 +77,14 @@ struct linear_loss_outputs {
   array_view<std::int32_t> prediction = {};      ///< for each token, the likeliest entry, the first of equal ones
   array_view<float> accuracy = {};               ///< one element: of the predictions for tokens with a label
   array_view<std::int64_t> labelled_count = {};  ///< one element: tokens with a label
+};
+
+/// What the backward pass writes; null where nobody asks. Gradient: float, or the type of the inputs.
+template <class Gradient>
+struct linear_loss_gradients {
+  matrix_view<Gradient> hidden = {};      ///< tokens x channels; zeros for tokens without a label
+  matrix_view<Gradient> classifier = {};  ///< vocabulary x channels
+  array_view<Gradient> bias = {};         ///< a value for each entry of the vocabulary
 };
 
 }  // namespace v0

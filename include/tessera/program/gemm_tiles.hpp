@@ -5,8 +5,9 @@
 /// A group of 128 lanes computes 64 x 64 sums: it loads 64 bytes of depth of 64 rows of a and of b into scratch,
 /// multiplies, and goes on, from the first to the last column, so that a sum is always added up in the same order.
 ///
-/// A, B: TileSources of gemm_operand<Operand>::value_type, both with the depth as columns. Epilogue: a trivially
-/// copyable function object; `epilogue(row, column, sum)` is called once for each sum inside of the result.
+/// A, B: TileSources of gemm_operand<Operand>::value_type, both with the depth as columns. Where A has
+/// is_zero(first_row, rows, first_column, columns), what it calls zeros is neither loaded nor multiplied. Epilogue: a
+/// trivially copyable function object; `epilogue(row, column, sum)` is called once for each sum inside of the result.
 #pragma once
 
 #include <cstdint>
@@ -56,6 +57,11 @@ struct gemm_tiles {
     typename mma::sum_tile sums;
     mma::clear(group, sums);
     for (std::int64_t first = 0; first < a.columns(); first += depth) {
+      if constexpr (requires { a.is_zero(first_row, std::int64_t{rows}, first, std::int64_t{depth}); }) {
+        if (a.is_zero(first_row, rows, first, depth)) {
+          continue;
+        }
+      }
       group.sync();  // the tiles before have been read
       a.load(group, scratch.a, first_row, first);
       b.load(group, scratch.b, first_column, first);

@@ -44,6 +44,7 @@ template <class Tile>
 struct loss_tile;
 template <class T, class Shape, class Host>
 struct loss_tile<gemm_tile<T, Shape, Host>> {
+  using operand_name = T;
   using operand = gemm_operand<T>;
   using value_type = typename operand::value_type;
   static_assert(std::is_same_v<typename operand::sum_type, float>, "tessera: a loss has logits in fp32");
