@@ -8,7 +8,7 @@
 ///     using loss = tessera::cut_cross_entropy;
 ///     tessera::cpu exec;
 ///     linear_loss_options const options{.shift = 1, .sequence = 2048};
-///     auto const plan = loss::plan_backward(exec, {tokens, vocabulary, channels}, options);   // forward only: plan()
+///     auto const plan = loss::plan_backward(exec, {tokens, vocabulary, channels}, options);
 ///     buffer<std::byte> memory(exec, plan.bytes());
 ///     tessera::workspace const space(plan, memory);
 ///     loss::inputs<std::int64_t> const inputs{hidden, classifier, labels};
@@ -16,6 +16,9 @@
 ///     loss::backward(exec, inputs, options, {}, linear_loss_gradients<bfloat16>{hidden_gradient, classifier_gradient},
 ///                    space);
 ///     exec.wait();
+///
+/// With a tessera::cuda executor include algorithm/linear_loss.cuh, too. A smaller plan for the forward pass alone is
+/// plan().
 ///
 /// For token i with label x, hidden state e_i, classifier rows c_j, and q the wanted distribution:
 ///
@@ -53,20 +56,22 @@
 /// largest), none of which is small by cancellation, so a confident token's loss is right, and is never negative
 /// without smoothing. G is rounded once, to the type of the inputs (in fp16 before a reduced loss's common factor,
 /// which would make it vanish); gradients are summed in fp32, whatever their type, and rounded once: with bf16 inputs
-/// they are within 4e-3 of the truth (length of the difference, relative), with fp32 gradients 3e-3, in fp32 3e-6. What
-/// differs from the authors' code on purpose: the label's logit comes from the same sums as the log-sum-exp, with the
-/// bias added once; labels are checked; nothing is added up in 16 bits; no locks.
+/// they are within 4e-3 of the truth in our tests (length of the difference, relative), with fp32 gradients 3e-3, in
+/// fp32 3e-6. What differs from the authors' code on purpose: the label's logit comes from the same sums as the
+/// log-sum-exp, with the bias added once; labels are checked; nothing is added up in 16 bits; no locks.
 ///
 /// Labels: `ignore_index` counts for nothing. Another label outside of the vocabulary is never used as an index:
 /// exec.wait() throws value_error with its position, outputs of its token and the reduced loss are NaN; for gradients
-/// it is as if ignored. Tokens without a label have gradients of zero and are never read. Infinite or NaN logits make
-/// the outputs of their token NaN, and gradients that depend on it; minus infinities (a masked vocabulary, by the bias)
-/// count as probability 0.
+/// it is as if ignored. Tokens without a label have gradients of zero, whatever their hidden states hold. A NaN or a
+/// plus infinity among the logits makes the loss of its token NaN, its log-sum-exp NaN or infinite, and gradients that
+/// depend on it NaN. Minus infinities (a masked vocabulary, by the bias) count as probability 0; with smoothed labels
+/// they make the loss infinite.
 ///
 /// Errors: shape_error and value_error that name the function and show both values. Nothing waits, allocates or learns
 /// from the device how many tokens count: every call can be captured in a CUDA graph.
 /// Determinism: the same bits each time. The portable program adds in an order that depends on the extents alone; it
-/// gives the same bits for any number of threads. Between executors sums differ by rounding (tile/gemm_operand.hpp).
+/// gives the same bits for any number of threads. That for sm_90a depends on the number of multiprocessors, too.
+/// Between executors sums differ by rounding (tile/gemm_operand.hpp).
 /// Cost of the forward pass: 2 * labelled tokens * vocabulary * channels operations, rounded up to tiles of 128;
 /// plan.describe() says what each region of the workspace takes: with V over 16384 no more than 256 bytes a token and
 /// 2 MiB, whatever V is. Of the backward pass: as many operations to make the logits again, and for the blocks that are
