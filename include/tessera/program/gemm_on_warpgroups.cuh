@@ -14,12 +14,12 @@
 ///
 /// A schedule is one of tile/gemm_schedule.hpp; its rows are of clusters: 128 or 256 rows of a.
 ///
-/// An epilogue is a trivially copyable type with `scratch_type` (a warp's own, in shared memory), prepare(), which one
-/// thread calls, operator()(sums, place, scratch) for the 16 x columns sums of a warp, laid out as warpgroup_mma.cuh
-/// says, and finish(), both called by whole warps. One that has a template `deferred_type<registers>` has, instead of
-/// operator(), defer(sums, place, deferred), which leaves in registers what is still to be done, and run_deferred<0>
-/// and <1>(deferred, place, scratch), which do it while the tensor cores work on the next tile: of 240 registers the
-/// sums take columns / 2, and the program about 20.
+/// An epilogue is a trivially copyable type with `scratch_type` (a warp's own, in shared memory, kept from tile to
+/// tile), prepare(), which one thread calls, operator()(sums, place, scratch) for the 16 x columns sums of a warp, laid
+/// out as warpgroup_mma.cuh says, which it may change, and finish(), both called by whole warps. One that has a
+/// template `deferred_type<registers>` has, instead of operator(), defer(sums, place, deferred), which leaves in
+/// registers what is still to be done, and run_deferred<0> and <1>(deferred, place, scratch), which do it while the
+/// tensor cores work on the next tile: of 240 registers the sums take columns / 2, and the program about 20.
 #pragma once
 
 #include <cstdint>

@@ -7,8 +7,9 @@
 /// added up in the same order.
 ///
 /// A, B: TileSources of gemm_operand<Operand>::value_type, or sources that need scratch (tile/source/open_source.hpp),
-/// both with the depth as columns. Epilogue: a trivially copyable function object; `epilogue(row, column, sum)` is
-/// called once for each sum inside of the result: see program/store_sums.hpp, store_compact.hpp and select_target.hpp.
+/// both with the depth as columns. Where A has is_zero(first_row, rows, first_column, columns), what it calls zeros is
+/// neither loaded nor multiplied. Epilogue: a trivially copyable function object; `epilogue(row, column, sum)` is called
+/// once for each sum inside of the result: see program/store_sums.hpp, store_compact.hpp and select_target.hpp.
 #pragma once
 
 #include <cstdint>
@@ -62,6 +63,11 @@ struct gemm_tiles {
     typename mma::sum_tile sums;
     mma::clear(group, sums);
     for (std::int64_t first = 0; first < a.columns(); first += depth) {
+      if constexpr (requires { a.is_zero(first_row, std::int64_t{rows}, first, std::int64_t{depth}); }) {
+        if (a.is_zero(first_row, rows, first, depth)) {
+          continue;
+        }
+      }
       group.sync();  // the tiles before have been read
       a_source.load(group, scratch.a, first_row, first);
       b_source.load(group, scratch.b, first_column, first);
