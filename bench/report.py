@@ -33,6 +33,9 @@ FIGURES = {
                                    ["neuzip/decode/bf16/gauss/32x32MiB", "neuzip/decode/bf16/gauss/512MiB"]),
     "neuzip.cpu.decode.avx2.gbps_per_core": ("value", "GBps", ["neuzip/cpu/decode/bf16/gauss/avx2/64MiB/1thread"]),
     "neuzip.cpu.decode.avx512.gbps_per_core": ("value", "GBps", ["neuzip/cpu/decode/bf16/gauss/avx512/64MiB/1thread"]),
+    "gemm.bf16.vs_cublas": ("value", "vs_cublas", ["linear/bf16/gauss/8192x8192x8192"]),
+    "gemm.fp8.vs_best": ("value", "vs_cublas", ["linear/fp8_e4m3/gauss/8192x8192x8192"]),
+    "gemm.int8.vs_best": ("value", "vs_best", ["linear/int8_over_best/gauss/8192x8192x8192"]),
     "neuzip.cpu.encode.gbps_per_core": ("value", "GBps", ["neuzip/cpu/encode/bf16/gauss/64MiB/1thread"]),
 }
 

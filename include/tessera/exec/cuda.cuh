@@ -8,8 +8,10 @@
 ///
 /// A program with 32 lanes gets warps, several a block; one with more lanes gets whole blocks.  Its scratch lies in
 /// shared memory.  `run`, `copy` and `clear` only enqueue and can be captured in a CUDA graph (an executor is made
-/// before the capture begins).  Programs may say `groups_per_block` (of 32 lanes each) and `blocks_per_multiprocessor`
-/// as static ints.
+/// before the capture begins).  Programs may say `groups_per_block` (of 32 lanes each), `blocks_per_multiprocessor` and
+/// `blocks_per_cluster` (sm_90; `run` rounds the number of tiles up to whole clusters) as static ints, and
+/// `is_persistent` as a static bool if a thread block goes from tile to tile by itself: then `count` is the number of
+/// thread blocks.
 #pragma once
 
 #if !defined(__CUDACC__)
@@ -77,31 +79,52 @@ struct launch_shape {
       return 1;
     }
   }
+  static constexpr int cluster_blocks() {
+    if constexpr (requires { P::blocks_per_cluster; }) {
+      return P::blocks_per_cluster;
+    } else {
+      return 1;
+    }
+  }
+  static constexpr bool persistent() {
+    if constexpr (requires { P::is_persistent; }) {
+      return P::is_persistent;
+    } else {
+      return false;
+    }
+  }
+  static constexpr bool is_persistent = persistent();
   static constexpr int groups = count_groups();
   static constexpr int blocks_per_multiprocessor = ask_for_blocks();
+  static constexpr int blocks_per_cluster = cluster_blocks();
   static constexpr int threads = P::lanes * groups;
   static constexpr int exchange_bytes = is_warp ? 0 : threads;  // 32 bytes a warp, see cuda_block
   static constexpr int shared_bytes = scratch_bytes * groups + exchange_bytes;
 
   static_assert(P::lanes % lanes_in_a_warp == 0 && threads <= 1024,
                 "tessera: on CUDA a program has 32, 64, ... 1024 lanes, and its groups_per_block of them at most 1024");
+  static_assert(!is_persistent || !is_warp, "tessera: a persistent program has whole thread blocks: 64 lanes or more");
   static_assert(shared_bytes <= most_bytes,
                 "tessera: the scratch of this program needs more than 227 KiB of shared memory");
   static_assert(sizeof(P) <= 4000, "tessera: a program has at most 4000 bytes; tables belong into buffers");
 };
 
 /// Whether a program is meant for an architecture: it may say `from_architecture` and `before_architecture` as static
-/// ints, and is then compiled for those alone.
+/// ints, and is then compiled for those alone; one that says `needs_specific_architecture` is compiled for sm_90a but
+/// not for sm_90.
 template <class P>
-TESSERA_FN constexpr bool is_for_architecture(int architecture) {
+TESSERA_FN constexpr bool is_for_architecture(int architecture, bool specific) {
+  bool compiled = true;
   if constexpr (requires {
                   P::from_architecture;
                   P::before_architecture;
                 }) {
-    return architecture >= P::from_architecture && architecture < P::before_architecture;
-  } else {
-    return true;
+    compiled = architecture >= P::from_architecture && architecture < P::before_architecture;
   }
+  if constexpr (requires { P::needs_specific_architecture; }) {
+    compiled = compiled && (specific || !P::needs_specific_architecture);
+  }
+  return compiled;
 }
 
 template <class P>
@@ -109,7 +132,11 @@ __device__ __forceinline__ void run_groups(P const& program, std::int64_t const 
   using shape = launch_shape<P>;
   using scratch_type = typename P::scratch_type;
   extern __shared__ __align__(1024) unsigned char shared[];
-  if constexpr (shape::is_warp) {
+  if constexpr (shape::is_persistent) {
+    // No loop around it: ptxas gives warps of one block different numbers of registers only where it sees a single
+    // call.
+    program(cuda_block<P::lanes>{shared + shape::scratch_bytes}, blockIdx.x, *reinterpret_cast<scratch_type*>(shared));
+  } else if constexpr (shape::is_warp) {
     int const warp = __shfl_sync(whole_warp, static_cast<int>(threadIdx.x) / lanes_in_a_warp, 0);
     auto* const scratch = reinterpret_cast<scratch_type*>(shared + warp * shape::scratch_bytes);
     std::int64_t const step = static_cast<std::int64_t>(gridDim.x) * shape::groups;
@@ -143,14 +170,22 @@ __device__ __forceinline__ void wait_for_stream() {
 template <class Architectures, class P>
 __global__ void __launch_bounds__(launch_shape<P>::threads, launch_shape<P>::blocks_per_multiprocessor)
     run_program(__grid_constant__ P const program, std::int64_t const count) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_SPECIFIC__)
+  constexpr bool specific = true;
+#else
+  constexpr bool specific = false;
+#endif
 #if defined(__CUDA_ARCH__)
-  constexpr bool compiled = is_for_architecture<P>(__CUDA_ARCH__);
+  constexpr bool compiled = is_for_architecture<P>(__CUDA_ARCH__, specific);
 #else
   constexpr bool compiled = true;
 #endif
+  wait_for_stream();
   if constexpr (compiled) {
-    wait_for_stream();
     run_groups(program, count);
+  } else {
+    __shared__ volatile char absent;  // how basic_cuda::has() knows
+    absent = 0;
   }
 }
 
@@ -273,24 +308,49 @@ struct basic_cuda {
                  "cudaFuncSetAttribute");
     }
     std::int64_t const needed = (count - 1) / shape::groups + 1;
-    constexpr std::int64_t most_blocks = 0x7fffffff;
-    auto const blocks = static_cast<unsigned>(needed < most_blocks ? needed : most_blocks);
-    void* arguments[]{const_cast<P*>(&program), &count};
-    cudaLaunchAttribute overlap{};
-    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    overlap.val.programmaticStreamSerializationAllowed = 1;
+    constexpr std::int64_t cluster = shape::blocks_per_cluster;
+    constexpr std::int64_t most_blocks = 0x7fffffff / cluster * cluster;
+    std::int64_t const whole = (needed - 1) / cluster * cluster + cluster;
+    auto const blocks = static_cast<unsigned>(whole < most_blocks ? whole : most_blocks);
+    std::int64_t tiles = cluster > 1 ? whole : count;  // all blocks of a cluster come to the program, or none
+    void* arguments[]{const_cast<P*>(&program), &tiles};
+    cudaLaunchAttribute attributes[2]{};
+    unsigned used = 0;
+    if (cluster > 1) {
+      attributes[used].id = cudaLaunchAttributeClusterDimension;
+      attributes[used++].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
+    }
+    if (state->overlaps_launches()) {
+      attributes[used].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+      attributes[used++].val.programmaticStreamSerializationAllowed = 1;
+    }
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(blocks);
     config.blockDim = dim3(shape::threads);
     config.dynamicSmemBytes = static_cast<std::size_t>(shared);
     config.stream = stream;
-    config.attrs = &overlap;
-    config.numAttrs = state->overlaps_launches() ? 1 : 0;
+    config.attrs = attributes;
+    config.numAttrs = used;
     cudaError_t const launched = cudaLaunchKernelExC(&config, reinterpret_cast<void const*>(kernel), arguments);
     if (launched != cudaSuccess) {
       static_cast<void>(cudaGetLastError());  // reported here, so that the next call does not report it again
       check_cuda(launched, ("cuda.run: " + detail::name_of<P>()).c_str(), "cudaLaunchKernelEx");
     }
+  }
+
+  /// Whether the program can run on this device: it was compiled for its architecture.
+  template <class P>
+  [[nodiscard]] bool has() const {
+    detail::device_guard const guard(state->device());
+    cudaFuncAttributes attributes{};
+    auto* const kernel = &detail::run_program<Architectures, P>;
+    cudaError_t const result = cudaFuncGetAttributes(&attributes, reinterpret_cast<void const*>(kernel));
+    if (result == cudaErrorNoKernelImageForDevice || result == cudaErrorInvalidDeviceFunction) {
+      static_cast<void>(cudaGetLastError());
+      return false;
+    }
+    check_cuda(result, "cuda.has", "cudaFuncGetAttributes");
+    return attributes.sharedSizeBytes == 0;
   }
 
   /// Waits for the stream and throws what groups reported since the last call, or what the runtime did.

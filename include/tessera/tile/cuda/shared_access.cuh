@@ -47,5 +47,9 @@ __device__ __forceinline__ void store_shared_u16(std::uint32_t address, std::uin
   asm volatile("st.shared.u16 [%0], %1;" ::"r"(address), "h"(static_cast<std::uint16_t>(value)) : "memory");
 }
 
+__device__ __forceinline__ void store_shared_u32x2(std::uint32_t address, uint2 value) {
+  asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(address), "r"(value.x), "r"(value.y) : "memory");
+}
+
 }  // namespace v0
 }  // namespace tessera

@@ -116,5 +116,32 @@ struct decoded {
   }
 };
 
+/// The same matrix before a group has scratch for it: what a program is given and opens, see
+/// tile/source/open_source.hpp.
+///
+///     gemm_tiles<bfloat16, dense<bfloat16>, decoded_matrix<reader>, Epilogue> const program{
+///         {inputs}, {blocks, rows, columns}, epilogue};
+///
+/// A tile of several rows decodes a block for each of them, and again for the tile beside it. That is right for any
+/// matrix, and quick where a block holds many rows; compressed_linear decodes blocks of long rows once.
+template <class Reader>
+struct decoded_matrix {
+  using value_type = typename Reader::value_type;
+  using scratch_type = typename decoded<Reader>::scratch_type;
+  static constexpr int lanes = Reader::lanes;
+
+  Reader reader;
+  std::int64_t row_count;
+  std::int64_t column_count;
+
+  TESSERA_FN constexpr std::int64_t rows() const { return row_count; }
+  TESSERA_FN constexpr std::int64_t columns() const { return column_count; }
+
+  template <class Group>
+  TESSERA_FN decoded<Reader> open(Group const& group, scratch_type& scratch) const {
+    return decoded<Reader>::open(group, reader, row_count, column_count, scratch);
+  }
+};
+
 }  // namespace v0
 }  // namespace tessera

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// The cross-entropy of a linear classifier whose logits are never in memory.
+///
+///     using loss = tessera::linear_loss<gemm_tile<bfloat16, shape<64, 64, 16>>, lse_reducer<float>>;
+///     auto const plan = loss::plan(exec, {tokens, vocabulary, channels});
+///     loss::forward(exec, {hidden, classifier, labels}, options, {value}, tessera::workspace(plan, memory));
+///
+/// Equations, errors and costs: cut_cross_entropy.hpp, which is this with the paper's parameters. The portable program:
+/// any executor, any extents and strides. Nothing waits or allocates.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/algorithm/linear_loss_regions.hpp>
+#include <tessera/algorithm/linear_loss_types.hpp>
+#include <tessera/core/check.hpp>
+#include <tessera/exec/workspace.hpp>
+#include <tessera/program/finish_loss.hpp>
+#include <tessera/program/gemm_tiles.hpp>
+#include <tessera/program/loss_gradient_tiles.hpp>
+#include <tessera/program/loss_gradients.hpp>
+#include <tessera/program/loss_tiles.hpp>
+#include <tessera/program/loss_tokens.hpp>
+#include <tessera/program/store_sums.hpp>
+#include <tessera/reduce/log_sum_exp.hpp>
+#include <tessera/reduce/paired.hpp>
+#include <tessera/tile/source/dense.hpp>
+#include <tessera/tile/source/filtered.hpp>
+#include <tessera/tile/source/gathered_columns.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Enqueues the reduction of rows of logits; gives how many states of each row it writes, at most as many as there is
+/// room for. An executor with programs of its own overloads this for itself.
+template <class Executor, class Tile, class Reducer>
+std::int64_t run_loss_tiles(Executor const& exec, loss_tiles<Tile, Reducer> const& program) {
+  exec.run(program, program.groups());
+  return program.states.extent(0);
+}
+
+/// Tile: gemm_tile<T, shape<m, n, k>> with m and n of 64 or 128: what a group computes at a time. Reducer:
+/// lse_reducer<float>, entropy_reducer<float>, or a paired_reducer that has one of them and arg_max_reducer<float> (for
+/// predictions) or sum_reducer<float> (for smoothed labels).
+template <class Tile, class Reducer = lse_reducer<float>, class Filter = gradient_filter<12>>
+struct linear_loss {
+  using layout = loss_tile<Tile>;
+  using value_type = typename layout::value_type;
+  template <class Label>
+  using inputs = linear_loss_inputs<value_type, Label>;
+
+  /// What forward() needs.
+  template <class Executor>
+  static workspace_plan plan(Executor const&, linear_loss_shape const& shape) {
+    check_extents(shape);
+    return regions(where, shape).plan;
+  }
+
+  /// Enqueues the loss. A label outside of the vocabulary is reported by exec.wait(). Throws shape_error or value_error
+  /// for what does not fit together.
+  template <class Executor, class Label>
+  static void forward(Executor const& exec, inputs<Label> const& in, linear_loss_options const& options,
+                      linear_loss_outputs const& out, workspace const& space) {
+    const linear_loss_shape shape = check_inputs(where, in, options);
+    check_outputs(shape, options, out);
+    const regions places(where, shape);
+    const loss_token_list tokens = places.token_list(space);
+    const bool is_reduced = options.reduction != loss_reduction::none;
+    const loss_token_outputs of_tokens{is_reduced ? array_view<float>{} : out.loss, out.log_sum_exp,
+                                       out.log_probability, out.entropy, out.prediction};
+    const std::int64_t sequence = max(options.sequence == 0 ? shape.tokens : options.sequence, std::int64_t{1});
+    const label_rule rule{options.ignore_index, options.shift, sequence, shape.vocabulary};
+    exec.run(select_loss_tokens<Label>{in.labels, rule, tokens, of_tokens, space[places.poison], exec.status()}, 1);
+    auto states = places.state_matrix(space, shape.tokens);
+    const loss_tiles<Tile, Reducer> tiles{logits_of(in, options, tokens), tokens,       {}, states,
+                                          space[places.targets],          places.splits};
+    states.extents[0] = shape.tokens > 0 ? run_loss_tiles(exec, tiles) : 0;
+    const finish_loss_tokens<Reducer> finish{tokens,
+                                             {},
+                                             states,
+                                             space[places.targets],
+                                             in.weights,
+                                             {options.smoothing, options.z_factor, shape.vocabulary},
+                                             of_tokens,
+                                             space[places.row_lse],
+                                             space[places.row_entropy],
+                                             space[places.sums]};
+    exec.run(finish, finish.groups());
+    const bool is_mean = options.reduction == loss_reduction::mean;
+    const loss_total_outputs totals{is_reduced ? out.loss : array_view<float>{}, out.accuracy, out.labelled_count};
+    exec.run(finish_loss{space[places.sums], tokens.count, space[places.poison], is_mean, totals, space[places.scale]},
+             1);
+  }
+
+  /// What forward() and then backward() need, in one workspace. Gradient: see linear_loss_gradients.
+  template <class Gradient = value_type, class Executor>
+  static workspace_plan plan_backward(Executor const&, linear_loss_shape const& shape,
+                                      linear_loss_options const& options) {
+    check_extents(shape);
+    return gradient_regions<Gradient>(back, shape, options).plan;
+  }
+
+  /// Enqueues the gradients of a loss, after forward() with the same inputs, options and workspace, of which it leaves
+  /// alone what forward() wrote. `upstream`: gradients of what was made from the outputs of forward().
+  template <class Executor, class Label, class Gradient>
+  static void backward(Executor const& exec, inputs<Label> const& in, linear_loss_options const& options,
+                       loss_upstream const& upstream, linear_loss_gradients<Gradient> const& out,
+                       workspace const& space) {
+    static_assert(std::is_same_v<Gradient, float> || std::is_same_v<Gradient, value_type>,
+                  "tessera: gradients of a loss are float or of the type of its inputs");
+    const linear_loss_shape shape = check_inputs(back, in, options);
+    check_gradients(shape, options, upstream, out);
+    const gradient_regions<Gradient> places(back, shape, options);
+    const loss_token_list tokens = places.token_list(space);
+    const prepare_loss_gradients prepare{tokens,
+                                         in.weights,
+                                         space[places.row_lse],
+                                         space[places.row_entropy],
+                                         upstream,
+                                         options.z_factor,
+                                         options.reduction != loss_reduction::none,
+                                         space[places.scale],
+                                         space[places.rows],
+                                         space[places.late_scale]};
+    exec.run(prepare, prepare.groups());
+    if (out.hidden.data != nullptr) {
+      const clear_unlabelled<Gradient> clear{tokens.row_of, out.hidden};
+      exec.run(clear, clear.groups());
+    }
+    for (std::int64_t first = 0; first < shape.vocabulary; first += places.entries) {
+      const auto part = places.part(space, shape, first);
+      const loss_gradient_tiles<Tile, Filter> tiles{
+          logits_of(in, options, tokens), tokens, space[places.rows], options.smoothing, thresholds_of(options), part};
+      exec.run(tiles, tiles.groups());
+      add_to_hidden(exec, in, part, places, out.hidden, space);
+      write_classifier(exec, in, part, places, out.classifier, space);
+      write_bias(exec, part, places, out.bias, space);
+    }
+  }
+
+ private:
+  using regions = detail::loss_regions<Tile, Reducer>;
+  template <class Gradient>
+  using gradient_regions = detail::loss_gradient_regions<Tile, Reducer, Filter, Gradient>;
+  using operand = typename layout::operand_name;
+  using part_type = loss_gradient_part<value_type>;
+  static constexpr char const* where = "linear_loss.forward";
+  static constexpr char const* back = "linear_loss.backward";
+
+  static gradient_thresholds thresholds_of(linear_loss_options const& options) {
+    return {options.hidden_threshold < 0 ? Filter::threshold : options.hidden_threshold,
+            options.classifier_threshold < 0 ? Filter::threshold : options.classifier_threshold};
+  }
+
+  /// Part by part, so that what is added up is in fp32 and in order.
+  template <class Executor, class Label, class Gradient>
+  static void add_to_hidden(Executor const& exec, inputs<Label> const& in, part_type const& part,
+                            gradient_regions<Gradient> const& places, matrix_view<Gradient> target,
+                            workspace const& space) {
+    using program = gemm_tiles<operand, filtered<value_type>, dense<value_type>, accumulate_tokens<Gradient>>;
+    using blocks = loss_gradient_tiles<Tile, Filter>;
+    if (target.data == nullptr || target.is_empty()) {
+      return;
+    }
+    matrix_view<float> sums(space[places.hidden_sums].data, {target.extent(0), target.extent(1)});
+    if constexpr (std::is_same_v<Gradient, float>) {
+      sums = target;
+    }
+    const std::int64_t width = part.gradient.extent(1);
+    const matrix_view<value_type const> classifier(&in.classifier(part.first, 0), {width, in.classifier.extent(1)},
+                                                   {in.classifier.stride(0), in.classifier.stride(1)});
+    const program product{{part.gradient, part.kept_for_hidden, blocks::block_rows, blocks::block_columns},
+                          {classifier.transposed()},
+                          {sums, target, space[places.order], space[places.late_scale].data, part.first == 0,
+                           part.first + width == in.classifier.extent(0)}};
+    exec.run(product, product.tiles());
+  }
+
+  template <class Executor, class Label, class Gradient>
+  static void write_classifier(Executor const& exec, inputs<Label> const& in, part_type const& part,
+                               gradient_regions<Gradient> const& places, matrix_view<Gradient> target,
+                               workspace const& space) {
+    using program =
+        gemm_tiles<operand, filtered<value_type>, gathered_columns<value_type>, store_sums<Gradient, scaled_by_memory>>;
+    using blocks = loss_gradient_tiles<Tile, Filter>;
+    if (target.data == nullptr || target.is_empty()) {
+      return;
+    }
+    const matrix_view<Gradient> rows(&target(part.first, 0), {part.gradient.extent(1), target.extent(1)},
+                                     {target.stride(0), target.stride(1)});
+    const program product{
+        {part.gradient.transposed(), part.kept_for_classifier.transposed(), blocks::block_columns, blocks::block_rows},
+        {in.hidden, space[places.order]},
+        {rows, {space[places.late_scale].data}}};
+    exec.run(product, product.tiles());
+  }
+
+  template <class Executor, class Gradient>
+  static void write_bias(Executor const& exec, part_type const& part, gradient_regions<Gradient> const& places,
+                         array_view<Gradient> target, workspace const& space) {
+    if (target.data != nullptr) {
+      const array_view<Gradient> some(&target[part.first], {part.gradient.extent(1)}, {target.stride(0)});
+      const sum_bias_gradient<Gradient> sum{part.column_sums, space[places.late_scale].data, some};
+      exec.run(sum, sum.groups());
+    }
+  }
+
+  template <class Label>
+  static loss_logits<Tile> logits_of(inputs<Label> const& in, linear_loss_options const& options,
+                                     loss_token_list const& tokens) {
+    return {{in.hidden, tokens.order}, {in.classifier}, {in.bias, options.softcap, 1.0F / options.temperature}};
+  }
+
+  static void check_extents(linear_loss_shape const& shape) {
+    check<shape_error>(shape.tokens >= 0 && shape.channels >= 0, where, ": there are ", shape.tokens, " tokens of ",
+                       shape.channels, " channels but neither must be negative");
+    check<shape_error>(shape.vocabulary >= 1 && shape.vocabulary <= 0x7fffffff, where, ": the vocabulary has ",
+                       shape.vocabulary, " entries but must have 1 to ", 0x7fffffff);
+  }
+
+  template <class Label>
+  static linear_loss_shape check_inputs(char const* function, inputs<Label> const& in,
+                                        linear_loss_options const& options) {
+    const linear_loss_shape shape{in.hidden.extent(0), in.classifier.extent(0), in.hidden.extent(1)};
+    check_extents(shape);
+    check<shape_error>(in.classifier.extent(1) == shape.channels, function, ": the hidden states have ", shape.channels,
+                       " channels but the classifier has ", in.classifier.extent(1));
+    check<shape_error>(in.labels.size() == shape.tokens, function, ": there are ", in.labels.size(), " labels but ",
+                       shape.tokens, " tokens");
+    check<shape_error>(in.bias.data == nullptr || in.bias.size() == shape.vocabulary, function, ": the bias has ",
+                       in.bias.size(), " values but the vocabulary has ", shape.vocabulary);
+    check_length(function, "weights", in.weights, shape.tokens, "tokens");
+    check<value_error>(options.temperature > 0 && options.temperature < infinity, function, ": the temperature is ",
+                       options.temperature, " but must be positive and finite");
+    check<value_error>(options.softcap >= 0 && options.softcap < infinity, function, ": the softcap is ",
+                       options.softcap, " but must be finite and not negative");
+    check<value_error>(options.smoothing >= 0 && options.smoothing <= 1, function, ": the smoothing is ",
+                       options.smoothing, " but must be from 0 to 1");
+    check<value_error>(is_finite(options.z_factor), function, ": the factor of the z-loss is ", options.z_factor,
+                       " but must be finite");
+    check<value_error>(options.smoothing == 0.0F || has_reducer<sum_reducer<float>, Reducer>, function,
+                       ": the smoothing is ", options.smoothing, " but the reducer has no sum_reducer<float>");
+    check<value_error>(options.sequence >= 0 && options.shift >= 0, function, ": the shift is ", options.shift,
+                       " and the length of sequences ", options.sequence, " but neither must be negative");
+    check<shape_error>(options.sequence == 0 || shape.tokens % options.sequence == 0, function, ": there are ",
+                       shape.tokens, " tokens, which are no whole number of sequences of ", options.sequence);
+    return shape;
+  }
+
+  template <class Gradient>
+  static void check_gradients(linear_loss_shape const& shape, linear_loss_options const& options,
+                              loss_upstream const& upstream, linear_loss_gradients<Gradient> const& out) {
+    const std::int64_t losses = options.reduction == loss_reduction::none ? shape.tokens : 1;
+    check_length(back, "upstream gradients of losses", upstream.loss, losses, "losses");
+    check_length(back, "upstream gradients of log-sum-exps", upstream.log_sum_exp, shape.tokens, "tokens");
+    check_length(back, "upstream gradients of entropies", upstream.entropy, shape.tokens, "tokens");
+    check<value_error>(upstream.entropy.data == nullptr || has_reducer<entropy_reducer<float>, Reducer>, back,
+                       ": entropies have gradients but the reducer has no entropy_reducer<float>");
+    check_matrix("hidden states", out.hidden, shape.tokens, shape.channels);
+    check_matrix("classifier", out.classifier, shape.vocabulary, shape.channels);
+    check_length(back, "gradients of the bias", out.bias, shape.vocabulary, "entries of the vocabulary");
+    check<value_error>(options.workspace_budget >= 0, back, ": the budget of the workspace is ",
+                       options.workspace_budget, " bytes but must not be negative");
+  }
+
+  template <class Gradient>
+  static void check_matrix(char const* what, matrix_view<Gradient> matrix, std::int64_t rows, std::int64_t columns) {
+    if (matrix.data == nullptr) {
+      return;
+    }
+    check<shape_error>(matrix.extent(0) == rows && matrix.extent(1) == columns, back, ": the gradient of the ", what,
+                       " is ", matrix.extent(0), " x ", matrix.extent(1), " but must be ", rows, " x ", columns);
+    for (int dimension = 0; dimension < 2; ++dimension) {
+      check<shape_error>(matrix.extent(dimension) < 2 || matrix.stride(dimension) != 0, back, ": dimension ", dimension,
+                         " of the gradient of the ", what, " has ", matrix.extent(dimension),
+                         " elements with a stride of 0");
+    }
+  }
+
+  static void check_outputs(linear_loss_shape const& shape, linear_loss_options const& options,
+                            linear_loss_outputs const& out) {
+    const bool is_reduced = options.reduction != loss_reduction::none;
+    check<shape_error>(out.loss.size() == (is_reduced ? 1 : shape.tokens), where, ": the loss has ", out.loss.size(),
+                       " elements but needs ", is_reduced ? 1 : shape.tokens);
+    check_length(where, "log-sum-exps", out.log_sum_exp, shape.tokens, "tokens");
+    check_length(where, "log-probabilities", out.log_probability, shape.tokens, "tokens");
+    check_length(where, "entropies", out.entropy, shape.tokens, "tokens");
+    check_length(where, "predictions", out.prediction, shape.tokens, "tokens");
+    check_length(where, "accuracies", out.accuracy, 1, "results");
+    check_length(where, "counts", out.labelled_count, 1, "results");
+    check<value_error>(out.entropy.data == nullptr || has_reducer<entropy_reducer<float>, Reducer>, where,
+                       ": entropies are asked for but the reducer has no entropy_reducer<float>");
+    check<value_error>((out.prediction.data == nullptr && out.accuracy.data == nullptr) ||
+                           has_reducer<arg_max_reducer<float>, Reducer>,
+                       where, ": predictions are asked for but the reducer has no arg_max_reducer<float>");
+  }
+
+  /// A list that is there has the length that it should have.
+  template <class T>
+  static void check_length(char const* function, char const* what, array_view<T> list, std::int64_t length,
+                           char const* of) {
+    check<shape_error>(list.data == nullptr || list.size() == length, function, ": there are ", list.size(), " ", what,
+                       " but ", length, " ", of);
+    check<shape_error>(std::is_const_v<T> || list.size() < 2 || list.stride(0) != 0, function, ": the ", what, " have ",
+                       list.size(), " elements with a stride of ", 0);
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// The workspaces of algorithm/linear_loss.hpp: `loss_regions` for a forward pass, `loss_gradient_regions` for both
+/// passes, of which those of the forward pass come first.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/algorithm/linear_loss_types.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/check.hpp>
+#include <tessera/exec/workspace.hpp>
+#include <tessera/program/finish_loss.hpp>
+#include <tessera/program/loss_gradient_tiles.hpp>
+#include <tessera/program/loss_logits.hpp>
+#include <tessera/program/loss_tokens.hpp>
+#include <tessera/view/matrix_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+namespace detail {
+
+/// What a forward pass needs and a backward pass finds again.
+template <class Tile, class Reducer>
+struct loss_regions {
+  using layout = loss_tile<Tile>;
+  workspace_plan plan;
+  std::int64_t splits;
+  region<std::int64_t> order;
+  region<std::int64_t> row_of;
+  region<std::int32_t> labels;
+  region<std::int64_t> count;
+  region<float> poison;
+  region<float> targets;
+  region<float> row_lse;
+  region<float> row_entropy;
+  region<float> scale;
+  region<loss_sums> sums;
+  region<typename Reducer::state_type> states;
+
+  loss_regions(char const* where, linear_loss_shape const& shape)
+      : plan(where),
+        splits(splits_of(shape)),
+        order(plan.add<std::int64_t>("tokens with a label", shape.tokens)),
+        row_of(plan.add<std::int64_t>("places of tokens", shape.tokens)),
+        labels(plan.add<std::int32_t>("their labels", shape.tokens)),
+        count(plan.add<std::int64_t>("how many they are", 1)),
+        poison(plan.add<float>("bad labels", 1)),
+        targets(plan.add<float>("logits of labels", shape.tokens)),
+        row_lse(plan.add<float>("log-sum-exps", shape.tokens)),
+        row_entropy(plan.add<float>("entropies", shape.tokens)),
+        scale(plan.add<float>("scale of gradients", 1)),
+        sums(plan.add<loss_sums>("sums over tokens", divide_up(shape.tokens, std::int64_t{256}))),
+        states(plan.add<typename Reducer::state_type>("states of rows",
+                                                      checked_multiply(where, splits * layout::parts, shape.tokens))) {}
+
+  /// Groups enough to fill any machine, whatever the extents; not a function of the machine, so that results are none.
+  static std::int64_t splits_of(linear_loss_shape const& shape) {
+    constexpr std::int64_t enough_groups = 1024;
+    const std::int64_t rows = max(divide_up(shape.tokens, std::int64_t{layout::rows}), std::int64_t{1});
+    const std::int64_t columns = divide_up(shape.vocabulary, std::int64_t{layout::columns});
+    return clamp(divide_up(enough_groups, rows), std::int64_t{1}, max(columns, std::int64_t{1}));
+  }
+
+  loss_token_list token_list(workspace const& space) const {
+    return {space[order], space[row_of], space[labels], space[count]};
+  }
+  matrix_view<typename Reducer::state_type> state_matrix(workspace const& space, std::int64_t tokens) const {
+    return {space[states].data, {splits * layout::parts, tokens}};
+  }
+};
+
+/// How a backward pass cuts the vocabulary into parts.
+template <class Tile, class Reducer, class Filter, class Gradient>
+struct loss_gradient_regions : loss_regions<Tile, Reducer> {
+  using base = loss_regions<Tile, Reducer>;
+  using layout = loss_tile<Tile>;
+  using program = loss_gradient_tiles<Tile, Filter>;
+  static constexpr std::int64_t tile_columns = layout::columns;
+  std::int64_t entries;  ///< of a part: whole tiles
+  std::int64_t parts;
+  std::int64_t row_blocks;
+  std::int64_t row_tiles;
+  region<loss_row_gradient> rows;
+  region<float> late_scale;
+  region<float> hidden_sums;
+  region<typename layout::value_type> gradient;
+  region<std::uint8_t> kept_for_hidden;
+  region<std::uint8_t> kept_for_classifier;
+  region<float> column_sums;
+
+  loss_gradient_regions(char const* where, linear_loss_shape const& shape, linear_loss_options const& options)
+      : loss_gradient_regions(where, shape, entries_within(where, shape, options.workspace_budget)) {}
+
+  /// Of the part that begins with entry `first`.
+  loss_gradient_part<typename layout::value_type> part(workspace const& space, linear_loss_shape const& shape,
+                                                       std::int64_t first) const {
+    const std::int64_t width = min(entries, shape.vocabulary - first);
+    const std::int64_t across = entries / program::block_columns;
+    return {first,
+            {space[gradient].data, {shape.tokens, width}, {entries, 1}},
+            {space[kept_for_hidden].data, {row_blocks, across}},
+            {space[kept_for_classifier].data, {row_blocks, across}},
+            {space[column_sums].data, {row_tiles, width}, {entries, 1}}};
+  }
+
+ private:
+  static constexpr bool has_own_sums = !std::is_same_v<Gradient, float>;  // else the result is where they add up
+
+  loss_gradient_regions(char const* where, linear_loss_shape const& shape, std::int64_t entry_count)
+      : base(where, shape),
+        entries(entry_count),
+        parts(divide_up(shape.vocabulary, entry_count)),
+        row_blocks(divide_up(shape.tokens, std::int64_t{layout::rows}) * (layout::rows / program::block_rows)),
+        row_tiles(divide_up(shape.tokens, std::int64_t{layout::rows})),
+        rows(this->plan.template add<loss_row_gradient>("factors of gradients", shape.tokens)),
+        late_scale(this->plan.template add<float>("late factor of gradients", 1)),
+        hidden_sums(this->plan.template add<float>(
+            "sums of hidden gradients",
+            has_own_sums && parts > 1 ? checked_multiply(where, shape.tokens, shape.channels) : 0)),
+        gradient(this->plan.template add<typename layout::value_type>("gradient of a part of the logits",
+                                                                      checked_multiply(where, shape.tokens, entries))),
+        kept_for_hidden(this->plan.template add<std::uint8_t>(
+            "blocks kept for hidden states", checked_multiply(where, row_blocks, entries / program::block_columns))),
+        kept_for_classifier(this->plan.template add<std::uint8_t>(
+            "blocks kept for the classifier", checked_multiply(where, row_blocks, entries / program::block_columns))),
+        column_sums(this->plan.template add<float>("column sums", checked_multiply(where, row_tiles, entries))) {}
+
+  static std::int64_t bytes_with(char const* where, linear_loss_shape const& shape, std::int64_t entry_count) {
+    return loss_gradient_regions(where, shape, entry_count).plan.bytes();
+  }
+
+  /// As many entries as fit.
+  static std::int64_t entries_within(char const* where, linear_loss_shape const& shape, std::int64_t budget) {
+    constexpr std::int64_t usual_bytes = std::int64_t{64} << 20;
+    const std::int64_t tiles = divide_up(shape.vocabulary, tile_columns);
+    if (budget == 0) {
+      const std::int64_t tile_bytes = max(shape.tokens, std::int64_t{1}) * tile_columns *
+                                      static_cast<std::int64_t>(sizeof(typename layout::value_type));
+      return clamp(usual_bytes / tile_bytes, std::int64_t{1}, tiles) * tile_columns;
+    }
+    const std::int64_t least =
+        min(bytes_with(where, shape, tile_columns), bytes_with(where, shape, tiles * tile_columns));
+    check<value_error>(least <= budget, where, ": the workspace needs at least ", least, " bytes but the budget is ",
+                       budget);
+    if (bytes_with(where, shape, tiles * tile_columns) <= budget) {
+      return tiles * tile_columns;
+    }
+    std::int64_t fitting = 1;
+    for (std::int64_t step = tiles; step > 0; step /= 2) {  // bytes grow with the entries of several parts
+      while (fitting + step < tiles && bytes_with(where, shape, (fitting + step) * tile_columns) <= budget) {
+        fitting += step;
+      }
+    }
+    return fitting * tile_columns;
+  }
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `loss_logits`: a tile of a classifier's logits in scratch, from hidden states and classifier rows. The forward and
+/// the backward pass both make their logits here, by the same additions, so they agree to the last bit.
+///
+///     logit = cap * tanh((hidden . row + bias) / cap) / temperature
+#pragma once
+
+#include <cstdint>
+#include <math.h>  // not <cmath>: the global names are those that nvcc has on both sides
+#include <type_traits>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/precision.hpp>
+#include <tessera/core/shape.hpp>
+#include <tessera/tile/gemm_tile.hpp>
+#include <tessera/tile/source/dense.hpp>
+#include <tessera/tile/staged_tile.hpp>
+#include <tessera/view/array_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// From the sum of a product to a logit.
+template <class T>
+struct logit_map {
+  array_view<T const> bias;  ///< a value for each row of the classifier, or null
+  float cap;                 ///< logits stay below it in magnitude; 0 for none
+  float inverse_temperature;
+
+  TESSERA_FN float operator()(float sum, std::int64_t column) const {
+    const float biased = bias.data != nullptr ? sum + static_cast<float>(load(bias[column])) : sum;
+    return (cap > 0.0F ? cap * ::tanhf(biased / cap) : biased) * inverse_temperature;
+  }
+  /// The derivative by the sum, from the logit: for a NaN a NaN.
+  TESSERA_FN float slope(float logit) const {
+    const float bent = cap > 0.0F ? logit / (inverse_temperature * cap) : 0.0F;
+    return (1.0F - bent * bent) * inverse_temperature;
+  }
+};
+
+/// What a gemm_tile says of itself to programs that use it with groups of their own.
+template <class Tile>
+struct loss_tile;
+template <class T, class Shape, class Host>
+struct loss_tile<gemm_tile<T, Shape, Host>> {
+  using operand_name = T;
+  using operand = gemm_operand<T>;
+  using value_type = typename operand::value_type;
+  static_assert(std::is_same_v<typename operand::sum_type, float>, "tessera: a loss has logits in fp32");
+  static constexpr int rows = Shape::m;     ///< tokens
+  static constexpr int columns = Shape::n;  ///< entries of the vocabulary
+  static constexpr int depth = 2 * Shape::k;
+  static constexpr int lanes = rows * columns >= 128 * 128 ? 256 : 128;
+  static constexpr int parts = lanes / rows;  ///< lanes for a row, with so many columns each:
+  static constexpr int part_columns = columns / parts;
+  static_assert(lanes % rows == 0 && columns % parts == 0,
+                "tessera: a loss's tile has 64 or 128 rows, and 64 or 128 columns");
+
+  /// Rows lie one further apart than they are long: lanes that each read a row meet in different banks.
+  struct scratch_type {
+    staged_tile<value_type, rows, depth> a;
+    staged_tile<value_type, columns, depth> b;
+    float logits[rows * (columns + 1)];
+    TESSERA_FN float& logit(int row, int column) { return logits[row * (columns + 1) + column]; }
+  };
+  template <class Group>
+  using mma = gemm_tile<T, Shape, Group>;
+};
+
+template <class Tile>
+struct loss_logits {
+  using layout = loss_tile<Tile>;
+  using value_type = typename layout::value_type;
+
+  gathered<value_type> hidden;   ///< rows are those of the list of tokens
+  dense<value_type> classifier;  ///< vocabulary x channels
+  logit_map<value_type> map;
+
+  TESSERA_FN constexpr std::int64_t row_tiles() const { return divide_up(hidden.rows(), std::int64_t{layout::rows}); }
+  TESSERA_FN constexpr std::int64_t column_tiles() const {
+    return divide_up(classifier.rows(), std::int64_t{layout::columns});
+  }
+
+  /// Fills the tile of logits; those beyond the vocabulary are left as they are. Ends with a sync.
+  template <class Group>
+  TESSERA_FN void compute(Group const& group, std::int64_t first_row, std::int64_t first_column,
+                          typename layout::scratch_type& scratch) const {
+    using mma = typename layout::template mma<Group>;
+    typename mma::sum_tile sums;
+    mma::clear(group, sums);
+    for (std::int64_t first = 0; first < classifier.columns(); first += layout::depth) {
+      group.sync();  // the tiles before have been read
+      hidden.load(group, scratch.a, first_row, first);
+      classifier.load(group, scratch.b, first_column, first);
+      group.sync();
+      for (int at = 0; at < layout::depth; at += mma::depth) {
+        typename mma::a_tile a_tile;
+        typename mma::b_tile b_tile;
+        mma::load_a(group, a_tile, scratch.a.values + at, scratch.a.stride);
+        mma::load_b_transposed(group, b_tile, scratch.b.values + at, scratch.b.stride);
+        mma::multiply(group, a_tile, b_tile, sums);
+      }
+    }
+    group.sync();  // the logits before have been read
+    mma::each(group, sums, keep{map, scratch, first_column, classifier.rows()});
+    group.sync();
+  }
+
+ private:
+  struct keep {
+    logit_map<value_type> const& map;
+    typename layout::scratch_type& scratch;
+    std::int64_t first_column;
+    std::int64_t vocabulary;
+
+    TESSERA_FN void operator()(int row, int column, float sum) const {
+      if (first_column + column < vocabulary) {
+        scratch.logit(row, column) = map(sum, first_column + column);
+      }
+    }
+  };
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `select_loss_tokens`: finds the tokens that have a label and lists them, in their order, on the device: everything
+/// after works on the list, so that ignored tokens cost nothing and the host never learns how many there are.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/status.hpp>
+#include <tessera/tile/per_lane.hpp>
+#include <tessera/view/array_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Which label belongs to which token.
+struct label_rule {
+  std::int64_t ignore_index;  ///< this label means: none
+  std::int64_t shift;         ///< token t of a sequence has label t + shift
+  std::int64_t sequence;      ///< tokens of a sequence, at least 1
+  std::int64_t vocabulary;    ///< labels are below it
+};
+
+/// The tokens with a label: `count[0]` rows. Of the lists, which are as long as there are tokens, the first so many
+/// entries count; `order` is -1 from there on.
+struct loss_token_list {
+  array_view<std::int64_t> order;   ///< the token of a row
+  array_view<std::int64_t> row_of;  ///< the row of each token, -1 for none
+  array_view<std::int32_t> labels;  ///< of a row
+  array_view<std::int64_t> count;   ///< one element
+};
+
+/// Values for each token; null where nobody asks.
+struct loss_token_outputs {
+  array_view<float> loss;             ///< with weight, smoothing and z-loss
+  array_view<float> log_sum_exp;      ///< of the logits
+  array_view<float> log_probability;  ///< of the label
+  array_view<float> entropy;          ///< of the softmax, in nats
+  array_view<std::int32_t> prediction;
+};
+
+namespace detail {
+
+template <class T>
+TESSERA_FN constexpr void write_if_asked(array_view<T> list, std::int64_t place, T value) {
+  if (list.data != nullptr) {
+    list[place] = value;
+  }
+}
+
+/// What tokens without a label get: zeros and prediction -1; NaN for those whose label does not exist.
+TESSERA_FN constexpr void write_all(loss_token_outputs const& outputs, std::int64_t token, float value) {
+  write_if_asked(outputs.loss, token, value);
+  write_if_asked(outputs.log_sum_exp, token, value);
+  write_if_asked(outputs.log_probability, token, value);
+  write_if_asked(outputs.entropy, token, value);
+  write_if_asked(outputs.prediction, token, std::int32_t{-1});
+}
+
+}  // namespace detail
+
+/// Run with one group. A label outside of the vocabulary is reported with its position and poisons the loss: its token
+/// is not in the list, its outputs are NaN, and `poison[0]`, else 0, is NaN.
+template <class Label>
+struct select_loss_tokens {
+  static_assert(std::is_same_v<Label, std::int32_t> || std::is_same_v<Label, std::int64_t>,
+                "tessera: labels are std::int32_t or std::int64_t");
+  static constexpr int lanes = 256;
+  struct scratch_type {
+    std::uint32_t bad;
+  };
+
+  array_view<Label const> given;
+  label_rule rule;
+  loss_token_list tokens;
+  loss_token_outputs outputs;
+  array_view<float> poison;  ///< one element
+  status_word* status;
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type& scratch) const {
+    for (int lane : group) {
+      if (is_first(lane)) {
+        scratch.bad = 0;
+      }
+    }
+    group.sync();
+    std::int64_t count = 0;
+    for (std::int64_t first = 0; first < given.size(); first += lanes) {
+      count += list_some(group, first, count, scratch);
+    }
+    for (int lane : group) {
+      for (std::int64_t row = count + lane; row < given.size(); row += lanes) {
+        tokens.order[row] = -1;
+      }
+    }
+    group.sync();
+    for (int lane : group) {
+      if (is_first(lane)) {
+        tokens.count[0] = count;
+        poison[0] = scratch.bad != 0 ? __builtin_nanf("") : 0.0F;
+      }
+    }
+  }
+
+ private:
+  enum class kind { none, label, bad };
+  struct verdict {
+    kind what;
+    std::int64_t label;
+  };
+
+  TESSERA_FN constexpr verdict judge(std::int64_t token) const {
+    if (token >= given.size() || token % rule.sequence >= rule.sequence - rule.shift ||
+        token + rule.shift >= given.size()) {
+      return {kind::none, 0};
+    }
+    const auto label = static_cast<std::int64_t>(given[token + rule.shift]);
+    if (label == rule.ignore_index) {
+      return {kind::none, 0};
+    }
+    return {label >= 0 && label < rule.vocabulary ? kind::label : kind::bad, label};
+  }
+
+  template <class Group>
+  TESSERA_FN std::int64_t list_some(Group const& group, std::int64_t first, std::int64_t before,
+                                    scratch_type& scratch) const {
+    per_lane<std::int32_t, Group> place;
+    for (int lane : group) {
+      const kind what = judge(first + lane).what;
+      place[lane] = what == kind::label ? 1 : 0;
+      if (what == kind::bad) {
+        group.atomic_add(scratch.bad, 1U);
+        group.report(status, status_code::out_of_range, first + lane + rule.shift);
+      }
+      if (what != kind::label && first + lane < given.size()) {
+        detail::write_all(outputs, first + lane, what == kind::bad ? __builtin_nanf("") : 0.0F);
+      }
+    }
+    const std::int32_t found = exclusive_sum(group, place);
+    for (int lane : group) {
+      const verdict judged = judge(first + lane);
+      if (first + lane < given.size()) {
+        tokens.row_of[first + lane] = judged.what == kind::label ? before + place[lane] : -1;
+      }
+      if (judged.what == kind::label) {
+        tokens.order[before + place[lane]] = first + lane;
+        tokens.labels[before + place[lane]] = static_cast<std::int32_t>(judged.label);
+      }
+    }
+    return found;
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Where the largest value is: the first of equal ones, whatever the order in which pieces are merged.
+///
+///     tessera::arg_max_reducer<float> reducer;
+///     auto best = reducer.identity();
+///     reducer.push(best, {3.5F, 7});                     // best.place == 7
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/concepts/reducer.hpp>
+#include <tessera/config.hpp>
+#include <tessera/core/math.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// A value and where it stood.
+template <class T>
+struct placed_value {
+  T value;
+  std::int32_t place;  ///< not negative; -1 stands for none
+};
+
+/// NaNs never win. Of nothing, and of nothing but NaNs, the place is -1.
+template <class T>
+struct arg_max_reducer {
+  using state_type = placed_value<T>;
+  using input_type = placed_value<T>;
+
+  TESSERA_FN constexpr state_type identity() const { return {-static_cast<T>(infinity), -1}; }
+  TESSERA_FN constexpr void push(state_type& state, input_type value) const { merge(state, value); }
+  TESSERA_FN constexpr void merge(state_type& into, state_type const& other) const {
+    const bool is_earlier = static_cast<std::uint32_t>(other.place) < static_cast<std::uint32_t>(into.place);
+    if (other.value > into.value || (other.value == into.value && is_earlier)) {
+      into = other;
+    }
+  }
+};
+
+static_assert(Reducer<arg_max_reducer<float>>);
+
+}  // namespace v0
+}  // namespace tessera

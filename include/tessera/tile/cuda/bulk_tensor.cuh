@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Boxes of a tensor_map between global and shared memory by the copy engine (TMA, sm_90). One thread starts a copy for
+/// all.
+///
+///     full.arrive_and_expect(bytes);                              // one thread
+///     load_box(shared, program.map, full, {column, row});         // then everybody waits for `full`
+///
+///     fence_async_proxy(); __syncwarp();                                 // the box is written
+///     if (lane == 0) { store_box(program.map, shared, {column, row}); commit_box_stores(); await_box_reads<0>(); }
+///
+/// Maps lie in the parameters of a kernel. Shared memory of a box is aligned to 1024 bytes.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/tile/cuda/barrier.cuh>
+#include <tessera/tile/cuda/shared_access.cuh>
+#include <tessera/tile/cuda/tensor_map.cuh>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Of a box's first element; may be negative or beyond the matrix.
+struct box_place {
+  std::int32_t column;
+  std::int32_t row;
+};
+
+namespace detail {
+
+__device__ __forceinline__ std::uint32_t plain_shared_address(void const* pointer) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+}  // namespace detail
+
+/// Fetches the map itself, so that the first copy does not wait for it.
+__device__ __forceinline__ void prefetch_tensor_map(tensor_map const& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
+/// Global to shared memory. `done` counts the box's bytes, also those outside of the matrix.
+__device__ __forceinline__ void load_box(void* shared, tensor_map const& map, shared_barrier& done, box_place place) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(
+          detail::plain_shared_address(shared)),
+      "l"(&map), "r"(detail::plain_shared_address(&done)), "r"(place.column), "r"(place.row)
+      : "memory");
+}
+
+/// The same into the same place of all thread blocks of the cluster whose bits are set in `ranks`; each one's own
+/// `done` counts.
+__device__ __forceinline__ void load_box_for_cluster(void* shared, tensor_map const& map, shared_barrier& done,
+                                                     box_place place, std::uint16_t ranks) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], [%1, {%3, %4}], [%2], %5;" ::"r"(detail::plain_shared_address(shared)),
+      "l"(&map), "r"(detail::plain_shared_address(&done)), "r"(place.column), "r"(place.row), "h"(ranks)
+      : "memory");
+}
+
+/// Only into L2.
+__device__ __forceinline__ void prefetch_box(tensor_map const& map, box_place place) {
+  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global [%0, {%1, %2}];" ::"l"(&map), "r"(place.column),
+               "r"(place.row)
+               : "memory");
+}
+
+/// Shared to global memory. Whoever wrote the box has called fence_async_proxy() before. `place` is not negative. Where
+/// rows of the matrix do not have whole 16 bytes, the rest of the last 16 is written too (seen on sm_90).
+__device__ __forceinline__ void store_box(tensor_map const& map, void const* shared, box_place place) {
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(&map),
+               "r"(detail::plain_shared_address(shared)), "r"(place.column), "r"(place.row)
+               : "memory");
+}
+
+/// Closes a set of stores of this thread.
+__device__ __forceinline__ void commit_box_stores() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/// Waits until the boxes of all but the last `Pending` sets were read: their shared memory may be overwritten.
+template <int Pending>
+__device__ __forceinline__ void await_box_reads() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
+}
+
+/// Waits until all but the last `Pending` sets are in global memory.
+template <int Pending>
+__device__ __forceinline__ void await_box_stores() {
+  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(Pending) : "memory");
+}
+
+}  // namespace v0
+}  // namespace tessera

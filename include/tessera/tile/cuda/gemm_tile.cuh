@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// gemm_tile for groups of CUDA threads: tensor cores by mma.sync, and multiply-adds in fp32 for float.
+///
+/// Warps share the tile as a grid, each holding fragments of its rows of a, of its columns of b, and of its sums in
+/// registers. From shared memory whose rows begin at multiples of 16 bytes, fragments are loaded by ldmatrix; from
+/// anywhere else element by element. 8-bit floats have instructions from sm_89 on; before, they are widened to fp16.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/load_matrix.cuh>
+#include <tessera/tile/cuda/mma.cuh>
+#include <tessera/tile/gemm_tile.hpp>
+
+namespace tessera {
+inline namespace v0 {
+namespace detail {
+
+/// Whether T is an 8-bit float that the architecture at hand multiplies only as fp16.
+template <class T>
+__device__ constexpr bool is_multiplied_as_half() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
+  return std::is_same_v<T, float8_e4m3> || std::is_same_v<T, float8_e5m2>;
+#else
+  return false;
+#endif
+}
+
+/// Bytes 2 * half and the next of a word as two values of fp16: exact. Not inline: it is long, and called 48 times.
+template <class T>
+__device__ __noinline__ std::uint32_t widen_half_word(std::uint32_t word, int half) {
+  std::uint32_t pair = 0;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const auto byte = static_cast<std::uint8_t>(word >> (16 * half + 8 * i));
+    pair |= static_cast<std::uint32_t>(store<float16>(load(T{byte})).bits) << (16 * i);
+  }
+  return pair;
+}
+
+/// One multiplication of fragments; those of 8-bit floats as two of fp16, in which lanes hold other places of the depth
+/// than the instruction says, the same ones of a and of b.
+template <class T, class Sum>
+__device__ __forceinline__ void multiply_fragments(Sum (&sums)[4], std::uint32_t const (&a)[4],
+                                                   std::uint32_t const (&b)[2]) {
+  if constexpr (is_multiplied_as_half<T>()) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const std::uint32_t wide_a[4] = {widen_half_word<T>(a[2 * i], 0), widen_half_word<T>(a[2 * i + 1], 0),
+                                       widen_half_word<T>(a[2 * i], 1), widen_half_word<T>(a[2 * i + 1], 1)};
+      const std::uint32_t wide_b[2] = {widen_half_word<T>(b[i], 0), widen_half_word<T>(b[i], 1)};
+      warp_mma<float16>::multiply(sums, wide_a, wide_b);
+    }
+  } else {
+    warp_mma<T>::multiply(sums, a, b);
+  }
+}
+
+/// How the warps of a group share a tile: as many rows as columns of them, or twice as many columns.
+template <int Warps>
+struct warp_grid {
+  static constexpr int count_rows() {
+    int rows = 1;
+    while (4 * rows * rows <= Warps && Warps % (2 * rows) == 0) {
+      rows *= 2;
+    }
+    return rows;
+  }
+  static constexpr int rows = count_rows();
+  static constexpr int columns = Warps / rows;
+};
+
+/// Fragments of tensor cores.
+template <class T, class Shape, class Group>
+struct gemm_fragments {
+  using operand = gemm_operand<T>;
+  using operand_type = typename operand::value_type;
+  using sum_type = typename operand::sum_type;
+  using mma = warp_mma<T>;
+  using grid = warp_grid<Group::size / lanes_in_a_warp>;
+  static constexpr int row_tiles = Shape::m / grid::rows / 16;
+  static constexpr int column_tiles = Shape::n / grid::columns / 8;
+  static constexpr int steps = Shape::k / mma::depth;
+  static constexpr int in_word = 4 / static_cast<int>(sizeof(operand_type));
+  static constexpr int in_chunk = 4 * in_word;
+  static_assert(row_tiles * grid::rows * 16 == Shape::m && column_tiles * grid::columns * 8 == Shape::n &&
+                    steps * mma::depth == Shape::k && row_tiles > 0 && column_tiles > 0 && steps > 0,
+                "tessera: this gemm_tile's rows must be a multiple of 16 for each row of warps, its columns of 8 for "
+                "each column of warps, its depth of 32 bytes");
+
+  struct a_tile {
+    std::uint32_t words[steps][row_tiles][4];
+  };
+  struct b_tile {
+    std::uint32_t words[steps][column_tiles][2];
+  };
+  struct sum_tile {
+    sum_type values[row_tiles][column_tiles][4];
+  };
+
+  /// Where a lane's part begins.
+  struct place {
+    int lane;
+    int row;
+    int column;
+  };
+  __device__ __forceinline__ static place of(Group const& group) {
+    const int warp = group.lane / lanes_in_a_warp;
+    return {group.lane % lanes_in_a_warp, warp / grid::columns * row_tiles * 16,
+            warp % grid::columns * column_tiles * 8};
+  }
+
+  /// Four bytes along the depth.
+  __device__ __forceinline__ static std::uint32_t word(operand_type const* from) {
+    operand_type parts[in_word];
+#pragma unroll
+    for (int i = 0; i < in_word; ++i) {
+      parts[i] = from[i];
+    }
+    std::uint32_t bits;
+    memcpy(&bits, parts, sizeof bits);
+    return bits;
+  }
+  __device__ __forceinline__ static bool suits_load_matrix(operand_type const* from, std::int64_t stride) {
+    const auto bits =
+        reinterpret_cast<std::uint64_t>(from) | (static_cast<std::uint64_t>(stride) * sizeof(operand_type));
+    return bits % 16 == 0 && __isShared(from);
+  }
+  __device__ __forceinline__ static std::uint32_t shared(operand_type const* from) {
+    return static_cast<std::uint32_t>(__cvta_generic_to_shared(from));
+  }
+
+  __device__ __forceinline__ static void load_a(Group const& group, a_tile& a, operand_type const* from,
+                                                std::int64_t stride) {
+    const place at = of(group);
+    const bool by_matrix = suits_load_matrix(from, stride);
+#pragma unroll
+    for (int step = 0; step < steps; ++step) {
+#pragma unroll
+      for (int tile = 0; tile < row_tiles; ++tile) {
+        operand_type const* const corner = from + (at.row + 16 * tile) * stride + step * mma::depth;
+        std::uint32_t(&to)[4] = a.words[step][tile];
+        if (by_matrix) {
+          load_matrix_x4(to, shared(corner + at.lane % 16 * stride + at.lane / 16 * in_chunk));
+        } else {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            to[i] = word(corner + (at.lane / 4 + i % 2 * 8) * stride + at.lane % 4 * in_word + i / 2 * in_chunk);
+          }
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ static void load_b_transposed(Group const& group, b_tile& b, operand_type const* from,
+                                                           std::int64_t stride) {
+    const place at = of(group);
+    const bool by_matrix = suits_load_matrix(from, stride);
+#pragma unroll
+    for (int step = 0; step < steps; ++step) {
+#pragma unroll
+      for (int tile = 0; tile < column_tiles; ++tile) {
+        operand_type const* const corner = from + (at.column + 8 * tile) * stride + step * mma::depth;
+        std::uint32_t(&to)[2] = b.words[step][tile];
+        if (by_matrix) {
+          load_matrix_x2(to, shared(corner + at.lane % 8 * stride + at.lane / 8 % 2 * in_chunk));
+        } else {
+#pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            to[i] = word(corner + at.lane / 4 * stride + at.lane % 4 * in_word + i * in_chunk);
+          }
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ static void load_b(Group const& group, b_tile& b, operand_type const* from,
+                                                std::int64_t stride) {
+    const place at = of(group);
+    const bool by_matrix = sizeof(operand_type) == 2 && suits_load_matrix(from, stride);
+#pragma unroll
+    for (int step = 0; step < steps; ++step) {
+#pragma unroll
+      for (int tile = 0; tile < column_tiles; ++tile) {
+        operand_type const* const corner = from + step * mma::depth * stride + at.column + 8 * tile;
+        std::uint32_t(&to)[2] = b.words[step][tile];
+        if (by_matrix) {
+          load_matrix_x2_transposed(to, shared(corner + at.lane % 16 * stride));
+        } else {
+#pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            operand_type parts[in_word];
+#pragma unroll
+            for (int k = 0; k < in_word; ++k) {
+              parts[k] = corner[(at.lane % 4 * in_word + i * in_chunk + k) * stride + at.lane / 4];
+            }
+            to[i] = word(parts);
+          }
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ static void multiply(a_tile const& a, b_tile const& b, sum_tile& sums) {
+#pragma unroll
+    for (int step = 0; step < steps; ++step) {
+#pragma unroll
+      for (int row = 0; row < row_tiles; ++row) {
+#pragma unroll
+        for (int column = 0; column < column_tiles; ++column) {
+          multiply_fragments<T>(sums.values[row][column], a.words[step][row], b.words[step][column]);
+        }
+      }
+    }
+  }
+
+  /// Sums: one tile, or several whose sums are visited together.
+  template <class Visit, class... Sums>
+  __device__ __forceinline__ static void each(Group const& group, Visit const& visit, Sums&... sums) {
+    const place at = of(group);
+#pragma unroll
+    for (int row = 0; row < row_tiles; ++row) {
+#pragma unroll
+      for (int column = 0; column < column_tiles; ++column) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          visit(at.row + 16 * row + at.lane / 4 + i / 2 * 8, at.column + 8 * column + at.lane % 4 * 2 + i % 2,
+                sums.values[row][column][i]...);
+        }
+      }
+    }
+  }
+};
+
+/// Multiply-adds: threads share the tile as a grid, each holding every so many-th row and column.
+template <class T, class Shape, class Group>
+struct gemm_multiply_adds {
+  using operand = gemm_operand<T>;
+  using operand_type = typename operand::value_type;
+  using sum_type = typename operand::sum_type;
+  static constexpr int thread_columns = 8;
+  static constexpr int thread_rows = Group::size / thread_columns;
+  static constexpr int row_count = Shape::m / thread_rows;
+  static constexpr int column_count = Shape::n / thread_columns;
+  static_assert(row_count * thread_rows == Shape::m && column_count * thread_columns == Shape::n,
+                "tessera: this gemm_tile's rows must be a multiple of an eighth of its lanes, its columns of 8");
+
+  struct a_tile {
+    sum_type values[row_count][Shape::k];
+  };
+  struct b_tile {
+    sum_type values[column_count][Shape::k];
+  };
+  struct sum_tile {
+    sum_type values[row_count][column_count];
+  };
+
+  __device__ __forceinline__ static void load_a(Group const& group, a_tile& a, operand_type const* from,
+                                                std::int64_t stride) {
+    load_parts<thread_rows>(a.values, from + group.lane / thread_columns * stride, stride, 1);
+  }
+  __device__ __forceinline__ static void load_b_transposed(Group const& group, b_tile& b, operand_type const* from,
+                                                           std::int64_t stride) {
+    load_parts<thread_columns>(b.values, from + group.lane % thread_columns * stride, stride, 1);
+  }
+  __device__ __forceinline__ static void load_b(Group const& group, b_tile& b, operand_type const* from,
+                                                std::int64_t stride) {
+    load_parts<thread_columns>(b.values, from + group.lane % thread_columns, 1, stride);
+  }
+
+  __device__ __forceinline__ static void multiply(a_tile const& a, b_tile const& b, sum_tile& sums) {
+#pragma unroll
+    for (int k = 0; k < Shape::k; ++k) {
+#pragma unroll
+      for (int row = 0; row < row_count; ++row) {
+#pragma unroll
+        for (int column = 0; column < column_count; ++column) {
+          sum_type& sum = sums.values[row][column];
+          sum = operand::multiply_add(a.values[row][k], b.values[column][k], sum);
+        }
+      }
+    }
+  }
+
+  /// Sums: one tile, or several whose sums are visited together.
+  template <class Visit, class... Sums>
+  __device__ __forceinline__ static void each(Group const& group, Visit const& visit, Sums&... sums) {
+#pragma unroll
+    for (int row = 0; row < row_count; ++row) {
+#pragma unroll
+      for (int column = 0; column < column_count; ++column) {
+        visit(row * thread_rows + group.lane / thread_columns, column * thread_columns + group.lane % thread_columns,
+              sums.values[row][column]...);
+      }
+    }
+  }
+
+ private:
+  template <int Every, int Count>
+  __device__ __forceinline__ static void load_parts(sum_type (&to)[Count][Shape::k], operand_type const* from,
+                                                    std::int64_t stride, std::int64_t depth_stride) {
+#pragma unroll
+    for (int i = 0; i < Count; ++i) {
+#pragma unroll
+      for (int k = 0; k < Shape::k; ++k) {
+        to[i][k] = operand::widen(from[i * Every * stride + k * depth_stride]);
+      }
+    }
+  }
+};
+
+template <class T, class Shape, class Group>
+using gemm_registers =
+    std::conditional_t<std::is_same_v<T, float>, gemm_multiply_adds<T, Shape, Group>, gemm_fragments<T, Shape, Group>>;
+
+struct set_to_zero {
+  template <class Sum>
+  __device__ __forceinline__ void operator()(int, int, Sum& sum) const {
+    sum = Sum{};
+  }
+};
+
+template <class Sum>
+struct write_sum {
+  Sum* to;
+  std::int64_t stride;
+  __device__ __forceinline__ void operator()(int row, int column, Sum sum) const { to[row * stride + column] = sum; }
+};
+
+}  // namespace detail
+
+template <class T, class Shape, CudaGroup Group>
+struct gemm_tile<T, Shape, Group> {
+  using group_type = Group;
+  using operand_type = typename gemm_operand<T>::value_type;
+  using sum_type = typename gemm_operand<T>::sum_type;
+  static constexpr int rows = Shape::m;
+  static constexpr int columns = Shape::n;
+  static constexpr int depth = Shape::k;
+
+ private:
+  using registers = detail::gemm_registers<T, Shape, Group>;
+
+ public:
+  using a_tile = typename registers::a_tile;
+  using b_tile = typename registers::b_tile;
+  using sum_tile = typename registers::sum_tile;
+
+  __device__ __forceinline__ static void load_a(Group const& group, a_tile& a, operand_type const* from,
+                                                std::int64_t stride) {
+    registers::load_a(group, a, from, stride);
+  }
+  __device__ __forceinline__ static void load_b(Group const& group, b_tile& b, operand_type const* from,
+                                                std::int64_t stride) {
+    registers::load_b(group, b, from, stride);
+  }
+  __device__ __forceinline__ static void load_b_transposed(Group const& group, b_tile& b, operand_type const* from,
+                                                           std::int64_t stride) {
+    registers::load_b_transposed(group, b, from, stride);
+  }
+  __device__ __forceinline__ static void clear(Group const& group, sum_tile& sums) {
+    registers::each(group, detail::set_to_zero{}, sums);
+  }
+  __device__ __forceinline__ static void multiply(Group const&, a_tile const& a, b_tile const& b, sum_tile& sums) {
+    registers::multiply(a, b, sums);
+  }
+  __device__ __forceinline__ static void store(Group const& group, sum_tile const& sums, sum_type* to,
+                                               std::int64_t stride) {
+    registers::each(group, detail::write_sum<sum_type>{to, stride}, sums);
+  }
+  template <class Visit>
+  __device__ __forceinline__ static void each(Group const& group, sum_tile& sums, Visit const& visit) {
+    registers::each(group, visit, sums);
+  }
+  template <class Visit>
+  __device__ __forceinline__ static void each_pair(Group const& group, sum_tile& sums, sum_tile& others,
+                                                   Visit const& visit) {
+    registers::each(group, visit, sums, others);
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `tensor_map`: how the copy engine (TMA, sm_90) finds boxes of a matrix: where it lies, how large it is, how a box
+/// lies in shared memory.
+///
+///     if (can_map(matrix)) {
+///       tensor_map const map = make_tensor_map("linear", matrix, box_shape{.rows = 128, .columns = 64});
+///       exec.run(program{.map = map, ...}, tiles);      // a program holds maps by value
+///     }
+///
+/// Made by the driver (cuTensorMapEncodeTiled), which is found at run time: there is nothing to link. Elements of a box
+/// outside of the matrix read as zeros and are not written (but see store_box). Boxes lie swizzled by 128 bytes: the 16
+/// bytes c of row r at
+/// 128 r + 16 (c ^ (r % 8)).
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/core/bfloat16.hpp>
+#include <tessera/core/check.hpp>
+#include <tessera/core/float16.hpp>
+#include <tessera/core/float8.hpp>
+#include <tessera/view/matrix_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+struct tensor_map {
+  CUtensorMap map;
+};
+
+/// What one copy moves. A row of it is at most 128 bytes, a multiple of 16.
+struct box_shape {
+  int rows;
+  int columns;
+};
+
+/// How boxes that are read are kept in L2: 256 bytes are fetched at a time where rows are long.
+inline constexpr CUtensorMapL2promotion tensor_map_l2 = CU_TENSOR_MAP_L2_PROMOTION_L2_256B;
+
+namespace detail {
+
+template <class T>
+constexpr CUtensorMapDataType tensor_map_type() {
+  if constexpr (std::is_same_v<T, float>) {
+    return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+  } else if constexpr (std::is_same_v<T, std::int32_t>) {
+    return CU_TENSOR_MAP_DATA_TYPE_INT32;
+  } else if constexpr (std::is_same_v<T, bfloat16>) {
+    return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+  } else if constexpr (std::is_same_v<T, float16>) {
+    return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+  } else {
+    static_assert(sizeof(T) == 1, "tessera: tensor maps are for elements of 1, 2 or 4 bytes");
+    return CU_TENSOR_MAP_DATA_TYPE_UINT8;
+  }
+}
+
+using encode_tiled = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, cuuint64_t const*,
+                                  cuuint64_t const*, cuuint32_t const*, cuuint32_t const*, CUtensorMapInterleave,
+                                  CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+
+/// The driver's function; throws device_error when the driver has none.
+inline encode_tiled find_encode_tiled(char const* function) {
+  void* entry = nullptr;
+  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+  constexpr unsigned introduced = 12000;  // CUDA 12.0
+  cudaError_t const result =
+      cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, introduced, cudaEnableDefault, &found);
+  if (result != cudaSuccess || found != cudaDriverEntryPointSuccess || entry == nullptr) {
+    throw device_error(join(function, ": the driver has no cuTensorMapEncodeTiled (", cudaGetErrorName(result), ")"),
+                       static_cast<int>(result));
+  }
+  return reinterpret_cast<encode_tiled>(entry);
+}
+
+}  // namespace detail
+
+/// Whether the copy engine can address a matrix: rows next to each other in memory begin at multiples of 16 bytes,
+/// elements of a row lie next to each other, extents fit 31 bits. An empty matrix has no map.
+template <class T>
+[[nodiscard]] bool can_map(matrix_view<T> matrix) {
+  constexpr auto bytes = static_cast<std::int64_t>(sizeof(T));
+  constexpr std::int64_t most_extent = 0x7fffffff;
+  constexpr std::int64_t most_stride = std::int64_t{1} << 40;
+  const bool one_row = matrix.extent(0) == 1;
+  const bool row_stride =
+      one_row || (matrix.stride(0) > 0 && matrix.stride(0) * bytes % 16 == 0 && matrix.stride(0) < most_stride / bytes);
+  return !matrix.is_empty() && matrix.extent(0) <= most_extent && matrix.extent(1) <= most_extent && row_stride &&
+         (matrix.stride(1) == 1 || matrix.extent(1) == 1) && reinterpret_cast<std::uintptr_t>(matrix.data) % 16 == 0;
+}
+
+/// `function` is what messages name. Throws value_error for a matrix that cannot be mapped or a box that is none.
+template <class T>
+[[nodiscard]] tensor_map make_tensor_map(char const* function, matrix_view<T> matrix, box_shape box) {
+  constexpr auto bytes = static_cast<std::int64_t>(sizeof(T));
+  check<value_error>(can_map(matrix), function, ": a matrix of ", matrix.extent(0), " x ", matrix.extent(1),
+                     " with strides ", matrix.stride(0), " and ", matrix.stride(1),
+                     " cannot be copied by boxes: rows must begin at multiples of 16 bytes");
+  check<value_error>(box.rows > 0 && box.rows <= 256, function, ": a box has ", box.rows, " rows but takes 1 to 256");
+  check<value_error>(box.columns > 0 && box.columns * bytes <= 128 && box.columns * bytes % 16 == 0, function,
+                     ": a row of a box has ", box.columns * bytes, " bytes but takes 16, 32, ... 128");
+  const std::int64_t row_bytes =
+      matrix.extent(0) == 1 ? (matrix.extent(1) * bytes + 15) / 16 * 16 : matrix.stride(0) * bytes;
+  const cuuint64_t extents[2] = {static_cast<cuuint64_t>(matrix.extent(1)), static_cast<cuuint64_t>(matrix.extent(0))};
+  const cuuint64_t strides[1] = {static_cast<cuuint64_t>(row_bytes)};
+  const cuuint32_t sizes[2] = {static_cast<cuuint32_t>(box.columns), static_cast<cuuint32_t>(box.rows)};
+  const cuuint32_t steps[2] = {1, 1};
+  using element = std::remove_const_t<T>;
+  tensor_map made{};
+  const CUresult result = detail::find_encode_tiled(function)(
+      &made.map, detail::tensor_map_type<element>(), 2, const_cast<element*>(matrix.data), extents, strides, sizes,
+      steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, tensor_map_l2,
+      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (result != CUDA_SUCCESS) {
+    throw device_error(
+        join(function, ": cuTensorMapEncodeTiled refused a matrix of ", matrix.extent(0), " x ", matrix.extent(1),
+             " with boxes of ", box.rows, " x ", box.columns, " (CUresult ", static_cast<int>(result), ")"),
+        static_cast<int>(cudaErrorInvalidValue));
+  }
+  return made;
+}
+
+}  // namespace v0
+}  // namespace tessera

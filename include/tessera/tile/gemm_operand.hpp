@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `gemm_operand<T>`: what a matrix product of Ts computes: how elements are stored, what their sums are.
+///
+///     using operand = gemm_operand<std::int8_t>;
+///     operand::sum_type total = 0;                                  // std::int32_t; float for all others
+///     total = operand::multiply_add(operand::widen(a), operand::widen(b), total);
+///
+/// T: float, tf32, bfloat16, float16, float8_e4m3, float8_e5m2, std::int8_t. Products of all but float are exact. Sums
+/// of floats round as the machine at hand does: their error is a few 2^-24 of the sum of the products' magnitudes, and
+/// on sm_90 with 8-bit floats, whose tensor cores keep about 13 bits, a few 2^-13.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/precision.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Operands that are floats in memory, of which the product sees the upper 19 bits: 8 of exponent and 10 of mantissa.
+struct tf32 {};
+
+template <class T>
+struct gemm_operand {
+  using value_type = T;
+  using sum_type = float;
+  /// The value that takes part in products.
+  TESSERA_FN static constexpr float widen(T value) { return static_cast<float>(load(value)); }
+  TESSERA_FN static constexpr float multiply_add(float a, float b, float sum) { return a * b + sum; }
+};
+
+template <>
+struct gemm_operand<tf32> {
+  using value_type = float;
+  using sum_type = float;
+  /// Cut off, not rounded, as tensor cores do.
+  TESSERA_FN static constexpr float widen(float value) {
+    return bit_cast<float>(bit_cast<std::uint32_t>(value) & 0xffffe000U);
+  }
+  TESSERA_FN static constexpr float multiply_add(float a, float b, float sum) { return a * b + sum; }
+};
+
+template <>
+struct gemm_operand<std::int8_t> {
+  using value_type = std::int8_t;
+  using sum_type = std::int32_t;
+  TESSERA_FN static constexpr std::int32_t widen(std::int8_t value) { return value; }
+  /// Wraps where the sum does not fit 32 bits, which takes a depth over 131071.
+  TESSERA_FN static constexpr std::int32_t multiply_add(std::int32_t a, std::int32_t b, std::int32_t sum) {
+    return static_cast<std::int32_t>(static_cast<std::uint32_t>(sum) + static_cast<std::uint32_t>(a * b));
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

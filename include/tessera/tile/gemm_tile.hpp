@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `gemm_tile<T, shape<m, n, k>, Group>`: the TileMma for operands of type T (see tile/gemm_operand.hpp).
+///
+///     using M = gemm_tile<bfloat16, shape<64, 64, 16>, Group>;
+///     typename M::sum_tile sums;
+///     M::clear(group, sums);
+///     for (...) {
+///       M::load_a(group, a, a_from, a_stride);
+///       M::load_b_transposed(group, b, w_from, w_stride);     // of x W^T: n rows of k elements
+///       M::multiply(group, a, b, sums);
+///     }
+///     M::each(group, sums, visit);                             // visit(row, column, sum), which may change the sum
+///     M::each_pair(group, sums, totals, visit);                // visit(row, column, sum, total): scale, add, correct
+///
+/// Here: plain arrays, for groups whose lanes one thread plays. For groups of CUDA threads include
+/// tile/cuda/gemm_tile.cuh: the same product by mma.sync. (wgmma's tiles are too large to be loaded by hand:
+/// program/gemm_on_warpgroups.cuh.)
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/concepts/tile_mma.hpp>
+#include <tessera/config.hpp>
+#include <tessera/core/shape.hpp>
+#include <tessera/tile/gemm_operand.hpp>
+#include <tessera/tile/serial/group.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+namespace detail {
+
+/// Whether all lanes of a group are one thread; those of a test's group are, too.
+template <class Group>
+constexpr bool one_thread_plays() {
+  if constexpr (requires { Group::lanes_here; }) {
+    return Group::lanes_here == Group::size;
+  } else {
+    return true;
+  }
+}
+
+}  // namespace detail
+
+template <class T, class Shape, class Group = serial_group<1>>
+struct gemm_tile {
+  static_assert(detail::one_thread_plays<Group>(),
+                "tessera: a gemm_tile for groups of CUDA threads is in <tessera/tile/cuda/gemm_tile.cuh>: include it");
+  using operand = gemm_operand<T>;
+  using group_type = Group;
+  using operand_type = typename operand::value_type;
+  using sum_type = typename operand::sum_type;
+  static constexpr int rows = Shape::m;
+  static constexpr int columns = Shape::n;
+  static constexpr int depth = Shape::k;
+
+  struct a_tile {
+    sum_type values[rows][depth];
+  };
+  struct b_tile {
+    sum_type values[depth][columns];
+  };
+  struct sum_tile {
+    sum_type values[rows][columns];
+  };
+
+  TESSERA_FN static constexpr void load_a(Group const&, a_tile& a, operand_type const* from, std::int64_t stride) {
+    for (int row = 0; row < rows; ++row) {
+      for (int k = 0; k < depth; ++k) {
+        a.values[row][k] = operand::widen(from[row * stride + k]);
+      }
+    }
+  }
+  TESSERA_FN static constexpr void load_b(Group const&, b_tile& b, operand_type const* from, std::int64_t stride) {
+    for (int k = 0; k < depth; ++k) {
+      for (int column = 0; column < columns; ++column) {
+        b.values[k][column] = operand::widen(from[k * stride + column]);
+      }
+    }
+  }
+  /// From columns x depth, row after row.
+  TESSERA_FN static constexpr void load_b_transposed(Group const&, b_tile& b, operand_type const* from,
+                                                     std::int64_t stride) {
+    for (int column = 0; column < columns; ++column) {
+      for (int k = 0; k < depth; ++k) {
+        b.values[k][column] = operand::widen(from[column * stride + k]);
+      }
+    }
+  }
+
+  TESSERA_FN static constexpr void clear(Group const&, sum_tile& sums) {
+    for (auto& row : sums.values) {
+      for (sum_type& sum : row) {
+        sum = sum_type{};
+      }
+    }
+  }
+
+  TESSERA_FN static constexpr void multiply(Group const&, a_tile const& a, b_tile const& b, sum_tile& sums) {
+    for (int row = 0; row < rows; ++row) {
+      for (int k = 0; k < depth; ++k) {
+        for (int column = 0; column < columns; ++column) {
+          sum_type& sum = sums.values[row][column];
+          sum = operand::multiply_add(a.values[row][k], b.values[k][column], sum);
+        }
+      }
+    }
+  }
+
+  TESSERA_FN static constexpr void store(Group const&, sum_tile const& sums, sum_type* to, std::int64_t stride) {
+    for (int row = 0; row < rows; ++row) {
+      for (int column = 0; column < columns; ++column) {
+        to[row * stride + column] = sums.values[row][column];
+      }
+    }
+  }
+
+  /// Each sum once, in any order, by any lane.
+  template <class Visit>
+  TESSERA_FN static constexpr void each(Group const&, sum_tile& sums, Visit const& visit) {
+    for (int row = 0; row < rows; ++row) {
+      for (int column = 0; column < columns; ++column) {
+        visit(row, column, sums.values[row][column]);
+      }
+    }
+  }
+
+  /// Each sum of one tile together with that of another: visit(row, column, sum, other), which may change both.
+  template <class Visit>
+  TESSERA_FN static constexpr void each_pair(Group const&, sum_tile& sums, sum_tile& others, Visit const& visit) {
+    for (int row = 0; row < rows; ++row) {
+      for (int column = 0; column < columns; ++column) {
+        visit(row, column, sums.values[row][column], others.values[row][column]);
+      }
+    }
+  }
+};
+
+static_assert(TileMma<gemm_tile<float, shape<2, 3, 4>>>);
+
+}  // namespace v0
+}  // namespace tessera

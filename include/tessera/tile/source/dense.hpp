@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `dense`: the TileSource that is a matrix in memory, of any strides; and `gathered`: some rows of one, by number.
+///
+///     dense<bfloat16> const weights{matrix};
+///     gathered<bfloat16> const tokens{hidden, order};     // row i is row order[i] of `hidden`; zeros if there is none
+///     weights.load(group, tile, first_row, first_column);
+///
+/// Where rows lie at multiples of 16 bytes and the tile has chunk(), 16 bytes move at a time.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/concepts/tile_source.hpp>
+#include <tessera/config.hpp>
+#include <tessera/tile/staged_tile.hpp>
+#include <tessera/view/array_view.hpp>
+#include <tessera/view/matrix_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+namespace detail {
+
+/// Which row of the matrix is row i of the source; -1 for none.
+struct own_rows {
+  TESSERA_FN constexpr std::int64_t operator()(std::int64_t row) const { return row; }
+};
+struct listed_rows {
+  array_view<std::int64_t const> list;
+  std::int64_t rows;
+  TESSERA_FN constexpr std::int64_t operator()(std::int64_t row) const {
+    const std::int64_t found = list[row];
+    return found >= 0 && found < rows ? found : -1;
+  }
+};
+
+template <class T>
+TESSERA_FN bool has_whole_chunks(matrix_view<T const> matrix) {
+  constexpr std::int64_t size = tile_chunk<T>::size;
+  return matrix.stride(1) == 1 && matrix.stride(0) % size == 0 &&
+         reinterpret_cast<std::uintptr_t>(matrix.data) % 16 == 0;
+}
+
+/// Row `row` of the source, where `rows` are its rows and `names` says which of the matrix they are.
+template <class T, class Rows, class Group, class Tile>
+TESSERA_FN void load_rows(Group const& group, Tile& tile, matrix_view<T const> matrix, std::int64_t rows,
+                          Rows const& names, std::int64_t first_row, std::int64_t first_column) {
+  constexpr int chunk = tile_chunk<T>::size;
+  if constexpr (requires { tile.chunk(0, 0); }) {
+    const bool is_inside = first_column >= 0 && first_column % chunk == 0 &&
+                           first_column + Tile::columns <= matrix.extent(1) && has_whole_chunks(matrix);
+    if (is_inside) {
+      constexpr int chunks = Tile::columns / chunk;
+      for (int lane : group) {
+        for (int i = lane; i < Tile::rows * chunks; i += Group::size) {
+          const std::int64_t row = first_row + i / chunks;
+          const int column = i % chunks * chunk;
+          const std::int64_t from = row >= 0 && row < rows ? names(row) : -1;
+          tile.chunk(i / chunks, column) =
+              from < 0 ? tile_chunk<T>{}
+                       : *reinterpret_cast<tile_chunk<T> const*>(&matrix(from, first_column + column));
+        }
+      }
+      group.sync();
+      return;
+    }
+  }
+  for (int lane : group) {
+    for (int i = lane; i < Tile::rows * Tile::columns; i += Group::size) {
+      const std::int64_t row = first_row + i / Tile::columns;
+      const std::int64_t column = first_column + i % Tile::columns;
+      const bool is_inside = row >= 0 && row < rows && column >= 0 && column < matrix.extent(1);
+      const std::int64_t from = is_inside ? names(row) : -1;
+      tile(i / Tile::columns, i % Tile::columns) = from < 0 ? T{} : matrix(from, column);
+    }
+  }
+  group.sync();
+}
+
+}  // namespace detail
+
+template <class T>
+struct dense {
+  using value_type = T;
+
+  matrix_view<T const> matrix;
+
+  TESSERA_FN constexpr std::int64_t rows() const { return matrix.extent(0); }
+  TESSERA_FN constexpr std::int64_t columns() const { return matrix.extent(1); }
+  template <class Group, class Tile>
+  TESSERA_FN void load(Group const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
+    detail::load_rows(group, tile, matrix, rows(), detail::own_rows{}, first_row, first_column);
+  }
+};
+
+template <class T>
+struct gathered {
+  using value_type = T;
+
+  matrix_view<T const> matrix;
+  array_view<std::int64_t const> order;
+
+  TESSERA_FN constexpr std::int64_t rows() const { return order.size(); }
+  TESSERA_FN constexpr std::int64_t columns() const { return matrix.extent(1); }
+  template <class Group, class Tile>
+  TESSERA_FN void load(Group const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
+    detail::load_rows(group, tile, matrix, rows(), detail::listed_rows{order, matrix.extent(0)}, first_row,
+                      first_column);
+  }
+};
+
+static_assert(TileSource<dense<float>> && TileSource<gathered<float>>);
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `dequantized`: the TileSource that is a matrix of codes of a Quantizer, decoded on the way into the tile: a product
+/// with 8-bit weights and bf16 inputs needs no other program than one with bf16 weights.
+///
+///     using quantizer = symmetric_quantizer<8, 64>;                 // 64 columns share a scale
+///     using source = dequantized<quantizer, bfloat16>;
+///     source const weights{{}, codes, scales};                      // codes: rows x columns, scales: rows x groups
+///     gemm_tiles<bfloat16, dense<bfloat16>, source, Epilogue> const program{{inputs}, weights, epilogue};
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/concepts/quantizer.hpp>
+#include <tessera/concepts/scalar.hpp>
+#include <tessera/concepts/tile_source.hpp>
+#include <tessera/config.hpp>
+#include <tessera/view/matrix_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Value: what decoded codes are rounded to. Groups begin anew with each row; a quantizer for whole tensors has its
+/// parameters at params(0, 0).
+template <Quantizer Q, Scalar Value>
+struct dequantized {
+  using value_type = Value;
+
+  Q quantizer;
+  matrix_view<typename Q::code_type const> codes;
+  matrix_view<typename Q::params_type const> params;
+
+  TESSERA_FN constexpr std::int64_t rows() const { return codes.extent(0); }
+  TESSERA_FN constexpr std::int64_t columns() const { return codes.extent(1); }
+
+  template <class Group, class Tile>
+  TESSERA_FN void load(Group const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
+    for (int lane : group) {
+      for (int i = lane; i < Tile::rows * Tile::columns; i += Group::size) {
+        const std::int64_t row = first_row + i / Tile::columns;
+        const std::int64_t column = first_column + i % Tile::columns;
+        const bool is_inside = row >= 0 && row < rows() && column >= 0 && column < columns();
+        tile(i / Tile::columns, i % Tile::columns) = is_inside ? value(row, column) : Value{};
+      }
+    }
+    group.sync();
+  }
+
+ private:
+  TESSERA_FN constexpr Value value(std::int64_t row, std::int64_t column) const {
+    if constexpr (Q::group == whole_tensor) {
+      return store<Value>(quantizer.decode(codes(row, column), params(0, 0)));
+    } else {
+      return store<Value>(quantizer.decode(codes(row, column), params(row, column / Q::group)));
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `filtered`: the TileSource that is a matrix of which only some blocks count; all others are zeros, whatever lies
+/// there, and are never read.
+///
+///     filtered<bfloat16> const gradients{matrix, kept, 128, 64};   // kept(i, j): of block i, j of 128 x 64 elements
+///     if (!gradients.is_zero(row, 64, column, 32)) { gradients.load(group, tile, row, column); }
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/concepts/tile_source.hpp>
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/tile/source/dense.hpp>
+#include <tessera/view/matrix_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+template <class T>
+struct filtered {
+  using value_type = T;
+
+  matrix_view<T const> matrix;
+  matrix_view<std::uint8_t const> kept;  ///< 0: the block is zeros
+  int block_rows;
+  int block_columns;
+
+  TESSERA_FN constexpr std::int64_t rows() const { return matrix.extent(0); }
+  TESSERA_FN constexpr std::int64_t columns() const { return matrix.extent(1); }
+
+  /// Whether a part is known to be zeros without looking at it.
+  TESSERA_FN constexpr bool is_zero(std::int64_t first_row, std::int64_t row_count, std::int64_t first_column,
+                                    std::int64_t column_count) const {
+    return !finds(true, first_row, row_count, first_column, column_count);
+  }
+
+  template <class Group, class Tile>
+  TESSERA_FN void load(Group const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
+    if (!finds(false, first_row, Tile::rows, first_column, Tile::columns)) {
+      detail::load_rows(group, tile, matrix, rows(), detail::own_rows{}, first_row, first_column);
+      return;
+    }
+    for (int lane : group) {
+      for (int i = lane; i < Tile::rows * Tile::columns; i += Group::size) {
+        const std::int64_t row = first_row + i / Tile::columns;
+        const std::int64_t column = first_column + i % Tile::columns;
+        const bool is_inside = row >= 0 && row < rows() && column >= 0 && column < columns();
+        tile(i / Tile::columns, i % Tile::columns) =
+            is_inside && kept(row / block_rows, column / block_columns) != 0 ? matrix(row, column) : T{};
+      }
+    }
+    group.sync();
+  }
+
+ private:
+  /// Whether a part has a block that is kept, or one that is not.
+  TESSERA_FN constexpr bool finds(bool wanted, std::int64_t first_row, std::int64_t row_count,
+                                  std::int64_t first_column, std::int64_t column_count) const {
+    const std::int64_t last_row = min(first_row + row_count, rows());
+    const std::int64_t last_column = min(first_column + column_count, columns());
+    for (std::int64_t row = max(first_row, std::int64_t{0}) / block_rows; row * block_rows < last_row; ++row) {
+      for (std::int64_t column = max(first_column, std::int64_t{0}) / block_columns;
+           column * block_columns < last_column; ++column) {
+        if ((kept(row, column) != 0) == wanted) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+};
+
+static_assert(TileSource<filtered<float>>);
+
+}  // namespace v0
+}  // namespace tessera

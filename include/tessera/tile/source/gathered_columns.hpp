@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `gathered_columns`: the TileSource whose columns are some rows of a matrix, by number: `gathered` turned over, for
+/// products that add up over the rows.
+///
+///     gathered_columns<bfloat16> const tokens{hidden, order};   // element (k, i) is hidden(order[i], k), or zero
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/concepts/tile_source.hpp>
+#include <tessera/config.hpp>
+#include <tessera/view/array_view.hpp>
+#include <tessera/view/matrix_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+template <class T>
+struct gathered_columns {
+  using value_type = T;
+
+  matrix_view<T const> matrix;
+  array_view<std::int64_t const> order;  ///< -1 stands for zeros
+
+  TESSERA_FN constexpr std::int64_t rows() const { return matrix.extent(1); }
+  TESSERA_FN constexpr std::int64_t columns() const { return order.size(); }
+
+  /// Neighbouring lanes read along rows of the matrix.
+  template <class Group, class Tile>
+  TESSERA_FN void load(Group const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
+    for (int lane : group) {
+      for (int i = lane; i < Tile::rows * Tile::columns; i += Group::size) {
+        const std::int64_t row = first_row + i % Tile::rows;
+        const std::int64_t column = first_column + i / Tile::rows;
+        const bool is_inside = row >= 0 && row < rows() && column >= 0 && column < columns();
+        const std::int64_t from = is_inside ? order[column] : -1;
+        tile(i % Tile::rows, i / Tile::rows) = from >= 0 && from < matrix.extent(0) ? matrix(from, row) : T{};
+      }
+    }
+    group.sync();
+  }
+};
+
+static_assert(TileSource<gathered_columns<float>>);
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `int4_codes`: the TileSource that is a matrix of signed 4-bit codes, two to a byte, as whole numbers from -8 to 7 in
+/// bfloat16, which holds them exactly. The scales of their quantizer are for the sums: one multiplication for each sum
+/// and group, where decoding takes one for each code.
+///
+///     int4_codes const weights{pairs};                        // rows x columns / 2
+///     weights.load(group, tile, first_row, first_column);
+///
+/// or in two steps, so that codes are on their way from memory while the group does other work:
+///
+///     int4_codes::fetched<Group, Tile> next;                  // in registers
+///     weights.fetch(group, next, first_row, first_column);
+///     ...
+///     weights.place(group, next, tile);                       // then sync the group
+///
+/// Where rows lie at multiples of 16 bytes, 32 codes move at a time.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/concepts/tile_source.hpp>
+#include <tessera/config.hpp>
+#include <tessera/core/bfloat16.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/int4.hpp>
+#include <tessera/tile/per_lane.hpp>
+#include <tessera/tile/staged_tile.hpp>
+#include <tessera/view/matrix_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Eight codes, the first in the lowest bits. 128 + (code + 8) is a bf16 whose last four bits are code + 8, which is
+/// the code with its sign bit flipped; subtracting 136 leaves the code. All of it is exact, so rounding is cutting off.
+/// For groups of CUDA threads include tile/cuda/widen_int4.cuh, which has instructions for it.
+template <class Group>
+TESSERA_FN constexpr tile_chunk<bfloat16> widen_int4(Group const&, std::uint32_t codes) {
+  const std::uint32_t flipped = codes ^ 0x88888888U;
+  tile_chunk<bfloat16> values{};
+  for (int i = 0; i < 8; ++i) {
+    const std::uint32_t moved = i < 4 ? flipped << (16 - 4 * i) : flipped >> (4 * i - 16);
+    const float code = bit_cast<float>((moved & 0x000f0000U) | 0x43000000U) - 136.0F;
+    values.values[i] = bfloat16{static_cast<std::uint16_t>(bit_cast<std::uint32_t>(code) >> 16)};
+  }
+  return values;
+}
+
+struct int4_codes {
+  using value_type = bfloat16;
+
+  matrix_view<int4x2 const> pairs;
+
+  /// 32 codes of a row.
+  struct alignas(16) code_chunk {
+    static constexpr int size = 32;
+    std::uint32_t words[4];
+  };
+
+  /// The codes of a tile, each lane's in its registers. Tile: whole chunks wide, and with chunk().
+  template <class Group, class Tile>
+  struct fetched {
+    static_assert(Tile::columns % code_chunk::size == 0, "tessera: tiles of fetched codes are whole 32 columns wide");
+    static constexpr int in_row = Tile::columns / code_chunk::size;
+    static constexpr int count = Tile::rows * in_row;
+    struct part {
+      code_chunk chunks[divide_up(count, Group::size)];
+    };
+    per_lane<part, Group> parts;
+  };
+
+  TESSERA_FN constexpr std::int64_t rows() const { return pairs.extent(0); }
+  TESSERA_FN constexpr std::int64_t columns() const { return 2 * pairs.extent(1); }
+
+  /// Starts to load; codes outside are 0.
+  template <class Group, class Tile>
+  TESSERA_FN void fetch(Group const& group, fetched<Group, Tile>& to, std::int64_t first_row,
+                        std::int64_t first_column) const {
+    if (has_whole_chunks(first_column, Tile::columns)) {
+      fetch_whole(group, to, &pairs(first_row, first_column / 2), max(-first_row, std::int64_t{0}), rows() - first_row);
+      return;
+    }
+    using shape = fetched<Group, Tile>;
+    for (int lane : group) {
+      for (int i = 0; i * Group::size < shape::count; ++i) {
+        const int which = i * Group::size + lane;
+        to.parts[lane].chunks[i] =
+            gather(first_row + which / shape::in_row, first_column + which % shape::in_row * code_chunk::size);
+      }
+    }
+  }
+
+  /// Waits for what was fetched and writes it to a tile of the type it was fetched for.
+  template <class Group, class Tile>
+  TESSERA_FN void place(Group const& group, fetched<Group, Tile> const& from, Tile& tile) const {
+    using shape = fetched<Group, Tile>;
+    for (int lane : group) {
+      for (int i = 0; i * Group::size < shape::count; ++i) {
+        const int which = i * Group::size + lane;
+        if (which < shape::count) {
+          const int column = which % shape::in_row * code_chunk::size;
+          for (int word = 0; word < 4; ++word) {
+            tile.chunk(which / shape::in_row, column + 8 * word) =
+                widen_int4(group, from.parts[lane].chunks[i].words[word]);
+          }
+        }
+      }
+    }
+  }
+
+  template <class Group, class Tile>
+  TESSERA_FN void load(Group const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
+    if constexpr (requires { tile.chunk(0, 0); } && Tile::columns % code_chunk::size == 0) {
+      fetched<Group, Tile> codes;
+      fetch(group, codes, first_row, first_column);
+      place(group, codes, tile);
+    } else {
+      for (int lane : group) {
+        for (int i = lane; i < Tile::rows * Tile::columns; i += Group::size) {
+          const int row = i / Tile::columns;
+          const int column = i % Tile::columns;
+          tile(row, column) = widen_int4(group, nibble(first_row + row, first_column + column)).values[0];
+        }
+      }
+    }
+    group.sync();
+  }
+
+ private:
+  TESSERA_FN bool has_whole_chunks(std::int64_t first_column, int count) const {
+    return first_column >= 0 && first_column % code_chunk::size == 0 && first_column + count <= columns() &&
+           pairs.stride(1) == 1 && pairs.stride(0) % 16 == 0 && reinterpret_cast<std::uintptr_t>(pairs.data) % 16 == 0;
+  }
+
+  /// Rows [begin, end) of the tile that begins at `corner`, as far as it has them.
+  template <class Group, class Tile>
+  TESSERA_FN void fetch_whole(Group const& group, fetched<Group, Tile>& to, int4x2 const* corner, std::int64_t begin,
+                              std::int64_t end) const {
+    using shape = fetched<Group, Tile>;
+    for (int lane : group) {
+      for (int i = 0; i * Group::size < shape::count; ++i) {
+        const int which = i * Group::size + lane;
+        const int row = which / shape::in_row;
+        int4x2 const* const from = corner + row * pairs.stride(0) + which % shape::in_row * (code_chunk::size / 2);
+        const bool is_inside = which < shape::count && row >= begin && row < end;
+        to.parts[lane].chunks[i] = is_inside ? *reinterpret_cast<code_chunk const*>(from) : code_chunk{};
+      }
+    }
+  }
+
+  TESSERA_FN constexpr std::uint32_t nibble(std::int64_t row, std::int64_t column) const {
+    if (row < 0 || row >= rows() || column < 0 || column >= columns()) {
+      return 0;
+    }
+    return (pairs(row, column / 2).bits >> (column % 2 * 4)) & 15U;
+  }
+
+  /// Code by code. Not inline: otherwise loops around it are too long to be unrolled, and what they fill is kept in
+  /// memory instead of registers.
+  [[gnu::noinline]] TESSERA_FN constexpr code_chunk gather(std::int64_t row, std::int64_t column) const {
+    code_chunk chunk{};
+    for (int word = 0; word < 4; ++word) {
+      for (int i = 0; i < 8; ++i) {
+        chunk.words[word] |= nibble(row, column + 8 * word + i) << (4 * i);
+      }
+    }
+    return chunk;
+  }
+};
+
+static_assert(TileSource<int4_codes>);
+
+}  // namespace v0
+}  // namespace tessera

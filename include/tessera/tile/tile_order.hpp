@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `tile_order`: the order in which a matrix's tiles are computed: bands of a few rows of tiles, each walked column
+/// after column, so that tiles that are computed at a time share rows and columns of the operands, which then come out
+/// of a cache.
+///
+///     tile_order const order{.rows = 32, .columns = 32, .band = 8};
+///     order.at(9);                                      // row 1, column 1
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+struct tile_order {
+  std::int32_t rows;     ///< of tiles
+  std::int32_t columns;  ///< likewise
+  std::int32_t band;     ///< rows of a band, at least 1
+
+  struct place {
+    std::int32_t row;
+    std::int32_t column;
+  };
+
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t count() const { return std::int64_t{rows} * columns; }
+
+  /// Each tile once, for 0 <= index < count(). Every other band is walked backwards: where one ends the next begins.
+  /// Index: std::int32_t where count() fits it, which on a GPU takes a fifth of the time of std::int64_t.
+  template <class Index>
+  [[nodiscard]] TESSERA_FN constexpr place at(Index index) const {
+    const Index whole_band = static_cast<Index>(band) * columns;
+    const auto which = static_cast<std::int32_t>(index / whole_band);
+    const Index inside = index - which * whole_band;
+    const std::int32_t first = which * band;
+    const std::int32_t height = min(band, rows - first);
+    const auto column = static_cast<std::int32_t>(inside / height);
+    const auto row = static_cast<std::int32_t>(inside - static_cast<Index>(column) * height);
+    return {first + row, which % 2 == 0 ? column : columns - 1 - column};
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <tessera/exec/buffer.hpp>
+#include <tessera/exec/cuda.cuh>
+#include <tessera/program/gemm_on_warpgroups.cuh>
+#include <tessera/program/linear_map.hpp>
+#include <tessera/program/store_sums.cuh>
+#include <tessera/reduce/log_sum_exp.hpp>
+#include <tessera/tile/cuda/reduce_row.cuh>
+
+#include "support/catch.hpp"
+#include "support/cuda.hpp"
+#include "support/gemm_reference.hpp"
+
+using namespace tessera;
+using tessera_test::operand_samples;
+
+namespace gemm_on_warpgroups_test {  // not anonymous: for old architectures nothing refers to the epilogue
+
+constexpr warpgroup_gemm_policy pair_policy{128, 2, 4, 8, 24, 240};
+constexpr warpgroup_gemm_policy single_policy{192, 1, 4, 8, 24, 240};
+
+/// An epilogue of a user's own: of each row the log-sum-exp over the columns of a tile; no sum is ever stored.
+struct log_sum_exp_of_rows {
+  struct scratch_type {};
+  matrix_view<float> target;  ///< rows x tiles
+  std::int32_t columns;
+  int tile_columns;
+
+  __device__ void prepare() const {}
+  __device__ void finish() const {}
+  template <class Sum, int Registers>
+  __device__ void operator()(Sum const (&sums)[Registers], box_place place, scratch_type&) const {
+    const lse_reducer<float> reducer;
+    const auto upper = reduce_row<0>(reducer, sums, columns - place.column);
+    const auto lower = reduce_row<1>(reducer, sums, columns - place.column);
+    const auto lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    const std::int64_t row = place.row + lane / 4;
+    if (lane % 4 == 0 && row < target.extent(0)) {
+      target(row, place.column / tile_columns) = reducer.value(upper);
+    }
+    if (lane % 4 == 1 && row + 8 < target.extent(0)) {
+      target(row + 8, place.column / tile_columns) = reducer.value(lower);
+    }
+  }
+};
+
+}  // namespace gemm_on_warpgroups_test
+
+using namespace gemm_on_warpgroups_test;
+
+namespace {
+
+/// a b^T of 300 x 500 over a depth of 6 pieces and a half.
+struct small_problem {
+  static constexpr std::int64_t rows = 300;
+  static constexpr std::int64_t columns = 500;
+  static constexpr std::int64_t depth = 416;
+  tessera::cuda exec;
+  std::vector<bfloat16> a = operand_samples<bfloat16>(rows * depth, 1);
+  std::vector<bfloat16> b = operand_samples<bfloat16>(columns * depth, 2);
+  buffer<bfloat16> device_a{exec, rows* depth};
+  buffer<bfloat16> device_b{exec, columns* depth};
+
+  small_problem() {
+    exec.copy(a, device_a);
+    exec.copy(b, device_b);
+  }
+  template <class Program>
+  tensor_map a_map() const {
+    return make_tensor_map("test", matrix_view<bfloat16 const>(device_a.data(), {rows, depth}), {128, Program::depth});
+  }
+  template <class Program>
+  tensor_map b_map() const {
+    return make_tensor_map("test", matrix_view<bfloat16 const>(device_b.data(), {columns, depth}),
+                           {Program::b_box_rows, Program::depth});
+  }
+  /// Over the pieces of 64 in a list.
+  double sum(std::int64_t row, std::int64_t column, std::vector<std::int32_t> const& pieces) const {
+    double total = 0;
+    for (std::int32_t const piece : pieces) {
+      for (std::int64_t k = 64 * piece; k < std::min(depth, 64 * (std::int64_t{piece} + 1)); ++k) {
+        total += static_cast<double>(load(a[static_cast<std::size_t>(row * depth + k)])) *
+                 static_cast<double>(load(b[static_cast<std::size_t>(column * depth + k)]));
+      }
+    }
+    return total;
+  }
+};
+
+/// Each tile over its own pieces of the depth, the longest list first; one tile has none, one is not asked for.
+template <warpgroup_gemm_policy Policy>
+void check_lists() {
+  small_problem const problem;
+  using store = store_sums_by_boxes<bfloat16, plain_sum>;
+  using program = gemm_on_warpgroups<bfloat16, listed_schedule, store, Policy>;
+  if (!problem.exec.template has<program>()) {
+    WARN("not compiled for this device");
+    return;
+  }
+  std::vector<std::int32_t> const list{0, 1, 2, 3, 4, 5, 6, 6, 0, 3};
+  std::vector<gemm_work> const works{{0, 1, 0, 7}, {1, 0, 7, 2}, {0, 2, 9, 1},
+                                     {0, 0, 0, 0}, {1, 1, 2, 4}, {1, 2, 4, 1}};
+  buffer<std::int32_t> device_list(problem.exec, 10);
+  buffer<gemm_work> device_works(problem.exec, 6);
+  std::vector<bfloat16> found(problem.rows * 504, tessera::store<bfloat16>(-77.0F));
+  buffer<bfloat16> outputs(problem.exec, problem.rows * 504);
+  problem.exec.copy(list, device_list);
+  problem.exec.copy(works, device_works);
+  problem.exec.copy(found, outputs);
+  std::int64_t const extents[2] = {problem.rows, 504};
+  matrix_view<bfloat16> const target(outputs.data(), extents);
+  tensor_map const target_map = make_tensor_map("test", target, {store::box_rows, store::box_columns});
+  listed_schedule const schedule{device_works.data(), 6, device_list.data()};
+  const program whole{problem.template a_map<program>(), problem.template b_map<program>(), schedule,
+                      store{{target_map, 300, 504, {}}}};
+  problem.exec.run(whole, 2 * Policy.blocks);  // two clusters share the work
+  problem.exec.copy(outputs, found);
+  problem.exec.wait();
+  std::int64_t wrong = 0;
+  for (std::int64_t row = 0; row < problem.rows; ++row) {
+    for (std::int64_t column = 0; column < 504; ++column) {
+      double expected = -77;
+      for (gemm_work const& work : works) {
+        if (row / program::rows == work.row && column / program::columns == work.column) {
+          std::vector<std::int32_t> const pieces(list.begin() + work.first, list.begin() + work.first + work.pieces);
+          expected = column < problem.columns ? problem.sum(row, column, pieces) : 0;
+        }
+      }
+      double const got = static_cast<double>(load(found[static_cast<std::size_t>(row * 504 + column)]));
+      wrong += std::fabs(got - expected) <= 0.004 * std::fabs(expected) + 1e-3 ? 0 : 1;
+    }
+  }
+  CHECK(wrong == 0);
+}
+
+}  // namespace
+
+TEST_CASE("tiles can be summed over lists of pieces of the depth, also empty ones", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  check_lists<pair_policy>();
+  check_lists<single_policy>();
+}
+
+TEST_CASE("an epilogue can reduce rows of sums that are never stored", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  small_problem const problem;
+  using program = gemm_on_warpgroups<bfloat16, dense_schedule, log_sum_exp_of_rows, pair_policy>;
+  if (!problem.exec.has<program>()) {
+    WARN("not compiled for this device");
+    return;
+  }
+  constexpr int tiles = 4;
+  std::vector<float> found(problem.rows * tiles, -77.0F);
+  buffer<float> target(problem.exec, problem.rows * tiles);
+  std::int64_t const extents[2] = {problem.rows, tiles};
+  log_sum_exp_of_rows const epilogue{matrix_view<float>(target.data(), extents),
+                                     static_cast<std::int32_t>(problem.columns), program::columns};
+  dense_schedule const schedule{{2, tiles, 8}, 7};
+  const program whole{problem.a_map<program>(), problem.b_map<program>(), schedule, epilogue};
+  problem.exec.run(whole, 6);
+  problem.exec.copy(target, found);
+  problem.exec.wait();
+  double worst = 0;
+  for (std::int64_t row = 0; row < problem.rows; row += 7) {
+    for (int tile = 0; tile < tiles; ++tile) {
+      double largest = -1e300;
+      std::vector<double> scores;
+      for (std::int64_t column = 128 * tile; column < std::min<std::int64_t>(problem.columns, 128 * (tile + 1));
+           ++column) {
+        scores.push_back(problem.sum(row, column, {0, 1, 2, 3, 4, 5, 6}));
+        largest = std::max(largest, scores.back());
+      }
+      double sum = 0;
+      for (double const score : scores) {
+        sum += std::exp(score - largest);
+      }
+      double const expected = largest + std::log(sum);
+      worst = std::max(worst,
+                       std::fabs(static_cast<double>(found[static_cast<std::size_t>(row * tiles + tile)]) - expected));
+    }
+  }
+  CHECK(worst < 1e-3);
+}

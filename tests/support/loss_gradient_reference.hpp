@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Gradients of the loss of a linear classifier as the formulas say, in double, and what it takes to compare with them.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "support/loss_reference.hpp"
+
+namespace tessera_test {
+
+/// Gradients of what was made from the outputs; empty where there are none.
+struct upstream_samples {
+  std::vector<float> loss;
+  std::vector<float> log_sum_exp;
+  std::vector<float> entropy;
+
+  tessera::loss_upstream views() const { return {loss, log_sum_exp, entropy}; }
+};
+
+struct gradient_reference {
+  std::vector<double> hidden;
+  std::vector<double> classifier;
+  std::vector<double> bias;
+};
+
+/// What the gradients are gradients of.
+template <class T, class Label>
+double reference_objective(loss_problem<T, Label> const& p, upstream_samples const& upstream) {
+  loss_reference const reference = reference_loss(p);
+  bool const is_reduced = p.options.reduction != tessera::loss_reduction::none;
+  double objective = !is_reduced ? 0 : reference.total * (upstream.loss.empty() ? 1.0 : upstream.loss[0]);
+  for (std::size_t i = 0; i < reference.tokens.size(); ++i) {
+    token_reference const& token = reference.tokens[i];
+    objective += is_reduced ? 0 : token.loss * (upstream.loss.empty() ? 1.0 : upstream.loss[i]);
+    objective += upstream.log_sum_exp.empty() ? 0 : token.log_sum_exp * upstream.log_sum_exp[i];
+    objective += upstream.entropy.empty() ? 0 : token.entropy * upstream.entropy[i];
+  }
+  return objective;
+}
+
+/// How `token` adds to the gradients.
+template <class T, class Label>
+void add_reference_gradient(loss_problem<T, Label> const& p, upstream_samples const& upstream, double scale,
+                            std::int64_t token, gradient_reference& gradient) {
+  token_reference const r = reference_token(p, token);
+  if (r.label < 0) {
+    return;
+  }
+  auto const i = static_cast<std::size_t>(token);
+  auto const channels = static_cast<std::size_t>(p.channels);
+  bool const is_reduced = p.options.reduction != tessera::loss_reduction::none;
+  double const own = upstream.loss.empty() ? 1.0 : upstream.loss[is_reduced ? 0 : i];
+  double const by_loss = scale * own * r.weight;
+  double const by_lse = (upstream.log_sum_exp.empty() ? 0.0 : upstream.log_sum_exp[i]) +
+                        by_loss * 2 * static_cast<double>(p.options.z_factor) * r.log_sum_exp;
+  double const by_entropy = upstream.entropy.empty() ? 0.0 : upstream.entropy[i];
+  double const smoothing = static_cast<double>(p.options.smoothing);
+  double const temperature = static_cast<double>(p.options.temperature);
+  double const cap = static_cast<double>(p.options.softcap);
+  for (std::int64_t entry = 0; entry < p.vocabulary; ++entry) {
+    auto const j = static_cast<std::size_t>(entry);
+    double const logit = reference_logit(p, token, entry);
+    double const softmax = std::exp(logit - r.log_sum_exp);
+    double const wanted = smoothing / static_cast<double>(p.vocabulary) + (entry == r.label ? 1 - smoothing : 0.0);
+    double const slope = (cap > 0 ? 1 - std::pow(logit * temperature / cap, 2) : 1.0) / temperature;
+    double const by_sum = slope * (by_loss * (softmax - wanted) + by_lse * softmax -
+                                   by_entropy * softmax * (logit - r.log_sum_exp + r.entropy));
+    gradient.bias[j] += by_sum;
+    for (std::size_t k = 0; k < channels; ++k) {
+      gradient.hidden[i * channels + k] += by_sum * as_double(p.classifier[j * channels + k]);
+      gradient.classifier[j * channels + k] += by_sum * as_double(p.hidden[i * channels + k]);
+    }
+  }
+}
+
+template <class T, class Label>
+gradient_reference reference_gradient(loss_problem<T, Label> const& p, upstream_samples const& upstream = {}) {
+  gradient_reference gradient{std::vector<double>(p.hidden.size()), std::vector<double>(p.classifier.size()),
+                              std::vector<double>(static_cast<std::size_t>(p.vocabulary))};
+  double const weight = reference_loss(p).weight;
+  bool const is_mean = p.options.reduction == tessera::loss_reduction::mean;
+  double const scale = !is_mean ? 1.0 : weight != 0 ? 1 / weight : 0.0;
+  for (std::int64_t token = 0; token < p.tokens; ++token) {
+    add_reference_gradient(p, upstream, scale, token, gradient);
+  }
+  return gradient;
+}
+
+/// Results, in vectors.
+template <class Gradient>
+struct gradient_results {
+  std::vector<float> loss;
+  std::vector<Gradient> hidden;
+  std::vector<Gradient> classifier;
+  std::vector<Gradient> bias;
+};
+
+/// Runs both passes with a workspace of their own.
+template <class Loss, class Gradient, class Executor, class T, class Label>
+gradient_results<Gradient> run_gradients(Executor const& exec, loss_problem<T, Label> const& p,
+                                         upstream_samples const& upstream = {}) {
+  loss_results results(p.tokens, p.options.reduction);
+  Gradient const untouched = tessera::store<Gradient>(-77.0F);
+  gradient_results<Gradient> found{{},
+                                   std::vector<Gradient>(p.hidden.size(), untouched),
+                                   std::vector<Gradient>(p.classifier.size(), untouched),
+                                   std::vector<Gradient>(static_cast<std::size_t>(p.vocabulary), untouched)};
+  auto const plan = Loss::template plan_backward<Gradient>(exec, {p.tokens, p.vocabulary, p.channels}, p.options);
+  tessera::buffer<std::byte> memory(exec, plan.bytes());
+  tessera::workspace const space(plan, memory);
+  Loss::forward(exec, p.inputs(), p.options, {.loss = results.loss}, space);
+  tessera::linear_loss_gradients<Gradient> const out{
+      {found.hidden.data(), {p.tokens, p.channels}}, {found.classifier.data(), {p.vocabulary, p.channels}}, found.bias};
+  Loss::backward(exec, p.inputs(), p.options, upstream.views(), out, space);
+  found.loss = results.loss;
+  return found;
+}
+
+/// The length of the difference, relative to the length of what was expected; NaN if there is a NaN.
+template <class Gradient>
+double relative_distance(std::vector<Gradient> const& found, std::vector<double> const& expected) {
+  double apart = 0;
+  double length = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    double const difference = as_double(found[i]) - expected[i];
+    apart += difference * difference;
+    length += expected[i] * expected[i];
+  }
+  return apart == 0 ? 0 : std::sqrt(apart / (length > 0 ? length : 1e-30));
+}
+
+/// The largest of the three.
+template <class Gradient>
+double worst_distance(gradient_results<Gradient> const& found, gradient_reference const& expected) {
+  double worst = 0;
+  for (double const distance :
+       {relative_distance(found.hidden, expected.hidden), relative_distance(found.classifier, expected.classifier),
+        relative_distance(found.bias, expected.bias)}) {
+    worst = std::isnan(worst) || distance <= worst ? worst : distance;
+  }
+  return worst;
+}
+
+}  // namespace tessera_test

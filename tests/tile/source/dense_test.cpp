@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <tessera/core/bits.hpp>
+#include <tessera/testing/laws/tile_source.hpp>
+#include <tessera/tile/serial/group.hpp>
+#include <tessera/tile/source/dense.hpp>
+#include <tessera/tile/staged_tile.hpp>
+
+#include "support/catch.hpp"
+
+using namespace tessera;
+
+namespace {
+
+std::vector<float> numbers(std::size_t count) {
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    values[i] = static_cast<float>(i + 1);
+  }
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("a dense matrix of any strides keeps the laws of a tile source", "[host]") {
+  auto const values = numbers(100);
+  serial_group<32> const group;
+  matrix_view<float const> const rows(values.data(), {7, 9});
+  CHECK(testing::check_laws(dense<float>{rows}, group).text().empty());
+  CHECK(testing::check_laws(dense<float>{rows.transposed()}, group).text().empty());
+  CHECK(testing::check_laws(dense<float>{matrix_view<float const>(values.data() + 99, {3, 5}, {-20, -2})}, group)
+            .text()
+            .empty());
+  CHECK(testing::check_laws(dense<float>{matrix_view<float const>(values.data(), {0, 5})}, group).text().empty());
+}
+
+TEST_CASE("gathered rows keep the laws of a tile source, and rows that do not exist are zeros", "[host]") {
+  auto const values = numbers(63);
+  std::vector<std::int64_t> const order{6, 0, 0, -1, 7, 3};
+  serial_group<32> const group;
+  gathered<float> const source{matrix_view<float const>(values.data(), {7, 9}), order};
+  CHECK(testing::check_laws(source, group).text().empty());
+  detail::plain_tile<float, 6, 2> tile{};
+  source.load(group, tile, 0, 1);
+  CHECK(tile(0, 0) == 56.0F);
+  CHECK(tile(2, 1) == 3.0F);
+  CHECK(tile(3, 0) == 0.0F);
+  CHECK(tile(4, 0) == 0.0F);
+  CHECK(tile(5, 1) == 30.0F);
+}
+
+TEST_CASE("a staged tile is loaded alike from aligned rows and from others", "[host]") {
+  std::vector<float> storage(8 * 24 + 8, -1.0F);
+  serial_group<32> const group;
+  for (int const offset : {0, 1}) {
+    auto* const first =
+        reinterpret_cast<float*>(align_up(reinterpret_cast<std::uintptr_t>(storage.data()), 16)) + offset;
+    matrix_view<float> const matrix(first, {7, 20}, {24, 1});
+    for (int row = 0; row < 7; ++row) {
+      for (int column = 0; column < 20; ++column) {
+        matrix(row, column) = static_cast<float>(100 * row + column);
+      }
+    }
+    for (std::int64_t const from : {std::int64_t{0}, std::int64_t{4}, std::int64_t{12}, std::int64_t{-4}}) {
+      staged_tile<float, 9, 16> tile;
+      dense<float>{matrix}.load(group, tile, 1, from);
+      bool right = true;
+      for (int row = 0; row < 9; ++row) {
+        for (int column = 0; column < 16; ++column) {
+          std::int64_t const at = from + column;
+          bool const inside = row + 1 < 7 && at >= 0 && at < 20;
+          right = right && tile(row, column) == (inside ? static_cast<float>(100 * (row + 1) + at) : 0.0F);
+        }
+      }
+      CAPTURE(offset, from);
+      CHECK(right);
+    }
+  }
+}

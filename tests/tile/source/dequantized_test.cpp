@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <tessera/exec/cpu.hpp>
+#include <tessera/program/gemm_tiles.hpp>
+#include <tessera/program/linear_map.hpp>
+#include <tessera/program/store_sums.hpp>
+#include <tessera/quantize/symmetric.hpp>
+#include <tessera/testing/laws/tile_source.hpp>
+#include <tessera/tile/source/dense.hpp>
+#include <tessera/tile/source/dequantized.hpp>
+
+#include "support/catch.hpp"
+#include "support/gemm_reference.hpp"
+
+using namespace tessera;
+using tessera_test::operand_samples;
+
+namespace {
+
+/// Codes of 11 x 40 values, 16 of a row to a group (the last has 8).
+template <class Q>
+struct codes_of_rows {
+  static constexpr std::int64_t rows = 11;
+  static constexpr std::int64_t columns = 40;
+  static constexpr std::int64_t groups = Q::group == whole_tensor ? 1 : 3;
+  std::vector<float> values = operand_samples<float>(rows * columns, 5);
+  std::vector<typename Q::code_type> codes = std::vector<typename Q::code_type>(rows * columns);
+  std::vector<typename Q::params_type> params;
+  std::vector<bfloat16> decoded = std::vector<bfloat16>(rows * columns);
+
+  codes_of_rows() {
+    Q const q;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      for (std::int64_t group = 0; group < groups; ++group) {
+        auto range = q.range().identity();
+        std::int64_t const begin = row * columns + group * Q::group;
+        std::int64_t const end =
+            Q::group == whole_tensor ? begin + columns : std::min(begin + Q::group, (row + 1) * columns);
+        for (std::int64_t i = begin; i < end; ++i) {
+          q.range().push(range, Q::group == whole_tensor ? 4.0F : values[static_cast<std::size_t>(i)]);
+        }
+        params.push_back(q.fit(range));
+        for (std::int64_t i = begin; i < end; ++i) {
+          auto const at = static_cast<std::size_t>(i);
+          codes[at] = q.encode(values[at], params.back());
+          decoded[at] = store<bfloat16>(q.decode(codes[at], params.back()));
+        }
+      }
+    }
+  }
+  dequantized<Q, bfloat16> source() const {
+    return {Q{}, matrix_view<typename Q::code_type const>(codes.data(), {rows, columns}),
+            matrix_view<typename Q::params_type const>(params.data(), {rows, groups})};
+  }
+};
+
+template <class Q>
+void check_source() {
+  codes_of_rows<Q> const made;
+  static_assert(TileSource<dequantized<Q, bfloat16>>);
+  serial_group<32> const group;
+  CHECK(testing::check_laws(made.source(), group).text().empty());
+  detail::plain_tile<bfloat16, 11, 40> tile;
+  made.source().load(group, tile, 0, 0);
+  bool same = true;
+  for (std::size_t i = 0; i < made.decoded.size(); ++i) {
+    same = same && to_bits(tile.values[i]) == to_bits(made.decoded[i]);
+  }
+  CHECK(same);
+}
+
+}  // namespace
+
+TEST_CASE("a matrix of codes keeps the laws of a tile source and shows decoded values", "[host]") {
+  check_source<symmetric_quantizer<8, 16>>();
+  check_source<symmetric_quantizer<4, whole_tensor>>();
+}
+
+TEST_CASE("a product with codes is the product with what they decode to", "[host]") {
+  using quantizer = symmetric_quantizer<8, 16>;
+  codes_of_rows<quantizer> const weights;
+  auto const inputs = operand_samples<bfloat16>(7 * weights.columns, 6);
+  matrix_view<bfloat16 const> const x(inputs.data(), {7, weights.columns});
+  matrix_view<bfloat16 const> const w(weights.decoded.data(), {weights.rows, weights.columns});
+  std::vector<float> found(7 * weights.rows);
+  std::vector<float> expected(7 * weights.rows);
+  using output = store_sums<float, plain_sum>;
+  gemm_tiles<bfloat16, dense<bfloat16>, dequantized<quantizer, bfloat16>, output> const with_codes{
+      {x}, weights.source(), {matrix_view<float>(found.data(), {7, weights.rows}), {}}};
+  gemm_tiles<bfloat16, dense<bfloat16>, dense<bfloat16>, output> const with_values{
+      {x}, {w}, {matrix_view<float>(expected.data(), {7, weights.rows}), {}}};
+  cpu const exec{.threads = 1};
+  exec.run(with_codes, with_codes.tiles());
+  exec.run(with_values, with_values.tiles());
+  CHECK(found == expected);
+}
