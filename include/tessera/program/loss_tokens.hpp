@@ -43,6 +43,8 @@ struct loss_token_outputs {
 
 namespace detail {
 
+inline constexpr float not_a_number = bit_cast<float>(0x7fffffffU);
+
 template <class T>
 TESSERA_FN constexpr void write_if_asked(array_view<T> list, std::int64_t place, T value) {
   if (list.data != nullptr) {
@@ -100,7 +102,7 @@ struct select_loss_tokens {
     for (int lane : group) {
       if (is_first(lane)) {
         tokens.count[0] = count;
-        poison[0] = scratch.bad != 0 ? __builtin_nanf("") : 0.0F;
+        poison[0] = scratch.bad != 0 ? detail::not_a_number : 0.0F;
       }
     }
   }
@@ -136,7 +138,7 @@ struct select_loss_tokens {
         group.report(status, status_code::out_of_range, first + lane + rule.shift);
       }
       if (what != kind::label && first + lane < given.size()) {
-        detail::write_all(outputs, first + lane, what == kind::bad ? __builtin_nanf("") : 0.0F);
+        detail::write_all(outputs, first + lane, what == kind::bad ? detail::not_a_number : 0.0F);
       }
     }
     const std::int32_t found = exclusive_sum(group, place);

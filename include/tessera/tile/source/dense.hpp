@@ -65,13 +65,16 @@ TESSERA_FN void load_rows(Group const& group, Tile& tile, matrix_view<T const> m
       return;
     }
   }
+  const bool rows_are_neighbours = matrix.stride(0) == 1 && matrix.stride(1) != 1;  // then lanes go along columns
   for (int lane : group) {
     for (int i = lane; i < Tile::rows * Tile::columns; i += Group::size) {
-      const std::int64_t row = first_row + i / Tile::columns;
-      const std::int64_t column = first_column + i % Tile::columns;
+      const int at_row = rows_are_neighbours ? i % Tile::rows : i / Tile::columns;
+      const int at_column = rows_are_neighbours ? i / Tile::rows : i % Tile::columns;
+      const std::int64_t row = first_row + at_row;
+      const std::int64_t column = first_column + at_column;
       const bool is_inside = row >= 0 && row < rows && column >= 0 && column < matrix.extent(1);
       const std::int64_t from = is_inside ? names(row) : -1;
-      tile(i / Tile::columns, i % Tile::columns) = from < 0 ? T{} : matrix(from, column);
+      tile(at_row, at_column) = from < 0 ? T{} : matrix(from, column);
     }
   }
   group.sync();
