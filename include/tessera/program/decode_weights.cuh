@@ -209,7 +209,8 @@ struct decode_weights_on_warps {
     const int coded = part.block_weights();
     block_parts parts = part.parts_of(part.index_entry(min(mine, part.count - 1)), coded);
     while (mine < part.count) {
-      // The tensor's last block may be a part of one, which the last warp has done; what was staged of it is overwritten.
+      // The tensor's last block may be a part of one, which the last warp has done; what was staged of it is
+      // overwritten.
       if (!part.is_whole(mine)) {
         async_copy_wait_all();
       } else if (!decoder::is_plain(parts)) {

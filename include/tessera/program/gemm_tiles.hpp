@@ -8,8 +8,8 @@
 ///
 /// A, B: TileSources of gemm_operand<Operand>::value_type, or sources that need scratch (tile/source/open_source.hpp),
 /// both with the depth as columns. Where A has is_zero(first_row, rows, first_column, columns), what it calls zeros is
-/// neither loaded nor multiplied. Epilogue: a trivially copyable function object; `epilogue(row, column, sum)` is called
-/// once for each sum inside of the result: see program/store_sums.hpp, store_compact.hpp and select_target.hpp.
+/// neither loaded nor multiplied. Epilogue: a trivially copyable function object; `epilogue(row, column, sum)` is
+/// called once for each sum inside of the result: see program/store_sums.hpp, store_compact.hpp and select_target.hpp.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `loss_tiles`: reduces rows of logits that are never stored: the portable forward program of algorithm/linear_loss.hpp.
+/// `loss_tiles`: reduces rows of logits that are never stored: the portable forward program of
+/// algorithm/linear_loss.hpp.
 ///
 /// A group walks every n-th tile of the vocabulary for the tokens of one row of tiles. A lane reduces its part of a row
 /// from the first to the last column, tile after tile, and writes one state at the end: for each token there are
