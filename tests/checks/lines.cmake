@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# Reads all sources: no line is longer than 120 bytes.
+#
+#   cmake -D INCLUDE=<the repository, or a folder that holds tessera/> -P lines.cmake
+cmake_minimum_required(VERSION 3.24...3.31)
+
+set(most_columns 120)
+string(REPEAT "." ${most_columns} full_line)
+
+set(patterns "${INCLUDE}/CMakeLists.txt" "${INCLUDE}/.ci/run")
+foreach(folder include tests bench examples cmake tessera)
+  foreach(name *.hpp *.cuh *.cpp *.cu *.cmake *.sh *.py *.in CMakeLists.txt)
+    list(APPEND patterns "${INCLUDE}/${folder}/${name}")
+  endforeach()
+endforeach()
+file(GLOB_RECURSE files RELATIVE "${INCLUDE}" ${patterns})
+set(problems 0)
+foreach(file IN LISTS files)
+  file(STRINGS "${INCLUDE}/${file}" long_lines REGEX "${full_line}." ENCODING UTF-8)
+  if(long_lines)
+    message("${file}: has lines of more than ${most_columns} columns:\n${long_lines}")
+    math(EXPR problems "${problems} + 1")
+  endif()
+endforeach()
+
+if(NOT files)
+  message(FATAL_ERROR "no source in ${INCLUDE}")
+elseif(problems GREATER 0)
+  message(FATAL_ERROR "${problems} files have long lines")
+endif()
+list(LENGTH files count)
+message("${count} files keep to ${most_columns} columns")
