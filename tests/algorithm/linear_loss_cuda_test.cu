@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -46,6 +47,40 @@ TEST_CASE("every option of the loss works on a GPU", "[cuda]") {
     problem.options.softcap = 5.0F;
     check_on_device<loss_of_bf16, float>(problem, narrow, 3e-3);
   }
+}
+
+TEST_CASE("gradients on a GPU add up over parts of the vocabulary", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  auto problem = make_loss_problem<bfloat16>(700, 3000, 136);
+  problem.options.reduction = loss_reduction::sum;
+  for (std::int64_t const mebibytes : {2, 3, 5}) {
+    problem.options.workspace_budget = mebibytes << 20;
+    check_on_device<loss_of_bf16, bfloat16>(problem, narrow, rounded);
+    check_on_device<loss_of_bf16, float>(problem, narrow, 3e-3);
+  }
+  auto halves = make_loss_problem<float16>(300, 2000, 72);
+  halves.options.workspace_budget = std::int64_t{1} << 20;
+  check_on_device<exact_cross_entropy_of<float16>, float16>(halves, narrow, 1e-3);
+}
+
+TEST_CASE("hidden states of tokens without a label may be anything on a GPU", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  auto problem = make_loss_problem<bfloat16>(300, 700, 64);
+  auto clean = problem;
+  for (std::size_t token = 0; token < 300; ++token) {
+    if (problem.labels[token] == -100) {
+      for (std::size_t channel = 0; channel < 64; ++channel) {
+        problem.hidden[token * 64 + channel] = store<bfloat16>(token % 2 == 0 ? NAN : INFINITY);
+        clean.hidden[token * 64 + channel] = bfloat16{};
+      }
+    }
+  }
+  tessera::cuda const exec;
+  auto const found = run_on_device<loss_of_bf16, bfloat16>(exec, problem);
+  auto const expected = reference_gradient(clean);
+  CHECK(relative_distance(found.hidden, expected.hidden) <= rounded);
+  CHECK(relative_distance(found.classifier, expected.classifier) <= rounded);
+  CHECK(relative_distance(found.bias, expected.bias) <= rounded);
 }
 
 TEST_CASE("a worker of the loss's program goes from row to row of tiles", "[cuda]") {

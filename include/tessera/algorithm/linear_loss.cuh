@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include <tessera/algorithm/linear_loss.hpp>
+#include <tessera/algorithm/linear_loss_gradients.cuh>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/program/gemm_on_warpgroups.cuh>
 #include <tessera/program/loss_on_warpgroups.cuh>

@@ -12,22 +12,18 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/algorithm/linear_loss_gradients.hpp>
 #include <tessera/algorithm/linear_loss_regions.hpp>
 #include <tessera/algorithm/linear_loss_types.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/finish_loss.hpp>
-#include <tessera/program/gemm_tiles.hpp>
-#include <tessera/program/loss_gradient_tiles.hpp>
 #include <tessera/program/loss_gradients.hpp>
 #include <tessera/program/loss_tiles.hpp>
 #include <tessera/program/loss_tokens.hpp>
-#include <tessera/program/store_sums.hpp>
 #include <tessera/reduce/log_sum_exp.hpp>
 #include <tessera/reduce/paired.hpp>
 #include <tessera/tile/source/dense.hpp>
-#include <tessera/tile/source/filtered.hpp>
-#include <tessera/tile/source/gathered_columns.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -124,86 +120,21 @@ struct linear_loss {
                                          space[places.rows],
                                          space[places.late_scale]};
     exec.run(prepare, prepare.groups());
-    if (out.hidden.data != nullptr) {
-      const clear_unlabelled<Gradient> clear{tokens.row_of, out.hidden};
-      exec.run(clear, clear.groups());
-    }
-    for (std::int64_t first = 0; first < shape.vocabulary; first += places.entries) {
-      const auto part = places.part(space, shape, first);
-      const loss_gradient_tiles<Tile, Filter> tiles{
-          logits_of(in, options, tokens), tokens, space[places.rows], options.smoothing, thresholds_of(options), part};
-      exec.run(tiles, tiles.groups());
-      add_to_hidden(exec, in, part, places, out.hidden, space);
-      write_classifier(exec, in, part, places, out.classifier, space);
-      write_bias(exec, part, places, out.bias, space);
-    }
+    run_loss_gradients(exec, loss_gradient_call<Tile, Reducer, Filter, Gradient>{
+                                 shape, logits_of(in, options, tokens), in.hidden, tokens, options.smoothing,
+                                 upstream.entropy.data != nullptr, thresholds_of(options), out, places, space});
   }
 
  private:
   using regions = detail::loss_regions<Tile, Reducer>;
   template <class Gradient>
   using gradient_regions = detail::loss_gradient_regions<Tile, Reducer, Filter, Gradient>;
-  using operand = typename layout::operand_name;
-  using part_type = loss_gradient_part<value_type>;
   static constexpr char const* where = "linear_loss.forward";
   static constexpr char const* back = "linear_loss.backward";
 
   static gradient_thresholds thresholds_of(linear_loss_options const& options) {
     return {options.hidden_threshold < 0 ? Filter::threshold : options.hidden_threshold,
             options.classifier_threshold < 0 ? Filter::threshold : options.classifier_threshold};
-  }
-
-  /// Part by part, so that what is added up is in fp32 and in order.
-  template <class Executor, class Label, class Gradient>
-  static void add_to_hidden(Executor const& exec, inputs<Label> const& in, part_type const& part,
-                            gradient_regions<Gradient> const& places, matrix_view<Gradient> target,
-                            workspace const& space) {
-    using program = gemm_tiles<operand, filtered<value_type>, dense<value_type>, accumulate_tokens<Gradient>>;
-    using blocks = loss_gradient_tiles<Tile, Filter>;
-    if (target.data == nullptr || target.is_empty()) {
-      return;
-    }
-    matrix_view<float> sums(space[places.hidden_sums].data, {target.extent(0), target.extent(1)});
-    if constexpr (std::is_same_v<Gradient, float>) {
-      sums = target;
-    }
-    const std::int64_t width = part.gradient.extent(1);
-    const matrix_view<value_type const> classifier(&in.classifier(part.first, 0), {width, in.classifier.extent(1)},
-                                                   {in.classifier.stride(0), in.classifier.stride(1)});
-    const program product{{part.gradient, part.kept_for_hidden, blocks::block_rows, blocks::block_columns},
-                          {classifier.transposed()},
-                          {sums, target, space[places.order], space[places.late_scale].data, part.first == 0,
-                           part.first + width == in.classifier.extent(0)}};
-    exec.run(product, product.tiles());
-  }
-
-  template <class Executor, class Label, class Gradient>
-  static void write_classifier(Executor const& exec, inputs<Label> const& in, part_type const& part,
-                               gradient_regions<Gradient> const& places, matrix_view<Gradient> target,
-                               workspace const& space) {
-    using program =
-        gemm_tiles<operand, filtered<value_type>, gathered_columns<value_type>, store_sums<Gradient, scaled_by_memory>>;
-    using blocks = loss_gradient_tiles<Tile, Filter>;
-    if (target.data == nullptr || target.is_empty()) {
-      return;
-    }
-    const matrix_view<Gradient> rows(&target(part.first, 0), {part.gradient.extent(1), target.extent(1)},
-                                     {target.stride(0), target.stride(1)});
-    const program product{
-        {part.gradient.transposed(), part.kept_for_classifier.transposed(), blocks::block_columns, blocks::block_rows},
-        {in.hidden, space[places.order]},
-        {rows, {space[places.late_scale].data}}};
-    exec.run(product, product.tiles());
-  }
-
-  template <class Executor, class Gradient>
-  static void write_bias(Executor const& exec, part_type const& part, gradient_regions<Gradient> const& places,
-                         array_view<Gradient> target, workspace const& space) {
-    if (target.data != nullptr) {
-      const array_view<Gradient> some(&target[part.first], {part.gradient.extent(1)}, {target.stride(0)});
-      const sum_bias_gradient<Gradient> sum{part.column_sums, space[places.late_scale].data, some};
-      exec.run(sum, sum.groups());
-    }
   }
 
   template <class Label>

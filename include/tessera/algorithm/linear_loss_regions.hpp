@@ -12,14 +12,22 @@
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/finish_loss.hpp>
 #include <tessera/program/loss_gradient_tiles.hpp>
+#include <tessera/program/loss_token_factors.hpp>
 #include <tessera/program/loss_logits.hpp>
 #include <tessera/program/loss_tokens.hpp>
+#include <tessera/tile/tile_order.hpp>
 #include <tessera/view/matrix_view.hpp>
 
 namespace tessera {
 inline namespace v0 {
 
 namespace detail {
+
+/// Some rows of a matrix, one after the other.
+template <class T>
+matrix_view<T> rows_of(matrix_view<T> matrix, std::int64_t first, std::int64_t count) {
+  return {&matrix(first, 0), {count, matrix.extent(1)}, {matrix.stride(0), matrix.stride(1)}};
+}
 
 /// What a forward pass needs and a backward pass finds again.
 template <class Tile, class Reducer>
@@ -84,11 +92,17 @@ struct loss_gradient_regions : loss_regions<Tile, Reducer> {
   std::int64_t row_tiles;
   region<loss_row_gradient> rows;
   region<float> late_scale;
-  region<float> hidden_sums;
+  region<std::uint16_t> remains;  ///< lower halves of sums of hidden gradients
   region<typename layout::value_type> gradient;
   region<std::uint8_t> kept_for_hidden;
   region<std::uint8_t> kept_for_classifier;
   region<float> column_sums;
+  region<loss_token_factors> factors;
+  region<std::uint8_t> unclean;
+  region<std::int32_t> list_counts;
+  region<std::int32_t> lists;
+  region<tile_order::place> tiles;
+  region<std::int32_t> tile_count;
 
   loss_gradient_regions(char const* where, linear_loss_shape const& shape, linear_loss_options const& options)
       : loss_gradient_regions(where, shape, entries_within(where, shape, options.workspace_budget)) {}
@@ -105,8 +119,18 @@ struct loss_gradient_regions : loss_regions<Tile, Reducer> {
             {space[column_sums].data, {row_tiles, width}, {entries, 1}}};
   }
 
+  matrix_view<std::uint16_t> remains_of(workspace const& space, linear_loss_shape const& shape) const {
+    return {space[remains].data, {shape.tokens, shape.channels}, {remains_stride(shape), 1}};
+  }
+
+  static std::int64_t remains_stride(linear_loss_shape const& shape) { return divide_up(shape.channels, std::int64_t{8}) * 8; }
+  static std::int64_t token_blocks(linear_loss_shape const& shape) { return divide_up(shape.tokens, std::int64_t{128}); }
+  static std::int64_t hidden_panels(linear_loss_shape const& shape) { return divide_up(shape.tokens, std::int64_t{256}); }
+  std::int64_t entry_blocks() const { return divide_up(entries, std::int64_t{128}); }
+  std::int64_t entry_panels() const { return divide_up(entries, std::int64_t{256}); }
+
  private:
-  static constexpr bool has_own_sums = !std::is_same_v<Gradient, float>;  // else the result is where they add up
+  static constexpr bool has_remains = !std::is_same_v<Gradient, float>;  // else sums fit the result
 
   loss_gradient_regions(char const* where, linear_loss_shape const& shape, std::int64_t entry_count)
       : base(where, shape),
@@ -116,16 +140,23 @@ struct loss_gradient_regions : loss_regions<Tile, Reducer> {
         row_tiles(divide_up(shape.tokens, std::int64_t{layout::rows})),
         rows(this->plan.template add<loss_row_gradient>("factors of gradients", shape.tokens)),
         late_scale(this->plan.template add<float>("late factor of gradients", 1)),
-        hidden_sums(this->plan.template add<float>(
-            "sums of hidden gradients",
-            has_own_sums && parts > 1 ? checked_multiply(where, shape.tokens, shape.channels) : 0)),
+        remains(this->plan.template add<std::uint16_t>(
+            "lower halves of hidden gradients",
+            has_remains && parts > 1 ? checked_multiply(where, shape.tokens, remains_stride(shape)) : 0)),
         gradient(this->plan.template add<typename layout::value_type>("gradient of a part of the logits",
                                                                       checked_multiply(where, shape.tokens, entries))),
         kept_for_hidden(this->plan.template add<std::uint8_t>(
             "blocks kept for hidden states", checked_multiply(where, row_blocks, entries / program::block_columns))),
         kept_for_classifier(this->plan.template add<std::uint8_t>(
             "blocks kept for the classifier", checked_multiply(where, row_blocks, entries / program::block_columns))),
-        column_sums(this->plan.template add<float>("column sums", checked_multiply(where, row_tiles, entries))) {}
+        column_sums(this->plan.template add<float>("column sums", checked_multiply(where, row_tiles, entries))),
+        factors(this->plan.template add<loss_token_factors>("factors of tokens", shape.tokens)),
+        unclean(this->plan.template add<std::uint8_t>("blocks of tokens to be cleaned", token_blocks(shape))),
+        list_counts(this->plan.template add<std::int32_t>("lengths of lists", hidden_panels(shape) + entry_panels())),
+        lists(this->plan.template add<std::int32_t>(
+            "lists of blocks", hidden_panels(shape) * entry_blocks() + entry_panels() * token_blocks(shape))),
+        tiles(this->plan.template add<tile_order::place>("list of tiles", hidden_panels(shape) * entry_panels())),
+        tile_count(this->plan.template add<std::int32_t>("length of the list of tiles", 1)) {}
 
   static std::int64_t bytes_with(char const* where, linear_loss_shape const& shape, std::int64_t entry_count) {
     return loss_gradient_regions(where, shape, entry_count).plan.bytes();

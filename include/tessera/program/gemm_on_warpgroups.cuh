@@ -68,7 +68,7 @@ struct deferred_work<Epilogue, Registers> {
   box_place place{0, -1};  // no tile begins in row -1: there is none yet
 
   template <class Sums>
-  __device__ __forceinline__ void take(Epilogue const& epilogue, Sums const& sums, box_place first) {
+  __device__ __forceinline__ void take(Epilogue const& epilogue, Sums& sums, box_place first) {
     epilogue.defer(sums, first, work);
     place = first;
   }

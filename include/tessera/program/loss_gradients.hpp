@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
@@ -78,11 +79,12 @@ struct scaled_by_memory {
 };
 
 /// The epilogue of gemm_tiles for gradients of hidden states: adds to what parts of the vocabulary before have left,
-/// and after the last one writes to the rows of tokens.
+/// and after the last one writes to the rows of tokens. Between parts sums are fp32: in the target, or, where that has
+/// 16 bits, their upper halves there and their lower halves in `remains`.
 template <class Gradient>
 struct accumulate_tokens {
-  matrix_view<float> sums;       ///< tokens x channels, may be the target; not used if there is one part
-  matrix_view<Gradient> target;  ///< tokens x channels
+  matrix_view<Gradient> target;        ///< tokens x channels
+  matrix_view<std::uint16_t> remains;  ///< tokens x channels; not used for float, nor if there is one part
   array_view<std::int64_t> order;
   float const* scale;
   bool is_first_part;
@@ -93,11 +95,30 @@ struct accumulate_tokens {
     if (token < 0) {
       return;
     }
-    const float total = is_first_part ? sum : sum + sums(token, channel);
+    const float total = is_first_part ? sum : sum + before(token, channel);
     if (is_last_part) {
       target(token, channel) = store<Gradient>(total * *scale);
     } else {
-      sums(token, channel) = total;
+      keep(token, channel, total);
+    }
+  }
+
+ private:
+  TESSERA_FN float before(std::int64_t token, std::int64_t channel) const {
+    if constexpr (std::is_same_v<Gradient, float>) {
+      return target(token, channel);
+    } else {
+      const std::uint32_t upper = bit_cast<std::uint16_t>(target(token, channel));
+      return bit_cast<float>(upper << 16 | remains(token, channel));
+    }
+  }
+  TESSERA_FN void keep(std::int64_t token, std::int64_t channel, float total) const {
+    if constexpr (std::is_same_v<Gradient, float>) {
+      target(token, channel) = total;
+    } else {
+      const auto bits = bit_cast<std::uint32_t>(total);
+      target(token, channel) = bit_cast<Gradient>(static_cast<std::uint16_t>(bits >> 16));
+      remains(token, channel) = static_cast<std::uint16_t>(bits);
     }
   }
 };
@@ -121,6 +142,36 @@ struct clear_unlabelled {
     for (int lane : group) {
       for (std::int64_t channel = lane; channel < target.extent(1); channel += lanes) {
         target(which, channel) = store<Gradient>(0.0F);
+      }
+    }
+  }
+};
+
+/// Sums over the columns of a gradient that is in memory: of each 128 tokens those of 256 entries to a group.
+template <class T>
+struct sum_gradient_columns {
+  static constexpr int lanes = 256;
+  static constexpr int rows = 128;
+  struct scratch_type {};
+
+  matrix_view<T const> gradient;    ///< tokens x entries
+  matrix_view<float> column_sums;  ///< rows of blocks x entries
+
+  TESSERA_FN constexpr std::int64_t across() const { return divide_up(gradient.extent(1), std::int64_t{lanes}); }
+  TESSERA_FN constexpr std::int64_t groups() const { return column_sums.extent(0) * across(); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    const std::int64_t block = which / across();
+    const std::int64_t last = min((block + 1) * rows, gradient.extent(0));
+    for (int lane : group) {
+      const std::int64_t entry = which % across() * lanes + lane;
+      float sum = 0.0F;
+      for (std::int64_t token = block * rows; token < last && entry < gradient.extent(1); ++token) {
+        sum += static_cast<float>(load(gradient(token, entry)));
+      }
+      if (entry < gradient.extent(1)) {
+        column_sums(block, entry) = sum;
       }
     }
   }

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Gradients of the loss of a linear classifier on sm_90a: operands of 16 bits, filters by blocks of 128 x 128, rows of
+/// hidden states, of the classifier and of their gradients at multiples of 16 bytes. Everything else: the portable
+/// programs.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/algorithm/linear_loss_gradients.hpp>
+#include <tessera/exec/cuda.cuh>
+#include <tessera/program/gemm_on_warpgroups.cuh>
+#include <tessera/program/loss_block_lists.hpp>
+#include <tessera/program/loss_gradient_on_warpgroups.cuh>
+#include <tessera/program/loss_gradient_products.cuh>
+#include <tessera/program/loss_token_factors.hpp>
+#include <tessera/tile/cuda/gemm_tile.cuh>
+#include <tessera/tuning/linear.hpp>
+
+namespace tessera {
+inline namespace v0 {
+namespace detail {
+
+/// One call's launches.
+template <class Architectures, class Call, class Gradient>
+struct loss_gradients_on_warpgroups {
+  using value_type = typename Call::value_type;
+  static constexpr warpgroup_gemm_policy policy = warpgroup_gemm_tuning{}(900);
+  using make_gradient = gemm_on_warpgroups<typename Call::layout::operand_name, listed_loss_tiles,
+                                           write_loss_gradient<value_type>, policy>;
+  using multiply = loss_gradient_products<typename Call::layout::operand_name, Gradient, policy>;
+  static constexpr char const* where = "linear_loss.backward";
+
+  basic_cuda<Architectures> const& exec;
+  Call const& call;
+  std::int64_t blocks;  ///< of a launch that fills the device
+
+  bool is_suitable() const {
+    constexpr std::int64_t most = 0x7fffffff - 512;  // places of tiles are 32-bit
+    auto const& shape = call.shape;
+    return shape.tokens > 0 && shape.channels > 0 && shape.tokens < most && shape.vocabulary < most &&
+           can_map(call.hidden) && can_map(call.logits.classifier.matrix) && is_writable(call.out.hidden) &&
+           is_writable(call.out.classifier) && exec.template has<multiply>();
+  }
+
+  void run() const {
+    auto const& places = call.places;
+    auto const& space = call.space;
+    const place_loss_factors<value_type> place{call.tokens, space[places.rows], call.hidden, space[places.factors],
+                                               space[places.unclean]};
+    exec.run(place, place.groups());
+    exec.clear(space[places.kept_for_hidden]);
+    exec.clear(space[places.kept_for_classifier]);
+    for (std::int64_t first = 0; first < call.shape.vocabulary; first += places.entries) {
+      run_part(call.places.part(space, call.shape, first));
+    }
+  }
+
+ private:
+  using part_type = loss_gradient_part<value_type>;
+
+  static bool is_writable(matrix_view<Gradient> target) { return target.data == nullptr || can_map(target); }
+
+  void run_part(part_type const& part) const {
+    auto const& places = call.places;
+    auto const& space = call.space;
+    const loss_part_range range{part.first, places.entries, call.shape.vocabulary, nullptr};
+    const list_loss_tiles tiles{range,
+                                {},
+                                places.token_blocks(call.shape),
+                                policy.band,
+                                space[places.tiles],
+                                space[places.tile_count]};
+    exec.run(tiles, 1);
+    make(range, part);
+    if (call.out.bias.data != nullptr) {
+      const sum_gradient_columns<value_type> sum{part.gradient, part.column_sums};
+      exec.run(sum, sum.groups());
+      write_bias(exec, call, part, call.out.bias);
+    }
+    const loss_product_works works{
+        space[places.list_counts].data,
+        space[places.lists].data,
+        call.out.classifier.data != nullptr ? panels(part.gradient.extent(1)) : 0,
+        call.out.hidden.data != nullptr ? panels(call.shape.tokens) : 0,
+        panels(call.shape.channels),
+        static_cast<std::int32_t>(places.token_blocks(call.shape)),
+        static_cast<std::int32_t>(places.entry_blocks()),
+    };
+    const list_loss_blocks lists{range,
+                                 works,
+                                 space[places.list_counts],
+                                 space[places.lists],
+                                 part.kept_for_hidden,
+                                 part.kept_for_classifier,
+                                 space[places.unclean]};
+    exec.run(lists, lists.groups());
+    add_products(range, part, works);
+  }
+
+  static std::int32_t panels(std::int64_t extent) {
+    return static_cast<std::int32_t>(divide_up(extent, std::int64_t{256}));
+  }
+
+  void make(loss_part_range const& range, part_type const& part) const {
+    auto const& places = call.places;
+    auto const& space = call.space;
+    using epilogue_type = write_loss_gradient<value_type>;
+    using boxes = typename epilogue_type::boxes;
+    const boxes target{{make_tensor_map(where, part.gradient, {boxes::box_rows, boxes::box_columns}),
+                        static_cast<std::int32_t>(part.gradient.extent(0)),
+                        static_cast<std::int32_t>(part.gradient.extent(1)),
+                        {}}};
+    const epilogue_type epilogue{target,
+                                 range,
+                                 space[places.factors],
+                                 call.logits.map,
+                                 nullptr,
+                                 call.thresholds,
+                                 call.smoothing,
+                                 1.0F / static_cast<float>(call.shape.vocabulary),
+                                 call.has_entropies,
+                                 part.kept_for_hidden,
+                                 part.kept_for_classifier};
+    const listed_loss_tiles schedule{
+        space[places.tiles].data, space[places.tile_count].data,
+        static_cast<std::int32_t>(divide_up(call.shape.channels, std::int64_t{make_gradient::depth}))};
+    const make_gradient program{
+        make_tensor_map(where, call.hidden, {warpgroup_gemm_shape::block_rows, make_gradient::depth}),
+        make_tensor_map(where, classifier_of(part), {make_gradient::b_box_rows, make_gradient::depth}), schedule,
+        epilogue};
+    exec.run(program, blocks);
+  }
+
+  matrix_view<value_type const> classifier_of(part_type const& part) const {
+    return rows_of(call.logits.classifier.matrix, part.first, part.gradient.extent(1));
+  }
+
+  void add_products(loss_part_range const& range, part_type const& part, loss_product_works const& works) const {
+    auto const& places = call.places;
+    auto const& space = call.space;
+    constexpr box_shape box{multiply::box, multiply::box};
+    float const* const scale = space[places.late_scale].data;
+    const multiply program{make_tensor_map(where, part.gradient, box),
+                           make_tensor_map(where, call.hidden, box),
+                           make_tensor_map(where, classifier_of(part), box),
+                           works,
+                           range,
+                           {call.out.classifier, nullptr, scale},
+                           {call.out.hidden, places.remains_of(space, call.shape), scale},
+                           space[places.factors]};
+    exec.run(program, blocks);
+  }
+};
+
+}  // namespace detail
+
+template <int... Architectures, class Tile, class Reducer, class Filter, class Gradient>
+void run_loss_gradients(basic_cuda<arch_list<Architectures...>> const& exec,
+                        loss_gradient_call<Tile, Reducer, Filter, Gradient> const& call) {
+  using call_type = loss_gradient_call<Tile, Reducer, Filter, Gradient>;
+  constexpr bool has_hopper = ((Architectures == 900) || ...);
+  using blocks = typename call_type::blocks;
+  if constexpr (has_hopper && sizeof(typename call_type::value_type) == 2 && blocks::block_rows == 128 &&
+                blocks::block_columns == 128) {
+    int multiprocessors = 0;
+    check_cuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, exec.state->device()),
+               "linear_loss.backward", "cudaDeviceGetAttribute");
+    const detail::loss_gradients_on_warpgroups<arch_list<Architectures...>, call_type, Gradient> launches{
+        exec, call, max(multiprocessors / 2, 1) * 2};
+    if (launches.is_suitable()) {
+      launches.run();
+      return;
+    }
+  }
+  detail::run_loss_gradients_portably(exec, call);
+}
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Which blocks of 128 tokens x 128 entries of a part of the logits' gradient are multiplied: `list_loss_tiles` before
+/// the gradient is made, `list_loss_blocks` after, and how the programs for sm_90a read their lists.
+///
+/// Clusters compute tiles of 256 rows, so a list is of a panel: two rows of blocks. It names, in order, the blocks
+/// along the panel that are kept for either row, and for which.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/tile/gemm_schedule.hpp>
+#include <tessera/tile/per_lane.hpp>
+#include <tessera/tile/tile_order.hpp>
+#include <tessera/view/array_view.hpp>
+#include <tessera/view/matrix_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// A part of the vocabulary, in the order in which the backward pass takes it.
+struct loss_part_range {
+  std::int64_t first;
+  std::int64_t entries;       ///< at most; of the last part fewer count
+  std::int64_t vocabulary;    ///< all entries
+  std::int64_t const* alive;  ///< how many entries come first that have gradients, in memory; null for all
+
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t end() const {
+    return alive != nullptr ? min(*alive, vocabulary) : vocabulary;
+  }
+  /// Entries of this part with gradients.
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t width() const {
+    return clamp(end() - first, std::int64_t{0}, entries);
+  }
+  /// Whether there is nothing to do. The first part is always done: it sets gradients of hidden states.
+  [[nodiscard]] TESSERA_FN constexpr bool is_beyond() const { return first > 0 && first >= end(); }
+  [[nodiscard]] TESSERA_FN constexpr bool is_first() const { return first == 0; }
+  [[nodiscard]] TESSERA_FN constexpr bool is_last() const { return first + entries >= end(); }
+};
+
+/// A block in a list.
+struct loss_list_entry {
+  static TESSERA_FN constexpr std::int32_t make(std::int32_t block, bool upper, bool lower, bool is_unclean) {
+    return block * 8 + (upper ? 1 : 0) + (lower ? 2 : 0) + (is_unclean ? 4 : 0);
+  }
+  static TESSERA_FN constexpr std::int32_t block(std::int32_t entry) { return entry / 8; }
+  /// Row 0 or 1 of the panel.
+  static TESSERA_FN constexpr bool is_for(std::int32_t entry, std::int32_t row) { return (entry >> row & 1) != 0; }
+  /// Some hidden states of the block's tokens must not be multiplied.
+  static TESSERA_FN constexpr bool is_unclean(std::int32_t entry) { return (entry & 4) != 0; }
+};
+
+/// A tile of 256 rows x 256 channels over the blocks of a list.
+struct loss_product_work {
+  bool is_hidden;
+  std::int32_t panel;  ///< -1: nothing to do
+  std::int32_t channel_tile;
+  std::int32_t count;
+  std::int32_t const* list;
+};
+
+/// All tiles of both products, those of the classifier first, which are over more blocks.
+struct loss_product_works {
+  std::int32_t const* counts;      ///< of each list: panels of the classifier, then panels of hidden states
+  std::int32_t const* lists;       ///< likewise, with room for all blocks
+  std::int32_t classifier_panels;  ///< 0 if nobody asks for this gradient
+  std::int32_t hidden_panels;      ///< likewise
+  std::int32_t channel_tiles;
+  std::int32_t token_blocks;
+  std::int32_t entry_blocks;
+
+  [[nodiscard]] TESSERA_FN constexpr std::int32_t count() const {
+    return (classifier_panels + hidden_panels) * channel_tiles;
+  }
+  /// Every other turn goes backwards through the workers, so that who got the longest in one gets the shortest in the
+  /// next.
+  [[nodiscard]] TESSERA_FN constexpr loss_product_work at(std::int32_t turn, std::int32_t worker,
+                                                          std::int32_t workers) const {
+    const std::int32_t index = turn * workers + (turn % 2 == 0 ? worker : workers - 1 - worker);
+    if (index >= count()) {
+      return {false, -1, 0, 0, nullptr};
+    }
+    const std::int32_t list = index / channel_tiles;
+    const std::int32_t channel_tile = index % channel_tiles;
+    const bool is_hidden = list >= classifier_panels;
+    const std::int32_t panel = is_hidden ? list - classifier_panels : list;
+    const std::int64_t place = is_hidden
+                                   ? std::int64_t{classifier_panels} * token_blocks + std::int64_t{panel} * entry_blocks
+                                   : std::int64_t{panel} * token_blocks;
+    return {is_hidden, panel, channel_tile, counts[list], lists + place};
+  }
+};
+
+/// Run with a group for each list. Sets the marks of kept blocks, which are read once, back to 0.
+struct list_loss_blocks {
+  static constexpr int lanes = 128;
+  struct scratch_type {};
+
+  loss_part_range range;
+  loss_product_works works;
+  array_view<std::int32_t> counts;
+  array_view<std::int32_t> lists;
+  matrix_view<std::uint8_t> kept_for_hidden;      ///< blocks of tokens x blocks of entries
+  matrix_view<std::uint8_t> kept_for_classifier;  ///< likewise
+  array_view<std::uint8_t const> unclean;         ///< of blocks of tokens
+
+  TESSERA_FN constexpr std::int64_t groups() const { return works.classifier_panels + works.hidden_panels; }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    if (range.is_beyond()) {
+      return;
+    }
+    const auto list = static_cast<std::int32_t>(which);
+    const bool is_hidden = list >= works.classifier_panels;
+    const std::int32_t panel = is_hidden ? list - works.classifier_panels : list;
+    const std::int64_t place =
+        is_hidden ? std::int64_t{works.classifier_panels} * works.token_blocks + std::int64_t{panel} * works.entry_blocks
+                  : std::int64_t{panel} * works.token_blocks;
+    const std::int32_t blocks = is_hidden ? works.entry_blocks : works.token_blocks;
+    std::int32_t found = 0;
+    for (std::int32_t first = 0; first < blocks; first += lanes) {
+      per_lane<std::int32_t, Group> rank;
+      per_lane<std::int32_t, Group> entry;
+      for (int lane : group) {
+        entry[lane] = is_hidden ? take_hidden(panel, first + lane) : take_classifier(panel, first + lane);
+        rank[lane] = (entry[lane] & 3) != 0 ? 1 : 0;
+      }
+      const std::int32_t some = exclusive_sum(group, rank);
+      for (int lane : group) {
+        if ((entry[lane] & 3) != 0) {
+          lists[place + found + rank[lane]] = entry[lane];
+        }
+      }
+      found += some;
+    }
+    for (int lane : group) {
+      if (is_first(lane)) {
+        counts[list] = found;
+      }
+    }
+  }
+
+ private:
+  /// What was kept, which is forgotten; blocks that do not exist are not.
+  static TESSERA_FN bool take(matrix_view<std::uint8_t> const& kept, std::int64_t row, std::int64_t column) {
+    if (row >= kept.extent(0) || column >= kept.extent(1) || kept(row, column) == 0) {
+      return false;
+    }
+    kept(row, column) = 0;
+    return true;
+  }
+  TESSERA_FN std::int32_t take_hidden(std::int32_t panel, std::int32_t block) const {
+    const bool upper = take(kept_for_hidden, 2 * panel, block);
+    const bool lower = take(kept_for_hidden, 2 * panel + 1, block);
+    return loss_list_entry::make(block, upper, lower, false);
+  }
+  TESSERA_FN std::int32_t take_classifier(std::int32_t panel, std::int32_t block) const {
+    const bool left = take(kept_for_classifier, block, 2 * panel);
+    const bool right = take(kept_for_classifier, block, 2 * panel + 1);
+    return loss_list_entry::make(block, left, right, block < unclean.size() && unclean[block] != 0);
+  }
+};
+
+/// Tiles of 256 tokens x 256 entries that are made, as a schedule of gemm_on_warpgroups.
+struct listed_loss_tiles {
+  tile_order::place const* tiles;
+  std::int32_t const* tile_count;  ///< in memory
+  std::int32_t pieces;             ///< of the depth
+
+  [[nodiscard]] TESSERA_FN std::int32_t count() const { return *tile_count; }
+  [[nodiscard]] TESSERA_FN gemm_work at(std::int32_t index) const {
+    const tile_order::place tile = tiles[index];
+    return {tile.row, tile.column, 0, pieces};
+  }
+  [[nodiscard]] TESSERA_FN constexpr std::int32_t piece(std::int32_t k) const { return k; }
+};
+
+/// Run with one group.
+struct list_loss_tiles {
+  static constexpr int lanes = 256;
+  struct scratch_type {};
+
+  loss_part_range range;
+  matrix_view<std::uint8_t const> alive;  ///< blocks of tokens x all blocks of entries; null for all
+  std::int64_t token_blocks;
+  std::int32_t band;
+  array_view<tile_order::place> tiles;
+  array_view<std::int32_t> tile_count;  ///< one element
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {
+    const tile_order order{static_cast<std::int32_t>(divide_up(token_blocks, std::int64_t{2})),
+                           static_cast<std::int32_t>(divide_up(range.width(), std::int64_t{256})), band};
+    const auto all = static_cast<std::int32_t>(order.count());
+    std::int32_t found = 0;
+    for (std::int32_t first = 0; first < all; first += lanes) {
+      per_lane<std::int32_t, Group> rank;
+      for (int lane : group) {
+        rank[lane] = first + lane < all && is_alive(order.at(first + lane)) ? 1 : 0;
+      }
+      per_lane<std::int32_t, Group> place = rank;
+      const std::int32_t some = exclusive_sum(group, place);
+      for (int lane : group) {
+        if (rank[lane] != 0) {
+          tiles[found + place[lane]] = order.at(first + lane);
+        }
+      }
+      found += some;
+    }
+    for (int lane : group) {
+      if (is_first(lane)) {
+        tile_count[0] = found;
+      }
+    }
+  }
+
+ private:
+  TESSERA_FN bool is_alive(tile_order::place tile) const {
+    bool found = alive.data == nullptr;
+    for (std::int64_t i = 0; i < 4 && !found; ++i) {
+      const std::int64_t row = 2 * tile.row + i / 2;
+      const std::int64_t column = range.first / 128 + 2 * tile.column + i % 2;
+      found = row < alive.extent(0) && column < alive.extent(1) && alive(row, column) != 0;
+    }
+    return found;
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera
