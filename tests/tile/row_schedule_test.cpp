@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -11,43 +12,83 @@ using namespace tessera;
 
 namespace {
 
-/// Each tile once; each worker opens a share, walks it and closes it before the next.
-void check_schedule(std::int32_t rows, std::int32_t columns, std::int32_t workers, std::int32_t most_splits) {
-  CAPTURE(rows, columns, workers, most_splits);
-  row_schedule const schedule = row_schedule::make(rows, columns, 5, workers, most_splits);
-  CHECK((schedule.workers <= workers && schedule.splits >= 1 && schedule.splits <= most_splits));
-  std::vector<int> visits(static_cast<std::size_t>(rows * columns));
+struct visits {
+  std::vector<int> of_tile;
+  std::vector<int> of_state;  ///< how often a row's share ends, or is said to be nobody's
   std::int64_t wrong = 0;
-  for (std::int32_t worker = 0; worker < schedule.workers; ++worker) {
-    gemm_work before{-1, -1, 0, 0};
-    bool is_open = false;
-    for (std::int32_t index = worker; index < schedule.count(); index += schedule.workers) {
-      gemm_work const work = schedule.at(index);
-      bool const is_inside = work.row < rows && work.column < columns;
-      wrong += work.pieces == (is_inside ? 5 : 0) ? 0 : 1;
-      wrong += schedule.is_first(work.column) == !is_open ? 0 : 1;
-      wrong += is_open && (work.row != before.row || work.column != before.column + schedule.splits) ? 1 : 0;
-      is_open = !schedule.is_last(work.column);
-      before = work;
-      if (is_inside) {
-        ++visits[static_cast<std::size_t>(work.row * columns + work.column)];
+};
+
+/// What one worker does in some steps: it opens a share, walks it and closes it before the next.
+void walk(row_schedule const& schedule, std::int32_t worker, row_share& before, bool& is_open, visits& seen) {
+  for (std::int32_t index = worker; index < schedule.count(); index += schedule.workers) {
+    row_share const share = schedule.share_at(index);
+    gemm_work const work = schedule.at(index);
+    seen.wrong += work.pieces == (share.is_there ? 5 : 0) ? 0 : 1;
+    if (!share.is_there) {
+      continue;
+    }
+    bool const is_inside = share.row >= 0 && share.row < schedule.rows && work.column >= 0 &&
+                           work.column < schedule.columns && share.split < schedule.states();
+    seen.wrong += is_inside && work.row == share.row ? 0 : 1;
+    seen.wrong += (share.before == 0) == !is_open ? 0 : 1;
+    seen.wrong += is_open && (share.row != before.row || share.split != before.split || share.place <= before.place ||
+                              share.before != before.before + 1)
+                      ? 1
+                      : 0;
+    is_open = !share.is_last;
+    before = share;
+    if (is_inside) {
+      ++seen.of_tile[static_cast<std::size_t>(share.row * schedule.columns + work.column)];
+      for (std::int32_t i = 0; i <= share.workless; ++i) {
+        seen.of_state[static_cast<std::size_t>(share.row * schedule.states() + share.split + i)] += share.is_last;
       }
     }
-    wrong += is_open ? 1 : 0;
   }
-  for (int const count : visits) {
-    wrong += count == 1 ? 0 : 1;
+}
+
+void check_schedule(std::int32_t rows, std::int32_t columns, std::int32_t workers, std::int32_t most_states,
+                    std::int32_t cut) {
+  CAPTURE(rows, columns, workers, most_states, cut);
+  row_schedule const schedule = row_schedule::make(rows, columns, 5, workers, most_states);
+  CHECK(schedule.workers <= workers);
+  CHECK((schedule.splits >= 1 && schedule.states() <= std::max(most_states, 1)));
+  visits seen;
+  seen.of_tile.resize(static_cast<std::size_t>(rows * columns));
+  seen.of_state.resize(static_cast<std::size_t>(rows * schedule.states()));
+  for (std::int32_t worker = 0; worker < schedule.workers; ++worker) {
+    row_share before{};
+    bool is_open = false;
+    row_schedule part = schedule;
+    part.last_step = std::min(cut, schedule.last_step);
+    walk(part, worker, before, is_open, seen);
+    part.first_step = part.last_step;
+    part.last_step = schedule.last_step;
+    walk(part, worker, before, is_open, seen);
+    seen.wrong += is_open ? 1 : 0;
   }
-  CHECK(wrong == 0);
+  CHECK(seen.wrong == 0);
+  CHECK(std::all_of(seen.of_tile.begin(), seen.of_tile.end(), [](int count) { return count == 1; }));
+  CHECK(std::all_of(seen.of_state.begin(), seen.of_state.end(), [](int count) { return count == 1; }));
 }
 
 }  // namespace
 
 TEST_CASE("a row schedule computes each tile once, and a worker stays with a row", "[host]") {
-  for (std::int32_t const rows : {1, 2, 7, 32, 66, 70, 140}) {
-    for (std::int32_t const columns : {1, 2, 3, 64, 65, 100}) {
-      check_schedule(rows, columns, 66, 1000);
-      check_schedule(rows, columns, 5, 2);
+  for (std::int32_t const rows : {1, 2, 7, 31, 32, 65, 66, 67, 70, 140}) {
+    for (std::int32_t const columns : {1, 2, 3, 15, 16, 17, 64, 65, 501}) {
+      check_schedule(rows, columns, 66, 1000, 3);
+      check_schedule(rows, columns, 66, 2, 0);
+      check_schedule(rows, columns, 5, 3, 40);
+      check_schedule(rows, columns, 5, 1, 40);
     }
   }
+}
+
+TEST_CASE("a row schedule keeps all workers busy", "[host]") {
+  for (std::int32_t const rows : {4, 5, 31, 32, 33, 34, 64, 67, 100}) {
+    row_schedule const schedule = row_schedule::make(rows, 501, 64, 66);
+    CAPTURE(rows, schedule.splits, schedule.tail, schedule.last_step);
+    CHECK(schedule.last_step <= rows * 501 / 66 + 3);
+  }
+  CHECK(row_schedule::make(32, 1000, 36, 66).tail == 30);
 }

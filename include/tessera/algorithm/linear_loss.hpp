@@ -19,6 +19,7 @@
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/finish_loss.hpp>
 #include <tessera/program/loss_gradients.hpp>
+#include <tessera/program/loss_marks.hpp>
 #include <tessera/program/loss_tiles.hpp>
 #include <tessera/program/loss_tokens.hpp>
 #include <tessera/reduce/log_sum_exp.hpp>
@@ -28,12 +29,18 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Enqueues the reduction of rows of logits; gives how many states of each row it writes, at most as many as there is
-/// room for. An executor with programs of its own overloads this for itself.
+/// What became of rows of logits.
+struct loss_tiles_results {
+  std::int64_t states;  ///< of each row, at most as many as there is room for
+  loss_marks marks;     ///< to be checked; null if none were made
+};
+
+/// Enqueues the reduction of rows of logits. An executor with programs of its own overloads this for itself, and may
+/// leave marks where they are wanted.
 template <class Executor, class Tile, class Reducer>
-std::int64_t run_loss_tiles(Executor const& exec, loss_tiles<Tile, Reducer> const& program) {
+loss_tiles_results run_loss_tiles(Executor const& exec, loss_tiles<Tile, Reducer> const& program, loss_marks const&) {
   exec.run(program, program.groups());
-  return program.states.extent(0);
+  return {program.states.extent(0), {}};
 }
 
 /// Tile: gemm_tile<T, shape<m, n, k>> with m and n of 64 or 128: what a group computes at a time. Reducer:
@@ -54,7 +61,8 @@ struct linear_loss {
   }
 
   /// Enqueues the loss. A label outside of the vocabulary is reported by exec.wait(). Throws shape_error or value_error
-  /// for what does not fit together.
+  /// for what does not fit together. In a workspace of plan_backward() it may leave marks of the entries that matter to
+  /// backward().
   template <class Executor, class Label>
   static void forward(Executor const& exec, inputs<Label> const& in, linear_loss_options const& options,
                       linear_loss_outputs const& out, workspace const& space) {
@@ -71,7 +79,10 @@ struct linear_loss {
     auto states = places.state_matrix(space, shape.tokens);
     const loss_tiles<Tile, Reducer> tiles{logits_of(in, options, tokens), tokens,       {}, states,
                                           space[places.targets],          places.splits};
-    states.extents[0] = shape.tokens > 0 ? run_loss_tiles(exec, tiles) : 0;
+    const loss_marks marks = marks_of(exec, shape, options, space);
+    const loss_tiles_results reduced =
+        shape.tokens > 0 ? run_loss_tiles(exec, tiles, marks) : loss_tiles_results{0, {}};
+    states.extents[0] = reduced.states;
     const finish_loss_tokens<Reducer> finish{tokens,
                                              {},
                                              states,
@@ -83,6 +94,10 @@ struct linear_loss {
                                              space[places.row_entropy],
                                              space[places.sums]};
     exec.run(finish, finish.groups());
+    if (reduced.marks.are_wanted()) {
+      const check_loss_marks check_marks{reduced.marks, tokens, space[places.row_lse], shape.vocabulary};
+      exec.run(check_marks, check_marks.groups());
+    }
     const bool is_mean = options.reduction == loss_reduction::mean;
     const loss_total_outputs totals{is_reduced ? out.loss : array_view<float>{}, out.accuracy, out.labelled_count};
     exec.run(finish_loss{space[places.sums], tokens.count, space[places.poison], is_mean, totals, space[places.scale]},
@@ -135,6 +150,19 @@ struct linear_loss {
   static gradient_thresholds thresholds_of(linear_loss_options const& options) {
     return {options.hidden_threshold < 0 ? Filter::threshold : options.hidden_threshold,
             options.classifier_threshold < 0 ? Filter::threshold : options.classifier_threshold};
+  }
+
+  /// Room for marks, if the workspace has it and something may be left out of gradients. Says that there are none yet.
+  template <class Executor>
+  static loss_marks marks_of(Executor const& exec, linear_loss_shape const& shape, linear_loss_options const& options,
+                             workspace const& space) {
+    const detail::loss_mark_regions<Tile, Reducer> places(where, shape);
+    if (space.bytes() < places.plan.bytes()) {
+      return {};
+    }
+    exec.clear(space[places.is_marked]);
+    const gradient_thresholds thresholds = thresholds_of(options);
+    return places.marks(space, shape, min(thresholds.hidden, thresholds.classifier));
   }
 
   template <class Label>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The workspaces of algorithm/linear_loss.hpp: `loss_regions` for a forward pass, `loss_gradient_regions` for both
-/// passes, of which those of the forward pass come first.
+/// passes, of which those of the forward pass come first, then what it can leave for the other (`loss_mark_regions`).
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,7 @@
 #include <tessera/program/loss_gradient_tiles.hpp>
 #include <tessera/program/loss_token_factors.hpp>
 #include <tessera/program/loss_logits.hpp>
+#include <tessera/program/loss_marks.hpp>
 #include <tessera/program/loss_tokens.hpp>
 #include <tessera/tile/tile_order.hpp>
 #include <tessera/view/matrix_view.hpp>
@@ -60,12 +61,12 @@ struct loss_regions {
         row_entropy(plan.add<float>("entropies", shape.tokens)),
         scale(plan.add<float>("scale of gradients", 1)),
         sums(plan.add<loss_sums>("sums over tokens", divide_up(shape.tokens, std::int64_t{256}))),
-        states(plan.add<typename Reducer::state_type>("states of rows",
-                                                      checked_multiply(where, splits * layout::parts, shape.tokens))) {}
+        states(
+            plan.add<typename Reducer::state_type>("states of rows", checked_multiply(where, splits, shape.tokens))) {}
 
   /// Groups enough to fill any machine, whatever the extents; not a function of the machine, so that results are none.
   static std::int64_t splits_of(linear_loss_shape const& shape) {
-    constexpr std::int64_t enough_groups = 1024;
+    constexpr std::int64_t enough_groups = 512;
     const std::int64_t rows = max(divide_up(shape.tokens, std::int64_t{layout::rows}), std::int64_t{1});
     const std::int64_t columns = divide_up(shape.vocabulary, std::int64_t{layout::columns});
     return clamp(divide_up(enough_groups, rows), std::int64_t{1}, max(columns, std::int64_t{1}));
@@ -75,14 +76,41 @@ struct loss_regions {
     return {space[order], space[row_of], space[labels], space[count]};
   }
   matrix_view<typename Reducer::state_type> state_matrix(workspace const& space, std::int64_t tokens) const {
-    return {space[states].data, {splits * layout::parts, tokens}};
+    return {space[states].data, {splits, tokens}};
+  }
+};
+
+/// What a forward pass can leave for the backward pass, behind all that it needs itself.
+template <class Tile, class Reducer>
+struct loss_mark_regions : loss_regions<Tile, Reducer> {
+  using base = loss_regions<Tile, Reducer>;
+  std::int64_t token_blocks;
+  std::int64_t words;  ///< of 32 entries of the vocabulary
+  region<std::uint32_t> live;
+  region<std::int32_t> is_marked;  ///< 1 if forward() left marks, else 0
+  region<loss_bound> bounds;
+
+  loss_mark_regions(char const* where, linear_loss_shape const& shape)
+      : base(where, shape),
+        token_blocks(divide_up(shape.tokens, std::int64_t{loss_marks::block_tokens})),
+        words(divide_up(shape.vocabulary, std::int64_t{32})),
+        live(this->plan.template add<std::uint32_t>("marks of entries", checked_multiply(where, token_blocks, words))),
+        is_marked(this->plan.template add<std::int32_t>("whether there are marks", 1)),
+        bounds(this->plan.template add<loss_bound>("bounds of log-sum-exps",
+                                                   checked_multiply(where, this->splits, shape.tokens))) {}
+
+  loss_marks marks(workspace const& space, linear_loss_shape const& shape, float threshold) const {
+    return {{space[live].data, {token_blocks, words}},
+            {space[bounds].data, {this->splits, shape.tokens}},
+            space[is_marked],
+            threshold};
   }
 };
 
 /// How a backward pass cuts the vocabulary into parts.
 template <class Tile, class Reducer, class Filter, class Gradient>
-struct loss_gradient_regions : loss_regions<Tile, Reducer> {
-  using base = loss_regions<Tile, Reducer>;
+struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
+  using base = loss_mark_regions<Tile, Reducer>;
   using layout = loss_tile<Tile>;
   using program = loss_gradient_tiles<Tile, Filter>;
   static constexpr std::int64_t tile_columns = layout::columns;

@@ -102,6 +102,9 @@ class workspace {
                        " bytes past a multiple of ", workspace_plan::alignment);
   }
 
+  /// How much of the block the plan takes.
+  [[nodiscard]] std::int64_t bytes() const { return bytes_; }
+
   /// The elements of a region that the same plan gave out.
   template <class T>
   [[nodiscard]] array_view<T> operator[](region<T> where) const {

@@ -3,8 +3,8 @@
 /// algorithm/linear_loss.hpp.
 ///
 /// A group walks every n-th tile of the vocabulary for the tokens of one row of tiles. A lane reduces its part of a row
-/// from the first to the last column, tile after tile, and writes one state at the end: for each token there are
-/// `layout::parts` * splits of them, to be merged in order. So the order of additions depends on the extents alone.
+/// from the first to the last column, tile after tile; in the end the lanes of a row are merged in order. For each token
+/// there are `splits` states, to be merged in order. So the order of additions depends on the extents alone.
 ///
 /// Cost: 2 * tokens * vocabulary * channels operations and tokens * vocabulary exponentials.
 #pragma once
@@ -29,12 +29,15 @@ struct loss_tiles {
   using layout = loss_tile<Tile>;
   using state_type = typename R::state_type;
   static constexpr int lanes = layout::lanes;
-  using scratch_type = typename layout::scratch_type;
+  struct scratch_type {
+    typename layout::scratch_type tile;
+    state_type of_lane[lanes - layout::rows + 1];  ///< those beyond the first of each row
+  };
 
   loss_logits<Tile> logits;
   loss_token_list tokens;
   R reducer;
-  matrix_view<state_type> states;  ///< (splits * parts) x tokens
+  matrix_view<state_type> states;  ///< splits x tokens
   array_view<float> targets;       ///< the logits of the labels
   std::int64_t splits;
 
@@ -53,24 +56,32 @@ struct loss_tiles {
       state[lane] = reducer.identity();
     }
     for (std::int64_t tile = split; tile < logits.column_tiles(); tile += splits) {
-      logits.compute(group, first_row, tile * layout::columns, scratch);
+      logits.compute(group, first_row, tile * layout::columns, scratch.tile);
       for (int lane : group) {
         if (first_row + lane % layout::rows < count) {
-          reduce_part(lane, first_row, tile * layout::columns, scratch, state[lane]);
+          reduce_part(lane, first_row, tile * layout::columns, scratch.tile, state[lane]);
         }
       }
     }
     for (int lane : group) {
-      const std::int64_t row = first_row + lane % layout::rows;
-      if (row < count) {
-        states(split * layout::parts + lane / layout::rows, row) = state[lane];
+      if (lane >= layout::rows) {
+        scratch.of_lane[lane - layout::rows] = state[lane];
+      }
+    }
+    group.sync();
+    for (int lane : group) {
+      if (lane < layout::rows && first_row + lane < count) {
+        for (int other = lane + layout::rows; other < lanes; other += layout::rows) {
+          reducer.merge(state[lane], scratch.of_lane[other - layout::rows]);
+        }
+        states(split, first_row + lane) = state[lane];
       }
     }
   }
 
  private:
-  TESSERA_FN void reduce_part(int lane, std::int64_t first_row, std::int64_t first_column, scratch_type& scratch,
-                              state_type& state) const {
+  TESSERA_FN void reduce_part(int lane, std::int64_t first_row, std::int64_t first_column,
+                              typename layout::scratch_type& scratch, state_type& state) const {
     const int row = lane % layout::rows;
     const int first = lane / layout::rows * layout::part_columns;
     const auto left =

@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Functions of floats in one instruction.
+/// `maximum_or_nan`: one instruction where core/math.hpp's maximum, which drops a NaN, and a test for it take three.
 #pragma once
 
 namespace tessera {
 inline namespace v0 {
-
-/// 2^value within 2 units in the last place (PTX ISA, ex2.approx); results below 2^-126 are 0.
-__device__ __forceinline__ float fast_exp2(float value) {
-  float result;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(value));
-  return result;
-}
 
 /// The larger, or NaN if one of them is.
 __device__ __forceinline__ float maximum_or_nan(float a, float b) {

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// What a forward pass of a loss can leave for a backward pass that leaves small gradients out: `loss_marks`, bits of
+/// the entries of the vocabulary that may matter to a block of tokens, made while log-sum-exps are not yet known; and
+/// `check_loss_marks`, which takes back what was not right about them.
+///
+/// Bit j % 32 of word (i / 128, j / 32) is set if softmax(i, j) >= threshold for any token i of that block that has a
+/// label, and may be set without. Logits are compared with threshold * exp(a bound of the log-sum-exp): the sum over
+/// entries seen so far, and for those to come the least that as many were seen to have. The latter is a guess; each
+/// token's largest bound is kept, and a block of which one is above the log-sum-exp gets all bits. So does one with a
+/// log-sum-exp that is NaN or infinite.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/program/loss_tokens.hpp>
+#include <tessera/tile/per_lane.hpp>
+#include <tessera/view/array_view.hpp>
+#include <tessera/view/matrix_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// What is known of bounds of a token's log-sum-exp, in units of log 2.
+struct loss_bound {
+  float least;    ///< of the log-sum-exps of whole tiles
+  float highest;  ///< bound that was used
+};
+
+struct loss_marks {
+  static constexpr int block_tokens = 128;
+  /// Bounds are lowered by this much, which is more than rounding can add: + magnitude times relative_slack.
+  static constexpr float slack = 2e-3F;
+  static constexpr float relative_slack = 2e-6F;
+
+  matrix_view<std::uint32_t> live;  ///< blocks of 128 tokens x words of 32 entries; null where no marks are wanted
+  matrix_view<loss_bound> bounds;   ///< as many for each row of the list of tokens as it has states
+  array_view<std::int32_t> is_marked;
+  float threshold = 0;
+
+  [[nodiscard]] TESSERA_FN constexpr bool are_wanted() const { return live.data != nullptr && threshold > 0; }
+};
+
+/// Run with a group for each block of tokens, when log-sum-exps are known.
+struct check_loss_marks {
+  static constexpr int lanes = loss_marks::block_tokens;
+  struct scratch_type {};
+
+  loss_marks marks;
+  loss_token_list tokens;
+  array_view<float const> row_lse;
+  std::int64_t vocabulary;
+
+  TESSERA_FN constexpr std::int64_t groups() const { return marks.live.extent(0); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    per_lane<std::int32_t, Group> wrong;
+    for (int lane : group) {
+      const std::int64_t token = which * lanes + lane;
+      const std::int64_t row = token < tokens.row_of.size() ? tokens.row_of[token] : -1;
+      wrong[lane] = row < 0 || is_right(row) ? 0 : 1;
+    }
+    const std::int32_t count = reduce(group, wrong, detail::plus{});
+    for (int lane : group) {
+      if (count > 0) {
+        set_all(which, lane);
+      }
+      if (which == 0 && is_first(lane)) {
+        marks.is_marked[0] = 1;
+      }
+    }
+  }
+
+ private:
+  TESSERA_FN bool is_right(std::int64_t row) const {
+    constexpr float log2_e = 1.442695041F;
+    const float lse = row_lse[row] * log2_e;
+    bool right = is_finite(lse);
+    for (std::int64_t i = 0; i < marks.bounds.extent(0); ++i) {
+      const float beyond = marks.bounds(i, row).highest - lse;
+      right = right && beyond <= 0.5F * (loss_marks::slack + loss_marks::relative_slack * absolute(lse));
+    }
+    return right;
+  }
+  TESSERA_FN void set_all(std::int64_t block, int lane) const {
+    for (std::int64_t word = lane; word < marks.live.extent(1); word += lanes) {
+      const std::int64_t left = vocabulary - word * 32;
+      marks.live(block, word) = left >= 32 ? ~std::uint32_t{0} : (std::uint32_t{1} << left) - 1;
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera
