@@ -2,6 +2,7 @@
 /// Losses of linear classifiers and their gradients on a GPU against the reference in double.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -67,8 +68,10 @@ struct device_results {
   std::vector<Gradient> bias;
 };
 
+/// Without a gradient of the bias a filtered pass may take the vocabulary in another order.
 template <class Loss, class Gradient, class T, class Label>
-device_results<Gradient> run_on_device(tessera::cuda const& exec, loss_problem<T, Label> const& p) {
+device_results<Gradient> run_on_device(tessera::cuda const& exec, loss_problem<T, Label> const& p,
+                                       bool with_bias = true) {
   device_problem<T, Label> const in(exec, p);
   bool const is_reduced = p.options.reduction != tessera::loss_reduction::none;
   tessera::buffer<float> loss(exec, is_reduced ? 1 : p.tokens);
@@ -77,13 +80,18 @@ device_results<Gradient> run_on_device(tessera::cuda const& exec, loss_problem<T
   tessera::buffer<Gradient> hidden(exec, p.tokens * p.channels);
   tessera::buffer<Gradient> classifier(exec, p.vocabulary * p.channels);
   tessera::buffer<Gradient> bias(exec, p.vocabulary);
+  Gradient const poison = tessera::store<Gradient>(NAN);
   auto const plan = Loss::template plan_backward<Gradient>(exec, {p.tokens, p.vocabulary, p.channels}, p.options);
   tessera::buffer<std::byte> memory(exec, plan.bytes());
   tessera::workspace const space(plan, memory);
   Loss::forward(exec, in.inputs(), p.options,
                 {.loss = loss.view(), .log_sum_exp = lse.view(), .log_probability = log_probability.view()}, space);
   tessera::linear_loss_gradients<Gradient> const out{
-      {hidden.data(), {p.tokens, p.channels}}, {classifier.data(), {p.vocabulary, p.channels}}, bias.view()};
+      {hidden.data(), {p.tokens, p.channels}},
+      {classifier.data(), {p.vocabulary, p.channels}},
+      with_bias ? bias.view() : tessera::array_view<Gradient>{}};
+  exec.copy(std::vector<Gradient>(static_cast<std::size_t>(hidden.size()), poison), hidden);
+  exec.copy(std::vector<Gradient>(static_cast<std::size_t>(classifier.size()), poison), classifier);
   Loss::backward(exec, in.inputs(), p.options, {}, out, space);
   device_results<Gradient> results{to_host(exec, loss),   to_host(exec, lse),        to_host(exec, log_probability),
                                    to_host(exec, hidden), to_host(exec, classifier), to_host(exec, bias)};

@@ -106,10 +106,10 @@ struct linear_loss {
 
   /// What forward() and then backward() need, in one workspace. Gradient: see linear_loss_gradients.
   template <class Gradient = value_type, class Executor>
-  static workspace_plan plan_backward(Executor const&, linear_loss_shape const& shape,
+  static workspace_plan plan_backward(Executor const& exec, linear_loss_shape const& shape,
                                       linear_loss_options const& options) {
     check_extents(shape);
-    return gradient_regions<Gradient>(back, shape, options).plan;
+    return gradient_regions<Gradient>(back, shape, options, orders_entries_for(exec, options)).plan;
   }
 
   /// Enqueues the gradients of a loss, after forward() with the same inputs, options and workspace, of which it leaves
@@ -122,7 +122,7 @@ struct linear_loss {
                   "tessera: gradients of a loss are float or of the type of its inputs");
     const linear_loss_shape shape = check_inputs(back, in, options);
     check_gradients(shape, options, upstream, out);
-    const gradient_regions<Gradient> places(back, shape, options);
+    const gradient_regions<Gradient> places(back, shape, options, orders_entries_for(exec, options));
     const loss_token_list tokens = places.token_list(space);
     const prepare_loss_gradients prepare{tokens,
                                          in.weights,
@@ -150,6 +150,12 @@ struct linear_loss {
   static gradient_thresholds thresholds_of(linear_loss_options const& options) {
     return {options.hidden_threshold < 0 ? Filter::threshold : options.hidden_threshold,
             options.classifier_threshold < 0 ? Filter::threshold : options.classifier_threshold};
+  }
+
+  template <class Executor>
+  static bool orders_entries_for(Executor const& exec, linear_loss_options const& options) {
+    const gradient_thresholds thresholds = thresholds_of(options);
+    return min(thresholds.hidden, thresholds.classifier) > 0 && orders_entries(exec);
   }
 
   /// Room for marks, if the workspace has it and something may be left out of gradients. Says that there are none yet.

@@ -11,11 +11,13 @@
 #include <tessera/exec/cuda.cuh>
 #include <tessera/program/gemm_on_warpgroups.cuh>
 #include <tessera/program/loss_block_lists.hpp>
+#include <tessera/program/loss_entry_order.hpp>
 #include <tessera/program/loss_gradient_on_warpgroups.cuh>
 #include <tessera/program/loss_gradient_products.cuh>
 #include <tessera/program/loss_token_factors.hpp>
 #include <tessera/tile/cuda/gemm_tile.cuh>
 #include <tessera/tuning/linear.hpp>
+#include <tessera/tuning/linear_loss.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -25,15 +27,17 @@ namespace detail {
 template <class Architectures, class Call, class Gradient>
 struct loss_gradients_on_warpgroups {
   using value_type = typename Call::value_type;
-  static constexpr warpgroup_gemm_policy policy = warpgroup_gemm_tuning{}(900);
+  static constexpr warpgroup_gemm_policy policy = warpgroup_loss_gradient_tuning{}(900);
   using make_gradient = gemm_on_warpgroups<typename Call::layout::operand_name, listed_loss_tiles,
                                            write_loss_gradient<value_type>, policy>;
-  using multiply = loss_gradient_products<typename Call::layout::operand_name, Gradient, policy>;
+  using multiply = loss_gradient_products<typename Call::layout::operand_name, Gradient,
+                                          warpgroup_loss_product_tuning{}(900)>;
   static constexpr char const* where = "linear_loss.backward";
 
   basic_cuda<Architectures> const& exec;
   Call const& call;
   std::int64_t blocks;  ///< of a launch that fills the device
+  bool is_ordered;      ///< takes entries by what the forward pass has marked; then nothing else gets a gradient
 
   bool is_suitable() const {
     constexpr std::int64_t most = 0x7fffffff - 512;  // places of tiles are 32-bit
@@ -46,13 +50,20 @@ struct loss_gradients_on_warpgroups {
   void run() const {
     auto const& places = call.places;
     auto const& space = call.space;
-    const place_loss_factors<value_type> place{call.tokens, space[places.rows], call.hidden, space[places.factors],
+    if (is_ordered) {
+      order_entries();
+    }
+    const place_loss_factors<value_type> place{call.tokens,
+                                               space[places.rows],
+                                               call.hidden,
+                                               is_ordered ? space[places.place_of].data : nullptr,
+                                               space[places.factors],
                                                space[places.unclean]};
     exec.run(place, place.groups());
     exec.clear(space[places.kept_for_hidden]);
     exec.clear(space[places.kept_for_classifier]);
     for (std::int64_t first = 0; first < call.shape.vocabulary; first += places.entries) {
-      run_part(call.places.part(space, call.shape, first));
+      run_part(places.part(space, call.shape, first));
     }
   }
 
@@ -61,13 +72,49 @@ struct loss_gradients_on_warpgroups {
 
   static bool is_writable(matrix_view<Gradient> target) { return target.data == nullptr || can_map(target); }
 
+  /// Rows of the classifier's gradient that no part writes are zeros.
+  void order_entries() const {
+    auto const& places = call.places;
+    auto const& space = call.space;
+    if (call.out.classifier.data != nullptr) {
+      exec.clear(array_view<Gradient>(call.out.classifier.data, call.shape.vocabulary * call.shape.channels));
+    }
+    const loss_mark_reader marks = mark_reader();
+    const loss_entry_order order{space[places.entry_of], space[places.place_of], space[places.class_of],
+                                 space[places.class_counts], space[places.alive]};
+    const mark_labels labels{marks, call.tokens};
+    exec.run(labels, labels.groups());
+    const class_entries classes{marks, order};
+    exec.run(classes, classes.groups());
+    exec.run(place_classes{order}, 1);
+    const place_entries entries{order};
+    exec.run(entries, entries.groups());
+    const find_alive_blocks blocks_of_marks{marks, order, alive_blocks()};
+    exec.run(blocks_of_marks, blocks_of_marks.groups());
+  }
+  loss_mark_reader mark_reader() const {
+    auto const& places = call.places;
+    return {{call.space[places.live].data, {places.token_blocks, places.words}},
+            call.space[places.is_marked]};
+  }
+  matrix_view<std::uint8_t> alive_blocks() const {
+    return {call.space[call.places.alive_blocks].data,
+            {call.places.token_blocks, call.places.place_blocks(call.shape)}};
+  }
+
   void run_part(part_type const& part) const {
     auto const& places = call.places;
     auto const& space = call.space;
-    const loss_part_range range{part.first, places.entries, call.shape.vocabulary, nullptr};
+    const loss_part_range range{part.first, places.entries, call.shape.vocabulary,
+                                is_ordered ? space[places.alive].data : nullptr};
+    if (is_ordered) {
+      const gather_entries<value_type> gather{range, space[places.entry_of], call.logits.classifier.matrix,
+                                              gathered()};
+      exec.run(gather, gather.groups());
+    }
     const list_loss_tiles tiles{range,
-                                {},
-                                places.token_blocks(call.shape),
+                                is_ordered ? alive_blocks() : matrix_view<std::uint8_t>{},
+                                places.token_blocks,
                                 policy.band,
                                 space[places.tiles],
                                 space[places.tile_count]};
@@ -84,7 +131,7 @@ struct loss_gradients_on_warpgroups {
         call.out.classifier.data != nullptr ? panels(part.gradient.extent(1)) : 0,
         call.out.hidden.data != nullptr ? panels(call.shape.tokens) : 0,
         panels(call.shape.channels),
-        static_cast<std::int32_t>(places.token_blocks(call.shape)),
+        static_cast<std::int32_t>(places.token_blocks),
         static_cast<std::int32_t>(places.entry_blocks()),
     };
     const list_loss_blocks lists{range,
@@ -115,7 +162,7 @@ struct loss_gradients_on_warpgroups {
                                  range,
                                  space[places.factors],
                                  call.logits.map,
-                                 nullptr,
+                                 is_ordered ? space[places.entry_of].data : nullptr,
                                  call.thresholds,
                                  call.smoothing,
                                  1.0F / static_cast<float>(call.shape.vocabulary),
@@ -132,8 +179,14 @@ struct loss_gradients_on_warpgroups {
     exec.run(program, blocks);
   }
 
+  matrix_view<value_type> gathered() const {
+    auto const& places = call.places;
+    return {call.space[places.gathered].data,
+            {places.entries, call.shape.channels},
+            {places.remains_stride(call.shape), 1}};
+  }
   matrix_view<value_type const> classifier_of(part_type const& part) const {
-    return rows_of(call.logits.classifier.matrix, part.first, part.gradient.extent(1));
+    return is_ordered ? gathered() : rows_of(call.logits.classifier.matrix, part.first, part.gradient.extent(1));
   }
 
   void add_products(loss_part_range const& range, part_type const& part, loss_product_works const& works) const {
@@ -146,14 +199,27 @@ struct loss_gradients_on_warpgroups {
                            make_tensor_map(where, classifier_of(part), box),
                            works,
                            range,
-                           {call.out.classifier, nullptr, scale},
+                           {call.out.classifier, is_ordered ? space[places.entry_of].data : nullptr, scale},
                            {call.out.hidden, places.remains_of(space, call.shape), scale},
                            space[places.factors]};
     exec.run(program, blocks);
   }
 };
 
+/// The bias has gradients by all entries; and a gradient of the classifier is cleared at once.
+template <class Call>
+bool can_order_entries(Call const& call) {
+  auto const& classifier = call.out.classifier;
+  return call.space[call.places.alive].size() > 0 && call.out.bias.data == nullptr &&
+         (classifier.data == nullptr || (classifier.stride(0) == classifier.extent(1) && classifier.stride(1) == 1));
+}
+
 }  // namespace detail
+
+template <int... Architectures>
+constexpr bool orders_entries(basic_cuda<arch_list<Architectures...>> const&) {
+  return ((Architectures == 900) || ...);
+}
 
 template <int... Architectures, class Tile, class Reducer, class Filter, class Gradient>
 void run_loss_gradients(basic_cuda<arch_list<Architectures...>> const& exec,
@@ -167,7 +233,7 @@ void run_loss_gradients(basic_cuda<arch_list<Architectures...>> const& exec,
     check_cuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, exec.state->device()),
                "linear_loss.backward", "cudaDeviceGetAttribute");
     const detail::loss_gradients_on_warpgroups<arch_list<Architectures...>, call_type, Gradient> launches{
-        exec, call, max(multiprocessors / 2, 1) * 2};
+        exec, call, max(multiprocessors / 2, 1) * 2, detail::can_order_entries(call)};
     if (launches.is_suitable()) {
       launches.run();
       return;

@@ -111,6 +111,13 @@ void run_loss_gradients_portably(Executor const& exec, Call const& call) {
 
 }  // namespace detail
 
+/// Whether an executor takes the vocabulary of a filtered pass in another order, for which it needs room. One that does
+/// overloads this for itself.
+template <class Executor>
+constexpr bool orders_entries(Executor const&) {
+  return false;
+}
+
 /// An executor with programs of its own overloads this for itself.
 template <class Executor, class Tile, class Reducer, class Filter, class Gradient>
 void run_loss_gradients(Executor const& exec, loss_gradient_call<Tile, Reducer, Filter, Gradient> const& call) {

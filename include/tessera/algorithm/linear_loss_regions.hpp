@@ -11,6 +11,7 @@
 #include <tessera/core/check.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/finish_loss.hpp>
+#include <tessera/program/loss_entry_order.hpp>
 #include <tessera/program/loss_gradient_tiles.hpp>
 #include <tessera/program/loss_token_factors.hpp>
 #include <tessera/program/loss_logits.hpp>
@@ -131,9 +132,19 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
   region<std::int32_t> lists;
   region<tile_order::place> tiles;
   region<std::int32_t> tile_count;
+  // Of a filtered pass that takes the vocabulary in another order.
+  region<std::int32_t> entry_of;
+  region<std::int32_t> place_of;
+  region<std::uint8_t> class_of;
+  region<std::int32_t> class_counts;
+  region<std::int64_t> alive;
+  region<std::uint8_t> alive_blocks;
+  region<typename layout::value_type> gathered;
 
-  loss_gradient_regions(char const* where, linear_loss_shape const& shape, linear_loss_options const& options)
-      : loss_gradient_regions(where, shape, entries_within(where, shape, options.workspace_budget)) {}
+  /// Orders: whether the executor takes entries of a filtered pass in another order.
+  loss_gradient_regions(char const* where, linear_loss_shape const& shape, linear_loss_options const& options,
+                        bool orders)
+      : loss_gradient_regions(where, shape, orders, entries_within(where, shape, orders, options.workspace_budget)) {}
 
   /// Of the part that begins with entry `first`.
   loss_gradient_part<typename layout::value_type> part(workspace const& space, linear_loss_shape const& shape,
@@ -152,7 +163,9 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
   }
 
   static std::int64_t remains_stride(linear_loss_shape const& shape) { return divide_up(shape.channels, std::int64_t{8}) * 8; }
-  static std::int64_t token_blocks(linear_loss_shape const& shape) { return divide_up(shape.tokens, std::int64_t{128}); }
+  static std::int64_t place_blocks(linear_loss_shape const& shape) {
+    return divide_up(shape.vocabulary, std::int64_t{128});
+  }
   static std::int64_t hidden_panels(linear_loss_shape const& shape) { return divide_up(shape.tokens, std::int64_t{256}); }
   std::int64_t entry_blocks() const { return divide_up(entries, std::int64_t{128}); }
   std::int64_t entry_panels() const { return divide_up(entries, std::int64_t{256}); }
@@ -160,7 +173,7 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
  private:
   static constexpr bool has_remains = !std::is_same_v<Gradient, float>;  // else sums fit the result
 
-  loss_gradient_regions(char const* where, linear_loss_shape const& shape, std::int64_t entry_count)
+  loss_gradient_regions(char const* where, linear_loss_shape const& shape, bool orders, std::int64_t entry_count)
       : base(where, shape),
         entries(entry_count),
         parts(divide_up(shape.vocabulary, entry_count)),
@@ -179,38 +192,53 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
             "blocks kept for the classifier", checked_multiply(where, row_blocks, entries / program::block_columns))),
         column_sums(this->plan.template add<float>("column sums", checked_multiply(where, row_tiles, entries))),
         factors(this->plan.template add<loss_token_factors>("factors of tokens", shape.tokens)),
-        unclean(this->plan.template add<std::uint8_t>("blocks of tokens to be cleaned", token_blocks(shape))),
+        unclean(this->plan.template add<std::uint8_t>("blocks of tokens to be cleaned", this->token_blocks)),
         list_counts(this->plan.template add<std::int32_t>("lengths of lists", hidden_panels(shape) + entry_panels())),
         lists(this->plan.template add<std::int32_t>(
-            "lists of blocks", hidden_panels(shape) * entry_blocks() + entry_panels() * token_blocks(shape))),
+            "lists of blocks", hidden_panels(shape) * entry_blocks() + entry_panels() * this->token_blocks)),
         tiles(this->plan.template add<tile_order::place>("list of tiles", hidden_panels(shape) * entry_panels())),
-        tile_count(this->plan.template add<std::int32_t>("length of the list of tiles", 1)) {}
+        tile_count(this->plan.template add<std::int32_t>("length of the list of tiles", 1)),
+        entry_of(this->plan.template add<std::int32_t>("order of entries", orders ? shape.vocabulary : 0)),
+        place_of(this->plan.template add<std::int32_t>("places of entries", orders ? shape.vocabulary : 0)),
+        class_of(this->plan.template add<std::uint8_t>("classes of entries", orders ? shape.vocabulary : 0)),
+        class_counts(this->plan.template add<std::int32_t>(
+            "sizes of classes",
+            orders ? loss_entry_order::classes * loss_entry_order::groups(shape.vocabulary) : 0)),
+        alive(this->plan.template add<std::int64_t>("entries with gradients", orders ? 1 : 0)),
+        alive_blocks(this->plan.template add<std::uint8_t>(
+            "blocks with gradients", orders ? this->token_blocks * place_blocks(shape) : 0)),
+        gathered(this->plan.template add<typename layout::value_type>(
+            "rows of a part of the classifier",
+            orders ? checked_multiply(where, entries, remains_stride(shape)) : 0)) {}
 
-  static std::int64_t bytes_with(char const* where, linear_loss_shape const& shape, std::int64_t entry_count) {
-    return loss_gradient_regions(where, shape, entry_count).plan.bytes();
+  static std::int64_t bytes_with(char const* where, linear_loss_shape const& shape, bool orders, std::int64_t entry_count) {
+    return loss_gradient_regions(where, shape, orders, entry_count).plan.bytes();
   }
 
-  /// As many entries as fit.
-  static std::int64_t entries_within(char const* where, linear_loss_shape const& shape, std::int64_t budget) {
-    constexpr std::int64_t usual_bytes = std::int64_t{64} << 20;
+  /// As many entries as fit. Without a budget: into 160 MiB, or as many as make 32 MiB of gradient.
+  static std::int64_t entries_within(char const* where, linear_loss_shape const& shape, bool orders,
+                                     std::int64_t budget) {
+    constexpr std::int64_t usual_budget = std::int64_t{160} << 20;
+    constexpr std::int64_t least_gradient = std::int64_t{32} << 20;
     const std::int64_t tiles = divide_up(shape.vocabulary, tile_columns);
-    if (budget == 0) {
-      const std::int64_t tile_bytes = max(shape.tokens, std::int64_t{1}) * tile_columns *
-                                      static_cast<std::int64_t>(sizeof(typename layout::value_type));
-      return clamp(usual_bytes / tile_bytes, std::int64_t{1}, tiles) * tile_columns;
-    }
-    const std::int64_t least =
-        min(bytes_with(where, shape, tile_columns), bytes_with(where, shape, tiles * tile_columns));
-    check<value_error>(least <= budget, where, ": the workspace needs at least ", least, " bytes but the budget is ",
-                       budget);
-    if (bytes_with(where, shape, tiles * tile_columns) <= budget) {
+    const auto bytes = [&](std::int64_t count) { return bytes_with(where, shape, orders, count * tile_columns); };
+    const std::int64_t most = budget == 0 ? usual_budget : budget;
+    const std::int64_t least = min(bytes(1), bytes(tiles));
+    check<value_error>(budget == 0 || least <= budget, where, ": the workspace needs at least ", least,
+                       " bytes but the budget is ", budget);
+    if (bytes(tiles) <= most) {
       return tiles * tile_columns;
     }
     std::int64_t fitting = 1;
     for (std::int64_t step = tiles; step > 0; step /= 2) {  // bytes grow with the entries of several parts
-      while (fitting + step < tiles && bytes_with(where, shape, (fitting + step) * tile_columns) <= budget) {
+      while (fitting + step < tiles && bytes(fitting + step) <= most) {
         fitting += step;
       }
+    }
+    if (budget == 0) {
+      const std::int64_t tile_bytes = max(shape.tokens, std::int64_t{1}) * tile_columns *
+                                      static_cast<std::int64_t>(sizeof(typename layout::value_type));
+      fitting = min(max(fitting, least_gradient / tile_bytes), tiles);
     }
     return fitting * tile_columns;
   }

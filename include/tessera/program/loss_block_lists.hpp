@@ -2,8 +2,8 @@
 /// Which blocks of 128 tokens x 128 entries of a part of the logits' gradient are multiplied: `list_loss_tiles` before
 /// the gradient is made, `list_loss_blocks` after, and how the programs for sm_90a read their lists.
 ///
-/// Clusters compute tiles of 256 rows, so a list is of a panel: two rows of blocks. It names, in order, the blocks
-/// along the panel that are kept for either row, and for which.
+/// Clusters compute tiles of 256 rows, so a list is of a panel: two rows of blocks. It names, in order, the places
+/// along the panel where a block of either row is kept; both are multiplied there.
 #pragma once
 
 #include <cstdint>
@@ -39,16 +39,14 @@ struct loss_part_range {
   [[nodiscard]] TESSERA_FN constexpr bool is_last() const { return first + entries >= end(); }
 };
 
-/// A block in a list.
+/// A place in a list.
 struct loss_list_entry {
-  static TESSERA_FN constexpr std::int32_t make(std::int32_t block, bool upper, bool lower, bool is_unclean) {
-    return block * 8 + (upper ? 1 : 0) + (lower ? 2 : 0) + (is_unclean ? 4 : 0);
+  static TESSERA_FN constexpr std::int32_t make(std::int32_t block, bool is_unclean) {
+    return block * 2 + (is_unclean ? 1 : 0);
   }
-  static TESSERA_FN constexpr std::int32_t block(std::int32_t entry) { return entry / 8; }
-  /// Row 0 or 1 of the panel.
-  static TESSERA_FN constexpr bool is_for(std::int32_t entry, std::int32_t row) { return (entry >> row & 1) != 0; }
+  static TESSERA_FN constexpr std::int32_t block(std::int32_t entry) { return entry / 2; }
   /// Some hidden states of the block's tokens must not be multiplied.
-  static TESSERA_FN constexpr bool is_unclean(std::int32_t entry) { return (entry & 4) != 0; }
+  static TESSERA_FN constexpr bool is_unclean(std::int32_t entry) { return entry % 2 != 0; }
 };
 
 /// A tile of 256 rows x 256 channels over the blocks of a list.
@@ -57,12 +55,13 @@ struct loss_product_work {
   std::int32_t panel;  ///< -1: nothing to do
   std::int32_t channel_tile;
   std::int32_t count;
+  bool is_unclean;  ///< some entry of the list is
   std::int32_t const* list;
 };
 
 /// All tiles of both products, those of the classifier first, which are over more blocks.
 struct loss_product_works {
-  std::int32_t const* counts;      ///< of each list: panels of the classifier, then panels of hidden states
+  std::int32_t const* counts;      ///< of each list, * 2, + 1 if unclean: panels of the classifier, then of hidden states
   std::int32_t const* lists;       ///< likewise, with room for all blocks
   std::int32_t classifier_panels;  ///< 0 if nobody asks for this gradient
   std::int32_t hidden_panels;      ///< likewise
@@ -79,7 +78,7 @@ struct loss_product_works {
                                                           std::int32_t workers) const {
     const std::int32_t index = turn * workers + (turn % 2 == 0 ? worker : workers - 1 - worker);
     if (index >= count()) {
-      return {false, -1, 0, 0, nullptr};
+      return {false, -1, 0, 0, false, nullptr};
     }
     const std::int32_t list = index / channel_tiles;
     const std::int32_t channel_tile = index % channel_tiles;
@@ -88,7 +87,8 @@ struct loss_product_works {
     const std::int64_t place = is_hidden
                                    ? std::int64_t{classifier_panels} * token_blocks + std::int64_t{panel} * entry_blocks
                                    : std::int64_t{panel} * token_blocks;
-    return {is_hidden, panel, channel_tile, counts[list], lists + place};
+    const std::int32_t count = counts[list];
+    return {is_hidden, panel, channel_tile, count / 2, count % 2 != 0, lists + place};
   }
 };
 
@@ -120,24 +120,29 @@ struct list_loss_blocks {
                   : std::int64_t{panel} * works.token_blocks;
     const std::int32_t blocks = is_hidden ? works.entry_blocks : works.token_blocks;
     std::int32_t found = 0;
+    bool is_unclean = false;
     for (std::int32_t first = 0; first < blocks; first += lanes) {
-      per_lane<std::int32_t, Group> rank;
-      per_lane<std::int32_t, Group> entry;
+      per_lane<std::int32_t, Group> place_in_list;
+      per_lane<bool, Group> is_kept;
+      per_lane<bool, Group> must_clean;
       for (int lane : group) {
-        entry[lane] = is_hidden ? take_hidden(panel, first + lane) : take_classifier(panel, first + lane);
-        rank[lane] = (entry[lane] & 3) != 0 ? 1 : 0;
+        const std::int32_t block = first + lane;
+        is_kept[lane] = is_hidden ? take_hidden(panel, block) : take_classifier(panel, block);
+        must_clean[lane] = is_kept[lane] && !is_hidden && unclean[block] != 0;
+        place_in_list[lane] = is_kept[lane] ? 1 : 0;
       }
-      const std::int32_t some = exclusive_sum(group, rank);
+      const std::int32_t some = exclusive_sum(group, place_in_list);
+      is_unclean = any(group, must_clean) || is_unclean;
       for (int lane : group) {
-        if ((entry[lane] & 3) != 0) {
-          lists[place + found + rank[lane]] = entry[lane];
+        if (is_kept[lane]) {
+          lists[place + found + place_in_list[lane]] = loss_list_entry::make(first + lane, must_clean[lane]);
         }
       }
       found += some;
     }
     for (int lane : group) {
       if (is_first(lane)) {
-        counts[list] = found;
+        counts[list] = found * 2 + (is_unclean ? 1 : 0);
       }
     }
   }
@@ -151,15 +156,13 @@ struct list_loss_blocks {
     kept(row, column) = 0;
     return true;
   }
-  TESSERA_FN std::int32_t take_hidden(std::int32_t panel, std::int32_t block) const {
+  TESSERA_FN bool take_hidden(std::int64_t panel, std::int64_t block) const {
     const bool upper = take(kept_for_hidden, 2 * panel, block);
-    const bool lower = take(kept_for_hidden, 2 * panel + 1, block);
-    return loss_list_entry::make(block, upper, lower, false);
+    return take(kept_for_hidden, 2 * panel + 1, block) || upper;
   }
-  TESSERA_FN std::int32_t take_classifier(std::int32_t panel, std::int32_t block) const {
+  TESSERA_FN bool take_classifier(std::int64_t panel, std::int64_t block) const {
     const bool left = take(kept_for_classifier, block, 2 * panel);
-    const bool right = take(kept_for_classifier, block, 2 * panel + 1);
-    return loss_list_entry::make(block, left, right, block < unclean.size() && unclean[block] != 0);
+    return take(kept_for_classifier, block, 2 * panel + 1) || left;
   }
 };
 

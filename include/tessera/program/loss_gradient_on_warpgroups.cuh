@@ -50,20 +50,51 @@ struct write_loss_gradient {
   __device__ __forceinline__ void prepare() const { target.prepare(); }
   __device__ __forceinline__ void finish() const { target.finish(); }
 
+  /// Of a lane's row.
+  struct row_factors {
+    float log_sum_exp;
+    float by_softmax;
+    float by_loss;
+    std::int32_t label;  ///< its place in the backward pass; -1: the row has no gradient
+  };
+  /// Row lane / 4 of the warp's and the one 8 further.
+  struct fetched_type {
+    row_factors rows[2];
+  };
+  __device__ __forceinline__ void fetch(box_place place, fetched_type& fetched) const {
+    const std::int32_t first = place.row + static_cast<std::int32_t>(threadIdx.x % 32 / 4);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const std::int32_t token = first + 8 * half;
+      fetched.rows[half] = {0.0F, 0.0F, 0.0F, -1};
+      if (token < tokens.size()) {
+        const float4 words = *reinterpret_cast<float4 const*>(&tokens[token]);
+        fetched.rows[half] = {words.x, words.y, words.z, bit_cast<std::int32_t>(words.w)};
+      }
+    }
+  }
+
   template <int Registers>
-  __device__ __forceinline__ void defer(float (&sums)[Registers], box_place place,
+  __device__ __forceinline__ void defer(float (&sums)[Registers], box_place place, fetched_type const& fetched,
                                         deferred_type<Registers>& deferred) const {
     const auto lane = static_cast<std::int32_t>(threadIdx.x % 32);
-    const tile_part part{place.row, place.column, static_cast<std::int32_t>(range.width()) - place.column,
-                         2 * (lane % 4)};
-    const row_factors rows[2] = {row_of(place.row + lane / 4, part), row_of(place.row + lane / 4 + 8, part)};
+    const auto before = static_cast<std::int32_t>(range.first) + place.column;
+    tile_part part{place.row, place.column, static_cast<std::int32_t>(range.width()) - place.column, 2 * (lane % 4),
+                   {}};
+    bool is_special = map.cap > 0.0F || smoothing != 0.0F || has_entropies || part.width < 2 * Registers;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      row_factors const& row = fetched.rows[half];
+      part.label[half] = row.label - before;
+      is_special = is_special || row.label < 0 || (part.label[half] >= 0 && part.label[half] < 2 * Registers);
+    }
     make_logits(sums, part);
-    const bool has_label = rows[0].has_label(2 * Registers) || rows[1].has_label(2 * Registers);
-    const bool is_special = map.cap > 0.0F || smoothing != 0.0F || has_entropies || part.width < 2 * Registers;
-    if (__any_sync(0xffffffffU, is_special || has_label)) {
-      differentiate<false>(sums, rows, part, deferred);
+    if (__any_sync(0xffffffffU, is_special)) {
+      differentiate<kind::special>(sums, fetched.rows, part, deferred);
+    } else if (thresholds.hidden > 0.0F || thresholds.classifier > 0.0F) {
+      differentiate<kind::filtered>(sums, fetched.rows, part, deferred);
     } else {
-      differentiate<true>(sums, rows, part, deferred);
+      differentiate<kind::exact>(sums, fetched.rows, part, deferred);
     }
   }
 
@@ -74,42 +105,17 @@ struct write_loss_gradient {
   }
 
  private:
+  /// Tiles of which nothing needs to be known but softmaxes, and their largest, and tiles that have more: a label, the
+  /// end of the vocabulary, rows without a gradient, or options.
+  enum class kind { exact, filtered, special };
+
   struct tile_part {
-    std::int32_t row;     ///< the warp's first token
-    std::int32_t column;  ///< the tile's first entry, in the part
-    std::int32_t width;   ///< entries from there on that exist
-    std::int32_t lane;    ///< the lane's first column
+    std::int32_t row;       ///< the warp's first token
+    std::int32_t column;    ///< the tile's first entry, in the part
+    std::int32_t width;     ///< entries from there on that exist
+    std::int32_t lane;      ///< the lane's first column
+    std::int32_t label[2];  ///< columns of the labels of its rows, counted from the tile's first
   };
-
-  /// Of a lane's row.
-  struct row_factors {
-    float log_sum_exp;
-    float by_softmax;
-    float by_loss;
-    float by_entropy;
-    float entropy;
-    std::int32_t label;  ///< its column, counted from the tile's first
-    bool is_used;
-
-    __device__ __forceinline__ bool has_label(std::int32_t columns) const { return label >= 0 && label < columns; }
-  };
-
-  __device__ __forceinline__ row_factors row_of(std::int32_t token, tile_part const& part) const {
-    if (token >= tokens.size()) {
-      return {0.0F, 0.0F, 0.0F, 0.0F, 0.0F, -1, false};
-    }
-    const auto* const halves = reinterpret_cast<float4 const*>(&tokens[token]);
-    const float4 first = halves[0];
-    const auto label = bit_cast<std::int32_t>(first.w);
-    const auto before = static_cast<std::int32_t>(range.first) + part.column;
-    row_factors found{first.x, first.y, first.z, 0.0F, 0.0F, label < 0 ? -1 : label - before, label >= 0};
-    if (has_entropies) {
-      const float4 second = halves[1];
-      found.by_entropy = second.x;
-      found.entropy = second.y;
-    }
-    return found;
-  }
 
   /// But for the temperature.
   template <int Registers>
@@ -141,10 +147,14 @@ struct write_loss_gradient {
     return order != nullptr ? order[range.first + column] : range.first + column;
   }
 
-  /// 64 columns at a time. IsPlain: there is no label among them, and nothing else that is not in every gradient.
-  template <bool IsPlain, int Registers>
+  /// 64 columns at a time.
+  template <kind Kind, int Registers>
   __device__ __forceinline__ void differentiate(float const (&sums)[Registers], row_factors const (&rows)[2],
                                                 tile_part const& part, deferred_type<Registers>& deferred) const {
+    constexpr float log2_e = 1.442695041F;
+    const float steepness = map.inverse_temperature * log2_e;
+    const float shift[2] = {rows[0].log_sum_exp * log2_e, rows[1].log_sum_exp * log2_e};
+    const float factor[2] = {rows[0].by_softmax * map.inverse_temperature, rows[1].by_softmax * map.inverse_temperature};
 #pragma unroll
     for (int block = 0; block < Registers / 64; ++block) {
       float largest = 0.0F;
@@ -153,12 +163,20 @@ struct write_loss_gradient {
         std::uint32_t words[16];
 #pragma unroll
         for (int i = 0; i < 16; ++i) {
-          row_factors const& row = rows[i % 2];
-          const std::int32_t column = part.lane + (first + i) / 2 * 8;
-          const int reg = 2 * (first + i);
-          const float low = gradient_of<IsPlain>(sums[reg], row, column, part.width, largest);
-          const float high = gradient_of<IsPlain>(sums[reg + 1], row, column + 1, part.width, largest);
-          words[i] = pack_pair<T>(low, high);
+          const int half = i % 2;
+          float pair[2];
+#pragma unroll
+          for (int side = 0; side < 2; ++side) {
+            const float sum = sums[2 * (first + i) + side];
+            if constexpr (Kind == kind::special) {
+              pair[side] = special_gradient(sum, rows[half], part, half, part.lane + (first + i) / 2 * 8 + side, largest);
+            } else {
+              const float softmax = fast_exp2(sum * steepness - shift[half]);
+              pair[side] = softmax * factor[half];
+              largest = Kind == kind::filtered ? maximum_or_nan(largest, softmax) : largest;
+            }
+          }
+          words[i] = pack_pair<T>(pair[0], pair[1]);
         }
         __syncwarp();
 #pragma unroll
@@ -170,29 +188,24 @@ struct write_loss_gradient {
     }
   }
 
-  template <bool IsPlain>
-  __device__ __forceinline__ float gradient_of(float sum, row_factors const& row, std::int32_t column,
-                                               std::int32_t width, float& largest) const {
+  __device__ __forceinline__ float special_gradient(float sum, row_factors const& row, tile_part const& part, int half,
+                                                    std::int32_t column, float& largest) const {
     constexpr float log2_e = 1.442695041F;
+    if (row.label < 0 || column >= part.width) {
+      return 0.0F;
+    }
     const float logit = sum * map.inverse_temperature;
     const float log_softmax = logit - row.log_sum_exp;
     const float softmax = fast_exp2(log_softmax * log2_e);
-    float apart = softmax;
-    float gradient = row.by_softmax * softmax;
-    if constexpr (IsPlain) {
-      gradient *= map.inverse_temperature;
-    } else {
-      const float spread = smoothing * inverse_vocabulary;
-      const float wanted = column == row.label ? 1.0F - smoothing + spread : spread;
-      apart = absolute(softmax - wanted);
-      const float information = softmax == 0.0F ? 0.0F : softmax * (log_softmax + row.entropy);
-      gradient = (gradient - row.by_loss * wanted - row.by_entropy * information) * map.slope(logit);
+    const float spread = smoothing * inverse_vocabulary;
+    const float wanted = column == part.label[half] ? 1.0F - smoothing + spread : spread;
+    largest = maximum_or_nan(largest, absolute(softmax - wanted));
+    float gradient = row.by_softmax * softmax - row.by_loss * wanted;
+    if (has_entropies) {
+      loss_token_factors const& token = tokens[part.row + static_cast<std::int32_t>(threadIdx.x % 32 / 4) + 8 * half];
+      gradient -= softmax == 0.0F ? 0.0F : token.by_entropy * softmax * (log_softmax + token.entropy);
     }
-    if (!row.is_used || (!IsPlain && column >= width)) {
-      return 0.0F;
-    }
-    largest = maximum_or_nan(largest, apart);
-    return gradient;
+    return gradient * map.slope(logit);
   }
 
   /// A block is kept for all of its tokens if one of them wants it.

@@ -29,6 +29,7 @@
 #include <tessera/tile/cuda/cluster.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/register_budget.cuh>
+#include <tessera/tile/cuda/warpgroup_lead.cuh>
 #include <tessera/tile/cuda/warpgroup_mma.cuh>
 #include <tessera/tuning/linear.hpp>
 
@@ -53,9 +54,9 @@ struct loss_gradient_products {
     alignas(1024) unsigned char a[Policy.stages][2][box_bytes];  ///< a box for each of the warpgroups that multiply
     alignas(1024) unsigned char b[Policy.stages][4][box_bytes];
     sum_staging of_warp[4 * shape::consumers];
-    std::int32_t entry[Policy.stages];  ///< of the list, whose piece it is
     shared_barrier full[Policy.stages];
     shared_barrier empty[Policy.stages];
+    shared_barrier led;  ///< see gemm_on_warpgroups
   };
 
   tensor_map gradient;    ///< tokens x entries of the part
@@ -116,6 +117,7 @@ struct loss_gradient_products {
       scratch.full[stage].init(1);
       scratch.empty[stage].init(2 * shape::consumers * 4);  // a warp each
     }
+    scratch.led.init(4);
     fence_barrier_init();
   }
 
@@ -128,7 +130,7 @@ struct loss_gradient_products {
       for (std::int32_t i = 0; i < work.count; ++i) {
         const std::int32_t entry = work.list[i];
         for (std::int32_t half = 0; half < 2; ++half) {
-          copy_piece(scratch, work, entry, loss_list_entry::block(entry) * 2 + half, own, place);
+          copy_piece(scratch, work, loss_list_entry::block(entry) * 2 + half, own, place);
           place.advance();
         }
       }
@@ -136,13 +138,12 @@ struct loss_gradient_products {
   }
 
   /// Number `k` of 64 tokens, or 64 entries.
-  __device__ __forceinline__ void copy_piece(scratch_type& scratch, loss_product_work const& work, std::int32_t entry,
-                                             std::int32_t k, std::int32_t own, ring_place place) const {
+  __device__ __forceinline__ void copy_piece(scratch_type& scratch, loss_product_work const& work, std::int32_t k,
+                                             std::int32_t own, ring_place place) const {
     constexpr std::uint16_t everyone = 3;
     const int stage = place.stage;
     shared_barrier& full = scratch.full[stage];
     scratch.empty[stage].wait(place.phase ^ 1);
-    scratch.entry[stage] = entry;
     full.arrive_and_expect(6 * box_bytes);
     const std::int32_t first = work.panel * tile + own * 2 * box;
     const std::int32_t channel = work.channel_tile * tile + own * 2 * box;
@@ -164,78 +165,90 @@ struct loss_gradient_products {
     const int warp = __shfl_sync(0xffffffffU, lane / 32, 0);
     sum_staging& staging = scratch.of_warp[4 * consumer + warp];
     ring_place place;
+    warpgroup_lead<Policy.lead, Policy.stages> lead;
     sums_type sums;
     fetched_type fetched;
     for (std::int32_t turn = 0; turn * workers < works.count(); ++turn) {
-      const loss_product_work work = works.at(turn, worker, workers);
+      const loss_product_work work = same_for_warp(works.at(turn, worker, workers));
       if (work.panel < 0) {
         continue;
       }
       const std::int32_t row = work.panel * tile + (own * 2 + consumer) * box + warp * 16;
       const std::int32_t channel = work.channel_tile * tile;
       if (!work.is_hidden) {
-        multiply_tile<across>(scratch, work, own, consumer, place, sums, [] {});
+        if (work.panel * tile >= range.width()) {
+          continue;  // no entry is alive there
+        }
+        multiply_tile<across>(scratch, work, consumer, place, lead, sums, [] {});
         to_classifier(range, sums, row, channel, staging);
       } else if (work.count > 0 || range.is_first() || range.is_last()) {
-        multiply_tile<along>(scratch, work, own, consumer, place, sums,
+        multiply_tile<along>(scratch, work, consumer, place, lead, sums,
                              [&] { to_hidden.fetch(range, tokens.size(), row, channel, fetched); });
         to_hidden(range, tokens, sums, row, channel, fetched, staging);
       }
     }
   }
 
+  /// What all lanes have read alike, so that the compiler knows it, too: else it lets multiplications wait for each
+  /// other.
+  __device__ __forceinline__ static loss_product_work same_for_warp(loss_product_work work) {
+    constexpr unsigned all = 0xffffffffU;
+    work.is_hidden = __shfl_sync(all, work.is_hidden ? 1 : 0, 0) != 0;
+    work.panel = __shfl_sync(all, work.panel, 0);
+    work.count = __shfl_sync(all, work.count, 0);
+    work.is_unclean = __shfl_sync(all, work.is_unclean ? 1 : 0, 0) != 0;
+    return work;
+  }
+
   /// Order: of G's elements, as seen from the depth. Calls `before_end` while there is still something to multiply.
   template <operand_order Order, class BeforeEnd>
-  __device__ __forceinline__ void multiply_tile(scratch_type& scratch, loss_product_work const& work, std::int32_t own,
-                                                int consumer, ring_place& place, sums_type& sums,
-                                                BeforeEnd const& before_end) const {
+  __device__ __forceinline__ void multiply_tile(scratch_type& scratch, loss_product_work const& work, int consumer,
+                                                ring_place& place, warpgroup_lead<Policy.lead, Policy.stages>& lead,
+                                                sums_type& sums, BeforeEnd const& before_end) const {
     constexpr std::int32_t pieces_at_end = 2;  // their multiplications take longer than a read from memory
-    if (work.count == 0) {
+    const std::int32_t pieces = 2 * work.count;
+    if (pieces <= pieces_at_end) {
       before_end();
     }
-    bool has_sums = false;
-    int before = -1;
-    pin_registers(sums);
-    for (std::int32_t k = 0; k < 2 * work.count; ++k) {
-      if (k + pieces_at_end == 2 * work.count) {
-        before_end();
-      }
-      const int stage = place.stage;
-      scratch.full[stage].wait(place.phase);
-      const std::int32_t entry = scratch.entry[stage];
-      if (Order == across && loss_list_entry::is_unclean(entry)) {
-        clear_unlabelled_rows(scratch, stage, loss_list_entry::block(entry) * 2 + k % 2);
-      }
-      if (loss_list_entry::is_for(entry, own)) {
-        begin_multiply();
-        multiply_piece<Order>(scratch, stage, consumer, sums, has_sums);
-        has_sums = true;
-      }
-      commit_multiply();
-      place.advance();
-      await_multiply<1>();
-      if (before >= 0) {
-        release(scratch, before);
-      }
-      before = stage;
-    }
-    await_multiply<0>(sums);
-    if (before >= 0) {
-      release(scratch, before);
-    }
-    if (!has_sums) {
+    if (pieces == 0) {
 #pragma unroll
       for (float& sum : sums) {
         sum = 0.0F;
       }
+      return;
     }
+    pin_registers(sums);
+    lead.follow(scratch.led, consumer, pieces);
+    int before = place.stage;
+    multiply_piece<Order>(scratch, work, 0, consumer, place, sums);
+    lead.go_ahead(scratch.led, consumer, pieces, 1);
+    for (std::int32_t k = 1; k < pieces; ++k) {
+      if (k + pieces_at_end == pieces) {
+        before_end();
+      }
+      const int stage = place.stage;
+      multiply_piece<Order>(scratch, work, k, consumer, place, sums);
+      await_multiply<1>();
+      release(scratch, before);
+      lead.go_ahead(scratch.led, consumer, pieces, k + 1);
+      before = stage;
+    }
+    await_multiply<0>(sums);
+    release(scratch, before);
   }
 
+  /// Starts to multiply piece number `k` of a tile and moves on.
   template <operand_order Order>
-  __device__ __forceinline__ static void multiply_piece(scratch_type& scratch, int stage, int consumer,
-                                                        sums_type& sums, bool add) {
+  __device__ __forceinline__ void multiply_piece(scratch_type& scratch, loss_product_work const& work, std::int32_t k,
+                                                 int consumer, ring_place& place, sums_type& sums) const {
     using mma = warpgroup_mma<T, 256, Order, operand_order::across_depth>;
     constexpr int rows_of_depth = 16 * 128;  // bytes: a multiplication takes 16 rows of a box
+    const int stage = place.stage;
+    scratch.full[stage].wait(place.phase);
+    if (Order == across && work.is_unclean && loss_list_entry::is_unclean(work.list[k / 2])) {
+      clear_unlabelled_rows(scratch, stage, loss_list_entry::block(work.list[k / 2]) * 2 + k % 2);
+    }
+    begin_multiply();
     const std::uint32_t a_address = detail::plain_shared_address(scratch.a[stage][consumer]);
     const std::uint32_t b_address = detail::plain_shared_address(scratch.b[stage][0]);
     const matrix_descriptor a = Order == along ? matrix_descriptor::rows_of_128_bytes(a_address)
@@ -244,12 +257,14 @@ struct loss_gradient_products {
 #pragma unroll
     for (int step = 0; step < 4; ++step) {
       mma::multiply(sums, a.further(step * (Order == along ? 32 : rows_of_depth)), b.further(step * rows_of_depth),
-                    add || step != 0);
+                    k != 0 || step != 0);
     }
+    commit_multiply();
+    place.advance();
   }
 
   /// Tokens without a label have zeros in G, which cannot undo a NaN or an infinity among their hidden states.
-  __device__ __noinline__ void clear_unlabelled_rows(scratch_type& scratch, int stage, std::int32_t piece) const {
+  __device__ __forceinline__ void clear_unlabelled_rows(scratch_type& scratch, int stage, std::int32_t piece) const {
     constexpr int consumers = shape::warpgroup * shape::consumers;
     const int thread = static_cast<int>(threadIdx.x) - shape::warpgroup;
     const int row = thread / 4;

@@ -189,8 +189,8 @@ struct write_classifier_rows {
     const float factor = *scale;
     const auto write_box = [&](auto box) {
       float values[detail::channels_of_lane];
-      detail::stage_sums<box()>(sums, staging, values);
-      const std::int32_t first = channel + box() * 32 + mine.channel;
+      detail::stage_sums<decltype(box)::value>(sums, staging, values);
+      const std::int32_t first = channel + decltype(box)::value * 32 + mine.channel;
       const auto count = static_cast<std::int32_t>(target.extent(1)) - first;
       if (is_there && count > 0) {
 #pragma unroll
@@ -237,10 +237,10 @@ struct add_hidden_rows {
     const bool is_cleared = is_there && range.is_last() && tokens[token].label < 0;
     const float factor = range.is_last() ? *scale : 1.0F;
     const auto add_box = [&](auto box) {
-      constexpr int slot = box() % fetched_boxes;
+      constexpr int slot = decltype(box)::value % fetched_boxes;
       float values[detail::channels_of_lane];
-      detail::stage_sums<box()>(sums, staging, values);
-      const std::int32_t first = channel + box() * 32 + mine.channel;
+      detail::stage_sums<decltype(box)::value>(sums, staging, values);
+      const std::int32_t first = channel + decltype(box)::value * 32 + mine.channel;
       const auto count = static_cast<std::int32_t>(target.extent(1)) - first;
       if (is_there && count > 0) {
         if (!range.is_first()) {
@@ -248,8 +248,8 @@ struct add_hidden_rows {
         }
         write(range, values, token, first, count, factor, is_cleared);
       }
-      if constexpr (box() + fetched_boxes < detail::staged_boxes) {
-        fetch_box(range, tokens.size(), row, channel + (box() + fetched_boxes) * 32, fetched.words[slot]);
+      if constexpr (decltype(box)::value + fetched_boxes < detail::staged_boxes) {
+        fetch_box(range, tokens.size(), row, channel + (decltype(box)::value + fetched_boxes) * 32, fetched.words[slot]);
       }
     };
     detail::each_box(add_box, std::make_integer_sequence<int, detail::staged_boxes>{});

@@ -22,7 +22,7 @@ struct alignas(16) loss_token_factors {
   float log_sum_exp;
   float by_softmax;  ///< g + h
   float by_loss;     ///< g
-  std::int32_t label;  ///< -1: no label, no gradient
+  std::int32_t label;  ///< its place in the backward pass; -1: no label, no gradient
   float by_entropy;  ///< k
   float entropy;
   float unused[2];
@@ -37,6 +37,7 @@ struct place_loss_factors {
   loss_token_list list;
   array_view<loss_row_gradient const> rows;
   matrix_view<T const> hidden;
+  std::int32_t const* place_of;  ///< of each entry in the backward pass; null: its own number
   array_view<loss_token_factors> factors;
   array_view<std::uint8_t> unclean;  ///< 1: of these tokens one without a label has a hidden state that is not finite
 
@@ -76,8 +77,14 @@ struct place_loss_factors {
       return {0.0F, 0.0F, 0.0F, -1, 0.0F, 0.0F, {}};
     }
     const loss_row_gradient from = rows[row];
-    return {from.log_sum_exp, from.by_loss + from.by_log_sum_exp, from.by_loss, list.labels[row], from.by_entropy,
-            from.entropy,     {}};
+    const std::int32_t label = list.labels[row];
+    return {from.log_sum_exp,
+            from.by_loss + from.by_log_sum_exp,
+            from.by_loss,
+            place_of != nullptr ? place_of[label] : label,
+            from.by_entropy,
+            from.entropy,
+            {}};
   }
 };
 

@@ -14,5 +14,17 @@ struct warpgroup_loss_tuning {
   TESSERA_FN constexpr policy_type operator()(int) const { return {256, 2, 4, 8, 24, 240, 3}; }
 };
 
+/// The backward pass: the gradient by the logits.
+struct warpgroup_loss_gradient_tuning {
+  using policy_type = warpgroup_gemm_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {256, 2, 4, 8, 24, 240, 0}; }
+};
+
+/// Likewise: the products with it.
+struct warpgroup_loss_product_tuning {
+  using policy_type = warpgroup_gemm_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {256, 2, 4, 8, 24, 240, 0}; }
+};
+
 }  // namespace v0
 }  // namespace tessera
