@@ -57,11 +57,13 @@ struct loss_regions {
             plan.add<typename Reducer::state_type>("states of rows", checked_multiply(where, splits, shape.tokens))) {}
 
   /// Groups enough to fill any machine, whatever the extents; not a function of the machine, so that results are none.
+  /// Some for many tokens, too, for programs that share rows of larger tiles.
   static std::int64_t splits_of(linear_loss_shape const& shape) {
-    constexpr std::int64_t enough_groups = 512;
+    constexpr std::int64_t enough_groups = 640;
+    constexpr std::int64_t fewest_splits = 4;
     const std::int64_t rows = max(divide_up(shape.tokens, std::int64_t{layout::rows}), std::int64_t{1});
     const std::int64_t columns = divide_up(shape.vocabulary, std::int64_t{layout::columns});
-    return clamp(divide_up(enough_groups, rows), std::int64_t{1}, max(columns, std::int64_t{1}));
+    return clamp(divide_up(enough_groups, rows), fewest_splits, max(columns, fewest_splits));
   }
 
   loss_token_list token_list(workspace const& space) const {
@@ -81,6 +83,7 @@ struct loss_mark_regions : loss_regions<Tile, Reducer> {
   region<std::uint32_t> live;
   region<std::int32_t> is_marked;  ///< 1 if forward() left marks, else 0
   region<loss_bound> bounds;
+  region<known_loss> known;
 
   loss_mark_regions(char const* where, linear_loss_shape const& shape)
       : base(where, shape),
@@ -89,11 +92,13 @@ struct loss_mark_regions : loss_regions<Tile, Reducer> {
         live(this->plan.template add<std::uint32_t>("marks of entries", checked_multiply(where, token_blocks, words))),
         is_marked(this->plan.template add<std::int32_t>("whether there are marks", 1)),
         bounds(this->plan.template add<loss_bound>("bounds of log-sum-exps",
-                                                   checked_multiply(where, this->splits, shape.tokens))) {}
+                                                   checked_multiply(where, this->splits, shape.tokens))),
+        known(this->plan.template add<known_loss>("known parts of log-sum-exps", shape.tokens)) {}
 
   loss_marks marks(workspace const& space, linear_loss_shape const& shape, float threshold) const {
     return {{space[live].data, {token_blocks, words}},
             {space[bounds].data, {this->splits, shape.tokens}},
+            space[known],
             space[is_marked],
             threshold};
   }

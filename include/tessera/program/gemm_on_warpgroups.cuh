@@ -19,11 +19,7 @@
 /// out as warpgroup_mma.cuh says, which it may change, and finish(), both called by whole warps. One that has a
 /// template `deferred_type<registers>` has, instead of operator(), defer(sums, place, deferred), which leaves in
 /// registers what is still to be done, and run_deferred<0> and <1>(deferred, place, scratch), which do it while the
-/// tensor cores work on the next tile: of 240 registers the sums take columns / 2, and the program about 20. One that
-/// wants to know takes the number of the work as operator()'s fourth argument.
-///
-/// With a lead (see warpgroup_gemm_policy) one warpgroup is always some pieces ahead of the other, so that their
-/// epilogues do not fall together: one has the tensor cores while the other is in its epilogue.
+/// tensor cores work on the next tile: of 240 registers the sums take columns / 2, and the program about 20.
 #pragma once
 
 #include <cstdint>
@@ -111,7 +107,6 @@ struct gemm_on_warpgroups {
     typename Epilogue::scratch_type of_warp[4 * shape::consumers];
     shared_barrier full[Policy.stages];   ///< a piece is there
     shared_barrier empty[Policy.stages];  ///< all blocks of the cluster have multiplied with a piece
-    shared_barrier led;                   ///< the first warpgroup has begun with the lead of a tile
   };
 
   tensor_map a;
@@ -154,30 +149,6 @@ struct gemm_on_warpgroups {
     }
   };
 
-  /// The second warpgroup begins a tile when the first has begun with `lead` pieces of it. Tiles of fewer pieces than
-  /// the ring has are left out: with others the first cannot be two leads ahead, which a barrier could not tell from
-  /// none.
-  struct lead_place {
-    unsigned phase = 0;
-    __device__ __forceinline__ void go_ahead(scratch_type& scratch, int consumer, std::int32_t pieces,
-                                             std::int32_t begun) {
-      if constexpr (Policy.lead > 0) {
-        if (consumer == 0 && begun == Policy.lead && pieces >= Policy.stages && threadIdx.x % 32 == 0) {
-          scratch.led.arrive();
-        }
-      }
-    }
-    __device__ __forceinline__ void follow(scratch_type& scratch, int consumer, std::int32_t pieces) {
-      if constexpr (Policy.lead > 0) {
-        static_assert(Policy.lead <= Policy.stages, "tessera: a warpgroup cannot lead by more pieces than there are");
-        if (consumer == 1 && pieces >= Policy.stages) {
-          scratch.led.wait(phase);
-          phase ^= 1;
-        }
-      }
-    }
-  };
-
   __device__ __forceinline__ void prepare(scratch_type& scratch) const {
     prefetch_tensor_map(a);
     prefetch_tensor_map(b);
@@ -187,7 +158,6 @@ struct gemm_on_warpgroups {
       scratch.full[stage].init(1);
       scratch.empty[stage].init(releases);
     }
-    scratch.led.init(4);
     fence_barrier_init();
   }
 
@@ -247,13 +217,11 @@ struct gemm_on_warpgroups {
     detail::deferred_work<Epilogue, mma::registers> deferred;
     std::int32_t index = first_work;
     gemm_work work = look_up(index);
-    lead_place lead;
     while (index < schedule.count()) {
-      const std::int32_t current = index;
       index += stride();
       const box_place first{work.column * columns, work.row * rows + first_row};
       if (work.pieces > 0) {
-        work = multiply_tile(scratch, consumer, place, lead, sums, deferred, own, work.pieces, index);
+        work = multiply_tile(scratch, consumer, place, sums, deferred, own, work.pieces, index);
       } else {
         deferred.template run<0>(epilogue, own);
         deferred.template run<1>(epilogue, own);
@@ -262,8 +230,6 @@ struct gemm_on_warpgroups {
       }
       if constexpr (detail::is_deferring<Epilogue>) {
         deferred.take(epilogue, sums, first);
-      } else if constexpr (requires { epilogue(sums, first, own, current); }) {
-        epilogue(sums, first, own, current);
       } else {
         epilogue(sums, first, own);
       }
@@ -277,7 +243,7 @@ struct gemm_on_warpgroups {
   /// begun. Behind the first two come the halves of what the epilogue of the tile before has put off. Gives the work
   /// number `next`, which is looked up while tensor cores are busy.
   __device__ __forceinline__ gemm_work multiply_tile(scratch_type& scratch, int consumer, ring_place& place,
-                                                     lead_place& lead, typename mma::sum_type (&sums)[mma::registers],
+                                                     typename mma::sum_type (&sums)[mma::registers],
                                                      detail::deferred_work<Epilogue, mma::registers>& deferred,
                                                      typename Epilogue::scratch_type& own, std::int32_t pieces,
                                                      std::int32_t next) const {
@@ -286,10 +252,8 @@ struct gemm_on_warpgroups {
                                              static_cast<std::uint32_t>(consumer * mma::rows * shape::depth_bytes)),
         matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.b[0]))};
     pin_registers(sums);
-    lead.follow(scratch, consumer, pieces);
     int before = place.stage;
     multiply_piece(scratch, operands, place, sums, false);
-    lead.go_ahead(scratch, consumer, pieces, 1);
     const gemm_work work = look_up(next);
     deferred.template run<0>(epilogue, own);
     std::int32_t k = 1;
@@ -300,7 +264,6 @@ struct gemm_on_warpgroups {
     deferred.template run<1>(epilogue, own);
     for (; k < pieces; ++k) {
       before = multiply_next_piece(scratch, operands, place, sums, before);
-      lead.go_ahead(scratch, consumer, pieces, k + 1);
     }
     await_multiply<0>(sums);
     release(scratch, before);
