@@ -35,18 +35,25 @@ bool suits_loss_on_warpgroups(matrix_view<T const> hidden, matrix_view<T const> 
 }
 
 /// A launch for each part of the vocabulary, one after the other; in between those that share a row learn of each other
-/// what they have seen of it. Without marks: one.
+/// what they have seen of it. Without marks: one. Parts grow, and are rounded up to what keeps all workers busy.
 struct loss_launches {
   static constexpr int most = 8;
   row_schedule schedules[most];
   int count = 0;
 
   loss_launches(row_schedule const& whole, bool is_marking) {
+    constexpr std::int32_t soon = 128;
     std::int32_t first = 0;
-    for (std::int32_t end = row_schedule::samples; is_marking && count + 1 < most && end < whole.columns;
-         end *= end < 128 ? 4 : 2) {
+    std::int32_t goal = row_schedule::samples;
+    while (is_marking && count + 1 < most && goal < whole.columns) {
+      const std::int64_t steps = divide_up(std::int64_t{goal - first} * whole.rows, std::int64_t{whole.workers});
+      const auto end = max(first + static_cast<std::int32_t>(steps * whole.workers / max(whole.rows, 1)), goal);
+      if (end >= whole.columns) {
+        break;
+      }
       schedules[count++] = whole.of_places(first, end);
       first = end;
+      goal = max(goal, end) * (goal < soon ? 4 : 2);
     }
     schedules[count++] = whole.of_places(first, whole.columns);
   }

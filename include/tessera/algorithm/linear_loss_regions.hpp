@@ -59,7 +59,7 @@ struct loss_regions {
   /// Groups enough to fill any machine, whatever the extents; not a function of the machine, so that results are none.
   /// Some for many tokens, too, for programs that share rows of larger tiles.
   static std::int64_t splits_of(linear_loss_shape const& shape) {
-    constexpr std::int64_t enough_groups = 640;
+    constexpr std::int64_t enough_groups = 512;
     constexpr std::int64_t fewest_splits = 4;
     const std::int64_t rows = max(divide_up(shape.tokens, std::int64_t{layout::rows}), std::int64_t{1});
     const std::int64_t columns = divide_up(shape.vocabulary, std::int64_t{layout::columns});

@@ -58,10 +58,11 @@ struct row_schedule {
   std::int32_t first_place;  ///< of each row, of those that are to be done
   std::int32_t places;       ///< that are to be done
   row_bands kinds[2];        ///< the second of bands of one row less
+  std::int32_t works;        ///< of all workers
 
   [[nodiscard]] static constexpr row_schedule make(std::int32_t rows, std::int32_t columns, std::int32_t pieces,
                                                    std::int32_t most_workers, std::int32_t most_states = 0x7fffffff) {
-    const row_schedule made{rows, columns, pieces, most_workers, most_states, 0, 0, {}};
+    const row_schedule made{rows, columns, pieces, most_workers, most_states, 0, 0, {}, 0};
     return made.of_places(0, columns);
   }
 
@@ -79,6 +80,7 @@ struct row_schedule {
         bands = share_out(bands, made.places);
       }
     }
+    made.works = workers * made.steps();
     return made;
   }
 
@@ -91,7 +93,7 @@ struct row_schedule {
   [[nodiscard]] TESSERA_FN constexpr std::int32_t steps() const {
     return kinds[0].count * kinds[0].steps + kinds[1].count * kinds[1].steps;
   }
-  [[nodiscard]] TESSERA_FN constexpr std::int32_t count() const { return workers * steps(); }
+  [[nodiscard]] TESSERA_FN constexpr std::int32_t count() const { return works; }
   [[nodiscard]] TESSERA_FN constexpr gemm_work at(std::int32_t index) const {
     const row_share share = share_at(index);
     return {share.row, column_at(share.place), 0, share.is_there ? pieces : 0};
