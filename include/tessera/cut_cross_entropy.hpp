@@ -70,14 +70,17 @@
 /// Errors: shape_error and value_error that name the function and show both values. Nothing waits, allocates or learns
 /// from the device how many tokens count: every call can be captured in a CUDA graph.
 /// Determinism: the same bits each time. The portable program adds in an order that depends on the extents alone; it
-/// gives the same bits for any number of threads. That for sm_90a depends on the number of multiprocessors, too.
+/// gives the same bits for any number of threads. That for sm_90a depends on the number of multiprocessors, too, and
+/// adds in another order in a workspace of plan_backward().
 /// Between executors sums differ by rounding (tile/gemm_operand.hpp).
 /// Cost of the forward pass: 2 * labelled tokens * vocabulary * channels operations, rounded up to tiles of 128;
-/// plan.describe() says what each region of the workspace takes: with V over 16384 no more than 256 bytes a token and
-/// 2 MiB, whatever V is. Of the backward pass: as many operations to make the logits again, and for the blocks that are
-/// kept as many for each of the two gradients. It takes the vocabulary in parts, whose G is in the workspace:
-/// `workspace_budget` says how much memory there is, and the parts are as large as it allows (more than one part needs
-/// fp32 sums of hidden gradients, too, unless these are fp32 themselves).
+/// plan.describe() says what each region of the workspace takes: 32 bytes a token and 8 for each of at most
+/// max(4, 512 / (tokens / 128)) states; 768 KiB for 8192 tokens, whatever V is. In a workspace of plan_backward() the
+/// forward pass on sm_90a also leaves marks of the entries that can matter to the filter, in tokens * V / 1024 bytes.
+/// Of the backward pass: as many operations to make the logits again, and for the blocks that are kept as many for each
+/// of the two gradients. It takes the vocabulary in parts, whose G is in the workspace: `workspace_budget` says how
+/// much memory there is, and the parts are as large as it allows (more than one part needs fp32 sums of hidden
+/// gradients, too, unless these are fp32 themselves).
 #pragma once
 
 #include <tessera/algorithm/linear_loss.hpp>

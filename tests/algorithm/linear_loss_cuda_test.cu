@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +18,71 @@ namespace {
 constexpr double narrow = 1e-5;
 constexpr double rounded = 4e-3;  // gradients of bf16
 using loss_of_bf16 = exact_cross_entropy_of<bfloat16>;
+
+/// What forward() leaves for backward().
+struct marks_found {
+  bool is_marked;
+  std::int64_t words;  ///< of a block of 128 tokens
+  std::vector<std::uint32_t> live;
+  std::vector<float> log_sum_exp;
+
+  bool at(std::int64_t token, std::int64_t entry) const {
+    return (live[static_cast<std::size_t>(token / 128 * words + entry / 32)] >> (entry % 32) & 1) != 0;
+  }
+  std::int64_t count() const {
+    std::int64_t bits = 0;
+    for (std::uint32_t const word : live) {
+      bits += std::popcount(word);
+    }
+    return bits;
+  }
+};
+
+template <class Loss>
+marks_found find_marks(tessera::cuda const& exec, loss_problem<bfloat16, std::int64_t> const& p) {
+  linear_loss_shape const shape{p.tokens, p.vocabulary, p.channels};
+  detail::loss_mark_regions<loss_gemm_tile<bfloat16>, lse_reducer<float>> const places("test", shape);
+  device_problem<bfloat16, std::int64_t> const in(exec, p);
+  auto const plan = Loss::plan_backward(exec, shape, p.options);
+  buffer<std::byte> memory(exec, plan.bytes());
+  std::vector<std::byte> bytes(static_cast<std::size_t>(plan.bytes()), std::byte{0xee});
+  exec.copy(bytes, memory);  // forward() is to find nothing that it can use
+  buffer<float> loss(exec, 1);
+  buffer<float> lse(exec, p.tokens);
+  Loss::forward(exec, in.inputs(), p.options, {.loss = loss.view(), .log_sum_exp = lse.view()},
+                workspace(plan, memory));
+  exec.copy(memory, bytes);
+  marks_found found{false, places.words, {}, to_host(exec, lse)};
+  exec.wait();
+  std::int32_t is_marked = 0;
+  std::memcpy(&is_marked, bytes.data() + places.is_marked.offset, sizeof is_marked);
+  found.is_marked = is_marked == 1;
+  found.live.resize(static_cast<std::size_t>(places.live.count));
+  std::memcpy(found.live.data(), bytes.data() + places.live.offset, 4 * found.live.size());
+  CHECK((is_marked == 0 || is_marked == 1));
+  return found;
+}
+
+/// How many marks are absent that must be there. `exact`: how many must, in blocks of 128 tokens.
+std::int64_t absent_marks(loss_problem<bfloat16, std::int64_t> const& p, marks_found const& found,
+                          std::int64_t& exact) {
+  std::int64_t absent = 0;
+  exact = 0;
+  std::vector<bool> is_counted(static_cast<std::size_t>((p.tokens + 127) / 128 * p.vocabulary));
+  for (std::int64_t token = 0; token < p.tokens; ++token) {
+    token_reference const reference = reference_token(p, token);
+    for (std::int64_t entry = 0; reference.label >= 0 && entry < p.vocabulary; ++entry) {
+      double const softmax = std::exp(reference_logit(p, token, entry) - reference.log_sum_exp);
+      if (softmax >= 1.0001 / 4096) {
+        absent += found.at(token, entry) ? 0 : 1;
+        auto const place = static_cast<std::size_t>(token / 128 * p.vocabulary + entry);
+        exact += is_counted[place] ? 0 : 1;
+        is_counted[place] = true;
+      }
+    }
+  }
+  return absent;
+}
 
 }  // namespace
 
@@ -91,6 +157,69 @@ TEST_CASE("a worker of the loss's program goes from row to row of tiles", "[cuda
   CHECK(wrong_losses(problem, run_on_device<loss_of_bf16, bfloat16>(exec, problem), narrow) == 0);
 }
 
+TEST_CASE("a forward pass on a GPU marks all entries that matter to a block of tokens, and not many more", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  tessera::cuda const exec;
+  for (std::int64_t const tokens : {1, 127, 128, 129, 600}) {
+    for (std::int64_t const vocabulary : {2, 31, 33, 255, 257, 3001}) {
+      auto problem = make_loss_problem<bfloat16>(tokens, vocabulary, 72, tokens == 129);
+      problem.options.temperature = tokens == 600 ? 0.5F : 1.0F;
+      problem.options.softcap = tokens == 127 ? 5.0F : 0.0F;
+      marks_found const found = find_marks<cut_cross_entropy>(exec, problem);
+      std::int64_t exact = 0;
+      CAPTURE(tokens, vocabulary, found.count());
+      REQUIRE(found.is_marked);
+      CHECK(absent_marks(problem, found, exact) == 0);
+      CHECK(found.count() >= exact);
+      for (std::int64_t entry = vocabulary; entry < found.words * 32; ++entry) {
+        CHECK(!found.at(0, entry));
+      }
+      CHECK(find_marks<cut_cross_entropy>(exec, problem).live == found.live);
+    }
+  }
+  auto problem = make_loss_problem<bfloat16>(200, 40000, 64);
+  marks_found const found = find_marks<cut_cross_entropy>(exec, problem);
+  std::int64_t exact = 0;
+  CHECK(absent_marks(problem, found, exact) == 0);
+  CAPTURE(exact, found.count());
+  CHECK(found.count() < 3 * exact + 2 * 8 * 256);  // of the first columns all
+}
+
+TEST_CASE("marks of a forward pass are of tokens with a label; a NaN sets those of its block", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  tessera::cuda const exec;
+  auto problem = make_loss_problem<bfloat16>(300, 5000, 64);
+  for (std::size_t i = 128; i < 256; ++i) {
+    problem.labels[i] = -100;
+  }
+  problem.labels[3] = -100;
+  marks_found const before = find_marks<cut_cross_entropy>(exec, problem);
+  constexpr bfloat16 nan{0x7fc0};
+  problem.hidden[3 * 64 + 5] = nan;
+  problem.hidden[200 * 64] = nan;
+  CHECK(find_marks<cut_cross_entropy>(exec, problem).live == before.live);
+  problem.labels[290] = 17;
+  problem.hidden[290 * 64] = nan;
+  marks_found const after = find_marks<cut_cross_entropy>(exec, problem);
+  std::int64_t wrong = 0;
+  for (std::int64_t entry = 0; entry < 5000; ++entry) {
+    wrong += after.at(0, entry) != before.at(0, entry) || after.at(128, entry) || !after.at(290, entry) ? 1 : 0;
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("a forward pass leaves no marks where nothing may be left out or the portable program runs", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  tessera::cuda const exec;
+  auto problem = make_loss_problem<bfloat16>(200, 300, 64);
+  CHECK(!find_marks<exact_cross_entropy>(exec, problem).is_marked);
+  problem.options.classifier_threshold = 0.0F;
+  CHECK(!find_marks<cut_cross_entropy>(exec, problem).is_marked);
+  problem.options.classifier_threshold = 0.25F;
+  CHECK(find_marks<cut_cross_entropy>(exec, problem).is_marked);
+  CHECK(!find_marks<cut_cross_entropy>(exec, make_loss_problem<bfloat16>(200, 300, 63)).is_marked);
+}
+
 TEST_CASE("the loss of fp16, tf32 and fp32, and other reducers, work on a GPU", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   check_on_device<exact_cross_entropy_of<float16>, float16>(make_loss_problem<float16>(200, 300, 64), narrow, 1e-3);
@@ -128,7 +257,7 @@ TEST_CASE("a loss on a GPU repeats bit for bit, also from a graph", "[cuda]") {
     }
     device_problem<bfloat16, std::int64_t> const in(exec, problem);
     buffer<float> loss(exec, 1);
-    auto const plan = cut_cross_entropy::plan(exec, {700, 3000, 128});
+    auto const plan = cut_cross_entropy::plan_backward(exec, {700, 3000, 128}, problem.options);
     buffer<std::byte> memory(exec, plan.bytes());
     workspace const space(plan, memory);
     cudaGraph_t graph{};

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <tessera/algorithm/linear_loss.hpp>
+#include <tessera/cut_cross_entropy.hpp>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/testing/adversary.hpp>
@@ -220,6 +221,31 @@ TEST_CASE("the loss honours strides of everything", "[host]") {
   loss::forward(exec, in, {}, {value}, workspace(plan, memory));
   exec.wait();
   CHECK(is_near(static_cast<double>(value[0]), reference_loss(problem).total, 4e-6));
+}
+
+TEST_CASE("a loss alone takes little memory, however large the vocabulary", "[host]") {
+  cpu const exec{.threads = 1};
+  using loss = cut_cross_entropy;
+  CHECK(loss::plan(exec, {8192, 256000, 2304}).bytes() <= 1 << 20);
+  CHECK(loss::plan(exec, {8192, 128256, 4096}).bytes() <= 1 << 20);
+  CHECK(loss::plan(exec, {1 << 20, 256000, 2304}).bytes() <= std::int64_t{65} << 20);
+}
+
+TEST_CASE("the portable forward pass says that it leaves no marks", "[host]") {
+  cpu const exec{.threads = 1};
+  auto const problem = make_loss_problem<float>(20, 300, 12);
+  using loss = small_loss<float>;
+  linear_loss_shape const extents{20, 300, 12};
+  detail::loss_mark_regions<gemm_tile<float, tessera::shape<64, 64, 8>>, lse_reducer<float>> const places("test",
+                                                                                                          extents);
+  auto const plan = loss::plan_backward(exec, extents, problem.options);
+  buffer<std::byte> memory(exec, plan.bytes());
+  workspace const space(plan, memory);
+  space[places.is_marked][0] = 1;
+  std::vector<float> value(1);
+  loss::forward(exec, problem.inputs(), problem.options, {value}, space);
+  exec.wait();
+  CHECK(space[places.is_marked][0] == 0);
 }
 
 TEST_CASE("a loss says what does not fit together", "[host]") {

@@ -20,6 +20,7 @@ TEST_CASE("regions are aligned, apart, and found again in the block", "[host]") 
   CHECK(plan.bytes() == 768);
   buffer<std::byte> memory(plan.bytes());
   workspace const space(plan, memory);
+  CHECK(space.bytes() == 768);
   CHECK(space[numbers].size() == 40);
   CHECK(static_cast<void*>(space[numbers].data) == memory.data() + 256);
   CHECK(space[nothing].is_empty());

@@ -13,7 +13,7 @@
 #include <tessera/algorithm/linear_loss.hpp>
 #include <tessera/algorithm/linear_loss_gradients.cuh>
 #include <tessera/exec/cuda.cuh>
-#include <tessera/program/gemm_on_warpgroups.cuh>
+#include <tessera/program/gemm_in_turns.cuh>
 #include <tessera/program/loss_marks.hpp>
 #include <tessera/program/loss_on_warpgroups.cuh>
 #include <tessera/tile/cuda/gemm_tile.cuh>
@@ -35,24 +35,39 @@ bool suits_loss_on_warpgroups(matrix_view<T const> hidden, matrix_view<T const> 
          can_map(hidden) && can_map(classifier);
 }
 
-/// Steps of a schedule after which workers learn of each other how much of the rows they share they have seen: when
-/// about 8, 32 and 128 places are done. A launch for fewer steps than it is worth is left out.
+/// A launch for each part of the vocabulary, one after the other; in between those that share a row learn of each other
+/// what they have seen of it. Without marks: one. Parts grow, and are rounded up to what keeps all workers busy.
 struct loss_launches {
-  std::int32_t ends[4];
+  static constexpr int most = 8;
+  row_schedule schedules[most];
   int count = 0;
 
-  explicit loss_launches(row_schedule const& schedule, bool is_marking) {
-    constexpr std::int32_t fewest_steps = 4;
-    for (std::int32_t places = row_schedule::samples; is_marking && schedule.turns == 0 && places <= 128; places *= 4) {
-      const std::int32_t end = divide_up(places, schedule.splits);
-      if (end >= fewest_steps && end + fewest_steps <= schedule.last_step) {
-        ends[count++] = end;
+  loss_launches(row_schedule const& whole, bool is_marking) {
+    constexpr std::int32_t soon = 128;
+    std::int32_t first = 0;
+    std::int32_t goal = row_schedule::samples;
+    while (is_marking && count + 1 < most && goal < whole.columns) {
+      const std::int64_t steps = divide_up(std::int64_t{goal - first} * whole.rows, std::int64_t{whole.workers});
+      const auto end = max(first + static_cast<std::int32_t>(steps * whole.workers / max(whole.rows, 1)), goal);
+      if (end >= whole.columns) {
+        break;
       }
+      schedules[count++] = whole.of_places(first, end);
+      first = end;
+      goal = max(goal, end) * (goal < soon ? 4 : 2);
     }
-    ends[count++] = schedule.last_step;
+    schedules[count++] = whole.of_places(first, whole.columns);
+  }
+  [[nodiscard]] std::int64_t states() const {
+    std::int32_t states = 1;
+    for (int i = 0; i < count; ++i) {
+      states = max(states, schedules[i].states());
+    }
+    return states;
   }
 };
 
+/// Marks: with room for as many bounds as states.
 template <class Program, class Architectures, class Tile, class Reducer>
 loss_tiles_results run_loss_on_warpgroups(basic_cuda<Architectures> const& exec,
                                           loss_tiles<Tile, Reducer> const& portable, loss_marks marks) {
@@ -68,24 +83,31 @@ loss_tiles_results run_loss_on_warpgroups(basic_cuda<Architectures> const& exec,
   const auto room = static_cast<std::int32_t>(min(portable.states.extent(0), std::int64_t{0x7fffffff}));
   const row_schedule schedule = row_schedule::make(
       tiles_of(hidden.extent(0), Program::rows), tiles_of(classifier.extent(0), Program::columns),
-      tiles_of(hidden.extent(1), Program::depth), max(multiprocessors / Program::blocks_per_cluster, 1), room);
+      tiles_of(hidden.extent(1), Program::depth), 2 * max(multiprocessors / Program::blocks_per_cluster, 1), room);
+  const loss_launches launches(schedule, marks.are_wanted());
+  auto states = portable.states;
+  states.extents[0] = launches.states();
   if (marks.are_wanted()) {
     exec.clear(array_view<std::uint32_t>(marks.live.data, marks.live.extent(0) * marks.live.extent(1)));
-    marks.bounds.extents[0] = schedule.states();
+    marks.bounds.extents[0] = launches.states();
   }
+  const clear_loss_states clear{states, marks};
+  exec.run(clear, clear.groups());
   Program program{make_tensor_map(where, hidden, {warpgroup_gemm_shape::block_rows, Program::depth}),
                   make_tensor_map(where, classifier, {Program::b_box_rows, Program::depth}),
                   schedule,
-                  {schedule, portable.tokens, portable.states, portable.targets, portable.logits.map,
+                  {schedule, portable.tokens, states, portable.targets, portable.logits.map,
                    static_cast<std::int32_t>(classifier.extent(0)), marks}};
-  const loss_launches launches(schedule, marks.are_wanted());
   for (int i = 0; i < launches.count; ++i) {
-    program.schedule.last_step = launches.ends[i];
-    program.epilogue.schedule = program.schedule;
-    exec.run(program, std::int64_t{schedule.workers} * Program::blocks_per_cluster);
-    program.schedule.first_step = launches.ends[i];
+    if (i > 0) {
+      const share_loss_bounds share{states, marks, portable.tokens.count};
+      exec.run(share, share.groups());
+    }
+    program.schedule = launches.schedules[i];
+    program.epilogue.schedule = launches.schedules[i];
+    exec.run(program, std::int64_t{schedule.workers} / 2 * Program::blocks_per_cluster);
   }
-  return {schedule.states(), marks};
+  return {states.extent(0), marks};
 }
 
 }  // namespace detail
@@ -98,7 +120,7 @@ loss_tiles_results run_loss_tiles(basic_cuda<arch_list<Architectures...>> const&
   constexpr bool has_hopper = ((Architectures == 900) || ...);
   if constexpr (has_hopper && !std::is_same_v<operand, float> && std::is_same_v<Reducer, lse_reducer<float>>) {
     using on_warpgroups =
-        gemm_on_warpgroups<operand, row_schedule, reduce_loss_rows<value_type>, warpgroup_loss_tuning{}(900)>;
+        gemm_in_turns<operand, row_schedule, reduce_loss_rows<value_type>, warpgroup_loss_tuning{}(900)>;
     if (detail::suits_loss_on_warpgroups(program.logits.hidden.matrix, program.logits.classifier.matrix) &&
         exec.template has<on_warpgroups>()) {
       return detail::run_loss_on_warpgroups<on_warpgroups>(exec, program, marks);

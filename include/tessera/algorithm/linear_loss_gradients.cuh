@@ -9,7 +9,7 @@
 
 #include <tessera/algorithm/linear_loss_gradients.hpp>
 #include <tessera/exec/cuda.cuh>
-#include <tessera/program/gemm_on_warpgroups.cuh>
+#include <tessera/program/gemm_in_turns.cuh>
 #include <tessera/program/loss_block_lists.hpp>
 #include <tessera/program/loss_entry_order.hpp>
 #include <tessera/program/loss_gradient_on_warpgroups.cuh>
@@ -28,8 +28,8 @@ template <class Architectures, class Call, class Gradient>
 struct loss_gradients_on_warpgroups {
   using value_type = typename Call::value_type;
   static constexpr warpgroup_gemm_policy policy = warpgroup_loss_gradient_tuning{}(900);
-  using make_gradient = gemm_on_warpgroups<typename Call::layout::operand_name, listed_loss_tiles,
-                                           write_loss_gradient<value_type>, policy>;
+  using make_gradient = gemm_in_turns<typename Call::layout::operand_name, listed_loss_tiles,
+                                      write_loss_gradient<value_type>, policy>;
   using multiply = loss_gradient_products<typename Call::layout::operand_name, Gradient,
                                           warpgroup_loss_product_tuning{}(900)>;
   static constexpr char const* where = "linear_loss.backward";
@@ -115,6 +115,7 @@ struct loss_gradients_on_warpgroups {
     const list_loss_tiles tiles{range,
                                 is_ordered ? alive_blocks() : matrix_view<std::uint8_t>{},
                                 places.token_blocks,
+                                make_gradient::columns,
                                 policy.band,
                                 space[places.tiles],
                                 space[places.tile_count]};

@@ -66,11 +66,13 @@ struct loss_regions {
             plan.add<typename Reducer::state_type>("states of rows", checked_multiply(where, splits, shape.tokens))) {}
 
   /// Groups enough to fill any machine, whatever the extents; not a function of the machine, so that results are none.
+  /// Some for many tokens, too, for programs that share rows of larger tiles.
   static std::int64_t splits_of(linear_loss_shape const& shape) {
     constexpr std::int64_t enough_groups = 512;
+    constexpr std::int64_t fewest_splits = 4;
     const std::int64_t rows = max(divide_up(shape.tokens, std::int64_t{layout::rows}), std::int64_t{1});
     const std::int64_t columns = divide_up(shape.vocabulary, std::int64_t{layout::columns});
-    return clamp(divide_up(enough_groups, rows), std::int64_t{1}, max(columns, std::int64_t{1}));
+    return clamp(divide_up(enough_groups, rows), fewest_splits, max(columns, fewest_splits));
   }
 
   loss_token_list token_list(workspace const& space) const {
@@ -90,6 +92,7 @@ struct loss_mark_regions : loss_regions<Tile, Reducer> {
   region<std::uint32_t> live;
   region<std::int32_t> is_marked;  ///< 1 if forward() left marks, else 0
   region<loss_bound> bounds;
+  region<known_loss> known;
 
   loss_mark_regions(char const* where, linear_loss_shape const& shape)
       : base(where, shape),
@@ -98,11 +101,13 @@ struct loss_mark_regions : loss_regions<Tile, Reducer> {
         live(this->plan.template add<std::uint32_t>("marks of entries", checked_multiply(where, token_blocks, words))),
         is_marked(this->plan.template add<std::int32_t>("whether there are marks", 1)),
         bounds(this->plan.template add<loss_bound>("bounds of log-sum-exps",
-                                                   checked_multiply(where, this->splits, shape.tokens))) {}
+                                                   checked_multiply(where, this->splits, shape.tokens))),
+        known(this->plan.template add<known_loss>("known parts of log-sum-exps", shape.tokens)) {}
 
   loss_marks marks(workspace const& space, linear_loss_shape const& shape, float threshold) const {
     return {{space[live].data, {token_blocks, words}},
             {space[bounds].data, {this->splits, shape.tokens}},
+            space[known],
             space[is_marked],
             threshold};
   }
@@ -115,6 +120,7 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
   using layout = loss_tile<Tile>;
   using program = loss_gradient_tiles<Tile, Filter>;
   static constexpr std::int64_t tile_columns = layout::columns;
+  static constexpr int least_tile_columns = 128;  ///< of tiles in which an executor may make gradients
   std::int64_t entries;  ///< of a part: whole tiles
   std::int64_t parts;
   std::int64_t row_blocks;
@@ -196,7 +202,8 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
         list_counts(this->plan.template add<std::int32_t>("lengths of lists", hidden_panels(shape) + entry_panels())),
         lists(this->plan.template add<std::int32_t>(
             "lists of blocks", hidden_panels(shape) * entry_blocks() + entry_panels() * this->token_blocks)),
-        tiles(this->plan.template add<tile_order::place>("list of tiles", hidden_panels(shape) * entry_panels())),
+        tiles(this->plan.template add<tile_order::place>(
+            "list of tiles", hidden_panels(shape) * divide_up(entries, std::int64_t{least_tile_columns}))),
         tile_count(this->plan.template add<std::int32_t>("length of the list of tiles", 1)),
         entry_of(this->plan.template add<std::int32_t>("order of entries", orders ? shape.vocabulary : 0)),
         place_of(this->plan.template add<std::int32_t>("places of entries", orders ? shape.vocabulary : 0)),

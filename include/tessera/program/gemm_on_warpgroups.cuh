@@ -19,12 +19,7 @@
 /// out as warpgroup_mma.cuh says, which it may change, and finish(), both called by whole warps. One that has a
 /// template `deferred_type<registers>` has, instead of operator(), defer(sums, place, deferred), which leaves in
 /// registers what is still to be done, and run_deferred<0> and <1>(deferred, place, scratch), which do it while the
-/// tensor cores work on the next tile: of 240 registers the sums take columns / 2, and the program about 20. One that
-/// has a `fetched_type` has fetch(place, fetched), called while the tile is multiplied, and gets `fetched` in defer(),
-/// before `deferred`. One that wants to know takes the number of the work as operator()'s fourth argument.
-///
-/// With a lead (see warpgroup_gemm_policy) one warpgroup is always some pieces ahead of the other, so that their
-/// epilogues do not fall together: one has the tensor cores while the other is in its epilogue.
+/// tensor cores work on the next tile: of 240 registers the sums take columns / 2, and the program about 20.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +31,6 @@
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/register_budget.cuh>
 #include <tessera/tile/cuda/shared_access.cuh>
-#include <tessera/tile/cuda/warpgroup_lead.cuh>
 #include <tessera/tile/cuda/warpgroup_mma.cuh>
 #include <tessera/tile/gemm_operand.hpp>
 #include <tessera/tile/gemm_schedule.hpp>
@@ -61,22 +55,6 @@ inline constexpr bool is_deferring = requires {
   typename Epilogue::template deferred_type<4>;
 };
 
-/// Whether an epilogue wants something from memory while its tile is still multiplied.
-template <class Epilogue>
-inline constexpr bool is_fetching = requires {
-  typename Epilogue::fetched_type;
-};
-struct nothing_fetched {};
-template <class Epilogue>
-struct fetched_by {
-  using type = nothing_fetched;
-};
-template <class Epilogue>
-requires is_fetching<Epilogue>
-struct fetched_by<Epilogue> {
-  using type = typename Epilogue::fetched_type;
-};
-
 /// What the epilogue of the tile before has put off, in registers.
 template <class Epilogue, int Registers>
 struct deferred_work {
@@ -89,13 +67,9 @@ struct deferred_work<Epilogue, Registers> {
   typename Epilogue::template deferred_type<Registers> work;
   box_place place{0, -1};  // no tile begins in row -1: there is none yet
 
-  template <class Sums, class Fetched>
-  __device__ __forceinline__ void take(Epilogue const& epilogue, Sums& sums, box_place first, Fetched const& fetched) {
-    if constexpr (is_fetching<Epilogue>) {
-      epilogue.defer(sums, first, fetched, work);
-    } else {
-      epilogue.defer(sums, first, work);
-    }
+  template <class Sums>
+  __device__ __forceinline__ void take(Epilogue const& epilogue, Sums const& sums, box_place first) {
+    epilogue.defer(sums, first, work);
     place = first;
   }
   template <int Half, class Scratch>
@@ -133,7 +107,6 @@ struct gemm_on_warpgroups {
     typename Epilogue::scratch_type of_warp[4 * shape::consumers];
     shared_barrier full[Policy.stages];   ///< a piece is there
     shared_barrier empty[Policy.stages];  ///< all blocks of the cluster have multiplied with a piece
-    shared_barrier led;                   ///< the first warpgroup has begun with the lead of a tile
   };
 
   tensor_map a;
@@ -144,9 +117,6 @@ struct gemm_on_warpgroups {
   /// The launch has as many blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t block,
                                              scratch_type& scratch) const {
-    if (schedule.count() == 0) {
-      return;
-    }
     if (group.lane == 0) {
       prepare(scratch);
     }
@@ -179,8 +149,6 @@ struct gemm_on_warpgroups {
     }
   };
 
-  using lead_type = warpgroup_lead<Policy.lead, Policy.stages>;
-
   __device__ __forceinline__ void prepare(scratch_type& scratch) const {
     prefetch_tensor_map(a);
     prefetch_tensor_map(b);
@@ -190,7 +158,6 @@ struct gemm_on_warpgroups {
       scratch.full[stage].init(1);
       scratch.empty[stage].init(releases);
     }
-    scratch.led.init(4);
     fence_barrier_init();
   }
 
@@ -248,28 +215,21 @@ struct gemm_on_warpgroups {
     ring_place place;
     typename mma::sum_type sums[mma::registers];
     detail::deferred_work<Epilogue, mma::registers> deferred;
-    typename detail::fetched_by<Epilogue>::type fetched;
     std::int32_t index = first_work;
     gemm_work work = look_up(index);
-    lead_type lead;
     while (index < schedule.count()) {
-      const std::int32_t current = index;
       index += stride();
       const box_place first{work.column * columns, work.row * rows + first_row};
       if (work.pieces > 0) {
-        const fetch fetch_first{epilogue, first, fetched};
-        work = multiply_tile(scratch, consumer, place, lead, sums, deferred, own, fetch_first, work.pieces, index);
+        work = multiply_tile(scratch, consumer, place, sums, deferred, own, work.pieces, index);
       } else {
         deferred.template run<0>(epilogue, own);
         deferred.template run<1>(epilogue, own);
-        fetch{epilogue, first, fetched}.run();
         clear(sums);
         work = look_up(index);
       }
       if constexpr (detail::is_deferring<Epilogue>) {
-        deferred.take(epilogue, sums, first, fetched);
-      } else if constexpr (requires { epilogue(sums, first, own, current); }) {
-        epilogue(sums, first, own, current);
+        deferred.take(epilogue, sums, first);
       } else {
         epilogue(sums, first, own);
       }
@@ -279,34 +239,21 @@ struct gemm_on_warpgroups {
     epilogue.finish();
   }
 
-  struct fetch {
-    Epilogue const& epilogue;
-    box_place place;
-    typename detail::fetched_by<Epilogue>::type& fetched;
-    __device__ __forceinline__ void run() const {
-      if constexpr (detail::is_fetching<Epilogue>) {
-        epilogue.fetch(place, fetched);
-      }
-    }
-  };
-
   /// One piece is multiplied while the next is awaited; a piece is given back when the next one's multiplications have
   /// begun. Behind the first two come the halves of what the epilogue of the tile before has put off. Gives the work
   /// number `next`, which is looked up while tensor cores are busy.
   __device__ __forceinline__ gemm_work multiply_tile(scratch_type& scratch, int consumer, ring_place& place,
-                                                     lead_type& lead, typename mma::sum_type (&sums)[mma::registers],
+                                                     typename mma::sum_type (&sums)[mma::registers],
                                                      detail::deferred_work<Epilogue, mma::registers>& deferred,
-                                                     typename Epilogue::scratch_type& own, fetch const& fetch_first,
-                                                     std::int32_t pieces, std::int32_t next) const {
+                                                     typename Epilogue::scratch_type& own, std::int32_t pieces,
+                                                     std::int32_t next) const {
     const operand_pair operands{
         matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.a[0]) +
                                              static_cast<std::uint32_t>(consumer * mma::rows * shape::depth_bytes)),
         matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.b[0]))};
     pin_registers(sums);
-    lead.follow(scratch.led, consumer, pieces);
     int before = place.stage;
     multiply_piece(scratch, operands, place, sums, false);
-    lead.go_ahead(scratch.led, consumer, pieces, 1);
     const gemm_work work = look_up(next);
     deferred.template run<0>(epilogue, own);
     std::int32_t k = 1;
@@ -315,10 +262,8 @@ struct gemm_on_warpgroups {
       ++k;
     }
     deferred.template run<1>(epilogue, own);
-    fetch_first.run();
     for (; k < pieces; ++k) {
       before = multiply_next_piece(scratch, operands, place, sums, before);
-      lead.go_ahead(scratch.led, consumer, pieces, k + 1);
     }
     await_multiply<0>(sums);
     release(scratch, before);

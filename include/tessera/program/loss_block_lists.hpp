@@ -166,7 +166,7 @@ struct list_loss_blocks {
   }
 };
 
-/// Tiles of 256 tokens x 256 entries that are made, as a schedule of gemm_on_warpgroups.
+/// Tiles of 256 tokens that are made, as a schedule of gemm_in_turns.
 struct listed_loss_tiles {
   tile_order::place const* tiles;
   std::int32_t const* tile_count;  ///< in memory
@@ -180,7 +180,7 @@ struct listed_loss_tiles {
   [[nodiscard]] TESSERA_FN constexpr std::int32_t piece(std::int32_t k) const { return k; }
 };
 
-/// Run with one group.
+/// Run with one group. Where one of 2 x 2 blocks is alive all of them are made: they may be multiplied together.
 struct list_loss_tiles {
   static constexpr int lanes = 256;
   struct scratch_type {};
@@ -188,6 +188,7 @@ struct list_loss_tiles {
   loss_part_range range;
   matrix_view<std::uint8_t const> alive;  ///< blocks of tokens x all blocks of entries; null for all
   std::int64_t token_blocks;
+  std::int32_t columns;  ///< entries of a tile
   std::int32_t band;
   array_view<tile_order::place> tiles;
   array_view<std::int32_t> tile_count;  ///< one element
@@ -195,7 +196,7 @@ struct list_loss_tiles {
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {
     const tile_order order{static_cast<std::int32_t>(divide_up(token_blocks, std::int64_t{2})),
-                           static_cast<std::int32_t>(divide_up(range.width(), std::int64_t{256})), band};
+                           static_cast<std::int32_t>(divide_up(range.width(), std::int64_t{columns})), band};
     const auto all = static_cast<std::int32_t>(order.count());
     std::int32_t found = 0;
     for (std::int32_t first = 0; first < all; first += lanes) {
@@ -221,11 +222,14 @@ struct list_loss_tiles {
 
  private:
   TESSERA_FN bool is_alive(tile_order::place tile) const {
+    const std::int64_t before = range.first / 128;
+    const std::int64_t first = before + std::int64_t{tile.column} * columns / 256 * 2;
+    const std::int64_t last = before + ((std::int64_t{tile.column} + 1) * columns - 1) / 256 * 2 + 1;
     bool found = alive.data == nullptr;
-    for (std::int64_t i = 0; i < 4 && !found; ++i) {
-      const std::int64_t row = 2 * tile.row + i / 2;
-      const std::int64_t column = range.first / 128 + 2 * tile.column + i % 2;
-      found = row < alive.extent(0) && column < alive.extent(1) && alive(row, column) != 0;
+    for (std::int64_t row = std::int64_t{2} * tile.row; row < std::int64_t{2} * tile.row + 2 && !found; ++row) {
+      for (std::int64_t block = first; block <= last && !found; ++block) {
+        found = row < alive.extent(0) && block < alive.extent(1) && alive(row, block) != 0;
+      }
     }
     return found;
   }

@@ -29,7 +29,6 @@
 #include <tessera/tile/cuda/cluster.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/register_budget.cuh>
-#include <tessera/tile/cuda/warpgroup_lead.cuh>
 #include <tessera/tile/cuda/warpgroup_mma.cuh>
 #include <tessera/tuning/linear.hpp>
 
@@ -56,7 +55,6 @@ struct loss_gradient_products {
     sum_staging of_warp[4 * shape::consumers];
     shared_barrier full[Policy.stages];
     shared_barrier empty[Policy.stages];
-    shared_barrier led;  ///< see gemm_on_warpgroups
   };
 
   tensor_map gradient;    ///< tokens x entries of the part
@@ -117,7 +115,6 @@ struct loss_gradient_products {
       scratch.full[stage].init(1);
       scratch.empty[stage].init(2 * shape::consumers * 4);  // a warp each
     }
-    scratch.led.init(4);
     fence_barrier_init();
   }
 
@@ -165,7 +162,6 @@ struct loss_gradient_products {
     const int warp = __shfl_sync(0xffffffffU, lane / 32, 0);
     sum_staging& staging = scratch.of_warp[4 * consumer + warp];
     ring_place place;
-    warpgroup_lead<Policy.lead, Policy.stages> lead;
     sums_type sums;
     fetched_type fetched;
     for (std::int32_t turn = 0; turn * workers < works.count(); ++turn) {
@@ -179,10 +175,10 @@ struct loss_gradient_products {
         if (work.panel * tile >= range.width()) {
           continue;  // no entry is alive there
         }
-        multiply_tile<across>(scratch, work, consumer, place, lead, sums, [] {});
+        multiply_tile<across>(scratch, work, consumer, place, sums, [] {});
         to_classifier(range, sums, row, channel, staging);
       } else if (work.count > 0 || range.is_first() || range.is_last()) {
-        multiply_tile<along>(scratch, work, consumer, place, lead, sums,
+        multiply_tile<along>(scratch, work, consumer, place, sums,
                              [&] { to_hidden.fetch(range, tokens.size(), row, channel, fetched); });
         to_hidden(range, tokens, sums, row, channel, fetched, staging);
       }
@@ -203,8 +199,8 @@ struct loss_gradient_products {
   /// Order: of G's elements, as seen from the depth. Calls `before_end` while there is still something to multiply.
   template <operand_order Order, class BeforeEnd>
   __device__ __forceinline__ void multiply_tile(scratch_type& scratch, loss_product_work const& work, int consumer,
-                                                ring_place& place, warpgroup_lead<Policy.lead, Policy.stages>& lead,
-                                                sums_type& sums, BeforeEnd const& before_end) const {
+                                                ring_place& place, sums_type& sums,
+                                                BeforeEnd const& before_end) const {
     constexpr std::int32_t pieces_at_end = 2;  // their multiplications take longer than a read from memory
     const std::int32_t pieces = 2 * work.count;
     if (pieces <= pieces_at_end) {
@@ -218,10 +214,8 @@ struct loss_gradient_products {
       return;
     }
     pin_registers(sums);
-    lead.follow(scratch.led, consumer, pieces);
     int before = place.stage;
     multiply_piece<Order>(scratch, work, 0, consumer, place, sums);
-    lead.go_ahead(scratch.led, consumer, pieces, 1);
     for (std::int32_t k = 1; k < pieces; ++k) {
       if (k + pieces_at_end == pieces) {
         before_end();
@@ -230,7 +224,6 @@ struct loss_gradient_products {
       multiply_piece<Order>(scratch, work, k, consumer, place, sums);
       await_multiply<1>();
       release(scratch, before);
-      lead.go_ahead(scratch.led, consumer, pieces, k + 1);
       before = stage;
     }
     await_multiply<0>(sums);

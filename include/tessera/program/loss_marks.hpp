@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// What a forward pass of a loss can leave for a backward pass that leaves small gradients out: `loss_marks`, bits of
-/// the entries of the vocabulary that may matter to a block of tokens, made while log-sum-exps are not yet known; and
-/// `check_loss_marks`, which takes back what was not right about them.
+/// the entries of the vocabulary that may matter to a block of tokens, made while log-sum-exps are not yet known.
 ///
 /// Bit j % 32 of word (i / 128, j / 32) is set if softmax(i, j) >= threshold for any token i of that block that has a
 /// label, and may be set without. Logits are compared with threshold * exp(a bound of the log-sum-exp): the sum over
-/// entries seen so far, and for those to come the least that as many were seen to have. The latter is a guess; each
+/// entries known so far, and for the others the least that as many were seen to have. The latter is a guess; each
 /// token's largest bound is kept, and a block of which one is above the log-sum-exp gets all bits. So does one with a
 /// log-sum-exp that is NaN or infinite.
+///
+/// The programs: `clear_loss_states` before all, `share_loss_bounds` between launches that each do some of the
+/// vocabulary, which are where those that do parts of one row learn of each other; `check_loss_marks` in the end.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +18,7 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/program/loss_tokens.hpp>
+#include <tessera/reduce/log_sum_exp.hpp>
 #include <tessera/tile/per_lane.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
@@ -23,24 +26,84 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What is known of bounds of a token's log-sum-exp, in units of log 2.
+/// Of a token, in units of log 2.
 struct loss_bound {
-  float least;    ///< of the log-sum-exps of whole tiles
-  float highest;  ///< bound that was used
+  float least;    ///< of the log-sum-exps of whole tiles that were looked at
+  float highest;  ///< bound of its log-sum-exp that was used
+};
+
+/// What is known of a token when a launch begins, likewise.
+struct known_loss {
+  float sum;    ///< log-sum-exp of what is done
+  float least;  ///< as above
 };
 
 struct loss_marks {
   static constexpr int block_tokens = 128;
-  /// Bounds are lowered by this much, which is more than rounding can add: + magnitude times relative_slack.
+  /// Bounds are lowered by this much, and by their magnitude times relative_slack: twice what rounding adds to them.
   static constexpr float slack = 2e-3F;
   static constexpr float relative_slack = 2e-6F;
 
   matrix_view<std::uint32_t> live;  ///< blocks of 128 tokens x words of 32 entries; null where no marks are wanted
   matrix_view<loss_bound> bounds;   ///< as many for each row of the list of tokens as it has states
+  array_view<known_loss> known;     ///< of each row of that list
   array_view<std::int32_t> is_marked;
   float threshold = 0;
 
   [[nodiscard]] TESSERA_FN constexpr bool are_wanted() const { return live.data != nullptr && threshold > 0; }
+};
+
+/// Run with a lane for each row of the list of tokens.
+struct clear_loss_states {
+  static constexpr int lanes = 256;
+  struct scratch_type {};
+
+  matrix_view<scaled_exponentials<float>> states;
+  loss_marks marks;
+
+  TESSERA_FN constexpr std::int64_t groups() const { return divide_up(states.extent(1), std::int64_t{lanes}); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    for (int lane : group) {
+      const std::int64_t row = which * lanes + lane;
+      for (std::int64_t i = 0; row < states.extent(1) && i < states.extent(0); ++i) {
+        states(i, row) = {-infinity, 0.0F};
+        if (marks.are_wanted()) {
+          marks.bounds(i, row) = {infinity, -infinity};
+        }
+      }
+    }
+  }
+};
+
+/// Likewise.
+struct share_loss_bounds {
+  static constexpr int lanes = 256;
+  struct scratch_type {};
+
+  matrix_view<scaled_exponentials<float> const> states;
+  loss_marks marks;
+  array_view<std::int64_t const> count;  ///< of rows
+
+  TESSERA_FN constexpr std::int64_t groups() const { return divide_up(states.extent(1), std::int64_t{lanes}); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    constexpr float log2_e = 1.442695041F;
+    for (int lane : group) {
+      const std::int64_t row = which * lanes + lane;
+      if (row < count[0]) {
+        scaled_exponentials<float> sum{-infinity, 0.0F};
+        float least = infinity;
+        for (std::int64_t i = 0; i < states.extent(0); ++i) {
+          lse_reducer<float>{}.merge(sum, states(i, row));
+          least = minimum(least, marks.bounds(i, row).least);
+        }
+        marks.known[row] = {lse_reducer<float>{}.value(sum) * log2_e, least};
+      }
+    }
+  }
 };
 
 /// Run with a group for each block of tokens, when log-sum-exps are known.

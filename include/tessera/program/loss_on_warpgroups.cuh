@@ -3,9 +3,9 @@
 /// the logits of labels: linear_loss's forward program for sm_90a, which takes its tiles from a row_schedule.
 ///
 /// Logits stay in fp32 registers. Of each row a warp keeps, in shared memory, what it has reduced so far of its share
-/// of the vocabulary, and writes it once: there are `schedule.states()` states for each token, merged by
-/// finish_loss_tokens in order. So the order of additions depends on the extents and on the number of multiprocessors
-/// alone; launches that each do some of the schedule's steps give the same bits as one.
+/// of the vocabulary, and merges it once with one of the row's `schedule.states()` states, which finish_loss_tokens
+/// merges in order. So the order of additions depends on the extents, on the number of multiprocessors and on how many
+/// launches there are.
 ///
 /// Within a tile a lane takes the largest of its row with the three others that hold the row, then adds up exponentials
 /// relative to it from the first to its last column; the lanes' sums are added as neighbours, then as pairs.
@@ -41,7 +41,8 @@ struct reduce_loss_rows {
   struct memory_type {
     state_type state;
     loss_bound bound;
-    float others;        ///< log2 of the sum that other workers had when this launch began
+    float known;         ///< log2 of the sum that was known when this launch began
+    float floor;         ///< sums below it do not matter
     std::int32_t label;  ///< -1 for none, which is no column
   };
   struct scratch_type {
@@ -67,29 +68,20 @@ struct reduce_loss_rows {
     if (!share.is_there) {
       return;
     }
-    if (share.before == 0 || index < schedule.workers) {
-      open(share, place.row, scratch);
+    if (share.before == 0) {
+      open(place.row, scratch);
     }
-    const auto lane = static_cast<std::int32_t>(threadIdx.x % 32);
     map_sums(sums, place.column);
     float largest_of_group[2][groups<Registers>];
     find_largest(sums, largest_of_group);
-    const state_type found = reduce_tile(sums, largest_of_group);
+    float largest[2];
+    const state_type found = reduce_tile(sums, largest_of_group, largest);
     pick_targets(sums, place, scratch);
-    memory_type& kept = scratch.of_row[own_row()];
-    state_type total = found;
-    if (share.before > 0) {
-      total = merged(kept.state, found);
-    }
-    __syncwarp();  // lanes 2 and 3 of each four have read what 0 and 1 overwrite
+    keep(share, found, scratch);
     if (marks.are_wanted()) {
-      mark(sums, largest_of_group, place, update_bound(share, found, total, kept), scratch);
+      mark(sums, largest_of_group, largest, place, scratch);
     }
-    if (lane % 4 < 2) {
-      kept.state = total;
-    }
-    __syncwarp();
-    if (share.is_last || index + schedule.workers >= schedule.count()) {
+    if (share.is_last) {
       close(share, place.row, scratch);
     }
   }
@@ -105,40 +97,31 @@ struct reduce_loss_rows {
     const auto lane = static_cast<std::int32_t>(threadIdx.x % 32);
     return lane / 4 + 8 * (lane % 2);
   }
+  /// By value: chosen by address they would lie in memory.
+  __device__ __forceinline__ static float of_own_row(float upper, float lower) {
+    return threadIdx.x % 2 != 0 ? lower : upper;
+  }
   __device__ __forceinline__ std::int64_t row_of(std::int32_t token) const {
     return token < tokens.row_of.size() ? tokens.row_of[token] : -1;
   }
 
-  /// Before the first tile of a share, or of a launch that goes on with it.
-  __device__ __forceinline__ void open(row_share const& share, std::int32_t first_row, scratch_type& scratch) const {
+  /// Before the first tile of a share.
+  __device__ __forceinline__ void open(std::int32_t first_row, scratch_type& scratch) const {
     const auto lane = static_cast<std::int32_t>(threadIdx.x % 32);
     if (lane < 16) {
       const std::int64_t row = row_of(first_row + lane);
-      memory_type memory{{-infinity, 0.0F}, {infinity, -infinity}, -infinity, row >= 0 ? tokens.labels[row] : -1};
-      if (row >= 0 && schedule.first_step > 0) {
-        if (share.before > 0) {
-          memory.state = states(share.split, row);
-          memory.bound = marks.are_wanted() ? marks.bounds(share.split, row) : memory.bound;
-        }
-        if (marks.are_wanted()) {
-          learn_from_others(share, row, memory);
+      memory_type memory{{-infinity, 0.0F}, {infinity, -infinity}, -infinity, infinity, -1};
+      if (row >= 0) {
+        memory.label = tokens.labels[row];
+        if (marks.are_wanted() && schedule.first_place > 0) {
+          const known_loss known = marks.known[row];
+          memory.known = known.sum;
+          memory.bound.least = known.least;
         }
       }
       scratch.of_row[lane] = memory;
     }
     __syncwarp();
-  }
-  /// What the workers that share the row had seen of it when this launch began; not those of tails.
-  __device__ __forceinline__ void learn_from_others(row_share const& share, std::int64_t row,
-                                                    memory_type& memory) const {
-    state_type sum{-infinity, 0.0F};
-    for (std::int32_t split = 0; split < (schedule.turns == 0 ? schedule.splits : 0); ++split) {
-      if (split != share.split) {
-        sum = merged(sum, states(split, row));
-        memory.bound.least = minimum(memory.bound.least, marks.bounds(split, row).least);
-      }
-    }
-    memory.others = log2_of(sum);
   }
   /// After the last one.
   __device__ __forceinline__ void close(row_share const& share, std::int32_t first_row,
@@ -148,15 +131,11 @@ struct reduce_loss_rows {
     if (row < 0) {
       return;
     }
-    states(share.split, row) = scratch.of_row[lane].state;
+    memory_type const& memory = scratch.of_row[lane];
+    states(share.split, row) = merged(states(share.split, row), memory.state);
     if (marks.are_wanted()) {
-      marks.bounds(share.split, row) = scratch.of_row[lane].bound;
-    }
-    for (std::int32_t i = 1; i <= share.workless; ++i) {
-      states(share.split + i, row) = {-infinity, 0.0F};
-      if (marks.are_wanted()) {
-        marks.bounds(share.split + i, row) = {infinity, -infinity};
-      }
+      loss_bound& bound = marks.bounds(share.split, row);
+      bound = {minimum(bound.least, memory.bound.least), maximum(bound.highest, memory.bound.highest)};
     }
   }
 
@@ -207,13 +186,13 @@ struct reduce_loss_rows {
     }
   }
 
-  /// The state of the lane's own row in this tile. Exponents are found by one multiply-add, which rounds the subtrahend
+  /// The state of the lane's own row in this tile, and the largest sums of both rows. Exponents are found by one multiply-add, which rounds the subtrahend
   /// for all alike: that is made good for their sum, whose largest addend is 1.
   template <int Registers>
   __device__ __forceinline__ state_type reduce_tile(float const (&sums)[Registers],
-                                                    float const (&largest_of_group)[2][groups<Registers>]) const {
+                                                    float const (&largest_of_group)[2][groups<Registers>],
+                                                    float (&largest)[2]) const {
     const float factor = map.inverse_temperature * log2_e;
-    float largest[2];
     float subtrahend[2];
     float sum[2] = {0.0F, 0.0F};
 #pragma unroll
@@ -233,9 +212,8 @@ struct reduce_loss_rows {
     for (int i = 0; i < Registers; ++i) {
       sum[i / 2 % 2] += fast_exp2(multiply_add(sums[i], factor, -subtrahend[i / 2 % 2]));
     }
-    const bool is_lower = threadIdx.x % 2 != 0;
-    const float own_largest = is_lower ? largest[1] : largest[0];
-    float own = (is_lower ? sum[1] : sum[0]) + detail::move_words(is_lower ? sum[0] : sum[1], detail::across{1});
+    const float own_largest = of_own_row(largest[0], largest[1]);
+    float own = of_own_row(sum[0], sum[1]) + detail::move_words(of_own_row(sum[1], sum[0]), detail::across{1});
     own += detail::move_words(own, detail::across{2});  // the same bits for both: a sum of two commutes
     if (own_largest > -infinity) {
       own *= fast_exp2(-multiply_add(own_largest, factor, -(own_largest * factor)));
@@ -281,53 +259,70 @@ struct reduce_loss_rows {
     }
   }
 
-  /// The sum below which nothing of the lane's own row matters: a bound of the log-sum-exp and the threshold.
-  __device__ __forceinline__ float update_bound(row_share const& share, state_type const& found,
-                                                state_type const& total, memory_type& kept) const {
+  /// Adds a tile to the share, and now and then looks at the bound anew.
+  __device__ __forceinline__ void keep(row_share const& share, state_type const& found, scratch_type& scratch) const {
+    constexpr std::int32_t often = 4;
+    memory_type& kept = scratch.of_row[own_row()];
+    const state_type total = merged(kept.state, found);
+    __syncwarp();  // lanes 2 and 3 of each four have read what 0 and 1 overwrite
+    if (threadIdx.x % 4 < 2) {
+      kept.state = total;
+    }
+    if (marks.are_wanted() && (share.before < often || share.before % often == 0)) {
+      update_bound(share, found, total, kept);
+    }
+    __syncwarp();
+  }
+  __device__ __forceinline__ void update_bound(row_share const& share, state_type const& found, state_type const& total,
+                                               memory_type& kept) const {
     constexpr float caution = 0.8F;  // sampled tiles of equal sums can all be a little above the mean
-    const std::int32_t others =
-        schedule.turns > 0 ? 0 : schedule.first_step * (schedule.splits - (share.split < schedule.splits ? 1 : 0));
-    const std::int32_t seen = others + share.before + 1;
-    const auto left = static_cast<float>(max(schedule.columns - seen, 0));
+    const std::int32_t seen = schedule.first_place + share.before + 1;
     const float least = minimum(kept.bound.least, log2_of(found));
-    const float guess = seen >= row_schedule::samples ? least + fast_log2(caution * left) : -infinity;
+    const float guess = seen >= row_schedule::samples
+                            ? least + fast_log2(caution * static_cast<float>(max(schedule.columns - seen, 0)))
+                            : -infinity;
     const float sum = log2_of(total);
-    const float largest = maximum(maximum(sum, kept.others), guess);
-    const float bound = largest == -infinity
-                            ? -infinity
-                            : largest + fast_log2(fast_exp2(sum - largest) + fast_exp2(kept.others - largest) +
-                                                  fast_exp2(guess - largest));
-    const bool is_labelled = kept.label >= 0;
-    const float highest = maximum(kept.bound.highest, bound);
+    const float largest = maximum(maximum(sum, kept.known), guess);
+    const float sums = fast_exp2(sum - largest) + fast_exp2(kept.known - largest) + fast_exp2(guess - largest);
+    const float bound = largest == -infinity ? -infinity : largest + fast_log2(sums);
+    const float lowered = bound - (loss_marks::slack + loss_marks::relative_slack * absolute(bound));
+    const loss_bound updated{least, maximum(kept.bound.highest, bound)};
     __syncwarp();
     if (threadIdx.x % 4 < 2) {
-      kept.bound = {least, highest};
+      kept.bound = updated;
+      kept.floor = (lowered + fast_log2(marks.threshold)) * fast_reciprocal(map.inverse_temperature * log2_e);
     }
-    const float lowered = bound - (loss_marks::slack + loss_marks::relative_slack * absolute(bound));
-    return is_labelled ? (lowered + fast_log2(marks.threshold)) * fast_reciprocal(map.inverse_temperature * log2_e)
-                       : infinity;
   }
 
-  /// `own_bound`: of the lane's own row; the other one's is the neighbour's.
+  /// Few tiles hold anything that matters, and of those few groups of columns.
   template <int Registers>
   __device__ __forceinline__ void mark(float const (&sums)[Registers],
-                                       float const (&largest_of_group)[2][groups<Registers>], box_place place,
-                                       float own_bound, scratch_type const& scratch) const {
+                                       float const (&largest_of_group)[2][groups<Registers>], float const (&largest)[2],
+                                       box_place place, scratch_type const& scratch) const {
     const auto lane = static_cast<std::int32_t>(threadIdx.x % 32);
-    const float other_bound = detail::move_words(own_bound, detail::across{1});
-    const bool is_lower = lane % 2 != 0;
-    const float bound[2] = {is_lower ? other_bound : own_bound, is_lower ? own_bound : other_bound};
-    const bool counts[2] = {scratch.of_row[lane / 4].label >= 0, scratch.of_row[lane / 4 + 8].label >= 0};
+    memory_type const* const row[2] = {&scratch.of_row[lane / 4], &scratch.of_row[lane / 4 + 8]};
+    const float floor[2] = {row[0]->floor, row[1]->floor};
+    const bool counts[2] = {row[0]->label >= 0, row[1]->label >= 0};
+    const auto is_below = [&](float first, float second) {
+      return (!counts[0] || first < floor[0]) && (!counts[1] || second < floor[1]);
+    };
+    if (__all_sync(detail::whole_warp, is_below(largest[0], largest[1]))) {
+      return;
+    }
+    std::uint32_t found = 0;
 #pragma unroll
     for (int group = 0; group < groups<Registers>; ++group) {
-      const bool may_matter = (counts[0] && !(largest_of_group[0][group] < bound[0])) ||
-                              (counts[1] && !(largest_of_group[1][group] < bound[1]));
-      if (__any_sync(detail::whole_warp, may_matter)) {
+      found |= is_below(largest_of_group[0][group], largest_of_group[1][group]) ? 0 : std::uint32_t{1} << group;
+    }
+    found = __reduce_or_sync(detail::whole_warp, found);
+#pragma unroll
+    for (int group = 0; group < groups<Registers>; ++group) {
+      if ((found >> group & 1) != 0) {
         std::uint32_t word = 0;
 #pragma unroll
-        for (int i = 0; i < group_columns / 2; ++i) {
-          const bool matters = counts[i / 2 % 2] && !(sums[group * group_columns / 2 + i] < bound[i / 2 % 2]);
-          word |= matters ? std::uint32_t{1} << (i / 4 * 8 + i % 2) : 0;
+        for (int i = 0; i < group_columns / 4; ++i) {
+          const int at = group * group_columns / 2 + i / 2 * 4 + i % 2;
+          word |= is_below(sums[at], sums[at + 2]) ? 0 : std::uint32_t{1} << (i / 2 * 8 + i % 2);
         }
         add_word(place, group, __reduce_or_sync(detail::whole_warp, word << (2 * (lane % 4))));
       }

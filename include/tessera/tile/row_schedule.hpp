@@ -3,18 +3,17 @@
 /// worker stays with a row of tiles until its share of it is done, so that it can keep what it reduces.
 ///
 ///     row_schedule const schedule = row_schedule::make(32, 1000, 36, 66);     // tiles: 32 x 1000; 66 workers
-///     schedule.splits;                                                        // 2 workers share each row
-///     schedule.tail;                                                          // but its last 30 tiles: the 2 left over
-///     schedule.states();                                                      // 4 shares of a row at most
+///     schedule.kinds[1];                    // one band of 32 rows, of which each is shared by 2 workers
+///     schedule.kinds[1].tail;               // but its last 30 tiles: the 2 workers left over take those of all rows
+///     schedule.states();                    // shares of a row at most: 4
 ///
-/// With more rows than workers each worker first takes whole rows, as many as all workers have. Of the rows that are
-/// left, `splits` workers share each: every `splits`-th tile. Workers that are left over then, fewer than those rows,
-/// take the last tiles of all of them, one row after the other, so that all workers end at the same time; so one or two
-/// of these take the tail of a row. All workers walk a row's places in step, so that columns of the second operand
-/// come out of a cache. The first eight places are columns from all over the row, the others are in order.
-///
-/// A launch may do some steps only: from `first_step` to before `last_step`. A worker takes every `workers`-th work, as
-/// in gemm_on_warpgroups.
+/// All workers walk through a band of rows together, in step, so that columns of the second operand come out of a
+/// cache; then through the next, if there are more rows than workers. (Lower bands, whose rows of the first operand
+/// are fewer, are no faster: 8 to 16 rows instead of 32 took 0 to 3 % longer.) `splits` workers share each row: every
+/// `splits`-th place. Workers that are left over, fewer than a band has rows, take the last places of all rows, one row
+/// after the other, so that all workers end at the same time: one
+/// or two of them take the tail of a row. The first eight places of a row are columns from all over it, the others are
+/// in order. A worker takes every `workers`-th work, as in gemm_on_warpgroups.
 #pragma once
 
 #include <cstdint>
@@ -29,12 +28,23 @@ inline namespace v0 {
 /// What a work is to its row of tiles.
 struct row_share {
   std::int32_t row;
-  std::int32_t split;     ///< which of the row's shares
-  std::int32_t place;     ///< in the row's order
-  std::int32_t before;    ///< tiles of the share before this one
-  std::int32_t workless;  ///< so many shares that follow this one are nobody's; not 0 in the last tile alone
-  bool is_there;          ///< else the work is empty
-  bool is_last;           ///< of the share
+  std::int32_t split;   ///< which of the row's shares
+  std::int32_t place;   ///< in the row's order
+  std::int32_t before;  ///< tiles of the share before this one
+  bool is_there;        ///< else the work is empty
+  bool is_last;         ///< of the share
+};
+
+/// Some bands of as many rows.
+struct row_bands {
+  std::int32_t count;
+  std::int32_t rows;         ///< of each band
+  std::int32_t splits;       ///< workers that share a row
+  std::int32_t tail;         ///< places of a row that they leave to others
+  std::int32_t tail_length;  ///< places of tails that each of these takes
+  std::int32_t steps;        ///< of each worker in a band
+
+  [[nodiscard]] TESSERA_FN constexpr std::int32_t states() const { return splits + (tail > 0 ? 2 : 0); }
 };
 
 struct row_schedule {
@@ -44,35 +54,46 @@ struct row_schedule {
   std::int32_t columns;  ///< likewise
   std::int32_t pieces;   ///< of the depth
   std::int32_t workers;
-  std::int32_t turns;        ///< whole rows that each worker takes
-  std::int32_t splits;       ///< workers that share a row after that
-  std::int32_t tail;         ///< places of such a row that they leave to others
-  std::int32_t tail_length;  ///< places of tails that each of these takes
-  std::int32_t first_step;
-  std::int32_t last_step;
+  std::int32_t most_states;  ///< shares of a row that there may be
+  std::int32_t first_place;  ///< of each row, of those that are to be done
+  std::int32_t places;       ///< that are to be done
+  row_bands kinds[2];        ///< the second of bands of one row less
+  std::int32_t works;        ///< of all workers
 
-  /// With at most `most_states` shares of a row.
   [[nodiscard]] static constexpr row_schedule make(std::int32_t rows, std::int32_t columns, std::int32_t pieces,
                                                    std::int32_t most_workers, std::int32_t most_states = 0x7fffffff) {
-    const std::int32_t turns = rows / most_workers;
-    const std::int32_t shared = rows % most_workers;
-    row_schedule made{rows, columns, pieces, most_workers, turns, 1, 0, 0, 0, turns * columns};
-    if (shared == 0) {
-      return made;
+    const row_schedule made{rows, columns, pieces, most_workers, most_states, 0, 0, {}, 0};
+    return made.of_places(0, columns);
+  }
+
+  /// The same for some places of all rows.
+  [[nodiscard]] constexpr row_schedule of_places(std::int32_t first, std::int32_t end) const {
+    const std::int32_t count = max(divide_up(rows, workers), 1);
+    const std::int32_t higher = rows % count;
+    row_schedule made = *this;
+    made.first_place = first;
+    made.places = end - first;
+    made.kinds[0] = {higher, rows / count + 1, 1, 0, 0, 0};
+    made.kinds[1] = {count - higher, rows / count, 1, 0, 0, 0};
+    for (row_bands& bands : made.kinds) {
+      if (bands.count > 0 && bands.rows > 0) {
+        bands = share_out(bands, made.places);
+      }
     }
-    made.splits = clamp(most_workers / shared, 1, max(min(columns, most_states), 1));
-    const std::int32_t regular = shared * made.splits;
-    made.take_tails(min(most_workers - regular, shared), most_states);
-    const std::int32_t others = made.tail > 0 ? divide_up(shared * made.tail, made.tail_length) : 0;
-    made.workers = turns > 0 ? most_workers : regular + others;
-    made.last_step += max(divide_up(columns - made.tail, made.splits), made.tail_length);
+    made.works = workers * made.steps();
     return made;
   }
 
   /// Shares of a row at most.
-  [[nodiscard]] TESSERA_FN constexpr std::int32_t states() const { return splits + (tail > 0 ? 2 : 0); }
+  [[nodiscard]] TESSERA_FN constexpr std::int32_t states() const {
+    return max(kinds[0].count > 0 ? kinds[0].states() : 1, kinds[1].count > 0 ? kinds[1].states() : 1);
+  }
 
-  [[nodiscard]] TESSERA_FN constexpr std::int32_t count() const { return workers * (last_step - first_step); }
+  /// Works of each worker.
+  [[nodiscard]] TESSERA_FN constexpr std::int32_t steps() const {
+    return kinds[0].count * kinds[0].steps + kinds[1].count * kinds[1].steps;
+  }
+  [[nodiscard]] TESSERA_FN constexpr std::int32_t count() const { return works; }
   [[nodiscard]] TESSERA_FN constexpr gemm_work at(std::int32_t index) const {
     const row_share share = share_at(index);
     return {share.row, column_at(share.place), 0, share.is_there ? pieces : 0};
@@ -81,22 +102,10 @@ struct row_schedule {
 
   [[nodiscard]] TESSERA_FN constexpr row_share share_at(std::int32_t index) const {
     const std::int32_t worker = index % workers;
-    const std::int32_t step = first_step + index / workers;
-    const std::int32_t own_rows = turns * workers;
-    const std::int32_t shared_step = step - turns * columns;
-    if (shared_step < 0) {
-      const std::int32_t place = step % columns;
-      const bool is_last = place == columns - 1;
-      return {step / columns * workers + worker, 0, place, place, is_last ? states() - 1 : 0, true, is_last};
-    }
-    const std::int32_t regular = (rows - own_rows) * splits;
-    if (worker < regular) {
-      const std::int32_t split = worker % splits;
-      const std::int32_t place = split + shared_step * splits;
-      const std::int32_t end = columns - tail;
-      return {own_rows + worker / splits, split, place, shared_step, 0, place < end, place + splits >= end};
-    }
-    return tail_share(worker - regular, shared_step);
+    const std::int32_t step = index / workers;
+    const std::int32_t first_steps = kinds[0].count * kinds[0].steps;
+    return step < first_steps ? share_in(kinds[0], 0, worker, step)
+                              : share_in(kinds[1], kinds[0].count * kinds[0].rows, worker, step - first_steps);
   }
 
   /// Of places that are no columns, any.
@@ -119,44 +128,63 @@ struct row_schedule {
     return static_cast<std::int32_t>((std::int64_t{2} * i + 1) * columns / (2 * samples));
   }
 
-  /// A share is a row's part of a worker's places, which lie behind each other: tails are at least as long as rows'.
-  [[nodiscard]] TESSERA_FN constexpr row_share tail_share(std::int32_t which, std::int32_t step) const {
-    const std::int32_t own_rows = turns * workers;
-    if (tail == 0) {
-      return {0, 0, 0, 0, 0, false, false};
+  [[nodiscard]] TESSERA_FN constexpr row_share share_in(row_bands const& bands, std::int32_t first_row,
+                                                        std::int32_t worker, std::int32_t step) const {
+    const std::int32_t band = step / bands.steps;
+    const std::int32_t own_step = step - band * bands.steps;
+    const std::int32_t band_row = first_row + band * bands.rows;
+    const std::int32_t regular = bands.rows * bands.splits;
+    if (worker >= regular) {
+      return tail_share(bands, band_row, worker - regular, own_step);
     }
-    const std::int32_t from = which * tail_length;
-    const std::int32_t tile = from + step;
-    const std::int32_t row = tile / tail;
-    const std::int32_t begin = row * tail;
-    const bool is_second = begin < from;
-    const bool is_end = tile - begin == tail - 1;
-    return {own_rows + row,
-            splits + (is_second ? 1 : 0),
-            columns - tail + tile - begin,
-            tile - max(begin, from),
-            is_end && !is_second ? 1 : 0,
-            step < tail_length && row < rows - own_rows,
-            is_end || step == tail_length - 1};
+    const std::int32_t row = worker / bands.splits;
+    const std::int32_t split = worker - row * bands.splits;
+    const std::int32_t place = split + own_step * bands.splits;
+    const std::int32_t end = places - bands.tail;
+    return {band_row + row, split, first_place + place, own_step, place < end, place + bands.splits >= end};
   }
 
-  /// So long that the others take as long as the `splits` workers of a row.
-  constexpr void take_tails(std::int32_t others, std::int32_t most_states) {
-    const std::int32_t shared = rows - turns * workers;
-    if (others <= 0 || splits + 2 > most_states) {
-      return;
+  /// A worker's places lie behind each other, and are at least as many as a row's tail has: a row's part of them is a
+  /// share.
+  [[nodiscard]] TESSERA_FN constexpr row_share tail_share(row_bands const& bands, std::int32_t band_row,
+                                                          std::int32_t which, std::int32_t step) const {
+    if (bands.tail == 0) {
+      return {0, 0, 0, 0, false, false};
     }
-    const auto fair = static_cast<std::int32_t>(std::int64_t{columns} * others / (shared * splits + others));
-    std::int32_t least = divide_up(columns, splits);
-    for (std::int32_t length = max(fair, 1); length <= fair + 1 && columns - length >= splits; ++length) {
-      const std::int32_t taken = divide_up(shared * length, others);
-      const std::int32_t steps = max(divide_up(columns - length, splits), taken);
-      if (steps < least) {
-        least = steps;
-        tail = length;
-        tail_length = taken;
+    const std::int32_t from = which * bands.tail_length;
+    const std::int32_t tile = from + step;
+    const std::int32_t row = tile / bands.tail;
+    const std::int32_t begin = row * bands.tail;
+    return {band_row + row,
+            bands.splits + (begin < from ? 1 : 0),
+            first_place + places - bands.tail + tile - begin,
+            tile - max(begin, from),
+            step < bands.tail_length && row < bands.rows,
+            tile - begin == bands.tail - 1 || step == bands.tail_length - 1};
+  }
+
+  /// Tails are so long that the others take as long as the `splits` workers of a row.
+  [[nodiscard]] constexpr row_bands share_out(row_bands bands, std::int32_t all_places) const {
+    bands.splits = clamp(workers / bands.rows, 1, max(min(all_places, most_states), 1));
+    bands.steps = divide_up(all_places, bands.splits);
+    bands.tail = 0;
+    bands.tail_length = 0;
+    const std::int32_t regular = bands.rows * bands.splits;
+    const std::int32_t others = min(workers - regular, bands.rows);
+    if (others <= 0 || bands.splits > most_states - 2) {
+      return bands;
+    }
+    const auto fair = static_cast<std::int32_t>(std::int64_t{all_places} * others / (regular + others));
+    for (std::int32_t length = max(fair, 1); length <= fair + 1 && all_places - length >= bands.splits; ++length) {
+      const std::int32_t taken = divide_up(bands.rows * length, others);
+      const std::int32_t steps = max(divide_up(all_places - length, bands.splits), taken);
+      if (steps < bands.steps) {
+        bands.steps = steps;
+        bands.tail = length;
+        bands.tail_length = taken;
       }
     }
+    return bands;
   }
 };
 

@@ -15,12 +15,10 @@ struct warpgroup_gemm_policy {
   int band;                ///< rows of cluster tiles that are walked together
   int producer_registers;  ///< of each thread of the warpgroup that starts copies
   int consumer_registers;  ///< of each thread of the two that multiply
-  int lead = 0;            ///< pieces by which one of these two is ahead of the other; at most `stages`
 
   TESSERA_FN friend constexpr bool operator==(warpgroup_gemm_policy a, warpgroup_gemm_policy b) {
     return a.columns == b.columns && a.blocks == b.blocks && a.stages == b.stages && a.band == b.band &&
-           a.producer_registers == b.producer_registers && a.consumer_registers == b.consumer_registers &&
-           a.lead == b.lead;
+           a.producer_registers == b.producer_registers && a.consumer_registers == b.consumer_registers;
   }
 };
 

@@ -11,19 +11,19 @@ inline namespace v0 {
 /// The forward pass: its band is not used, rows are walked by a row_schedule.
 struct warpgroup_loss_tuning {
   using policy_type = warpgroup_gemm_policy;
-  TESSERA_FN constexpr policy_type operator()(int) const { return {256, 2, 4, 8, 24, 240, 3}; }
+  TESSERA_FN constexpr policy_type operator()(int) const { return {192, 2, 5, 8, 24, 240}; }
 };
 
 /// The backward pass: the gradient by the logits.
 struct warpgroup_loss_gradient_tuning {
   using policy_type = warpgroup_gemm_policy;
-  TESSERA_FN constexpr policy_type operator()(int) const { return {256, 2, 4, 8, 24, 240, 0}; }
+  TESSERA_FN constexpr policy_type operator()(int) const { return {192, 2, 4, 8, 24, 240}; }
 };
 
 /// Likewise: the products with it.
 struct warpgroup_loss_product_tuning {
   using policy_type = warpgroup_gemm_policy;
-  TESSERA_FN constexpr policy_type operator()(int) const { return {256, 2, 4, 8, 24, 240, 0}; }
+  TESSERA_FN constexpr policy_type operator()(int) const { return {256, 2, 4, 8, 24, 240}; }
 };
 
 }  // namespace v0
