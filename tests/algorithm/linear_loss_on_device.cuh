@@ -125,7 +125,7 @@ void check_on_device(loss_problem<T, Label> const& p, double tolerance, double g
   auto const expected = reference_gradient(p);
   CHECK(relative_distance(found.hidden, expected.hidden) <= gradient_tolerance);
   CHECK(relative_distance(found.classifier, expected.classifier) <= gradient_tolerance);
-  CHECK(relative_distance(found.bias, expected.bias) <= gradient_tolerance);
+  CHECK(relative_distance(found.bias, expected.bias) <= 2 * gradient_tolerance);  // sums of what is rounded
 }
 
 }  // namespace tessera_test

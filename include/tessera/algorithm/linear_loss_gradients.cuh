@@ -131,7 +131,7 @@ struct loss_gradients_on_warpgroups {
         space[places.lists].data,
         call.out.classifier.data != nullptr ? panels(part.gradient.extent(1)) : 0,
         call.out.hidden.data != nullptr ? panels(call.shape.tokens) : 0,
-        panels(call.shape.channels),
+        static_cast<std::int32_t>(divide_up(call.shape.channels, std::int64_t{multiply::channels})),
         static_cast<std::int32_t>(places.token_blocks),
         static_cast<std::int32_t>(places.entry_blocks()),
     };
@@ -194,10 +194,11 @@ struct loss_gradients_on_warpgroups {
     auto const& places = call.places;
     auto const& space = call.space;
     constexpr box_shape box{multiply::box, multiply::box};
+    constexpr box_shape shared_box{multiply::shared_rows, multiply::box};
     float const* const scale = space[places.late_scale].data;
     const multiply program{make_tensor_map(where, part.gradient, box),
-                           make_tensor_map(where, call.hidden, box),
-                           make_tensor_map(where, classifier_of(part), box),
+                           make_tensor_map(where, call.hidden, shared_box),
+                           make_tensor_map(where, classifier_of(part), shared_box),
                            works,
                            range,
                            {call.out.classifier, is_ordered ? space[places.entry_of].data : nullptr, scale},

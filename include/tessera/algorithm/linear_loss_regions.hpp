@@ -18,6 +18,7 @@
 #include <tessera/program/loss_marks.hpp>
 #include <tessera/program/loss_tokens.hpp>
 #include <tessera/tile/tile_order.hpp>
+#include <tessera/tuning/linear_loss.hpp>
 #include <tessera/view/matrix_view.hpp>
 
 namespace tessera {
@@ -247,7 +248,19 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
                                       static_cast<std::int64_t>(sizeof(typename layout::value_type));
       fitting = min(max(fitting, least_gradient / tile_bytes), tiles);
     }
-    return fitting * tile_columns;
+    return cheapest(shape, fitting) * tile_columns;
+  }
+
+  /// A part that is a little smaller may keep more of a device busy. Both in tiles.
+  static std::int64_t cheapest(linear_loss_shape const& shape, std::int64_t most) {
+    const auto cost = [&](std::int64_t count) {
+      return loss_part_tuning::cost(shape.tokens, shape.channels, count * tile_columns);
+    };
+    std::int64_t best = most;
+    for (std::int64_t count = most - 1; count >= most - most / 4 && count > 0; --count) {
+      best = cost(count) < cost(best) ? count : best;
+    }
+    return best;
   }
 };
 

@@ -23,6 +23,7 @@
 #include <tessera/tile/cuda/load_matrix.cuh>
 #include <tessera/tile/cuda/exponential.cuh>
 #include <tessera/tile/cuda/maximum_or_nan.cuh>
+#include <tessera/tile/cuda/shared_access.cuh>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
 
@@ -52,19 +53,13 @@ struct write_loss_gradient {
   __device__ __forceinline__ void operator()(float (&sums)[Registers], box_place place, scratch_type& scratch,
                                              std::int32_t) const {
     const auto lane = static_cast<std::int32_t>(threadIdx.x % 32);
-    const auto before = static_cast<std::int32_t>(range.first) + place.column;
     tile_part part{place, static_cast<std::int32_t>(range.width()) - place.column, 2 * (lane % 4),
                    {row_of(place.row + lane / 4), row_of(place.row + lane / 4 + 8)},
                    {}};
-    bool is_special = map.cap > 0.0F || smoothing != 0.0F || has_entropies || part.width < 2 * Registers;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const std::int32_t label = part.rows[half].label;
-      part.label[half] = label - before;
-      is_special = is_special || label < 0 || (part.label[half] >= 0 && part.label[half] < 2 * Registers);
-    }
     make_logits(sums, part);
-    if (__any_sync(0xffffffffU, is_special)) {
+    clear_unused(sums, part);
+    take_labels(sums, part);
+    if (map.cap > 0.0F || smoothing != 0.0F || has_entropies) {
       differentiate<kind::special>(sums, part, scratch);
     } else if (thresholds.hidden > 0.0F || thresholds.classifier > 0.0F) {
       differentiate<kind::filtered>(sums, part, scratch);
@@ -74,8 +69,9 @@ struct write_loss_gradient {
   }
 
  private:
-  /// Tiles of which nothing needs to be known but softmaxes, and their largest, and tiles that have more: a label, the
-  /// end of the vocabulary, rows without a gradient, or options.
+  static constexpr float log2_e = 1.442695041F;
+
+  /// What a gradient takes: softmaxes; the largest of a block, too; or all that options can ask for.
   enum class kind { exact, filtered, special };
 
   /// Of a lane's row.
@@ -85,20 +81,28 @@ struct write_loss_gradient {
     float by_loss;
     std::int32_t label;  ///< its place in the backward pass; -1: the row has no gradient
   };
+  /// A label that one of a lane's sums belongs to. There is at most one for each of its rows.
+  struct own_label {
+    std::int32_t column = -1;  ///< counted from the tile's first
+    float gradient;
+    float apart;
+  };
   struct tile_part {
-    box_place place;        ///< the warp's first token, the tile's first entry in the part
-    std::int32_t width;     ///< entries from there on that exist
-    std::int32_t lane;      ///< the lane's first column
-    row_factors rows[2];    ///< row lane / 4 of the warp's and the one 8 further
-    std::int32_t label[2];  ///< columns of their labels, counted from the tile's first
+    box_place place;      ///< the warp's first token, the tile's first entry in the part
+    std::int32_t width;   ///< entries from there on that exist
+    std::int32_t lane;    ///< the lane's first column
+    row_factors rows[2];  ///< row lane / 4 of the warp's and the one 8 further
+    own_label labels[2];  ///< of these
+    bool has_labels;      ///< some lane has one
   };
 
   __device__ __forceinline__ row_factors row_of(std::int32_t token) const {
     if (token >= tokens.size()) {
-      return {0.0F, 0.0F, 0.0F, -1};
+      return {infinity, 0.0F, 0.0F, -1};
     }
     const float4 words = *reinterpret_cast<float4 const*>(&tokens[token]);
-    return {words.x, words.y, words.z, bit_cast<std::int32_t>(words.w)};
+    const auto label = bit_cast<std::int32_t>(words.w);
+    return {label < 0 ? infinity : words.x, words.y, words.z, label};
   }
 
   /// But for the temperature.
@@ -131,16 +135,61 @@ struct write_loss_gradient {
     return order != nullptr ? order[range.first + column] : range.first + column;
   }
 
+  /// Rows without a gradient, whatever their sums, and entries that do not exist have a softmax of 0.
+  template <int Registers>
+  __device__ __forceinline__ static void clear_unused(float (&sums)[Registers], tile_part const& part) {
+    if (__any_sync(0xffffffffU, part.rows[0].label < 0 || part.rows[1].label < 0)) {
+#pragma unroll
+      for (int i = 0; i < Registers; ++i) {
+        sums[i] = part.rows[i / 2 % 2].label < 0 ? 0.0F : sums[i];
+      }
+    }
+    if (part.width < 2 * Registers) {
+#pragma unroll
+      for (int i = 0; i < Registers; ++i) {
+        sums[i] = part.lane + i / 4 * 8 + i % 2 < part.width ? sums[i] : -infinity;
+      }
+    }
+  }
+
+  /// Labels, of which there are few, are differentiated one by one; here they leave a softmax of 0.
+  template <int Registers>
+  __device__ __forceinline__ void take_labels(float (&sums)[Registers], tile_part& part) const {
+    const auto before = static_cast<std::int32_t>(range.first) + part.place.column;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const std::int32_t column = part.rows[half].label - before;
+      const std::int32_t beyond = column - part.lane;
+      const bool is_own = part.rows[half].label >= 0 && beyond >= 0 && column < 2 * Registers && beyond % 8 < 2;
+      part.labels[half].column = is_own ? column : -1;
+    }
+    part.has_labels = __any_sync(0xffffffffU, part.labels[0].column >= 0 || part.labels[1].column >= 0) != 0;
+    if (part.has_labels) {
+      float target[2] = {0.0F, 0.0F};
+#pragma unroll
+      for (int i = 0; i < Registers; ++i) {
+        const int half = i / 2 % 2;
+        const bool is_label = part.lane + i / 4 * 8 + i % 2 == part.labels[half].column;
+        target[half] = is_label ? sums[i] : target[half];
+        sums[i] = is_label ? -infinity : sums[i];
+      }
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float spread = smoothing * inverse_vocabulary;
+        part.labels[half].gradient = special_gradient(target[half], part, half, 1.0F - smoothing + spread,
+                                                      part.labels[half].apart);
+      }
+    }
+  }
+
   /// A box of 64 columns at a time.
   template <kind Kind, int Registers>
   __device__ __forceinline__ void differentiate(float const (&sums)[Registers], tile_part const& part,
                                                 scratch_type& scratch) const {
-    constexpr float log2_e = 1.442695041F;
     const float steepness = map.inverse_temperature * log2_e;
     const float shift[2] = {part.rows[0].log_sum_exp * log2_e, part.rows[1].log_sum_exp * log2_e};
     const float factor[2] = {part.rows[0].by_softmax * map.inverse_temperature,
                              part.rows[1].by_softmax * map.inverse_temperature};
-    const auto lane = static_cast<std::uint32_t>(threadIdx.x % 32);
 #pragma unroll
     for (int box = 0; box < Registers / 32; ++box) {
       float largest = 0.0F;
@@ -153,7 +202,9 @@ struct write_loss_gradient {
         for (int side = 0; side < 2; ++side) {
           const float sum = sums[32 * box + 2 * i + side];
           if constexpr (Kind == kind::special) {
-            pair[side] = special_gradient(sum, part, half, part.lane + 64 * box + i / 2 * 8 + side, largest);
+            float apart;
+            pair[side] = special_gradient(sum, part, half, smoothing * inverse_vocabulary, apart);
+            largest = maximum_or_nan(largest, apart);
           } else {
             const float softmax = fast_exp2(sum * steepness - shift[half]);
             pair[side] = softmax * factor[half];
@@ -162,37 +213,59 @@ struct write_loss_gradient {
         }
         words[i] = pack_pair<T>(pair[0], pair[1]);
       }
-      const std::uint32_t row = target.open_box(scratch, box) + lane % 16 * 128U;
+      write_box(words, box, part, scratch);
 #pragma unroll
-      for (std::uint32_t eighth = 0; eighth < 8; eighth += 2) {
-        const std::uint32_t chunk = (eighth + lane / 16) ^ (lane % 8);
-        store_matrix_x4(row + chunk * 16U, words[2 * eighth], words[2 * eighth + 1], words[2 * eighth + 2],
-                        words[2 * eighth + 3]);
+      for (own_label const& label : part.labels) {
+        largest = label.column / 64 == box && label.column >= 0 ? maximum_or_nan(largest, label.apart) : largest;
       }
-      target.close_box(scratch, box, part.place);
       keep_block(largest, part.place.row, part.place.column + 64 * box);
     }
   }
 
-  __device__ __forceinline__ float special_gradient(float sum, tile_part const& part, int half,
-                                                    std::int32_t column, float& largest) const {
-    constexpr float log2_e = 1.442695041F;
-    row_factors const& row = part.rows[half];
-    if (row.label < 0 || column >= part.width) {
-      return 0.0F;
+  __device__ __forceinline__ void write_box(std::uint32_t const (&words)[16], int box, tile_part const& part,
+                                            scratch_type& scratch) const {
+    const auto lane = static_cast<std::uint32_t>(threadIdx.x % 32);
+    const std::uint32_t shared = target.open_box(scratch, box);
+    const std::uint32_t row = shared + lane % 16 * 128U;
+#pragma unroll
+    for (std::uint32_t eighth = 0; eighth < 8; eighth += 2) {
+      const std::uint32_t chunk = (eighth + lane / 16) ^ (lane % 8);
+      store_matrix_x4(row + chunk * 16U, words[2 * eighth], words[2 * eighth + 1], words[2 * eighth + 2],
+                      words[2 * eighth + 3]);
     }
+    if (part.has_labels) {
+      __syncwarp();
+#pragma unroll
+      for (std::uint32_t half = 0; half < 2; ++half) {
+        own_label const& label = part.labels[half];
+        if (label.column >= 0 && label.column / 64 == box) {
+          const std::uint32_t at = static_cast<std::uint32_t>(label.column) % 64;
+          const std::uint32_t in_box = lane / 4 + 8 * half;
+          store_shared_u16(shared + in_box * 128 + ((at / 8) ^ (in_box % 8)) * 16 + at % 8 * 2,
+                           pack_pair<T>(label.gradient, 0.0F));
+        }
+      }
+    }
+    target.close_box(scratch, box, part.place, cache_policy::evict_first());
+  }
+
+  /// With all that can matter. Wanted: the probability that the entry should have.
+  __device__ __forceinline__ float special_gradient(float sum, tile_part const& part, int half, float wanted,
+                                                    float& apart) const {
+    row_factors const& row = part.rows[half];
     const float logit = sum * map.inverse_temperature;
     const float log_softmax = logit - row.log_sum_exp;
     const float softmax = fast_exp2(log_softmax * log2_e);
-    const float spread = smoothing * inverse_vocabulary;
-    const float wanted = column == part.label[half] ? 1.0F - smoothing + spread : spread;
-    largest = maximum_or_nan(largest, absolute(softmax - wanted));
+    const bool is_used = row.label >= 0;
+    apart = is_used ? absolute(softmax - wanted) : 0.0F;
     float gradient = row.by_softmax * softmax - row.by_loss * wanted;
-    if (has_entropies) {
-      loss_token_factors const& token = tokens[part.place.row + static_cast<std::int32_t>(threadIdx.x % 32 / 4) + 8 * half];
+    if (has_entropies && is_used) {
+      loss_token_factors const& token =
+          tokens[part.place.row + static_cast<std::int32_t>(threadIdx.x % 32 / 4) + 8 * half];
       gradient -= softmax == 0.0F ? 0.0F : token.by_entropy * softmax * (log_softmax + token.entropy);
     }
-    return gradient * map.slope(logit);
+    const float slope = map.cap > 0.0F && logit == -infinity ? 0.0F : map.slope(logit);  // of what is not there
+    return is_used ? gradient * slope : 0.0F;
   }
 
   /// A block is kept for all of its tokens if one of them wants it.

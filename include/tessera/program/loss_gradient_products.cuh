@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `loss_gradient_products`: what a part of the logits' gradient G adds to the gradients of hidden states (G C) and of
 /// the classifier (G^T E), both in one launch of sm_90a's tensor cores: linear_loss's backward pass, after
-/// gemm_on_warpgroups has made G.
+/// gemm_in_turns has made G.
 ///
-/// Clusters of two thread blocks compute 256 x 256 sums at a time and go on to the next: first those of the classifier,
-/// over the tokens, then those of hidden states, over the entries of the part. All operands come as boxes of 64 x 64
-/// elements by the copy engine: G as its rows lie, or across, and rows of C and E across the depth. Rows of C and E are
-/// for both blocks; each copies half of them. Only blocks of G that loss_block_lists name are multiplied; where one is
-/// kept for one of the two thread blocks alone, the other waits for the next.
+/// Clusters of two thread blocks compute 256 x 192 sums at a time and go on to the next: first those of the classifier,
+/// over the tokens, then those of hidden states, over the entries of the part. As in gemm_in_turns each of the two
+/// warpgroups of a block that multiply has tiles of its own, 128 x 192 sums in its registers, and one multiplies while
+/// the other writes. All operands come as boxes of 64 columns by the copy engine: G as its rows lie, or across, and
+/// rows of C and E across the depth. Rows of C and E are for both blocks; each copies every other half of a box. Only
+/// blocks of G that loss_block_lists name are multiplied.
 ///
 /// Sums are fp32. Rows of the classifier's gradient are written once. Gradients of hidden states are added up in fp32
 /// from part to part: where they are stored in 16 bits the upper half of the fp32 bits stays in the result and the
 /// lower half in the workspace, until the last part rounds them.
 ///
-/// Cost: 4 * 128 * 128 * channels operations for each kept block of G; a block copies 40 KiB through L2 for 4.2e6 of
+/// Cost: 4 * 128 * 128 * channels operations for each kept block of G; a block copies 28 KiB through L2 for 3.1e6 of
 /// them.
 #pragma once
 
@@ -37,7 +38,7 @@ inline namespace v0 {
 
 template <class T, class Gradient, warpgroup_gemm_policy Policy>
 struct loss_gradient_products {
-  static_assert(Policy.blocks == 2 && Policy.columns == 256, "tessera: this program computes 256 x 256 in clusters of 2");
+  static_assert(Policy.blocks == 2 && Policy.columns == 192, "tessera: this program computes 256 x 192 in clusters of 2");
   using shape = warpgroup_gemm_shape;
   static constexpr int lanes = shape::warpgroup * (1 + shape::consumers);
   static constexpr int blocks_per_cluster = 2;
@@ -45,16 +46,21 @@ struct loss_gradient_products {
   static constexpr int before_architecture = 1000;
   static constexpr bool needs_specific_architecture = true;
   static constexpr bool is_persistent = true;
-  static constexpr int box = 64;  ///< rows and columns of all boxes
+  static constexpr int box = 64;         ///< columns of all boxes; rows of those of G
+  static constexpr int shared_rows = 32;  ///< of boxes that are for both blocks
   static constexpr int box_bytes = box * box * 2;
-  static constexpr int tile = 256;
+  static constexpr int rows = 256;  ///< of a cluster's tile
+  static constexpr int channels = Policy.columns;
+  static constexpr int halves = 2;  ///< of a block's tile, each multiplied by instructions of its own
+  static constexpr int boxes = channels / box;
 
   struct scratch_type {
-    alignas(1024) unsigned char a[Policy.stages][2][box_bytes];  ///< a box for each of the warpgroups that multiply
-    alignas(1024) unsigned char b[Policy.stages][4][box_bytes];
-    sum_staging of_warp[4 * shape::consumers];
+    alignas(1024) unsigned char a[Policy.stages][halves][box_bytes];
+    alignas(1024) unsigned char b[Policy.stages][boxes][box_bytes];
+    sum_staging of_warp[shape::consumers][4];
     shared_barrier full[Policy.stages];
     shared_barrier empty[Policy.stages];
+    shared_barrier turn[shape::consumers];  ///< the other warpgroup's pieces have all come
   };
 
   tensor_map gradient;    ///< tokens x entries of the part
@@ -91,14 +97,23 @@ struct loss_gradient_products {
   }
 
  private:
-  using sums_type = float[128];
-  using fetched_type = typename add_hidden_rows<Gradient>::fetched_type;
+  using sums_type = float[halves][channels / 2];
   static constexpr operand_order along = operand_order::along_depth;
   static constexpr operand_order across = operand_order::across_depth;
 
   struct ring_place {
     int stage = 0;
     unsigned phase = 0;
+    /// The same as if all lanes of a warp had it: then descriptors are kept in registers of the warp.
+    __device__ __forceinline__ void agree() {
+      stage = __shfl_sync(0xffffffffU, stage, 0);
+      phase = __shfl_sync(0xffffffffU, phase, 0);
+    }
+    __device__ __forceinline__ void skip(std::int32_t pieces) {
+      const std::int32_t beyond = stage + pieces;
+      phase ^= static_cast<unsigned>(beyond / Policy.stages) & 1U;
+      stage = beyond % Policy.stages;
+    }
     __device__ __forceinline__ void advance() {
       if (++stage == Policy.stages) {
         stage = 0;
@@ -113,21 +128,35 @@ struct loss_gradient_products {
     prefetch_tensor_map(classifier);
     for (int stage = 0; stage < Policy.stages; ++stage) {
       scratch.full[stage].init(1);
-      scratch.empty[stage].init(2 * shape::consumers * 4);  // a warp each
+      scratch.empty[stage].init(2 * 4);  // a warp each, of one warpgroup
+    }
+    for (shared_barrier& turn : scratch.turn) {
+      turn.init(4);
     }
     fence_barrier_init();
   }
 
+  __device__ __forceinline__ loss_product_work work_at(std::int32_t turn, std::int32_t worker) const {
+    return works.at(turn, worker, static_cast<std::int32_t>(gridDim.x) / 2);
+  }
+  /// Works of each worker, of which the last may not be there.
+  __device__ __forceinline__ std::int32_t turns() const {
+    return divide_up(works.count(), static_cast<std::int32_t>(gridDim.x) / 2);
+  }
+  __device__ __forceinline__ std::int32_t pieces_at(std::int32_t turn, std::int32_t worker) const {
+    return turn < turns() ? 2 * work_at(turn, worker).count : 0;
+  }
+
   __device__ __forceinline__ void produce(scratch_type& scratch, std::int32_t worker) const {
     const auto own = static_cast<std::int32_t>(rank_in_cluster());
-    const auto workers = static_cast<std::int32_t>(gridDim.x) / 2;
+    const std::int32_t count = turns();
     ring_place place;
-    for (std::int32_t turn = 0; turn * workers < works.count(); ++turn) {
-      const loss_product_work work = works.at(turn, worker, workers);
+    for (std::int32_t turn = 0; turn < count; ++turn) {
+      const loss_product_work work = work_at(turn, worker);
       for (std::int32_t i = 0; i < work.count; ++i) {
-        const std::int32_t entry = work.list[i];
+        const std::int32_t first = loss_list_entry::block(work.list[i]) * 2;
         for (std::int32_t half = 0; half < 2; ++half) {
-          copy_piece(scratch, work, loss_list_entry::block(entry) * 2 + half, own, place);
+          copy_piece(scratch, work, first + half, own, place);
           place.advance();
         }
       }
@@ -138,49 +167,71 @@ struct loss_gradient_products {
   __device__ __forceinline__ void copy_piece(scratch_type& scratch, loss_product_work const& work, std::int32_t k,
                                              std::int32_t own, ring_place place) const {
     constexpr std::uint16_t everyone = 3;
+    constexpr int shared_bytes = shared_rows * 128;
     const int stage = place.stage;
     shared_barrier& full = scratch.full[stage];
     scratch.empty[stage].wait(place.phase ^ 1);
-    full.arrive_and_expect(6 * box_bytes);
-    const std::int32_t first = work.panel * tile + own * 2 * box;
-    const std::int32_t channel = work.channel_tile * tile + own * 2 * box;
+    full.arrive_and_expect((halves + boxes) * box_bytes);
+    const std::int32_t first = work.panel * rows + own * halves * box;
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < halves; ++i) {
       const box_place piece = work.is_hidden ? box_place{k * box, first + i * box} : box_place{first + i * box, k * box};
       load_box(scratch.a[stage][i], gradient, full, piece);
     }
+    const std::int32_t channel = work.channel_tile * channels;
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      load_box_for_cluster(scratch.b[stage][2 * own + i], work.is_hidden ? classifier : hidden, full,
-                           {channel + i * box, k * box}, everyone);
+    for (int i = 0; i < boxes; ++i) {
+      load_box_for_cluster(scratch.b[stage][i] + own * shared_bytes, work.is_hidden ? classifier : hidden, full,
+                           {channel + i * box, k * box + own * shared_rows}, everyone);
     }
   }
 
   __device__ __forceinline__ void consume(scratch_type& scratch, std::int32_t worker, int consumer, int lane) const {
     const auto own = static_cast<std::int32_t>(rank_in_cluster());
-    const auto workers = static_cast<std::int32_t>(gridDim.x) / 2;
     const int warp = __shfl_sync(0xffffffffU, lane / 32, 0);
-    sum_staging& staging = scratch.of_warp[4 * consumer + warp];
+    const std::int32_t count = turns();
     ring_place place;
+    unsigned turn_phase = consumer == 0 ? 1 : 0;  // the first one's first turn has come
     sums_type sums;
-    fetched_type fetched;
-    for (std::int32_t turn = 0; turn * workers < works.count(); ++turn) {
-      const loss_product_work work = same_for_warp(works.at(turn, worker, workers));
-      if (work.panel < 0) {
-        continue;
+    if (consumer == 1) {
+      place.skip(pieces_at(0, worker));
+    }
+    for (std::int32_t turn = consumer; turn < count; turn += 2) {
+      const loss_product_work work = same_for_warp(work_at(turn, worker));
+      scratch.turn[consumer].wait(turn_phase);
+      turn_phase ^= 1;
+      place.agree();
+      if (work.count == 0) {
+        give_turn(scratch, consumer);
+        clear(sums);
+      } else if (work.is_hidden) {
+        multiply_tile<along>(scratch, work, consumer, place, sums);
+      } else {
+        multiply_tile<across>(scratch, work, consumer, place, sums);
       }
-      const std::int32_t row = work.panel * tile + (own * 2 + consumer) * box + warp * 16;
-      const std::int32_t channel = work.channel_tile * tile;
-      if (!work.is_hidden) {
-        if (work.panel * tile >= range.width()) {
-          continue;  // no entry is alive there
+      place.skip(pieces_at(turn + 1, worker));
+      if (work.panel >= 0) {
+        write(work, sums, own * halves * box + warp * 16, scratch.of_warp[consumer][warp]);
+      }
+    }
+  }
+
+  /// First row: of the warp, in the tile.
+  __device__ __forceinline__ void write(loss_product_work const& work, sums_type const& sums, std::int32_t first_row,
+                                        sum_staging& staging) const {
+    const std::int32_t channel = work.channel_tile * channels;
+    const std::int32_t row = work.panel * rows + first_row;
+    if (!work.is_hidden) {
+      if (work.panel * rows < range.width()) {
+#pragma unroll
+        for (int half = 0; half < halves; ++half) {
+          to_classifier(range, sums[half], row + half * box, channel, staging);
         }
-        multiply_tile<across>(scratch, work, consumer, place, sums, [] {});
-        to_classifier(range, sums, row, channel, staging);
-      } else if (work.count > 0 || range.is_first() || range.is_last()) {
-        multiply_tile<along>(scratch, work, consumer, place, sums,
-                             [&] { to_hidden.fetch(range, tokens.size(), row, channel, fetched); });
-        to_hidden(range, tokens, sums, row, channel, fetched, staging);
+      }
+    } else if (work.count > 0 || range.is_first() || range.is_last()) {
+#pragma unroll
+      for (int half = 0; half < halves; ++half) {
+        to_hidden(range, tokens, sums[half], row + half * box, channel, staging);
       }
     }
   }
@@ -196,82 +247,105 @@ struct loss_gradient_products {
     return work;
   }
 
-  /// Order: of G's elements, as seen from the depth. Calls `before_end` while there is still something to multiply.
-  template <operand_order Order, class BeforeEnd>
+  /// Order: of G's elements, as seen from the depth. One piece is multiplied while the next is awaited; a piece is given
+  /// back when the next one's multiplications have begun. When the last has come it is the other warpgroup's turn.
+  template <operand_order Order>
   __device__ __forceinline__ void multiply_tile(scratch_type& scratch, loss_product_work const& work, int consumer,
-                                                ring_place& place, sums_type& sums,
-                                                BeforeEnd const& before_end) const {
-    constexpr std::int32_t pieces_at_end = 2;  // their multiplications take longer than a read from memory
+                                                ring_place& place, sums_type& sums) const {
     const std::int32_t pieces = 2 * work.count;
-    if (pieces <= pieces_at_end) {
-      before_end();
-    }
-    if (pieces == 0) {
-#pragma unroll
-      for (float& sum : sums) {
-        sum = 0.0F;
-      }
-      return;
-    }
-    pin_registers(sums);
+    pin(sums);
     int before = place.stage;
-    multiply_piece<Order>(scratch, work, 0, consumer, place, sums);
+    await_piece<Order>(scratch, work, 0, place);
+    multiply_piece<Order>(scratch, place, sums, false);
     for (std::int32_t k = 1; k < pieces; ++k) {
-      if (k + pieces_at_end == pieces) {
-        before_end();
-      }
       const int stage = place.stage;
-      multiply_piece<Order>(scratch, work, k, consumer, place, sums);
+      await_piece<Order>(scratch, work, k, place);
+      if (k == pieces - 1) {
+        give_turn(scratch, consumer);
+      }
+      multiply_piece<Order>(scratch, place, sums, true);
       await_multiply<1>();
       release(scratch, before);
       before = stage;
     }
-    await_multiply<0>(sums);
+    await_multiply<0>();
+    pin(sums);
     release(scratch, before);
   }
 
-  /// Starts to multiply piece number `k` of a tile and moves on.
   template <operand_order Order>
-  __device__ __forceinline__ void multiply_piece(scratch_type& scratch, loss_product_work const& work, std::int32_t k,
-                                                 int consumer, ring_place& place, sums_type& sums) const {
-    using mma = warpgroup_mma<T, 256, Order, operand_order::across_depth>;
-    constexpr int rows_of_depth = 16 * 128;  // bytes: a multiplication takes 16 rows of a box
-    const int stage = place.stage;
-    scratch.full[stage].wait(place.phase);
+  __device__ __forceinline__ void await_piece(scratch_type& scratch, loss_product_work const& work, std::int32_t k,
+                                              ring_place const& place) const {
+    scratch.full[place.stage].wait(place.phase);
     if (Order == across && work.is_unclean && loss_list_entry::is_unclean(work.list[k / 2])) {
-      clear_unlabelled_rows(scratch, stage, loss_list_entry::block(work.list[k / 2]) * 2 + k % 2);
+      clear_unlabelled_rows(scratch, place.stage, loss_list_entry::block(work.list[k / 2]) * 2 + k % 2);
     }
-    begin_multiply();
-    const std::uint32_t a_address = detail::plain_shared_address(scratch.a[stage][consumer]);
-    const std::uint32_t b_address = detail::plain_shared_address(scratch.b[stage][0]);
+  }
+
+  /// Starts to multiply the piece at `place` and moves on. Not `add`: the old sums count as zero.
+  template <operand_order Order>
+  __device__ __forceinline__ static void multiply_piece(scratch_type& scratch, ring_place& place, sums_type& sums,
+                                                        bool add) {
+    using mma = warpgroup_mma<T, channels, Order, operand_order::across_depth>;
+    constexpr int rows_of_depth = 16 * 128;  // bytes: a multiplication takes 16 rows of a box
+    const std::uint32_t a_address =
+        detail::plain_shared_address(scratch.a) + static_cast<std::uint32_t>(place.stage * halves * box_bytes);
+    const std::uint32_t b_address =
+        detail::plain_shared_address(scratch.b) + static_cast<std::uint32_t>(place.stage * boxes * box_bytes);
     const matrix_descriptor a = Order == along ? matrix_descriptor::rows_of_128_bytes(a_address)
                                                : matrix_descriptor::with_strides(a_address, box_bytes, 1024);
     const matrix_descriptor b = matrix_descriptor::with_strides(b_address, box_bytes, 1024);
+    begin_multiply();
 #pragma unroll
     for (int step = 0; step < 4; ++step) {
-      mma::multiply(sums, a.further(step * (Order == along ? 32 : rows_of_depth)), b.further(step * rows_of_depth),
-                    k != 0 || step != 0);
+#pragma unroll
+      for (int half = 0; half < halves; ++half) {
+        mma::multiply(sums[half], a.further(half * box_bytes + step * (Order == along ? 32 : rows_of_depth)),
+                      b.further(step * rows_of_depth), add || step != 0);
+      }
     }
     commit_multiply();
     place.advance();
   }
 
-  /// Tokens without a label have zeros in G, which cannot undo a NaN or an infinity among their hidden states.
+  /// Tokens without a label have zeros in G, which cannot undo a NaN or an infinity among their hidden states. By the
+  /// warpgroup whose turn it is.
   __device__ __forceinline__ void clear_unlabelled_rows(scratch_type& scratch, int stage, std::int32_t piece) const {
-    constexpr int consumers = shape::warpgroup * shape::consumers;
-    const int thread = static_cast<int>(threadIdx.x) - shape::warpgroup;
-    const int row = thread / 4;
+    const int thread = static_cast<int>(threadIdx.x) % shape::warpgroup;
+    const int barrier = static_cast<int>(threadIdx.x) / shape::warpgroup;
+    const int row = thread / 2;
     const std::int64_t token = std::int64_t{piece} * box + row;
-    sync_named(1, consumers);
     if (token < tokens.size() && tokens[token].label < 0) {
-      auto* const words = reinterpret_cast<uint4*>(scratch.b[stage][thread % 4] + row * 128);
 #pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        words[i] = uint4{0, 0, 0, 0};
+      for (int i = 0; i < boxes; ++i) {
+        auto* const words = reinterpret_cast<uint4*>(scratch.b[stage][i] + row * 128 + thread % 2 * 64);
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+          words[k] = uint4{0, 0, 0, 0};
+        }
       }
     }
     fence_async_proxy();
-    sync_named(1, consumers);
+    sync_named(barrier, shape::warpgroup);
+  }
+
+  /// To the other warpgroup.
+  __device__ __forceinline__ static void give_turn(scratch_type& scratch, int consumer) {
+    if (threadIdx.x % 32 == 0) {
+      scratch.turn[1 - consumer].arrive();
+    }
+  }
+  __device__ __forceinline__ static void pin(sums_type& sums) {
+#pragma unroll
+    for (int half = 0; half < halves; ++half) {
+      pin_registers(sums[half]);
+    }
+  }
+  __device__ __forceinline__ static void clear(sums_type& sums) {
+#pragma unroll
+    for (int i = 0; i < channels; ++i) {
+      sums[i / (channels / 2)][i % (channels / 2)] = 0.0F;
+    }
   }
 
   __device__ __forceinline__ static void release(scratch_type& scratch, int stage) {

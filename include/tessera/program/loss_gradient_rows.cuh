@@ -29,7 +29,8 @@ struct sum_staging {
 namespace detail {
 
 inline constexpr int channels_of_lane = 16;
-inline constexpr int staged_boxes = 8;  ///< of 32 channels in a tile of 256
+inline constexpr int staged_registers = 96;  ///< of a warp's 16 rows x 192 channels
+inline constexpr int staged_boxes = 6;       ///< of 32 channels
 
 /// A lane's row and first channel within a box.
 struct lane_place {
@@ -43,7 +44,7 @@ struct lane_place {
 
 /// Box number `Box` of a warp's sums (registers as warpgroup_mma.cuh says), turned to 16 channels of a row.
 template <int Box>
-__device__ __forceinline__ void stage_sums(float const (&sums)[128], sum_staging& staging,
+__device__ __forceinline__ void stage_sums(float const (&sums)[staged_registers], sum_staging& staging,
                                            float (&values)[channels_of_lane]) {
   const auto lane = static_cast<std::uint32_t>(threadIdx.x % 32);
   const std::uint32_t shared = shared_address(staging.values);
@@ -84,10 +85,7 @@ struct row_part {
 #pragma unroll
     for (int i = 0; i < words; ++i) {
       if (count >= (i + 1) * in_word) {
-        asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"  // here and now, however late it is used
-                     : "=r"(into[i].x), "=r"(into[i].y), "=r"(into[i].z), "=r"(into[i].w)
-                     : "l"(data + i * in_word)
-                     : "memory");
+        into[i] = *reinterpret_cast<uint4 const*>(data + i * in_word);
       } else {
         T some[in_word] = {};
         for (int k = 0; k < in_word && i * in_word + k < count; ++k) {
@@ -177,7 +175,7 @@ struct write_classifier_rows {
   std::int32_t const* order;     ///< the entry in each place of the backward pass; null: their own order
   float const* scale;
 
-  __device__ __forceinline__ void operator()(loss_part_range const& range, float const (&sums)[128], std::int32_t row,
+  __device__ __forceinline__ void operator()(loss_part_range const& range, float const (&sums)[detail::staged_registers], std::int32_t row,
                                              std::int32_t channel, sum_staging& staging) const {
     const detail::lane_place mine = detail::lane_place::mine();
     const std::int64_t in_part = row + mine.row;
@@ -206,50 +204,32 @@ struct write_classifier_rows {
   }
 };
 
-/// Adds to gradients of hidden states. What parts before have left is asked for in two halves: fetch() the first while
-/// the tile is still multiplied, the rest box by box.
+/// Adds to gradients of hidden states.
 template <class Gradient>
 struct add_hidden_rows {
-  static constexpr int fetched_boxes = 4;
-  struct fetched_type {
-    uint4 words[fetched_boxes][4];
-  };
-
   matrix_view<Gradient> target;        ///< tokens x channels; rows begin at multiples of 16 bytes
   matrix_view<std::uint16_t> remains;  ///< tokens x channels, rounded up to 8: lower halves; not used for float
   float const* scale;
 
-  __device__ __forceinline__ void fetch(loss_part_range const& range, std::int64_t tokens, std::int32_t row,
-                                        std::int32_t channel, fetched_type& fetched) const {
-#pragma unroll
-    for (int box = 0; box < fetched_boxes; ++box) {
-      fetch_box(range, tokens, row, channel + box * 32, fetched.words[box]);
-    }
-  }
-
   __device__ __forceinline__ void operator()(loss_part_range const& range,
                                              array_view<loss_token_factors const> const& tokens,
-                                             float const (&sums)[128], std::int32_t row, std::int32_t channel,
-                                             fetched_type& fetched, sum_staging& staging) const {
+                                             float const (&sums)[detail::staged_registers], std::int32_t row,
+                                             std::int32_t channel, sum_staging& staging) const {
     const detail::lane_place mine = detail::lane_place::mine();
     const std::int64_t token = row + mine.row;
     const bool is_there = token < tokens.size();
     const bool is_cleared = is_there && range.is_last() && tokens[token].label < 0;
     const float factor = range.is_last() ? *scale : 1.0F;
     const auto add_box = [&](auto box) {
-      constexpr int slot = decltype(box)::value % fetched_boxes;
       float values[detail::channels_of_lane];
       detail::stage_sums<decltype(box)::value>(sums, staging, values);
       const std::int32_t first = channel + decltype(box)::value * 32 + mine.channel;
       const auto count = static_cast<std::int32_t>(target.extent(1)) - first;
       if (is_there && count > 0) {
         if (!range.is_first()) {
-          add_before(fetched.words[slot], values);
+          add_before(values, token, first, count);
         }
         write(range, values, token, first, count, factor, is_cleared);
-      }
-      if constexpr (decltype(box)::value + fetched_boxes < detail::staged_boxes) {
-        fetch_box(range, tokens.size(), row, channel + (decltype(box)::value + fetched_boxes) * 32, fetched.words[slot]);
       }
     };
     detail::each_box(add_box, std::make_integer_sequence<int, detail::staged_boxes>{});
@@ -258,32 +238,12 @@ struct add_hidden_rows {
  private:
   static constexpr bool is_float = std::is_same_v<Gradient, float>;
 
-  __device__ __forceinline__ void fetch_box(loss_part_range const& range, std::int64_t tokens, std::int32_t row,
-                                            std::int32_t channel, uint4 (&words)[4]) const {
-    const detail::lane_place mine = detail::lane_place::mine();
-    const std::int64_t token = row + mine.row;
-    const std::int32_t first = channel + mine.channel;
-    const auto count = static_cast<std::int32_t>(target.extent(1)) - first;
-    if (range.is_first() || token >= tokens || count <= 0) {
-      return;
-    }
-    const detail::row_part<Gradient> part{&target(token, first), count};
+  __device__ __forceinline__ void add_before(float (&values)[detail::channels_of_lane], std::int64_t token,
+                                             std::int32_t channel, std::int32_t count) const {
+    const detail::row_part<Gradient> part{&target(token, channel), count};
     if constexpr (is_float) {
+      uint4 words[4];
       part.read(words);
-    } else {
-      uint4 halves[2];
-      part.read(halves);
-      words[0] = halves[0];
-      words[1] = halves[1];
-      low_part(token, first).read(halves);
-      words[2] = halves[0];
-      words[3] = halves[1];
-    }
-  }
-
-  __device__ __forceinline__ static void add_before(uint4 const (&words)[4],
-                                                    float (&values)[detail::channels_of_lane]) {
-    if constexpr (is_float) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         values[4 * i] += bit_cast<float>(words[i].x);
@@ -292,7 +252,10 @@ struct add_hidden_rows {
         values[4 * i + 3] += bit_cast<float>(words[i].w);
       }
     } else {
-      detail::split_floats{{words[0], words[1]}, {words[2], words[3]}}.add_to(values);
+      detail::split_floats before;
+      part.read(before.upper);
+      low_part(token, channel).read(before.lower);
+      before.add_to(values);
     }
   }
 

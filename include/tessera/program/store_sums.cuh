@@ -61,13 +61,15 @@ struct box_stores {
     return plain_shared_address(scratch.box[box % 2]);
   }
   /// Sends off what the lanes have written there.
-  __device__ __forceinline__ void close_box(scratch_type const& scratch, int box, box_place place) const {
+  template <class... Policy>
+  __device__ __forceinline__ void close_box(scratch_type const& scratch, int box, box_place place,
+                                            Policy... policy) const {
     const box_place at{place.column + box * box_columns, place.row};
     fence_async_proxy();
     __syncwarp();
     if (threadIdx.x % 32 == 0) {
       if (at.column < columns && at.row < rows) {
-        store_box(target, scratch.box[box % 2], at);
+        store_box(target, scratch.box[box % 2], at, policy...);
       }
       commit_box_stores();
     }

@@ -59,6 +59,27 @@ __device__ __forceinline__ void load_box_for_cluster(void* shared, tensor_map co
       : "memory");
 }
 
+/// How long L2 keeps what a copy brings there: less long than what is read again.
+struct cache_policy {
+  std::uint64_t bits;
+
+  /// It is the first to go.
+  __device__ __forceinline__ static cache_policy evict_first() {
+    cache_policy made;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(made.bits));
+    return made;
+  }
+};
+
+__device__ __forceinline__ void load_box(void* shared, tensor_map const& map, shared_barrier& done, box_place place,
+                                         cache_policy policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3, %4}], "
+      "[%2], %5;" ::"r"(detail::plain_shared_address(shared)),
+      "l"(&map), "r"(detail::plain_shared_address(&done)), "r"(place.column), "r"(place.row), "l"(policy.bits)
+      : "memory");
+}
+
 /// Only into L2.
 __device__ __forceinline__ void prefetch_box(tensor_map const& map, box_place place) {
   asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global [%0, {%1, %2}];" ::"l"(&map), "r"(place.column),
@@ -72,6 +93,14 @@ __device__ __forceinline__ void store_box(tensor_map const& map, void const* sha
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(&map),
                "r"(detail::plain_shared_address(shared)), "r"(place.column), "r"(place.row)
                : "memory");
+}
+
+__device__ __forceinline__ void store_box(tensor_map const& map, void const* shared, box_place place,
+                                          cache_policy policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group.L2::cache_hint [%0, {%2, %3}], [%1], %4;" ::"l"(&map),
+      "r"(detail::plain_shared_address(shared)), "r"(place.column), "r"(place.row), "l"(policy.bits)
+      : "memory");
 }
 
 /// Closes a set of stores of this thread.
