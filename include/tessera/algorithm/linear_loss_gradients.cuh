@@ -30,8 +30,8 @@ struct loss_gradients_on_warpgroups {
   static constexpr warpgroup_gemm_policy policy = warpgroup_loss_gradient_tuning{}(900);
   using make_gradient = gemm_in_turns<typename Call::layout::operand_name, listed_loss_tiles,
                                       write_loss_gradient<value_type>, policy>;
-  using multiply = loss_gradient_products<typename Call::layout::operand_name, Gradient,
-                                          warpgroup_loss_product_tuning{}(900)>;
+  static constexpr warpgroup_gemm_policy product_policy = warpgroup_loss_product_tuning{}(900);
+  using multiply = loss_gradient_products<typename Call::layout::operand_name, Gradient, product_policy>;
   static constexpr char const* where = "linear_loss.backward";
 
   basic_cuda<Architectures> const& exec;
@@ -134,6 +134,7 @@ struct loss_gradients_on_warpgroups {
         static_cast<std::int32_t>(divide_up(call.shape.channels, std::int64_t{multiply::channels})),
         static_cast<std::int32_t>(places.token_blocks),
         static_cast<std::int32_t>(places.entry_blocks()),
+        product_policy.band,
     };
     const list_loss_blocks lists{range,
                                  works,

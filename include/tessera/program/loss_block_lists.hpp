@@ -68,6 +68,7 @@ struct loss_product_works {
   std::int32_t channel_tiles;
   std::int32_t token_blocks;
   std::int32_t entry_blocks;
+  std::int32_t band;  ///< channel tiles that are computed together for all panels
 
   [[nodiscard]] TESSERA_FN constexpr std::int32_t count() const {
     return (classifier_panels + hidden_panels) * channel_tiles;
@@ -80,15 +81,17 @@ struct loss_product_works {
     if (index >= count()) {
       return {false, -1, 0, 0, false, nullptr};
     }
-    const std::int32_t list = index / channel_tiles;
-    const std::int32_t channel_tile = index % channel_tiles;
-    const bool is_hidden = list >= classifier_panels;
-    const std::int32_t panel = is_hidden ? list - classifier_panels : list;
+    const std::int32_t of_classifier = classifier_panels * channel_tiles;
+    const bool is_hidden = index >= of_classifier;
+    const tile_order order{channel_tiles, is_hidden ? hidden_panels : classifier_panels, band};
+    const tile_order::place tile = order.at(is_hidden ? index - of_classifier : index);
+    const std::int32_t panel = tile.column;
+    const std::int32_t list = is_hidden ? classifier_panels + panel : panel;
     const std::int64_t place = is_hidden
                                    ? std::int64_t{classifier_panels} * token_blocks + std::int64_t{panel} * entry_blocks
                                    : std::int64_t{panel} * token_blocks;
     const std::int32_t count = counts[list];
-    return {is_hidden, panel, channel_tile, count / 2, count % 2 != 0, lists + place};
+    return {is_hidden, panel, tile.row, count / 2, count % 2 != 0, lists + place};
   }
 };
 
