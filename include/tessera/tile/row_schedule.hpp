@@ -8,12 +8,11 @@
 ///     schedule.states();                    // shares of a row at most: 4
 ///
 /// All workers walk through a band of rows together, in step, so that columns of the second operand come out of a
-/// cache; then through the next, if there are more rows than workers. (Lower bands, whose rows of the first operand
-/// are fewer, are no faster: 8 to 16 rows instead of 32 took 0 to 3 % longer.) `splits` workers share each row: every
+/// cache; then through the next, if there are more rows than workers. `splits` workers share each row: every
 /// `splits`-th place. Workers that are left over, fewer than a band has rows, take the last places of all rows, one row
-/// after the other, so that all workers end at the same time: one
-/// or two of them take the tail of a row. The first eight places of a row are columns from all over it, the others are
-/// in order. A worker takes every `workers`-th work, as in gemm_on_warpgroups.
+/// after the other, so that all workers end at the same time: one or two of them take the tail of a row. The first
+/// eight places of a row are columns from all over it, the others are in order. A worker takes every `workers`-th work,
+/// as in gemm_on_warpgroups.
 #pragma once
 
 #include <cstdint>
