@@ -75,12 +75,12 @@
 /// Between executors sums differ by rounding (tile/gemm_operand.hpp).
 /// Cost of the forward pass: 2 * labelled tokens * vocabulary * channels operations, rounded up to tiles of 128;
 /// plan.describe() says what each region of the workspace takes: 32 bytes a token and 8 for each of at most
-/// max(4, 512 / (tokens / 128)) states; 768 KiB for 8192 tokens, whatever V is. In a workspace of plan_backward() the
-/// forward pass on sm_90a also leaves marks of the entries that can matter to the filter, in tokens * V / 1024 bytes.
-/// Of the backward pass: as many operations to make the logits again, and for the blocks that are kept as many for each
-/// of the two gradients. It takes the vocabulary in parts, whose G is in the workspace: `workspace_budget` says how
-/// much memory there is, and the parts are as large as it allows (more than one part needs fp32 sums of hidden
-/// gradients, too, unless these are fp32 themselves).
+/// max(6, 512 / (tokens / 128)) states; about 768 KiB for 8192 tokens, whatever V is. In a workspace of
+/// plan_backward() the forward pass on sm_90a also leaves marks of the entries that can matter to the filter, in
+/// tokens * V / 1024 bytes. Of the backward pass: as many operations to make the logits again, and for the blocks that
+/// are kept as many for each of the two gradients. It takes the vocabulary in parts, whose G is in the workspace:
+/// `workspace_budget` says how much memory there is, and the parts are as large as it allows (more than one part needs
+/// fp32 sums of hidden gradients, too, unless these are fp32 themselves).
 #pragma once
 
 #include <tessera/algorithm/linear_loss.hpp>

@@ -177,12 +177,13 @@ TEST_CASE("a forward pass on a GPU marks all entries that matter to a block of t
       CHECK(find_marks<cut_cross_entropy>(exec, problem).live == found.live);
     }
   }
-  auto problem = make_loss_problem<bfloat16>(200, 40000, 64);
+  auto problem = make_loss_problem<bfloat16>(200, 100000, 16);
+  problem.options.temperature = 2.0F;
   marks_found const found = find_marks<cut_cross_entropy>(exec, problem);
   std::int64_t exact = 0;
   CHECK(absent_marks(problem, found, exact) == 0);
   CAPTURE(exact, found.count());
-  CHECK(found.count() < 3 * exact + 2 * 8 * 256);  // of the first columns all
+  CHECK(found.count() < 6 * exact + 2 * 140 * 192);  // first columns count that all workers compute at once
 }
 
 TEST_CASE("marks of a forward pass are of tokens with a label; a NaN sets those of its block", "[cuda]") {

@@ -6,6 +6,7 @@
 
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/program/gemm_in_turns.cuh>
 #include <tessera/program/gemm_on_warpgroups.cuh>
 #include <tessera/program/linear_map.hpp>
 #include <tessera/program/store_sums.cuh>
@@ -23,6 +24,8 @@ namespace gemm_on_warpgroups_test {  // not anonymous: for old architectures not
 
 constexpr warpgroup_gemm_policy pair_policy{128, 2, 4, 8, 24, 240};
 constexpr warpgroup_gemm_policy single_policy{192, 1, 4, 8, 24, 240};
+constexpr warpgroup_gemm_policy pair_turns_policy{192, 2, 5, 8, 24, 240};
+constexpr warpgroup_gemm_policy single_turns_policy{64, 1, 4, 8, 24, 240};
 
 /// An epilogue of a user's own: of each row the log-sum-exp over the columns of a tile; no sum is ever stored.
 struct log_sum_exp_of_rows {
@@ -93,11 +96,10 @@ struct small_problem {
 };
 
 /// Each tile over its own pieces of the depth, the longest list first; one tile has none, one is not asked for.
-template <warpgroup_gemm_policy Policy>
-void check_lists() {
+template <class Program, class Epilogue>
+void check_lists(Epilogue const& make_epilogue) {
   small_problem const problem;
-  using store = store_sums_by_boxes<bfloat16, plain_sum>;
-  using program = gemm_on_warpgroups<bfloat16, listed_schedule, store, Policy>;
+  using program = Program;
   if (!problem.exec.template has<program>()) {
     WARN("not compiled for this device");
     return;
@@ -114,11 +116,10 @@ void check_lists() {
   problem.exec.copy(found, outputs);
   std::int64_t const extents[2] = {problem.rows, 504};
   matrix_view<bfloat16> const target(outputs.data(), extents);
-  tensor_map const target_map = make_tensor_map("test", target, {store::box_rows, store::box_columns});
   listed_schedule const schedule{device_works.data(), 6, device_list.data()};
   const program whole{problem.template a_map<program>(), problem.template b_map<program>(), schedule,
-                      store{{target_map, 300, 504, {}}}};
-  problem.exec.run(whole, 2 * Policy.blocks);  // two clusters share the work
+                      make_epilogue(target)};
+  problem.exec.run(whole, 2 * program::blocks_per_cluster);  // two clusters share the work
   problem.exec.copy(outputs, found);
   problem.exec.wait();
   std::int64_t wrong = 0;
@@ -138,12 +139,28 @@ void check_lists() {
   CHECK(wrong == 0);
 }
 
+using store_boxes = store_sums_by_boxes<bfloat16, plain_sum>;
+using store_directly = store_sums_directly<bfloat16, plain_sum>;
+
+store_boxes by_boxes(matrix_view<bfloat16> target) {
+  return {{make_tensor_map("test", target, {store_boxes::box_rows, store_boxes::box_columns}), 300, 504, {}}};
+}
+store_directly directly(matrix_view<bfloat16> target) {
+  return {target, {}};
+}
+
 }  // namespace
 
 TEST_CASE("tiles can be summed over lists of pieces of the depth, also empty ones", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  check_lists<pair_policy>();
-  check_lists<single_policy>();
+  check_lists<gemm_on_warpgroups<bfloat16, listed_schedule, store_boxes, pair_policy>>(by_boxes);
+  check_lists<gemm_on_warpgroups<bfloat16, listed_schedule, store_boxes, single_policy>>(by_boxes);
+}
+
+TEST_CASE("so they can by warpgroups that take turns", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  check_lists<gemm_in_turns<bfloat16, listed_schedule, store_directly, pair_turns_policy>>(directly);
+  check_lists<gemm_in_turns<bfloat16, listed_schedule, store_directly, single_turns_policy>>(directly);
 }
 
 TEST_CASE("an epilogue can reduce rows of sums that are never stored", "[cuda]") {

@@ -70,7 +70,7 @@ struct loss_regions {
   /// Some for many tokens, too, for programs that share rows of larger tiles.
   static std::int64_t splits_of(linear_loss_shape const& shape) {
     constexpr std::int64_t enough_groups = 512;
-    constexpr std::int64_t fewest_splits = 4;
+    constexpr std::int64_t fewest_splits = 6;
     const std::int64_t rows = max(divide_up(shape.tokens, std::int64_t{layout::rows}), std::int64_t{1});
     const std::int64_t columns = divide_up(shape.vocabulary, std::int64_t{layout::columns});
     return clamp(divide_up(enough_groups, rows), fewest_splits, max(columns, fewest_splits));

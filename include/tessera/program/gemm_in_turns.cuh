@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `gemm_in_turns`: the matrix product a b^T by sm_90a's tensor cores, for epilogues that take long and need the sums in
-/// registers: while one warpgroup is in its epilogue the other multiplies.
+/// `gemm_in_turns`: the matrix product a b^T by sm_90a's tensor cores, for epilogues that take long and need the sums
+/// in registers: while one warpgroup is in its epilogue the other multiplies.
 ///
 /// As gemm_on_warpgroups (schedules and epilogues are described there), but each of the two warpgroups has tiles of its
 /// own, of 128 x columns: a block's works go to one and the other in turn. A warpgroup begins with a tile when the
@@ -10,7 +10,7 @@
 ///
 /// With twice as many workers as clusters, worker `i % workers` of a schedule is always the same warpgroup: it can keep
 /// what it reduces. Its warps have rows 16 w to 16 w + 15 and 64 + 16 w to 79 + 16 w of a block; an epilogue is called
-/// for either with a `scratch_type` of its own, and with the number of the work.
+/// for either with a `scratch_type` of its own, and with the number of the work as a fourth argument if it takes one.
 #pragma once
 
 #include <cstdint>
@@ -48,8 +48,7 @@ struct gemm_in_turns {
       shape::depth_bytes / static_cast<int>(sizeof(typename gemm_operand<Operand>::value_type));
   static constexpr int a_bytes = shape::block_rows * shape::depth_bytes;
   static constexpr int b_bytes = Policy.columns * shape::depth_bytes;
-  static constexpr int halves =
-      shape::block_rows / mma::rows;  ///< of a tile, each multiplied by instructions of its own
+  static constexpr int halves = shape::block_rows / mma::rows;  ///< of a tile: 64 rows, which an instruction has
 
   struct scratch_type {
     alignas(1024) unsigned char a[Policy.stages][a_bytes];
@@ -203,7 +202,11 @@ struct gemm_in_turns {
 #pragma unroll
       for (int half = 0; half < halves; ++half) {
         const box_place first{work.column * columns, work.row * rows + first_row + half * mma::rows};
-        epilogue(sums[half], first, scratch.of_rows[consumer][warp][half], index);
+        if constexpr (requires { epilogue(sums[half], first, scratch.of_rows[consumer][warp][half], index); }) {
+          epilogue(sums[half], first, scratch.of_rows[consumer][warp][half], index);
+        } else {
+          epilogue(sums[half], first, scratch.of_rows[consumer][warp][half]);
+        }
       }
     }
     epilogue.finish();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `reduce_loss_rows`: the epilogue of gemm_on_warpgroups that makes log-sum-exps of a classifier's logits and picks
-/// the logits of labels: linear_loss's forward program for sm_90a, which takes its tiles from a row_schedule.
+/// `reduce_loss_rows`: the epilogue of gemm_in_turns that makes log-sum-exps of a classifier's logits and picks the
+/// logits of labels: linear_loss's forward program for sm_90a, which takes its tiles from a row_schedule.
 ///
 /// Logits stay in fp32 registers. Of each row a warp keeps, in shared memory, what it has reduced so far of its share
 /// of the vocabulary, and merges it once with one of the row's `schedule.states()` states, which finish_loss_tokens
@@ -11,9 +11,8 @@
 /// relative to it from the first to its last column; the lanes' sums are added as neighbours, then as pairs.
 ///
 /// Instructions for each sum of a lane: a maximum, a multiply-add to the exponent, an exponential, an addition. The
-/// exponential takes a quarter of a multiprocessor's scheduler for 8 cycles: 1024 cycles a tile for a warp of 16 x 256
-/// sums, against 144 for each 16 of depth that a warpgroup multiplies. All that few tiles need, tests of bounds and
-/// labels, is behind a branch of the warp.
+/// exponential takes a scheduler 8 cycles: 1536 a tile of 128 x 192, while the other warpgroup multiplies for 192
+/// cycles for each 16 channels. What few tiles need, tests of bounds, labels and marks, is behind branches of the warp.
 #pragma once
 
 #include <cstdint>
@@ -186,8 +185,9 @@ struct reduce_loss_rows {
     }
   }
 
-  /// The state of the lane's own row in this tile, and the largest sums of both rows. Exponents are found by one multiply-add, which rounds the subtrahend
-  /// for all alike: that is made good for their sum, whose largest addend is 1.
+  /// The state of the lane's own row in this tile, and the largest sums of both rows. Exponents are found by one
+  /// multiply-add, which rounds the subtrahend for all alike: that is made good for their sum, whose largest addend is
+  /// 1.
   template <int Registers>
   __device__ __forceinline__ state_type reduce_tile(float const (&sums)[Registers],
                                                     float const (&largest_of_group)[2][groups<Registers>],

@@ -3,8 +3,8 @@
 /// algorithm/linear_loss.hpp.
 ///
 /// A group walks every n-th tile of the vocabulary for the tokens of one row of tiles. A lane reduces its part of a row
-/// from the first to the last column, tile after tile; in the end the lanes of a row are merged in order. For each token
-/// there are `splits` states, to be merged in order. So the order of additions depends on the extents alone.
+/// from the first to the last column, tile after tile; in the end the lanes of a row are merged in order. For each
+/// token there are `splits` states, to be merged in order. So the order of additions depends on the extents alone.
 ///
 /// Cost: 2 * tokens * vocabulary * channels operations and tokens * vocabulary exponentials.
 #pragma once

@@ -69,7 +69,7 @@ template <class Label>
 struct select_loss_tokens {
   static_assert(std::is_same_v<Label, std::int32_t> || std::is_same_v<Label, std::int64_t>,
                 "tessera: labels are std::int32_t or std::int64_t");
-  static constexpr int lanes = 256;
+  static constexpr int lanes = 1024;  // one group does it all
   struct scratch_type {
     std::uint32_t bad;
   };

@@ -8,12 +8,12 @@
 ///     schedule.states();                    // shares of a row at most: 4
 ///
 /// All workers walk through a band of rows together, in step, so that columns of the second operand come out of a
-/// cache; then through the next, if there are more rows than workers. (Lower bands, whose rows of the first operand
-/// are fewer, are no faster: 8 to 16 rows instead of 32 took 0 to 3 % longer.) `splits` workers share each row: every
+/// cache; then through the next, if there are more rows than workers. `splits` workers share each row: every
 /// `splits`-th place. Workers that are left over, fewer than a band has rows, take the last places of all rows, one row
-/// after the other, so that all workers end at the same time: one
-/// or two of them take the tail of a row. The first eight places of a row are columns from all over it, the others are
-/// in order. A worker takes every `workers`-th work, as in gemm_on_warpgroups.
+/// after the other, so that all workers end at the same time: one or two of them take the tail of a row. There are more
+/// bands than needed if that leaves less than half as much to them, for they are not in step. The first eight places of
+/// a row are columns from all over it, the others are in order. A worker takes every `workers`-th work, as in
+/// gemm_on_warpgroups.
 #pragma once
 
 #include <cstdint>
@@ -68,20 +68,15 @@ struct row_schedule {
 
   /// The same for some places of all rows.
   [[nodiscard]] constexpr row_schedule of_places(std::int32_t first, std::int32_t end) const {
-    const std::int32_t count = max(divide_up(rows, workers), 1);
-    const std::int32_t higher = rows % count;
-    row_schedule made = *this;
-    made.first_place = first;
-    made.places = end - first;
-    made.kinds[0] = {higher, rows / count + 1, 1, 0, 0, 0};
-    made.kinds[1] = {count - higher, rows / count, 1, 0, 0, 0};
-    for (row_bands& bands : made.kinds) {
-      if (bands.count > 0 && bands.rows > 0) {
-        bands = share_out(bands, made.places);
-      }
+    constexpr std::int32_t more_bands = 3;
+    const std::int32_t fewest = max(divide_up(rows, workers), 1);
+    row_schedule best = in_bands(fewest, first, end);
+    for (std::int32_t count = fewest + 1; count <= min(fewest + more_bands, rows); ++count) {
+      const row_schedule made = in_bands(count, first, end);
+      const bool takes_as_long = std::int64_t{made.steps()} * 100 <= std::int64_t{best.steps()} * 101;
+      best = takes_as_long && made.tail_tiles() < best.tail_tiles() / 2 ? made : best;
     }
-    made.works = workers * made.steps();
-    return made;
+    return best;
   }
 
   /// Shares of a row at most.
@@ -124,6 +119,29 @@ struct row_schedule {
   }
 
  private:
+  [[nodiscard]] constexpr row_schedule in_bands(std::int32_t count, std::int32_t first, std::int32_t end) const {
+    const std::int32_t higher = rows % count;
+    row_schedule made = *this;
+    made.first_place = first;
+    made.places = end - first;
+    made.kinds[0] = {higher, rows / count + 1, 1, 0, 0, 0};
+    made.kinds[1] = {count - higher, rows / count, 1, 0, 0, 0};
+    for (row_bands& bands : made.kinds) {
+      if (bands.count > 0 && bands.rows > 0) {
+        bands = share_out(bands, made.places);
+      }
+    }
+    made.works = workers * made.steps();
+    return made;
+  }
+  [[nodiscard]] constexpr std::int64_t tail_tiles() const {
+    std::int64_t tiles = 0;
+    for (row_bands const& bands : kinds) {
+      tiles += std::int64_t{bands.count} * bands.rows * bands.tail;
+    }
+    return tiles;
+  }
+
   [[nodiscard]] TESSERA_FN constexpr std::int32_t sample(std::int32_t i) const {
     return static_cast<std::int32_t>((std::int64_t{2} * i + 1) * columns / (2 * samples));
   }
