@@ -156,8 +156,11 @@ known_problem& problem_of(loss_data data, linear_loss_shape const& shape) {
 template <class Body>
 double time_rounds(benchmark::State& state, cudaStream_t stream, Body const& body) {
   constexpr double wanted_seconds = 0.6;
-  double const once = bench::median_cold_seconds(stream, 1, body);
-  int const rounds = bench::only_starts() ? 2 : std::clamp(static_cast<int>(wanted_seconds / once), 10, 40);
+  int rounds = 1;
+  if (!bench::only_starts()) {
+    double const once = bench::median_cold_seconds(stream, 1, body);
+    rounds = std::clamp(static_cast<int>(wanted_seconds / once), 10, 40);
+  }
   double seconds = 0;
   for (auto _ : state) {
     seconds = bench::median_cold_seconds(stream, rounds, body);
