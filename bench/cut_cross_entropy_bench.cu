@@ -7,10 +7,13 @@
 /// entries) that have an element at or over `threshold`, found from all logits; errors are of bf16 gradients against
 /// exact ones in fp32, as lengths. `cublas_logits_ms` is cuBLAS writing the logits alone, in the same run.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
+#include <utility>
 
 #include <tessera/algorithm/linear_loss.cuh>
 #include <tessera/cut_cross_entropy.hpp>

@@ -7,6 +7,7 @@
 /// Labels are drawn from the softmax of the logits rounded to bf16.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <numeric>

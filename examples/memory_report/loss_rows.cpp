@@ -2,9 +2,13 @@
 /// The loss of SmolLM2's classifier on the CPU: real hidden states, the rows of the likeliest tokens, real next tokens.
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <tessera/cut_cross_entropy.hpp>
 #include <tessera/exec/buffer.hpp>
