@@ -209,7 +209,7 @@ loss_report measure_loss(report_options const& options) {
   loss_report report;
   report.data = tessera::join(problem.tokens, " tokens (", repeats, " times) x ", shape.vocabulary, " entries x ",
                               shape.channels, " channels");
-  // The least that a part of the vocabulary can be: a column of tiles.
+  // Room for a column of tiles: the smallest part of the vocabulary that gradients can be computed in.
   linear_loss_options const small{.workspace_budget = std::int64_t{1} << 20};
   report.rows = {measurement.measure<cut_cross_entropy>("loss", false, {}),
                  measurement.measure<cut_cross_entropy>("loss and gradients", true, small),
@@ -232,8 +232,8 @@ void print(loss_report const& report) {
       "\nThe classifier of SmolLM2-135M on real hidden states (tests/data), %s.\n"
       "Inputs are bf16, gradients fp32; on the CPU. The logits are never in memory; memory is the measured peak "
       "beyond\n"
-      "inputs and gradients, dense that of the same loss with its logits in memory. Errors are relative to double\n"
-      "precision.\n\n",
+      "inputs and gradients, dense that of the same loss with its logits in memory; the tiles that threads work in are\n"
+      "counted for neither. Errors are relative to double precision.\n\n",
       report.data.c_str());
   text_table plans({"8192 tokens, bf16", "logits", "loss", "loss and gradients"});
   for (loss_plan const& plan : report.plans) {
