@@ -232,7 +232,8 @@ void print(loss_report const& report) {
       "\nThe classifier of SmolLM2-135M on real hidden states (tests/data), %s.\n"
       "Inputs are bf16, gradients fp32; on the CPU. The logits are never in memory; memory is the measured peak "
       "beyond\n"
-      "inputs and gradients, dense that of the same loss with its logits in memory; the tiles that threads work in are\n"
+      "inputs and gradients, dense that of the same loss with its logits in memory; the tiles that threads work in "
+      "are\n"
       "counted for neither. Errors are relative to double precision.\n\n",
       report.data.c_str());
   text_table plans({"8192 tokens, bf16", "logits", "loss", "loss and gradients"});
