@@ -91,6 +91,7 @@ COLUMNS = {
     "cuBLAS's logits, ms": lambda name, c: number(c.get("cublas_logits_ms"), 1),
     "extra MiB": lambda name, c: number(c.get("extra_MiB"), 1),
     "blocks kept": lambda name, c: percent(c.get("kept")),
+    "ordered": lambda name, c: percent(c.get("kept_ordered")),
     "error, hidden": lambda name, c: percent(c.get("hidden_error"), 2),
     "error, classifier": lambda name, c: percent(c.get("classifier_error"), 2),
 }
@@ -123,7 +124,8 @@ def loss_table(model):
               f"cut_cross_entropy/forward_backward_exact_4GiB/bf16/spread/{size}")]
     rows += [(f"both passes, {label}", f"{peer}/forward_backward/bf16/zipf/{size}") for peer, label in without_filter]
     return Table(f"{name}, {size.replace('x', ' x ')}",
-                 ["ms", "cuBLAS's logits, ms", "extra MiB", "blocks kept", "error, hidden", "error, classifier"], rows)
+                 ["ms", "cuBLAS's logits, ms", "extra MiB", "blocks kept", "ordered", "error, hidden",
+                  "error, classifier"], rows)
 
 
 TABLES = {
@@ -136,7 +138,8 @@ TABLES = {
     "loss-gemma": loss_table("gemma"),
     "loss-llama": loss_table("llama"),
     "loss-real": Table("SmolLM2's hidden states",
-                       ["tokens", "entries", "ms", "extra MiB", "blocks kept", "error, hidden", "error, classifier"], [
+                       ["tokens", "entries", "ms", "extra MiB", "blocks kept", "ordered", "error, hidden",
+                        "error, classifier"], [
         ("both passes", "cut_cross_entropy/forward_backward/bf16/smollm2/all"),
     ]),
     "machine": Table("Device memory", ["TB/s"], [

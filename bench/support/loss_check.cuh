@@ -3,9 +3,11 @@
 /// has in memory, and distances of gradients.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -14,15 +16,12 @@
 
 namespace bench {
 
-struct softmax_sums {
-  unsigned long long kept;  ///< blocks
-  double loss;              ///< of all tokens
-};
-
-/// A block of threads for each block of Rows tokens x Columns entries, a thread for each column.
+/// A block of threads for each block of Rows tokens x Columns entries, a thread for each column. `matters` (blocks of
+/// tokens x vocabulary) says in which columns an element reaches the threshold.
 template <int Rows, int Columns>
 __global__ void survey_softmax(tessera::matrix_view<float const> logits, std::int64_t first, float const* log_sum_exps,
-                               std::int64_t const* labels, float threshold, softmax_sums* sums, double* token_sums) {
+                               std::int64_t const* labels, float threshold, tessera::matrix_view<unsigned char> matters,
+                               double* loss, double* token_sums) {
   std::int64_t const column = std::int64_t{blockIdx.x} * Columns + threadIdx.x;
   std::int64_t const first_row = std::int64_t{blockIdx.y} * Rows;
   std::int64_t const last_row = tessera::min(first_row + Rows, logits.extent(0));
@@ -35,7 +34,7 @@ __global__ void survey_softmax(tessera::matrix_view<float const> logits, std::in
       softmax = expf(log_softmax);
       is_kept = is_kept || !(fabsf(softmax - (is_label ? 1.0F : 0.0F)) < threshold);
       if (is_label) {
-        atomicAdd(&sums->loss, -static_cast<double>(log_softmax));
+        atomicAdd(loss, -static_cast<double>(log_softmax));
       }
     }
     for (int distance = 16; distance > 0; distance /= 2) {
@@ -45,44 +44,86 @@ __global__ void survey_softmax(tessera::matrix_view<float const> logits, std::in
       atomicAdd(&token_sums[row], static_cast<double>(softmax));
     }
   }
-  bool const any = __syncthreads_or(is_kept ? 1 : 0) != 0;
-  if (any && threadIdx.x == 0) {
-    atomicAdd(&sums->kept, 1ULL);
+  if (column < logits.extent(1)) {
+    matters(blockIdx.y, first + column) = is_kept ? 1 : 0;
   }
+}
+
+template <class T>
+std::vector<T> download(device_array<T> const& array, device_memory& memory) {
+  std::vector<T> values(array.size());
+  check(cudaMemcpyAsync(values.data(), array.data(), array.bytes(), cudaMemcpyDeviceToHost, memory.stream()),
+        "cudaMemcpyAsync");
+  memory.wait();
+  return values;
+}
+
+/// The part of blocks with a column that matters, if entries are taken in order `entries`.
+inline double kept_blocks(std::vector<unsigned char> const& matters, std::vector<std::size_t> const& entries,
+                          std::size_t columns) {
+  std::size_t kept = 0;
+  std::size_t blocks = 0;
+  for (std::size_t row = 0; row < matters.size(); row += entries.size()) {
+    for (std::size_t first = 0; first < entries.size(); first += columns, ++blocks) {
+      std::size_t const last = std::min(first + columns, entries.size());
+      for (std::size_t i = first; i < last; ++i) {
+        if (matters[row + entries[i]] != 0) {
+          ++kept;
+          break;
+        }
+      }
+    }
+  }
+  return static_cast<double>(kept) / static_cast<double>(blocks);
+}
+
+/// Entries that matter to many blocks of tokens first.
+inline std::vector<std::size_t> by_use(std::vector<unsigned char> const& matters, std::size_t vocabulary) {
+  std::vector<std::size_t> uses(vocabulary);
+  for (std::size_t i = 0; i < matters.size(); ++i) {
+    uses[i % vocabulary] += matters[i];
+  }
+  std::vector<std::size_t> entries(vocabulary);
+  std::iota(entries.begin(), entries.end(), std::size_t{0});
+  std::stable_sort(entries.begin(), entries.end(), [&](std::size_t a, std::size_t b) { return uses[a] > uses[b]; });
+  return entries;
 }
 
 /// What all logits say of log-sum-exps that the loss found.
 struct softmax_survey {
-  double kept;         ///< part of the blocks in which |softmax - [label]| reaches the threshold
-  double worst_total;  ///< largest |1 - sum of a token's softmax|
-  double loss;         ///< mean over tokens
+  double kept;          ///< part of the blocks in which |softmax - [label]| reaches the threshold
+  double kept_ordered;  ///< likewise, with entries in the order in which they matter to blocks of tokens
+  double worst_total;   ///< largest |1 - sum of a token's softmax|
+  double loss;          ///< mean over tokens
 };
 
 /// Filter: a gradient_filter, which says how large blocks are and what the threshold is.
 template <class Filter>
 softmax_survey survey(loss_problem& problem, float const* log_sum_exps) {
   cudaStream_t const stream = problem.memory().stream();
-  auto const tokens = static_cast<std::size_t>(problem.shape().tokens);
-  device_array<softmax_sums> sums(problem.memory(), 1);
-  device_array<double> token_sums(problem.memory(), tokens);
+  tessera::linear_loss_shape const& shape = problem.shape();
+  std::int64_t const row_blocks = tessera::divide_up(shape.tokens, std::int64_t{Filter::rows});
+  auto const vocabulary = static_cast<std::size_t>(shape.vocabulary);
+  device_array<double> sums(problem.memory(), static_cast<std::size_t>(shape.tokens) + 1);  // the last one is the loss
+  device_array<unsigned char> matters(problem.memory(), static_cast<std::size_t>(row_blocks) * vocabulary);
   check(cudaMemsetAsync(sums.data(), 0, sums.bytes(), stream), "cudaMemsetAsync");
-  check(cudaMemsetAsync(token_sums.data(), 0, token_sums.bytes(), stream), "cudaMemsetAsync");
-  double blocks = 0;
   problem.for_logits<float>([&](std::int64_t first, auto logits) {
     dim3 const grid(static_cast<unsigned>(tessera::divide_up(logits.extent(1), std::int64_t{Filter::columns})),
-                    static_cast<unsigned>(tessera::divide_up(logits.extent(0), std::int64_t{Filter::rows})));
+                    static_cast<unsigned>(row_blocks));
     survey_softmax<Filter::rows, Filter::columns><<<grid, Filter::columns, 0, stream>>>(
-        logits, first, log_sum_exps, problem.labels().data, Filter::threshold, sums.data(), token_sums.data());
+        logits, first, log_sum_exps, problem.labels().data, Filter::threshold,
+        tessera::matrix_view<unsigned char>(matters.data(), {row_blocks, shape.vocabulary}), sums.data() + shape.tokens,
+        sums.data());
     check(cudaGetLastError(), "survey_softmax");
-    blocks += static_cast<double>(grid.x) * grid.y;
   });
-  softmax_sums total{};
-  std::vector<double> of_tokens(tokens);
-  check(cudaMemcpyAsync(&total, sums.data(), sizeof total, cudaMemcpyDeviceToHost, stream), "cudaMemcpyAsync");
-  check(cudaMemcpyAsync(of_tokens.data(), token_sums.data(), token_sums.bytes(), cudaMemcpyDeviceToHost, stream),
-        "cudaMemcpyAsync");
-  problem.memory().wait();
-  softmax_survey result{static_cast<double>(total.kept) / blocks, 0, total.loss / static_cast<double>(tokens)};
+  std::vector<double> of_tokens = download(sums, problem.memory());
+  std::vector<unsigned char> const found = download(matters, problem.memory());
+  double const loss = of_tokens.back() / static_cast<double>(shape.tokens);
+  of_tokens.pop_back();
+  std::vector<std::size_t> own_order(vocabulary);
+  std::iota(own_order.begin(), own_order.end(), std::size_t{0});
+  softmax_survey result{kept_blocks(found, own_order, Filter::columns),
+                        kept_blocks(found, by_use(found, vocabulary), Filter::columns), 0, loss};
   for (double const sum : of_tokens) {
     double const apart = std::abs(1 - sum);
     result.worst_total = apart <= result.worst_total ? result.worst_total : apart;  // keeps a NaN
