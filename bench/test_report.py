@@ -153,7 +153,8 @@ class ReportTest(unittest.TestCase):
         text = (self.root / "README.md").read_text()
         self.assertIn("| Gemma 2 2B, 8192 x 256000 x 2304 | ms |", text)
         self.assertIn("| both passes, zipf | 41.3 | – | 2,345.7 | 25% | 12% | 1.23% | 0.40% |", text)
-        self.assertIn("| both passes, zipf, Apple's cut-cross-entropy | 57.7 | – | 1.0 | – | – | 15.00% | – |", text)
+        self.assertIn("| both passes, zipf, Apple's cut-cross-entropy | 57.7 | – | 1.0 | – | – | 15.00% | – |",
+                      text)
         self.assertIn("| both passes, PyTorch | 65.8 | – | 22,839.0 | – | – | – | – |", text)
         self.assertNotIn("Liger", text)  # not measured
         self.assertIn("CUDA 13.0, cut-cross-entropy 25.6.4, PyTorch 2.11.0, commit", text)
