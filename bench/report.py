@@ -38,6 +38,23 @@ FIGURES = {
     "gemm.int8.vs_best": ("value", "vs_best", ["linear/int8_over_best/gauss/8192x8192x8192"]),
     "neuzip.cpu.encode.gbps_per_core": ("value", "GBps", ["neuzip/cpu/encode/bf16/gauss/64MiB/1thread"]),
 }
+# Classifiers whose loss is measured: tokens, vocabulary and channels, as names of benchmarks have them.
+CLASSIFIERS = {"gemma": ("Gemma 2 2B", "8192x256000x2304"), "llama": ("Llama 3 8B", "8192x128256x4096")}
+
+
+def loss_figures(model):
+    size = CLASSIFIERS[model][1]
+    return {f"cce.{model}.{key}": ("value", counter, [f"cut_cross_entropy/{operation}/{size}"])
+            for key, counter, operation in [
+                ("forward.ms", "ms", "forward/bf16/zipf"),
+                ("zipf.ms", "ms", "forward_backward/bf16/zipf"),
+                ("spread.ms", "ms", "forward_backward/bf16/spread"),
+                ("exact.ms", "ms", "forward_backward_exact/bf16/spread"),
+                ("forward.extra_mib", "extra_MiB", "forward/bf16/zipf"),
+                ("backward.extra_mib", "extra_MiB", "forward_backward/bf16/zipf")]}
+
+
+FIGURES.update(loss_figures("gemma"), **loss_figures("llama"))
 
 # Another implementation's rate for the same operation, distribution and size on the same kind of card, but measured
 # apart from our runs: one H200, CUDA 13.0, PyTorch 2.11, medians of CUDA-event times after warm-up, 2026-11-21. It is
@@ -65,6 +82,18 @@ COLUMNS = {
     "bits per weight": lambda name, c: number(c.get("bits_per_weight")),
     "entropy": lambda name, c: number(c.get("entropy_bits")),
     "peak MiB": lambda name, c: number(c.get("peak_MiB"), 0),
+    "TFLOP/s": lambda name, c: number(c.get("TFLOPs"), 0),
+    "cuBLAS": lambda name, c: number(c.get("cublas_TFLOPs"), 0),
+    "of cuBLAS": lambda name, c: percent(c.get("vs_cublas")),
+    "tokens": lambda name, c: number(c.get("tokens"), 0),
+    "entries": lambda name, c: number(c.get("vocabulary"), 0),
+    "ms": lambda name, c: number(c.get("ms"), 1),
+    "cuBLAS's logits, ms": lambda name, c: number(c.get("cublas_logits_ms"), 1),
+    "extra MiB": lambda name, c: number(c.get("extra_MiB"), 1),
+    "blocks kept": lambda name, c: percent(c.get("kept")),
+    "ordered": lambda name, c: percent(c.get("kept_ordered")),
+    "error, hidden": lambda name, c: percent(c.get("hidden_error"), 2),
+    "error, classifier": lambda name, c: percent(c.get("classifier_error"), 2),
 }
 
 
@@ -77,7 +106,42 @@ class Table:
     on_cpu: bool = False
 
 
+def loss_table(model):
+    """Ours and others' loss for one classifier."""
+    name, size = CLASSIFIERS[model]
+    apple = "Apple's cut-cross-entropy"
+    without_filter = [("apple_cce_exact", f"{apple}, exact"), ("torch_compile", "torch.compile"),
+                      ("torch_eager", "PyTorch"), ("liger", "Liger Kernel")]
+    rows = [("forward", f"cut_cross_entropy/forward/bf16/zipf/{size}"),
+            (f"forward, {apple}", f"apple_cce/forward/bf16/zipf/{size}"),
+            ("forward, torch.compile", f"torch_compile/forward/bf16/zipf/{size}"),
+            ("forward, PyTorch", f"torch_eager/forward/bf16/zipf/{size}")]
+    for data in ["zipf", "flat", "spread"]:
+        rows += [(f"both passes, {data}", f"cut_cross_entropy/forward_backward/bf16/{data}/{size}"),
+                 (f"both passes, {data}, {apple}", f"apple_cce/forward_backward/bf16/{data}/{size}")]
+    rows += [("both passes, exact", f"cut_cross_entropy/forward_backward_exact/bf16/spread/{size}"),
+             ("both passes, exact, up to 4 GiB",
+              f"cut_cross_entropy/forward_backward_exact_4GiB/bf16/spread/{size}")]
+    rows += [(f"both passes, {label}", f"{peer}/forward_backward/bf16/zipf/{size}") for peer, label in without_filter]
+    return Table(f"{name}, {size.replace('x', ' x ')}",
+                 ["ms", "cuBLAS's logits, ms", "extra MiB", "blocks kept", "ordered", "error, hidden",
+                  "error, classifier"], rows)
+
+
 TABLES = {
+    "linear": Table("GPU, tokens x columns x depth, N(0, 1)", ["TFLOP/s", "cuBLAS", "of cuBLAS"], [
+        (f"{format} {size.replace('x', ' x ')}", f"linear/{format}/gauss/{size}") for format, size in [
+            ("bf16", "8192x8192x8192"), ("bf16", "4096x4096x4096"), ("bf16", "8192x28672x4096"),
+            ("bf16", "8192x256000x2304"), ("fp16", "8192x8192x8192"), ("tf32", "8192x8192x8192"),
+            ("fp8_e4m3", "8192x8192x8192"), ("int8", "8192x8192x8192")]
+    ]),
+    "loss-gemma": loss_table("gemma"),
+    "loss-llama": loss_table("llama"),
+    "loss-real": Table("SmolLM2's hidden states",
+                       ["tokens", "entries", "ms", "extra MiB", "blocks kept", "ordered", "error, hidden",
+                        "error, classifier"], [
+        ("both passes", "cut_cross_entropy/forward_backward/bf16/smollm2/all"),
+    ]),
     "machine": Table("Device memory", ["TB/s"], [
         ("copy, CUDA runtime (read + write)", "machine/copy/memcpy/2GiB"),
         ("copy, own kernel (read + write)", "machine/copy/kernel/2GiB"),
@@ -164,6 +228,7 @@ SUFFIX = re.compile(r"/(iterations|repeats|threads|min_time|min_warmup_time):[^/
 NOT_COUNTERS = {"family_index", "per_family_instance_index", "repetitions", "repetition_index", "threads", "iterations",
                 "real_time", "cpu_time"}
 NAMES_THE_MACHINE = ("host_name", "load_avg")
+PEER_PACKAGES = {"cut_cross_entropy": "cut-cross-entropy", "liger_kernel": "Liger Kernel", "pytorch": "PyTorch"}
 
 
 def plain_name(run_name):
@@ -264,8 +329,8 @@ def number(value, digits=2):
     return "–" if value is None else f"{value:,.{digits}f}"
 
 
-def percent(value):
-    return "–" if value is None else f"{100 * value:.0f}%"
+def percent(value, digits=0):
+    return "–" if value is None else f"{100 * value:.{digits}f}%"
 
 
 def rows_with_results(table, results):
@@ -280,6 +345,7 @@ def described(context, on_cpu):
     else:
         parts = [context.get("gpu"), "driver " + context.get("driver", "unknown"),
                  "CUDA " + context.get("cuda_runtime", "unknown")]
+    parts += [f"{label} {context[key]}" for key, label in PEER_PACKAGES.items() if key in context]
     parts += ["commit " + context.get("commit", "unknown")[:12], context.get("date", "")[:10]]
     return ", ".join(part for part in parts if part)
 

@@ -117,6 +117,57 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(lines[ours + 1], "| decode bf16, nvCOMP's ANS, its best settings | 1.25 | 10.90 |")
         self.assertEqual(set(self.summary()), set(report.FIGURES))
 
+    def test_times_and_memory_of_losses_are_in_the_summary_for_each_classifier(self):
+        results = needed()
+        for model, (_, size) in report.CLASSIFIERS.items():
+            scale = {"gemma": 1, "llama": 2}[model]
+            for name, ms, extra in [("forward/bf16/zipf", 10, 2), ("forward_backward/bf16/zipf", 20, 64),
+                                    ("forward_backward/bf16/spread", 30, 65),
+                                    ("forward_backward_exact/bf16/spread", 40, 66)]:
+                title = f"cut_cross_entropy/{name}/{size}"
+                results[title] = rows(title, ms=ms * scale, extra_MiB=extra * scale)
+        self.write(results)
+        self.assertEqual(self.report()[0], 0)
+        found = {key: value for key, value in self.summary().items() if key.startswith("cce.")}
+        self.assertEqual(found, {
+            "cce.gemma.forward.ms": 10, "cce.gemma.zipf.ms": 20, "cce.gemma.spread.ms": 30, "cce.gemma.exact.ms": 40,
+            "cce.gemma.forward.extra_mib": 2, "cce.gemma.backward.extra_mib": 64,
+            "cce.llama.forward.ms": 20, "cce.llama.zipf.ms": 40, "cce.llama.spread.ms": 60, "cce.llama.exact.ms": 80,
+            "cce.llama.forward.extra_mib": 4, "cce.llama.backward.extra_mib": 128})
+
+    def test_a_table_of_losses_has_what_was_measured_and_names_the_versions_of_other_packages(self):
+        size = report.CLASSIFIERS["gemma"][1]
+        ours, apple, eager = (f"{name}/forward_backward/bf16/zipf/{size}"
+                              for name in ["cut_cross_entropy", "apple_cce", "torch_eager"])
+        results = needed()
+        results[ours] = rows(ours, ms=41.26, extra_MiB=2345.67, kept=0.25, kept_ordered=0.12,
+                             hidden_error=0.0123, classifier_error=0.004)
+        self.write(results)
+        path = self.write({apple: rows(apple, ms=57.7, extra_MiB=1.0, hidden_error=0.15),
+                           eager: rows(eager, ms=65.8, extra_MiB=22839.0)}, "loss_peers.json")
+        content = json.loads(path.read_text())
+        content["context"].update(cut_cross_entropy="25.6.4", pytorch="2.11.0")
+        path.write_text(json.dumps(content))
+        (self.root / "README.md").write_text("<!-- bench:loss-gemma begin -->\n<!-- bench:loss-gemma end -->\n")
+        self.assertEqual(self.report()[0], 0)
+        text = (self.root / "README.md").read_text()
+        self.assertIn("| Gemma 2 2B, 8192 x 256000 x 2304 | ms |", text)
+        self.assertIn("| both passes, zipf | 41.3 | – | 2,345.7 | 25% | 12% | 1.23% | 0.40% |", text)
+        self.assertIn("| both passes, zipf, Apple's cut-cross-entropy | 57.7 | – | 1.0 | – | – | 15.00% | – |",
+                      text)
+        self.assertIn("| both passes, PyTorch | 65.8 | – | 22,839.0 | – | – | – | – |", text)
+        self.assertNotIn("Liger", text)  # not measured
+        self.assertIn("CUDA 13.0, cut-cross-entropy 25.6.4, PyTorch 2.11.0, commit", text)
+
+    def test_matrix_products_stand_beside_those_of_cublas(self):
+        name = "linear/bf16/gauss/8192x8192x8192"
+        results = needed()
+        results[name] = rows(name, TFLOPs=693.4, cublas_TFLOPs=710.6, vs_cublas=0.976)
+        self.write(results)
+        (self.root / "README.md").write_text("<!-- bench:linear begin -->\n<!-- bench:linear end -->\n")
+        self.assertEqual(self.report()[0], 0)
+        self.assertIn("| bf16 8192 x 8192 x 8192 | 693 | 711 | 98% |", (self.root / "README.md").read_text())
+
     def test_a_mark_without_its_end_is_refused(self):
         self.write(needed())
         (self.root / "README.md").write_text("<!-- bench:neuzip begin -->\n")

@@ -12,12 +12,9 @@ setting. Every setting's result is decoded and compared.
 """
 import argparse
 import ctypes
-import datetime
 import itertools
 import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import zipfile
@@ -25,7 +22,8 @@ from pathlib import Path
 
 import torch
 
-MEBIBYTE = 1 << 20
+from measuring import Flush, MEBIBYTE, context, row, seconds_of
+
 SIZE = 512 * MEBIBYTE
 CHAR, FLOAT16, FLOAT32 = 0, 10, 11  # nvcompType_t
 FORMATS = {"bf16": (torch.bfloat16, FLOAT16), "fp16": (torch.float16, FLOAT16), "fp32": (torch.float32, FLOAT32)}
@@ -148,31 +146,6 @@ class Run:
         return weight_bits * int(self.compressed_bytes.sum()) / SIZE
 
 
-class Flush:
-    """Empties the L2 cache, and of its own writes too: the measured call need not write them back."""
-
-    def __init__(self):
-        self.dirty = torch.zeros(32 * MEBIBYTE, dtype=torch.int32, device="cuda")
-        self.clean = torch.zeros(32 * MEBIBYTE, dtype=torch.int32, device="cuda")
-
-    def __call__(self):
-        self.dirty.add_(1)
-        self.clean.max()
-
-
-def seconds_of(operation, flush, samples):
-    """Median seconds of a call, each from a cold L2 cache."""
-    operation()
-    marks = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(samples)]
-    for start, stop in marks:
-        flush()
-        start.record()
-        operation()
-        stop.record()
-    torch.cuda.synchronize()
-    return statistics.median(start.elapsed_time(stop) for start, stop in marks) * 1e-3
-
-
 def measure_format(library, name, flush):
     """Google Benchmark rows of the fastest setting for each direction."""
     dtype, data_type = FORMATS[name]
@@ -202,27 +175,11 @@ def measure_format(library, name, flush):
         for repetition in range(REPETITIONS):
             seconds = seconds_of(getattr(run, operation), flush, SAMPLES)
             title = f"nvcomp_ans/{operation}/{name}/gauss/512MiB"
-            rows.append({"name": title, "run_name": title, "run_type": "iteration", "repetitions": REPETITIONS,
-                         "repetition_index": repetition, "iterations": 1, "real_time": seconds * 1e6,
-                         "cpu_time": seconds * 1e6, "time_unit": "us", "TBps": SIZE / seconds * 1e-12,
-                         "bits_per_weight": run.bits_per_weight(8 * dtype.itemsize), **run.setting})
+            rows.append(row(title, seconds, repetition, REPETITIONS,
+                            {"TBps": SIZE / seconds * 1e-12,
+                             "bits_per_weight": run.bits_per_weight(8 * dtype.itemsize), **run.setting}))
         run.check()
     return rows
-
-
-def context(library):
-    def first_line(*command):
-        try:
-            return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip().split("\n")[0]
-        except (OSError, subprocess.CalledProcessError):
-            return "unknown"
-
-    return {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-            "library": "nvCOMP " + library.version(), "gpu": torch.cuda.get_device_name(),
-            "driver": first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
-            "cuda_runtime": torch.version.cuda, "pytorch": torch.__version__,
-            "commit": os.environ.get("TESSERA_COMMIT") or first_line("git", "-C", str(Path(__file__).parent),
-                                                                     "rev-parse", "--short=12", "HEAD")}
 
 
 def find_library(wheel, folder):
@@ -248,13 +205,13 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         library = Library(find_library(options.wheel, folder))
         flush = Flush()
-        rows = [row for name in options.formats for row in measure_format(library, name, flush)]
+        rows = [one for name in options.formats for one in measure_format(library, name, flush)]
         if not rows:
             raise SystemExit("no setting worked")
-        options.out.write_text(json.dumps({"context": context(library), "benchmarks": rows}, indent=1) + "\n",
-                               encoding="utf-8")
-    for title in dict.fromkeys(row["name"] for row in rows):
-        rates = [row["TBps"] for row in rows if row["name"] == title]
+        result = {"context": context(library="nvCOMP " + library.version()), "benchmarks": rows}
+        options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    for title in dict.fromkeys(one["name"] for one in rows):
+        rates = [one["TBps"] for one in rows if one["name"] == title]
         print(f"{title}: {statistics.median(rates):.3f} TB/s")
 
 

@@ -56,6 +56,13 @@ inline bool& any_failed() {
   return failed;
 }
 
+/// Whether this run shall only show that each benchmark starts, as CTest's does: main.cpp takes a smaller
+/// --benchmark_min_time than any that measures for it. Benchmarks that choose their rounds themselves look here.
+inline bool& only_starts() {
+  static bool answer = false;
+  return answer;
+}
+
 /// Registers `body(state)`. An exception becomes the row's error instead of ending the run.
 template <class Body>
 auto* add(std::string const& name, Body body) {

@@ -51,6 +51,19 @@ bool only_lists(int count, char** arguments) {
   return false;
 }
 
+/// The last one counts, as it does for Google Benchmark.
+bool measures_nothing(int count, char** arguments) {
+  constexpr char flag[] = "--benchmark_min_time=";
+  constexpr double least_seconds = 0.01;
+  bool result = false;
+  for (int i = 1; i < count; ++i) {
+    if (std::strncmp(arguments[i], flag, sizeof flag - 1) == 0) {
+      result = std::strtod(arguments[i] + sizeof flag - 1, nullptr) < least_seconds;
+    }
+  }
+  return result;
+}
+
 void describe() {
   benchmark::AddCustomContext("commit", commit());
   benchmark::AddCustomContext("cpu", cpu_model());
@@ -72,6 +85,7 @@ int main(int count, char** arguments) try {
   int total = static_cast<int>(all.size());
   all.push_back(nullptr);
   bool const listing = only_lists(count, arguments);
+  bench::only_starts() = measures_nothing(count, arguments);
 
   benchmark::Initialize(&total, all.data());
   if (benchmark::ReportUnrecognizedArguments(total, all.data())) {

@@ -6,27 +6,84 @@
 #if __has_include(<nlohmann/json.hpp>)
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <string>
 
 #include "../../examples/support/mapped_file.hpp"
 #include "../../examples/support/safetensors.hpp"
 
 namespace bench {
+namespace {
+
+using tessera_examples::safetensors_reader;
+using tessera_examples::tensor_entry;
+
+std::string path_of(char const* name) {
+  char const* const folder = std::getenv("TESSERA_TEST_DATA");
+  return std::string(folder != nullptr ? folder : TESSERA_TEST_DATA) + "/" + name;
+}
+
+/// The elements of a tensor, which must be of type `dtype` and not empty.
+template <class T>
+std::vector<T> elements_of(safetensors_reader const& model, tensor_entry const& tensor, std::string const& path,
+                           char const* dtype) {
+  if (tensor.dtype != dtype || tensor.elements() == 0) {
+    throw std::runtime_error(path + ": tensor " + tensor.name + " is empty or not of " + dtype);
+  }
+  std::vector<T> elements(static_cast<std::size_t>(tensor.elements()));
+  std::memcpy(elements.data(), model.data(tensor).data(), elements.size() * sizeof(T));
+  return elements;
+}
+
+/// The tensor that has one of two names.
+tensor_entry const& tensor_named(safetensors_reader const& model, std::string const& path, char const* name,
+                                 char const* other) {
+  for (tensor_entry const& tensor : model.tensors()) {
+    if (tensor.name == name || tensor.name == other) {
+      return tensor;
+    }
+  }
+  throw std::runtime_error(path + ": there is no tensor " + name);
+}
+
+}  // namespace
 
 std::vector<std::vector<std::uint16_t>> minilm_bf16() {
-  char const* const folder = std::getenv("TESSERA_TEST_DATA");
-  std::string const path = std::string(folder != nullptr ? folder : TESSERA_TEST_DATA) + "/minilm_bf16.safetensors";
+  std::string const path = path_of("minilm_bf16.safetensors");
   tessera_examples::mapped_file const file(path);
-  tessera_examples::safetensors_reader const model(file.bytes(), path);
+  safetensors_reader const model(file.bytes(), path);
   std::vector<std::vector<std::uint16_t>> all;
-  for (tessera_examples::tensor_entry const& tensor : model.tensors()) {
-    if (tensor.dtype != "BF16" || tensor.elements() == 0) {
-      throw std::runtime_error(path + ": tensor " + tensor.name + " is empty or not of BF16");
-    }
-    std::vector<std::uint16_t>& bits = all.emplace_back(static_cast<std::size_t>(tensor.elements()));
-    std::memcpy(bits.data(), model.data(tensor).data(), bits.size() * sizeof(std::uint16_t));
+  for (tensor_entry const& tensor : model.tensors()) {
+    all.push_back(elements_of<std::uint16_t>(model, tensor, path, "BF16"));
   }
   return all;
+}
+
+real_classifier smollm2_classifier() {
+  std::string const path = path_of("smollm2_classifier.safetensors");
+  tessera_examples::mapped_file const file(path);
+  safetensors_reader const model(file.bytes(), path);
+  tensor_entry const& hidden = tensor_named(model, path, "hidden", "hidden");
+  tensor_entry const& classifier = tensor_named(model, path, "classifier_rows", "classifier");
+  bool const is_whole = classifier.name == "classifier";
+  tensor_entry const& labels = tensor_named(model, path, is_whole ? "next_token_ids" : "next_token_rows", "");
+  real_classifier real{0,
+                       0,
+                       0,
+                       elements_of<std::uint16_t>(model, hidden, path, "BF16"),
+                       elements_of<std::uint16_t>(model, classifier, path, "BF16"),
+                       {}};
+  for (std::int32_t const label : elements_of<std::int32_t>(model, labels, path, "I32")) {
+    real.labels.push_back(label);
+  }
+  real.tokens = std::ssize(real.labels);
+  real.channels = std::ssize(real.hidden) / real.tokens;
+  real.vocabulary = std::ssize(real.classifier) / real.channels;
+  if (hidden.shape != std::vector{real.tokens, real.channels} ||
+      classifier.shape != std::vector{real.vocabulary, real.channels}) {
+    throw std::runtime_error(path + ": hidden states, classifier and labels do not fit together");
+  }
+  return real;
 }
 
 }  // namespace bench
@@ -34,8 +91,20 @@ std::vector<std::vector<std::uint16_t>> minilm_bf16() {
 
 namespace bench {
 
-std::vector<std::vector<std::uint16_t>> minilm_bf16() {
+namespace {
+
+[[noreturn]] void refuse() {
   throw std::runtime_error("built without nlohmann/json.hpp, which reading .safetensors files needs");
+}
+
+}  // namespace
+
+std::vector<std::vector<std::uint16_t>> minilm_bf16() {
+  refuse();
+}
+
+real_classifier smollm2_classifier() {
+  refuse();
 }
 
 }  // namespace bench

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Weights of a real model, from the repository's test data.
+/// Weights and hidden states of real models, from the repository's test data.
 #pragma once
 
 #include <cstdint>
@@ -10,5 +10,19 @@ namespace bench {
 /// The bits of every tensor of tests/data/minilm_bf16.safetensors. The folder can be named by TESSERA_TEST_DATA in the
 /// environment. Throws where the file is not there or programs were built without a JSON library.
 std::vector<std::vector<std::uint16_t>> minilm_bf16();
+
+/// Hidden states of a model at some tokens of a text, rows of its classifier, and which row is each next token.
+struct real_classifier {
+  std::int64_t tokens;
+  std::int64_t vocabulary;  ///< rows
+  std::int64_t channels;
+  std::vector<std::uint16_t> hidden;      ///< bits of bf16, tokens x channels
+  std::vector<std::uint16_t> classifier;  ///< likewise, vocabulary x channels
+  std::vector<std::int64_t> labels;       ///< a row for each token
+};
+
+/// That of smollm2_classifier.safetensors, found and refused likewise: the likeliest rows for some tokens, or all of
+/// both if the folder has the large set of tests/data/make_data.py.
+real_classifier smollm2_classifier();
 
 }  // namespace bench

@@ -14,6 +14,7 @@
 #include "../support/atomic_file.hpp"
 #include "../support/failure.hpp"
 #include "../support/text_table.hpp"
+#include "loss_report.hpp"
 #include "report.hpp"
 #include "report_svg.hpp"
 
@@ -25,11 +26,12 @@ using row_source = report_rows (*)(report_options const&);
 constexpr row_source sources[] = {&neuzip_rows, &neuzip_cuda_rows};
 
 constexpr char const* help_text =
-    R"(Compresses real data with each algorithm of the library and reports memory, errors and speed.
+    R"(Runs each algorithm of the library on real data and reports memory, errors and speed.
 
   memory_report [--data FOLDER] [--svg FILE] [--threads N] [--tensors]
 
-  --data FOLDER   where minilm_{fp32,bf16,fp16}.safetensors are; tests/data of the source tree by default
+  --data FOLDER   where minilm_{fp32,bf16,fp16}.safetensors and smollm2_classifier.safetensors are; tests/data of the
+                  source tree by default
   --svg FILE      the picture; memory_report.svg in the build folder by default
   --threads N     CPU threads; all of them by default
   --tensors       a line for each tensor, too
@@ -109,7 +111,13 @@ void run(std::vector<std::string> const& words) {
     rows.insert(rows.end(), more.begin(), more.end());
   }
   print(rows);
-  std::string const svg = report_svg(rows);
+  loss_report const loss = measure_loss(given.options);
+  std::printf("\n");
+  print(loss);
+  report_rows pictured = rows;
+  report_rows const more = as_report_rows(loss);
+  pictured.insert(pictured.end(), more.begin(), more.end());
+  std::string const svg = report_svg(pictured);
   atomic_file file(given.svg, true);
   file.append(std::as_bytes(std::span(svg)));
   file.commit();
@@ -119,6 +127,7 @@ void run(std::vector<std::string> const& words) {
     require(exit_code::unsound, is_right, row.mode, " on ", row.place, ": is lossless but an error is ",
             row.largest_error);
   }
+  require_right(loss);
 }
 
 }  // namespace

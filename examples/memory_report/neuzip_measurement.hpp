@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -17,6 +16,7 @@
 #include "../support/safetensors.hpp"
 #include "../support/text_table.hpp"
 #include "report.hpp"
+#include "seconds_of.hpp"
 
 namespace tessera_examples {
 
@@ -141,26 +141,6 @@ class codec_bench {
   tessera::buffer<std::byte> stream_;
   tessera::buffer<std::int64_t> stream_bytes_;
 };
-
-/// Seconds that `work` takes when it is enqueued again and again: the fastest of three runs of about a fifth of a
-/// second.
-template <class Work, class Wait>
-double seconds_of(Work work, Wait wait) {
-  using clock = std::chrono::steady_clock;
-  auto const time = [&](int repeats) {
-    auto const start = clock::now();
-    for (int i = 0; i < repeats; ++i) {
-      work();
-    }
-    wait();
-    return std::chrono::duration<double>(clock::now() - start).count() / repeats;
-  };
-  constexpr double wanted = 0.2;
-  constexpr int most_repeats = 1000;
-  time(1);  // warms up
-  int const repeats = static_cast<int>(std::clamp(wanted / time(1), 1.0, double{most_repeats}));
-  return std::min({time(repeats), time(repeats), time(repeats)});
-}
 
 /// All tensors of a file, compressed one by one; and the speed with its weights repeated to `bytes_for_speed`.
 template <class Codec, class Executor>

@@ -67,8 +67,9 @@ struct filter_bounds {
       token_reference const r = reference_token(p, static_cast<std::int64_t>(i));
       for (std::size_t j = 0; j < classifier.size() && r.label >= 0; ++j) {
         auto const entry = static_cast<std::int64_t>(j);
-        double const apart = std::fabs(std::exp(reference_logit(p, static_cast<std::int64_t>(i), entry) - r.log_sum_exp) -
-                                       (entry == r.label ? 1 : 0));
+        double const apart =
+            std::fabs(std::exp(reference_logit(p, static_cast<std::int64_t>(i), entry) - r.log_sum_exp) -
+                      (entry == r.label ? 1 : 0));
         double const lost = apart < threshold ? apart : 0.004 * apart;  // or rounded
         hidden[i] += lost * length_of_row(p.classifier, j, channels);
         classifier[j] += lost * length_of_row(p.hidden, i, channels);
@@ -77,8 +78,8 @@ struct filter_bounds {
   }
 };
 
-void check_bounds(std::vector<bfloat16> const& found, std::vector<double> const& exact, std::vector<double> const& bounds,
-                  std::size_t channels) {
+void check_bounds(std::vector<bfloat16> const& found, std::vector<double> const& exact,
+                  std::vector<double> const& bounds, std::size_t channels) {
   std::vector<double> apart(exact.size());
   for (std::size_t i = 0; i < exact.size(); ++i) {
     apart[i] = as_double(found[i]) - exact[i];
@@ -151,9 +152,9 @@ TEST_CASE("a filtered pass on a GPU keeps NaN, and tokens without a label get ze
   for (std::size_t token = 0; token < 300; ++token) {
     for (std::size_t channel = 0; channel < 64; ++channel) {
       float const value = static_cast<float>(load(found.hidden[token * 64 + channel]));
-      wrong += token == 130                       ? (std::isnan(value) ? 0 : 1)
+      wrong += token == 130                    ? (std::isnan(value) ? 0 : 1)
                : problem.labels[token] == -100 ? (value == 0.0F ? 0 : 1)
-                                                : (std::isfinite(value) ? 0 : 1);
+                                               : (std::isfinite(value) ? 0 : 1);
     }
   }
   CHECK(wrong == 0);

@@ -86,10 +86,9 @@ device_results<Gradient> run_on_device(tessera::cuda const& exec, loss_problem<T
   tessera::workspace const space(plan, memory);
   Loss::forward(exec, in.inputs(), p.options,
                 {.loss = loss.view(), .log_sum_exp = lse.view(), .log_probability = log_probability.view()}, space);
-  tessera::linear_loss_gradients<Gradient> const out{
-      {hidden.data(), {p.tokens, p.channels}},
-      {classifier.data(), {p.vocabulary, p.channels}},
-      with_bias ? bias.view() : tessera::array_view<Gradient>{}};
+  tessera::linear_loss_gradients<Gradient> const out{{hidden.data(), {p.tokens, p.channels}},
+                                                     {classifier.data(), {p.vocabulary, p.channels}},
+                                                     with_bias ? bias.view() : tessera::array_view<Gradient>{}};
   exec.copy(std::vector<Gradient>(static_cast<std::size_t>(hidden.size()), poison), hidden);
   exec.copy(std::vector<Gradient>(static_cast<std::size_t>(classifier.size()), poison), classifier);
   Loss::backward(exec, in.inputs(), p.options, {}, out, space);

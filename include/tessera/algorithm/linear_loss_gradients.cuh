@@ -28,8 +28,8 @@ template <class Architectures, class Call, class Gradient>
 struct loss_gradients_on_warpgroups {
   using value_type = typename Call::value_type;
   static constexpr warpgroup_gemm_policy policy = warpgroup_loss_gradient_tuning{}(900);
-  using make_gradient = gemm_in_turns<typename Call::layout::operand_name, listed_loss_tiles,
-                                      write_loss_gradient<value_type>, policy>;
+  using make_gradient =
+      gemm_in_turns<typename Call::layout::operand_name, listed_loss_tiles, write_loss_gradient<value_type>, policy>;
   static constexpr warpgroup_gemm_policy product_policy = warpgroup_loss_product_tuning{}(900);
   using multiply = loss_gradient_products<typename Call::layout::operand_name, Gradient, product_policy>;
   static constexpr char const* where = "linear_loss.backward";
@@ -53,12 +53,9 @@ struct loss_gradients_on_warpgroups {
     if (is_ordered) {
       order_entries();
     }
-    const place_loss_factors<value_type> place{call.tokens,
-                                               space[places.rows],
-                                               call.hidden,
-                                               is_ordered ? space[places.place_of].data : nullptr,
-                                               space[places.factors],
-                                               space[places.unclean]};
+    const place_loss_factors<value_type> place{
+        call.tokens,           space[places.rows],   call.hidden, is_ordered ? space[places.place_of].data : nullptr,
+        space[places.factors], space[places.unclean]};
     exec.run(place, place.groups());
     exec.clear(space[places.kept_for_hidden]);
     exec.clear(space[places.kept_for_classifier]);
@@ -94,8 +91,7 @@ struct loss_gradients_on_warpgroups {
   }
   loss_mark_reader mark_reader() const {
     auto const& places = call.places;
-    return {{call.space[places.live].data, {places.token_blocks, places.words}},
-            call.space[places.is_marked]};
+    return {{call.space[places.live].data, {places.token_blocks, places.words}}, call.space[places.is_marked]};
   }
   matrix_view<std::uint8_t> alive_blocks() const {
     return {call.space[call.places.alive_blocks].data,
@@ -108,8 +104,7 @@ struct loss_gradients_on_warpgroups {
     const loss_part_range range{part.first, places.entries, call.shape.vocabulary,
                                 is_ordered ? space[places.alive].data : nullptr};
     if (is_ordered) {
-      const gather_entries<value_type> gather{range, space[places.entry_of], call.logits.classifier.matrix,
-                                              gathered()};
+      const gather_entries<value_type> gather{range, space[places.entry_of], call.logits.classifier.matrix, gathered()};
       exec.run(gather, gather.groups());
     }
     const list_loss_tiles tiles{range,

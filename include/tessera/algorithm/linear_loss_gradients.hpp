@@ -66,19 +66,19 @@ void add_to_hidden(Executor const& exec, Call const& call, loss_gradient_part<ty
 }
 
 template <class Executor, class Call, class Gradient>
-void write_classifier(Executor const& exec, Call const& call,
-                      loss_gradient_part<typename Call::value_type> const& part, matrix_view<Gradient> target) {
+void write_classifier(Executor const& exec, Call const& call, loss_gradient_part<typename Call::value_type> const& part,
+                      matrix_view<Gradient> target) {
   using value_type = typename Call::value_type;
   using program = gemm_tiles<typename Call::layout::operand_name, filtered<value_type>, gathered_columns<value_type>,
                              store_sums<Gradient, scaled_by_memory>>;
   if (target.data == nullptr || target.is_empty()) {
     return;
   }
-  const program product{{part.gradient.transposed(), part.kept_for_classifier.transposed(), Call::blocks::block_columns,
-                         Call::blocks::block_rows},
-                        {call.hidden, call.tokens.order},
-                        {rows_of(target, part.first, part.gradient.extent(1)),
-                         {call.space[call.places.late_scale].data}}};
+  const program product{
+      {part.gradient.transposed(), part.kept_for_classifier.transposed(), Call::blocks::block_columns,
+       Call::blocks::block_rows},
+      {call.hidden, call.tokens.order},
+      {rows_of(target, part.first, part.gradient.extent(1)), {call.space[call.places.late_scale].data}}};
   exec.run(product, product.tiles());
 }
 
@@ -100,8 +100,8 @@ void run_loss_gradients_portably(Executor const& exec, Call const& call) {
   }
   for (std::int64_t first = 0; first < call.shape.vocabulary; first += call.places.entries) {
     const auto part = call.places.part(call.space, call.shape, first);
-    const typename Call::blocks tiles{
-        call.logits, call.tokens, call.space[call.places.rows], call.smoothing, call.thresholds, part};
+    const typename Call::blocks tiles{call.logits,    call.tokens,     call.space[call.places.rows],
+                                      call.smoothing, call.thresholds, part};
     exec.run(tiles, tiles.groups());
     add_to_hidden(exec, call, part, call.out.hidden);
     write_classifier(exec, call, part, call.out.classifier);

@@ -13,9 +13,9 @@
 #include <tessera/program/finish_loss.hpp>
 #include <tessera/program/loss_entry_order.hpp>
 #include <tessera/program/loss_gradient_tiles.hpp>
-#include <tessera/program/loss_token_factors.hpp>
 #include <tessera/program/loss_logits.hpp>
 #include <tessera/program/loss_marks.hpp>
+#include <tessera/program/loss_token_factors.hpp>
 #include <tessera/program/loss_tokens.hpp>
 #include <tessera/tile/tile_order.hpp>
 #include <tessera/tuning/linear_loss.hpp>
@@ -122,7 +122,7 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
   using program = loss_gradient_tiles<Tile, Filter>;
   static constexpr std::int64_t tile_columns = layout::columns;
   static constexpr int least_tile_columns = 128;  ///< of tiles in which an executor may make gradients
-  std::int64_t entries;  ///< of a part: whole tiles
+  std::int64_t entries;                           ///< of a part: whole tiles
   std::int64_t parts;
   std::int64_t row_blocks;
   std::int64_t row_tiles;
@@ -169,11 +169,15 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
     return {space[remains].data, {shape.tokens, shape.channels}, {remains_stride(shape), 1}};
   }
 
-  static std::int64_t remains_stride(linear_loss_shape const& shape) { return divide_up(shape.channels, std::int64_t{8}) * 8; }
+  static std::int64_t remains_stride(linear_loss_shape const& shape) {
+    return divide_up(shape.channels, std::int64_t{8}) * 8;
+  }
   static std::int64_t place_blocks(linear_loss_shape const& shape) {
     return divide_up(shape.vocabulary, std::int64_t{128});
   }
-  static std::int64_t hidden_panels(linear_loss_shape const& shape) { return divide_up(shape.tokens, std::int64_t{256}); }
+  static std::int64_t hidden_panels(linear_loss_shape const& shape) {
+    return divide_up(shape.tokens, std::int64_t{256});
+  }
   std::int64_t entry_blocks() const { return divide_up(entries, std::int64_t{128}); }
   std::int64_t entry_panels() const { return divide_up(entries, std::int64_t{256}); }
 
@@ -210,16 +214,16 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
         place_of(this->plan.template add<std::int32_t>("places of entries", orders ? shape.vocabulary : 0)),
         class_of(this->plan.template add<std::uint8_t>("classes of entries", orders ? shape.vocabulary : 0)),
         class_counts(this->plan.template add<std::int32_t>(
-            "sizes of classes",
-            orders ? loss_entry_order::classes * loss_entry_order::groups(shape.vocabulary) : 0)),
+            "sizes of classes", orders ? loss_entry_order::classes * loss_entry_order::groups(shape.vocabulary) : 0)),
         alive(this->plan.template add<std::int64_t>("entries with gradients", orders ? 1 : 0)),
-        alive_blocks(this->plan.template add<std::uint8_t>(
-            "blocks with gradients", orders ? this->token_blocks * place_blocks(shape) : 0)),
+        alive_blocks(this->plan.template add<std::uint8_t>("blocks with gradients",
+                                                           orders ? this->token_blocks * place_blocks(shape) : 0)),
         gathered(this->plan.template add<typename layout::value_type>(
-            "rows of a part of the classifier",
-            orders ? checked_multiply(where, entries, remains_stride(shape)) : 0)) {}
+            "rows of a part of the classifier", orders ? checked_multiply(where, entries, remains_stride(shape)) : 0)) {
+  }
 
-  static std::int64_t bytes_with(char const* where, linear_loss_shape const& shape, bool orders, std::int64_t entry_count) {
+  static std::int64_t bytes_with(char const* where, linear_loss_shape const& shape, bool orders,
+                                 std::int64_t entry_count) {
     return loss_gradient_regions(where, shape, orders, entry_count).plan.bytes();
   }
 

@@ -61,8 +61,8 @@ struct loss_product_work {
 
 /// All tiles of both products, those of the classifier first, which are over more blocks.
 struct loss_product_works {
-  std::int32_t const* counts;      ///< of each list, * 2, + 1 if unclean: panels of the classifier, then of hidden states
-  std::int32_t const* lists;       ///< likewise, with room for all blocks
+  std::int32_t const* counts;  ///< of each list, * 2, + 1 if unclean: panels of the classifier, then of hidden states
+  std::int32_t const* lists;   ///< likewise, with room for all blocks
   std::int32_t classifier_panels;  ///< 0 if nobody asks for this gradient
   std::int32_t hidden_panels;      ///< likewise
   std::int32_t channel_tiles;
@@ -118,9 +118,9 @@ struct list_loss_blocks {
     const auto list = static_cast<std::int32_t>(which);
     const bool is_hidden = list >= works.classifier_panels;
     const std::int32_t panel = is_hidden ? list - works.classifier_panels : list;
-    const std::int64_t place =
-        is_hidden ? std::int64_t{works.classifier_panels} * works.token_blocks + std::int64_t{panel} * works.entry_blocks
-                  : std::int64_t{panel} * works.token_blocks;
+    const std::int64_t place = is_hidden ? std::int64_t{works.classifier_panels} * works.token_blocks +
+                                               std::int64_t{panel} * works.entry_blocks
+                                         : std::int64_t{panel} * works.token_blocks;
     const std::int32_t blocks = is_hidden ? works.entry_blocks : works.token_blocks;
     std::int32_t found = 0;
     bool is_unclean = false;

@@ -23,7 +23,7 @@ inline namespace v0 {
 
 /// Marks as the backward pass reads them.
 struct loss_mark_reader {
-  matrix_view<std::uint32_t> live;         ///< blocks of 128 tokens x words of 32 entries
+  matrix_view<std::uint32_t> live;           ///< blocks of 128 tokens x words of 32 entries
   array_view<std::int32_t const> is_marked;  ///< 0: there are no marks, everything matters
 
   TESSERA_FN bool is_live(std::int64_t block, std::int64_t entry) const {

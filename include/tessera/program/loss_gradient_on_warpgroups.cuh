@@ -20,8 +20,8 @@
 #include <tessera/program/store_sums.cuh>
 #include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/convert.cuh>
-#include <tessera/tile/cuda/load_matrix.cuh>
 #include <tessera/tile/cuda/exponential.cuh>
+#include <tessera/tile/cuda/load_matrix.cuh>
 #include <tessera/tile/cuda/maximum_or_nan.cuh>
 #include <tessera/tile/cuda/shared_access.cuh>
 #include <tessera/view/array_view.hpp>
@@ -53,7 +53,9 @@ struct write_loss_gradient {
   __device__ __forceinline__ void operator()(float (&sums)[Registers], box_place place, scratch_type& scratch,
                                              std::int32_t) const {
     const auto lane = static_cast<std::int32_t>(threadIdx.x % 32);
-    tile_part part{place, static_cast<std::int32_t>(range.width()) - place.column, 2 * (lane % 4),
+    tile_part part{place,
+                   static_cast<std::int32_t>(range.width()) - place.column,
+                   2 * (lane % 4),
                    {row_of(place.row + lane / 4), row_of(place.row + lane / 4 + 8)},
                    {}};
     make_logits(sums, part);
@@ -117,7 +119,8 @@ struct write_loss_gradient {
 #pragma unroll
         for (int side = 0; side < 2; ++side) {
           const std::int32_t at = part.lane + i / 4 * 8 + side;
-          const float bias = at < part.width ? static_cast<float>(load(map.bias[entry_at(part.place.column + at)])) : 0.0F;
+          const float bias =
+              at < part.width ? static_cast<float>(load(map.bias[entry_at(part.place.column + at)])) : 0.0F;
           sums[i + side] += bias;
           sums[i + 2 + side] += bias;
         }
@@ -176,8 +179,8 @@ struct write_loss_gradient {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const float spread = smoothing * inverse_vocabulary;
-        part.labels[half].gradient = special_gradient(target[half], part, half, 1.0F - smoothing + spread,
-                                                      part.labels[half].apart);
+        part.labels[half].gradient =
+            special_gradient(target[half], part, half, 1.0F - smoothing + spread, part.labels[half].apart);
       }
     }
   }

@@ -38,7 +38,8 @@ inline namespace v0 {
 
 template <class T, class Gradient, warpgroup_gemm_policy Policy>
 struct loss_gradient_products {
-  static_assert(Policy.blocks == 2 && Policy.columns == 192, "tessera: this program computes 256 x 192 in clusters of 2");
+  static_assert(Policy.blocks == 2 && Policy.columns == 192,
+                "tessera: this program computes 256 x 192 in clusters of 2");
   using shape = warpgroup_gemm_shape;
   static constexpr int lanes = shape::warpgroup * (1 + shape::consumers);
   static constexpr int blocks_per_cluster = 2;
@@ -46,7 +47,7 @@ struct loss_gradient_products {
   static constexpr int before_architecture = 1000;
   static constexpr bool needs_specific_architecture = true;
   static constexpr bool is_persistent = true;
-  static constexpr int box = 64;         ///< columns of all boxes; rows of those of G
+  static constexpr int box = 64;          ///< columns of all boxes; rows of those of G
   static constexpr int shared_rows = 32;  ///< of boxes that are for both blocks
   static constexpr int box_bytes = box * box * 2;
   static constexpr int rows = 256;  ///< of a cluster's tile
@@ -175,7 +176,8 @@ struct loss_gradient_products {
     const std::int32_t first = work.panel * rows + own * halves * box;
 #pragma unroll
     for (int i = 0; i < halves; ++i) {
-      const box_place piece = work.is_hidden ? box_place{k * box, first + i * box} : box_place{first + i * box, k * box};
+      const box_place piece =
+          work.is_hidden ? box_place{k * box, first + i * box} : box_place{first + i * box, k * box};
       load_box(scratch.a[stage][i], gradient, full, piece);
     }
     const std::int32_t channel = work.channel_tile * channels;
@@ -247,8 +249,8 @@ struct loss_gradient_products {
     return work;
   }
 
-  /// Order: of G's elements, as seen from the depth. One piece is multiplied while the next is awaited; a piece is given
-  /// back when the next one's multiplications have begun. When the last has come it is the other warpgroup's turn.
+  /// Order: of G's elements, as seen from the depth. One piece is multiplied while the next is awaited; a piece is
+  /// given back when the next one's multiplications have begun. When the last has come it is the other's turn.
   template <operand_order Order>
   __device__ __forceinline__ void multiply_tile(scratch_type& scratch, loss_product_work const& work, int consumer,
                                                 ring_place& place, sums_type& sums) const {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What loss_gradient_products does with its sums: `write_classifier_rows` and `add_hidden_rows`. Both pass them through
-/// shared memory, 16 rows x 32 channels of a warp at a time, so that a lane has 16 neighbouring channels of a row and
-/// moves 16 bytes at once.
+/// What loss_gradient_products does with its sums: `write_classifier_rows` and `add_hidden_rows`. Both pass them
+/// through shared memory, 16 rows x 32 channels of a warp at a time, so that a lane has 16 neighbouring channels of a
+/// row and moves 16 bytes at once.
 #pragma once
 
 #include <cstdint>
@@ -175,7 +175,8 @@ struct write_classifier_rows {
   std::int32_t const* order;     ///< the entry in each place of the backward pass; null: their own order
   float const* scale;
 
-  __device__ __forceinline__ void operator()(loss_part_range const& range, float const (&sums)[detail::staged_registers], std::int32_t row,
+  __device__ __forceinline__ void operator()(loss_part_range const& range,
+                                             float const (&sums)[detail::staged_registers], std::int32_t row,
                                              std::int32_t channel, sum_staging& staging) const {
     const detail::lane_place mine = detail::lane_place::mine();
     const std::int64_t in_part = row + mine.row;

@@ -154,7 +154,7 @@ struct sum_gradient_columns {
   static constexpr int rows = 128;
   struct scratch_type {};
 
-  matrix_view<T const> gradient;    ///< tokens x entries
+  matrix_view<T const> gradient;   ///< tokens x entries
   matrix_view<float> column_sums;  ///< rows of blocks x entries
 
   TESSERA_FN constexpr std::int64_t across() const { return divide_up(gradient.extent(1), std::int64_t{lanes}); }

@@ -20,10 +20,10 @@ inline namespace v0 {
 
 struct alignas(16) loss_token_factors {
   float log_sum_exp;
-  float by_softmax;  ///< g + h
-  float by_loss;     ///< g
+  float by_softmax;    ///< g + h
+  float by_loss;       ///< g
   std::int32_t label;  ///< its place in the backward pass; -1: no label, no gradient
-  float by_entropy;  ///< k
+  float by_entropy;    ///< k
   float entropy;
   float unused[2];
 };

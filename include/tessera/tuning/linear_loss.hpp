@@ -67,8 +67,8 @@ struct loss_part_tuning {
     const std::int64_t tiles = rows * divide_up(entries, std::int64_t{192});
     const std::int64_t panels = divide_up(entries, std::int64_t{256});
     const std::int64_t products = (panels + rows) * across;
-    const double pieces = static_cast<double>(across * (panels * divide_up(tokens, std::int64_t{64}) +
-                                                        rows * divide_up(entries, std::int64_t{64})));
+    const double pieces = static_cast<double>(
+        across * (panels * divide_up(tokens, std::int64_t{64}) + rows * divide_up(entries, std::int64_t{64})));
     const double depth = pieces / static_cast<double>(products > 0 ? products : 1);
     const double made = static_cast<double>(divide_up(tiles, clusters) * divide_up(channels, std::int64_t{64}) * 192);
     const double added = static_cast<double>(divide_up(products, clusters) * 192) * depth;

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// The report's part about the loss of a language model's classifier.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "report.hpp"
+
+namespace tessera_examples {
+
+/// One way to compute the loss, beside the dense way. Bytes are those beyond inputs and gradients.
+struct loss_row {
+  std::string mode;
+  std::int64_t logit_bytes = 0;  ///< of the logits that are never in memory
+  std::int64_t bytes = 0;        ///< measured, the most at any time
+  std::int64_t dense_bytes = 0;  ///< likewise, of the dense way
+  double milliseconds = 0;
+  double dense_milliseconds = 0;
+  double loss_error = 0;  ///< relative to double precision, as those below are
+  double hidden_error = -1;
+  double classifier_error = -1;
+};
+
+/// What plans say of the classifier of a large model.
+struct loss_plan {
+  std::string model;
+  std::int64_t logit_bytes;
+  std::int64_t forward_bytes;
+  std::int64_t backward_bytes;
+};
+
+struct loss_report {
+  std::string data;
+  std::vector<loss_row> rows;
+  std::vector<loss_plan> plans;
+};
+
+/// SmolLM2's hidden states, on the CPU.
+loss_report measure_loss(report_options const& options);
+
+void print(loss_report const& report);
+
+/// For the picture: an element is a logit.
+report_rows as_report_rows(loss_report const& report);
+
+/// Throws a failure where a result is not as exact as it should be.
+void require_right(loss_report const& report);
+
+}  // namespace tessera_examples
