@@ -43,8 +43,12 @@
 /// its block; the bias is never filtered. What is lost: the hidden gradient of token i changes by at most |g_i| (sum of
 /// |S - q| left out) max_j |c_j|; the classifier's row j by at most threshold * sum_i |g_i| |e_i|, and rows of rare
 /// entries become zero, which is known to harm pre-training: there take `classifier_threshold = 0` or
-/// exact_cross_entropy. Gradients by lse and entropy are left out with their blocks. Entries are taken in their own
-/// order, the paper's optional sorting of the vocabulary is not done.
+/// exact_cross_entropy. Gradients by lse and entropy are left out with their blocks.
+/// On sm_90a, where no gradient of the bias is asked for and neither threshold is 0, entries are taken in the order of
+/// how many blocks of tokens they can matter to (the paper sorts by the average logit), by marks that the forward pass
+/// leaves; logits of entries that matter to no token are never made again. There a block of the rule is of 128
+/// neighbouring tokens, with a label or without, and is multiplied, too, where the one beside it is kept. Other
+/// programs take entries in their own order.
 ///
 /// Layouts: hidden states are tokens x channels, the classifier is vocabulary x channels; any extents and strides, of
 /// which none need be multiples of anything; a batch of sequences is one list of tokens, and `sequence` says where it
@@ -57,7 +61,7 @@
 /// without smoothing. G is rounded once, to the type of the inputs (in fp16 before a reduced loss's common factor,
 /// which would make it vanish); gradients are summed in fp32, whatever their type, and rounded once: with bf16 inputs
 /// they are within 4e-3 of the truth in our tests (length of the difference, relative), with fp32 gradients 3e-3, in
-/// fp32 3e-6. What differs from the authors' code on purpose: the label's logit comes from the same sums as the
+/// fp32 3e-6; that of the bias within twice as much, because sm_90a's programs sum G as it was rounded. What differs from the authors' code on purpose: the label's logit comes from the same sums as the
 /// log-sum-exp, with the bias added once; labels are checked; nothing is added up in 16 bits; no locks.
 ///
 /// Labels: `ignore_index` counts for nothing. Another label outside of the vocabulary is never used as an index:
@@ -79,8 +83,10 @@
 /// plan_backward() the forward pass on sm_90a also leaves marks of the entries that can matter to the filter, in
 /// tokens * V / 1024 bytes. Of the backward pass: as many operations to make the logits again, and for the blocks that
 /// are kept as many for each of the two gradients. It takes the vocabulary in parts, whose G is in the workspace:
-/// `workspace_budget` says how much memory there is, and the parts are as large as it allows (more than one part needs
-/// fp32 sums of hidden gradients, too, unless these are fp32 themselves).
+/// `workspace_budget` says how much memory there is, and the parts are about as large as it allows; without one all of
+/// the workspace is at most 160 MiB, unless 32 MiB of G need more. Several parts also need 2 bytes for each element of
+/// 16-bit hidden gradients, whose sums stay fp32 from part to part: the upper halves lie in the result. A filtered pass
+/// on sm_90a needs a copy of a part's rows of the classifier and about 10 bytes for each entry.
 #pragma once
 
 #include <tessera/algorithm/linear_loss.hpp>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The loss of a linear classifier on CUDA devices: on sm_90a the forward pass by warpgroups and the copy engine, where
-/// the reducer is lse_reducer<float> and rows of hidden states and of the classifier begin at multiples of 16 bytes;
-/// else, and for the backward pass, the portable programs with mma.sync.
+/// The loss of a linear classifier on CUDA devices: on sm_90a by warpgroups and the copy engine, where rows of hidden
+/// states, of the classifier and of their gradients begin at multiples of 16 bytes: the forward pass where the reducer
+/// is lse_reducer<float>, the backward pass for operands of 16 bits. Else the portable programs with mma.sync.
 ///
 /// Include it and call linear_loss as on the CPU, with a tessera::cuda executor. Nothing waits or allocates. The
-/// program for warpgroups multiplies tokens without a label, too.
+/// programs for warpgroups multiply tokens without a label, too.
 #pragma once
 
 #include <cstdint>
