@@ -94,37 +94,42 @@ TEST_CASE("lists name the blocks that are kept for a panel, and works go through
 }
 
 TEST_CASE("tiles are made wherever a block of a panel pair is alive", "[host]") {
-  cpu const exec{.threads = 1};
+  cpu const exec{.threads = 2};
+  constexpr std::int64_t token_blocks = 7;
+  constexpr std::int64_t most = 400;
+  auto const alive = some_ones(token_blocks * 40, 5, 9);
+  loss_part_range const first_part{0, 11 * 128, 38 * 128 + 5, nullptr};
   for (std::int32_t const columns : {128, 192, 256}) {
-    std::int64_t const token_blocks = 7;
-    auto const alive = some_ones(token_blocks * 40, 5, 9);
-    loss_part_range const range{10 * 128, 11 * 128, 38 * 128 + 5, nullptr};
-    std::vector<tile_order::place> tiles(1000);
-    std::vector<std::int32_t> count{-1};
-    const list_loss_tiles program{range, {alive.data(), {token_blocks, 40}}, token_blocks, columns, 2, tiles, count};
-    exec.run(program, 1);
-    tiles.resize(static_cast<std::size_t>(count[0]));
+    std::vector<tile_order::place> tiles(4 * most);
+    std::vector<std::int32_t> counts(4, -1);
+    list_loss_tiles program{first_part, {alive.data(), {token_blocks, 40}}, token_blocks, columns,
+                            2,          {tiles.data(), {4, most}},          counts};
+    exec.run(program, program.groups());
     std::int64_t wrong = 0;
-    for (std::int32_t row = 0; row < 4; ++row) {
-      for (std::int32_t column = 0; column * columns < range.width(); ++column) {
-        bool wanted = false;
-        for (std::int64_t token = 2 * row; token < std::min<std::int64_t>(2 * row + 2, token_blocks); ++token) {
-          for (std::int64_t panel = column * columns / 256; panel * 256 < (column + 1) * columns; ++panel) {
-            for (std::int64_t block = 10 + 2 * panel; block < 10 + 2 * panel + 2; ++block) {
-              wanted = wanted || alive[static_cast<std::size_t>(token * 40 + block)] != 0;
+    for (std::int64_t part = 0; part < 4; ++part) {
+      loss_part_range const range{part * 11 * 128, 11 * 128, 38 * 128 + 5, nullptr};
+      for (std::int32_t row = 0; row < 4; ++row) {
+        for (std::int32_t column = 0; column * columns < range.width(); ++column) {
+          bool wanted = false;
+          for (std::int64_t token = 2 * row; token < std::min<std::int64_t>(2 * row + 2, token_blocks); ++token) {
+            for (std::int64_t panel = column * columns / 256; panel * 256 < (column + 1) * columns; ++panel) {
+              for (std::int64_t block = 11 * part + 2 * panel; block < 11 * part + 2 * panel + 2; ++block) {
+                wanted = wanted || (block < 40 && alive[static_cast<std::size_t>(token * 40 + block)] != 0);
+              }
             }
           }
+          auto const list = tiles.begin() + part * most;
+          auto const found = std::count_if(list, list + counts[static_cast<std::size_t>(part)],
+                                           [&](auto tile) { return tile.row == row && tile.column == column; });
+          wrong += found == (wanted ? 1 : 0) ? 0 : 1;
         }
-        auto const found = std::count_if(tiles.begin(), tiles.end(), [&](tile_order::place tile) {
-          return tile.row == row && tile.column == column;
-        });
-        wrong += found == (wanted ? 1 : 0) ? 0 : 1;
       }
     }
     CHECK(wrong == 0);
-    tiles.resize(1000);
-    exec.run(list_loss_tiles{range, {}, token_blocks, columns, 2, tiles, count}, 1);
-    CHECK(count[0] == 4 * divide_up(range.width(), std::int64_t{columns}));
+    program.alive = {};
+    exec.run(program, program.groups());
+    CHECK(counts[0] == 4 * divide_up(11 * 128, columns));
+    CHECK(counts[3] == 4 * divide_up(5 * 128 + 5, columns));
   }
 }
 

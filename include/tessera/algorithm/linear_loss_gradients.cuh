@@ -59,6 +59,14 @@ struct loss_gradients_on_warpgroups {
     exec.run(place, place.groups());
     exec.clear(space[places.kept_for_hidden]);
     exec.clear(space[places.kept_for_classifier]);
+    const list_loss_tiles tiles{range_of(0),
+                                is_ordered ? alive_blocks() : matrix_view<std::uint8_t>{},
+                                places.token_blocks,
+                                make_gradient::columns,
+                                policy.band,
+                                tile_lists(),
+                                space[places.tile_count]};
+    exec.run(tiles, tiles.groups());
     for (std::int64_t first = 0; first < call.shape.vocabulary; first += places.entries) {
       run_part(places.part(space, call.shape, first));
     }
@@ -98,23 +106,23 @@ struct loss_gradients_on_warpgroups {
             {call.places.token_blocks, call.places.place_blocks(call.shape)}};
   }
 
+  loss_part_range range_of(std::int64_t first) const {
+    return {first, call.places.entries, call.shape.vocabulary,
+            is_ordered ? call.space[call.places.alive].data : nullptr};
+  }
+  matrix_view<tile_order::place> tile_lists() const {
+    auto const& places = call.places;
+    return {call.space[places.tiles].data, {places.parts, places.hidden_panels(call.shape) * places.tiles_across()}};
+  }
+
   void run_part(part_type const& part) const {
     auto const& places = call.places;
     auto const& space = call.space;
-    const loss_part_range range{part.first, places.entries, call.shape.vocabulary,
-                                is_ordered ? space[places.alive].data : nullptr};
+    const loss_part_range range = range_of(part.first);
     if (is_ordered) {
       const gather_entries<value_type> gather{range, space[places.entry_of], call.logits.classifier.matrix, gathered()};
       exec.run(gather, gather.groups());
     }
-    const list_loss_tiles tiles{range,
-                                is_ordered ? alive_blocks() : matrix_view<std::uint8_t>{},
-                                places.token_blocks,
-                                make_gradient::columns,
-                                policy.band,
-                                space[places.tiles],
-                                space[places.tile_count]};
-    exec.run(tiles, 1);
     make(range, part);
     if (call.out.bias.data != nullptr) {
       const sum_gradient_columns<value_type> sum{part.gradient, part.column_sums};
@@ -167,7 +175,7 @@ struct loss_gradients_on_warpgroups {
                                  part.kept_for_hidden,
                                  part.kept_for_classifier};
     const listed_loss_tiles schedule{
-        space[places.tiles].data, space[places.tile_count].data,
+        &tile_lists()(part.first / places.entries, 0), &space[places.tile_count][part.first / places.entries],
         static_cast<std::int32_t>(divide_up(call.shape.channels, std::int64_t{make_gradient::depth}))};
     const make_gradient program{
         make_tensor_map(where, call.hidden, {warpgroup_gemm_shape::block_rows, make_gradient::depth}),

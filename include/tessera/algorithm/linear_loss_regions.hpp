@@ -178,6 +178,7 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
   static std::int64_t hidden_panels(linear_loss_shape const& shape) {
     return divide_up(shape.tokens, std::int64_t{256});
   }
+  std::int64_t tiles_across() const { return divide_up(entries, std::int64_t{least_tile_columns}); }
   std::int64_t entry_blocks() const { return divide_up(entries, std::int64_t{128}); }
   std::int64_t entry_panels() const { return divide_up(entries, std::int64_t{256}); }
 
@@ -208,8 +209,8 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
         lists(this->plan.template add<std::int32_t>(
             "lists of blocks", hidden_panels(shape) * entry_blocks() + entry_panels() * this->token_blocks)),
         tiles(this->plan.template add<tile_order::place>(
-            "list of tiles", hidden_panels(shape) * divide_up(entries, std::int64_t{least_tile_columns}))),
-        tile_count(this->plan.template add<std::int32_t>("length of the list of tiles", 1)),
+            "lists of tiles", checked_multiply(where, parts, hidden_panels(shape) * tiles_across()))),
+        tile_count(this->plan.template add<std::int32_t>("lengths of the lists of tiles", parts)),
         entry_of(this->plan.template add<std::int32_t>("order of entries", orders ? shape.vocabulary : 0)),
         place_of(this->plan.template add<std::int32_t>("places of entries", orders ? shape.vocabulary : 0)),
         class_of(this->plan.template add<std::uint8_t>("classes of entries", orders ? shape.vocabulary : 0)),

@@ -87,11 +87,14 @@ struct loss_product_works {
     const tile_order::place tile = order.at(is_hidden ? index - of_classifier : index);
     const std::int32_t panel = tile.column;
     const std::int32_t list = is_hidden ? classifier_panels + panel : panel;
-    const std::int64_t place = is_hidden
-                                   ? std::int64_t{classifier_panels} * token_blocks + std::int64_t{panel} * entry_blocks
-                                   : std::int64_t{panel} * token_blocks;
     const std::int32_t count = counts[list];
-    return {is_hidden, panel, tile.row, count / 2, count % 2 != 0, lists + place};
+    return {is_hidden, panel, tile.row, count / 2, count % 2 != 0, lists + first_of(is_hidden, panel)};
+  }
+
+  /// Where a panel's list begins.
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t first_of(bool is_hidden, std::int32_t panel) const {
+    return is_hidden ? std::int64_t{classifier_panels} * token_blocks + std::int64_t{panel} * entry_blocks
+                     : std::int64_t{panel} * token_blocks;
   }
 };
 
@@ -118,9 +121,7 @@ struct list_loss_blocks {
     const auto list = static_cast<std::int32_t>(which);
     const bool is_hidden = list >= works.classifier_panels;
     const std::int32_t panel = is_hidden ? list - works.classifier_panels : list;
-    const std::int64_t place = is_hidden ? std::int64_t{works.classifier_panels} * works.token_blocks +
-                                               std::int64_t{panel} * works.entry_blocks
-                                         : std::int64_t{panel} * works.token_blocks;
+    const std::int64_t place = works.first_of(is_hidden, panel);
     const std::int32_t blocks = is_hidden ? works.entry_blocks : works.token_blocks;
     std::int32_t found = 0;
     bool is_unclean = false;
@@ -183,21 +184,25 @@ struct listed_loss_tiles {
   [[nodiscard]] TESSERA_FN constexpr std::int32_t piece(std::int32_t k) const { return k; }
 };
 
-/// Run with one group. Where one of 2 x 2 blocks is alive all of them are made: they may be multiplied together.
+/// A group for each part. Where one of 2 x 2 blocks is alive all of them are made: they may be multiplied together.
 struct list_loss_tiles {
   static constexpr int lanes = 256;
   struct scratch_type {};
 
-  loss_part_range range;
+  loss_part_range first_part;
   matrix_view<std::uint8_t const> alive;  ///< blocks of tokens x all blocks of entries; null for all
   std::int64_t token_blocks;
   std::int32_t columns;  ///< entries of a tile
   std::int32_t band;
-  array_view<tile_order::place> tiles;
-  array_view<std::int32_t> tile_count;  ///< one element
+  matrix_view<tile_order::place> tiles;  ///< parts x all tiles of one
+  array_view<std::int32_t> tile_count;   ///< of each part
+
+  TESSERA_FN constexpr std::int64_t groups() const { return tile_count.size(); }
 
   template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    loss_part_range range = first_part;
+    range.first = which * range.entries;
     const tile_order order{static_cast<std::int32_t>(divide_up(token_blocks, std::int64_t{2})),
                            static_cast<std::int32_t>(divide_up(range.width(), std::int64_t{columns})), band};
     const auto all = static_cast<std::int32_t>(order.count());
@@ -205,26 +210,26 @@ struct list_loss_tiles {
     for (std::int32_t first = 0; first < all; first += lanes) {
       per_lane<std::int32_t, Group> rank;
       for (int lane : group) {
-        rank[lane] = first + lane < all && is_alive(order.at(first + lane)) ? 1 : 0;
+        rank[lane] = first + lane < all && is_alive(range, order.at(first + lane)) ? 1 : 0;
       }
       per_lane<std::int32_t, Group> place = rank;
       const std::int32_t some = exclusive_sum(group, place);
       for (int lane : group) {
         if (rank[lane] != 0) {
-          tiles[found + place[lane]] = order.at(first + lane);
+          tiles(which, found + place[lane]) = order.at(first + lane);
         }
       }
       found += some;
     }
     for (int lane : group) {
       if (is_first(lane)) {
-        tile_count[0] = found;
+        tile_count[which] = found;
       }
     }
   }
 
  private:
-  TESSERA_FN bool is_alive(tile_order::place tile) const {
+  TESSERA_FN bool is_alive(loss_part_range const& range, tile_order::place tile) const {
     const std::int64_t before = range.first / 128;
     const std::int64_t first = before + std::int64_t{tile.column} * columns / 256 * 2;
     const std::int64_t last = before + ((std::int64_t{tile.column} + 1) * columns - 1) / 256 * 2 + 1;

@@ -154,37 +154,45 @@ struct loss_gradient_products {
     ring_place place;
     for (std::int32_t turn = 0; turn < count; ++turn) {
       const loss_product_work work = work_at(turn, worker);
-      for (std::int32_t i = 0; i < work.count; ++i) {
-        const std::int32_t first = loss_list_entry::block(work.list[i]) * 2;
-        for (std::int32_t half = 0; half < 2; ++half) {
-          copy_piece(scratch, work, first + half, own, place);
-          place.advance();
-        }
+      if (work.is_hidden) {
+        copy_pieces<true>(scratch, work, own, place);
+      } else {
+        copy_pieces<false>(scratch, work, own, place);
       }
     }
   }
 
-  /// Number `k` of 64 tokens, or 64 entries.
-  __device__ __forceinline__ void copy_piece(scratch_type& scratch, loss_product_work const& work, std::int32_t k,
-                                             std::int32_t own, ring_place place) const {
+  /// A kind of product at a time: there are few registers.
+  template <bool IsHidden>
+  __device__ __forceinline__ void copy_pieces(scratch_type& scratch, loss_product_work const& work, std::int32_t own,
+                                              ring_place& place) const {
+    const std::int32_t first = work.panel * rows + own * halves * box;
+    const std::int32_t channel = work.channel_tile * channels;
+    for (std::int32_t piece = 0; piece < 2 * work.count; ++piece) {
+      const std::int32_t k = (loss_list_entry::block(work.list[piece / 2]) * 2 + piece % 2) * box;
+      copy_piece<IsHidden>(scratch, first, channel, k, own, place.stage, place.phase);
+      place.advance();
+    }
+  }
+
+  /// 64 tokens, or 64 entries, from number k on.
+  template <bool IsHidden>
+  __device__ __forceinline__ void copy_piece(scratch_type& scratch, std::int32_t first, std::int32_t channel,
+                                             std::int32_t k, std::int32_t own, int stage, unsigned phase) const {
     constexpr std::uint16_t everyone = 3;
     constexpr int shared_bytes = shared_rows * 128;
-    const int stage = place.stage;
     shared_barrier& full = scratch.full[stage];
-    scratch.empty[stage].wait(place.phase ^ 1);
+    scratch.empty[stage].wait(phase ^ 1);
     full.arrive_and_expect((halves + boxes) * box_bytes);
-    const std::int32_t first = work.panel * rows + own * halves * box;
 #pragma unroll
     for (int i = 0; i < halves; ++i) {
-      const box_place piece =
-          work.is_hidden ? box_place{k * box, first + i * box} : box_place{first + i * box, k * box};
+      const box_place piece = IsHidden ? box_place{k, first + i * box} : box_place{first + i * box, k};
       load_box(scratch.a[stage][i], gradient, full, piece);
     }
-    const std::int32_t channel = work.channel_tile * channels;
 #pragma unroll
     for (int i = 0; i < boxes; ++i) {
-      load_box_for_cluster(scratch.b[stage][i] + own * shared_bytes, work.is_hidden ? classifier : hidden, full,
-                           {channel + i * box, k * box + own * shared_rows}, everyone);
+      load_box_for_cluster(scratch.b[stage][i] + own * shared_bytes, IsHidden ? classifier : hidden, full,
+                           {channel + i * box, k + own * shared_rows}, everyone);
     }
   }
 
@@ -279,8 +287,11 @@ struct loss_gradient_products {
   __device__ __forceinline__ void await_piece(scratch_type& scratch, loss_product_work const& work, std::int32_t k,
                                               ring_place const& place) const {
     scratch.full[place.stage].wait(place.phase);
-    if (Order == across && work.is_unclean && loss_list_entry::is_unclean(work.list[k / 2])) {
-      clear_unlabelled_rows(scratch, place.stage, loss_list_entry::block(work.list[k / 2]) * 2 + k % 2);
+    if (Order == across && work.is_unclean) {
+      const std::int32_t entry = works.lists[works.first_of(false, work.panel) + k / 2];
+      if (loss_list_entry::is_unclean(entry)) {
+        clear_unlabelled_rows(scratch, place.stage, loss_list_entry::block(entry) * 2 + k % 2);
+      }
     }
   }
 
