@@ -61,8 +61,9 @@
 /// without smoothing. G is rounded once, to the type of the inputs (in fp16 before a reduced loss's common factor,
 /// which would make it vanish); gradients are summed in fp32, whatever their type, and rounded once: with bf16 inputs
 /// they are within 4e-3 of the truth in our tests (length of the difference, relative), with fp32 gradients 3e-3, in
-/// fp32 3e-6; that of the bias within twice as much, because sm_90a's programs sum G as it was rounded. What differs from the authors' code on purpose: the label's logit comes from the same sums as the
-/// log-sum-exp, with the bias added once; labels are checked; nothing is added up in 16 bits; no locks.
+/// fp32 3e-6; that of the bias within twice as much, because sm_90a's programs sum G as it was rounded. What differs
+/// from the authors' code on purpose: the label's logit comes from the same sums as the log-sum-exp, with the bias
+/// added once; labels are checked; nothing is added up in 16 bits; no locks.
 ///
 /// Labels: `ignore_index` counts for nothing. Another label outside of the vocabulary is never used as an index:
 /// exec.wait() throws value_error with its position, outputs of its token and the reduced loss are NaN; for gradients

@@ -146,7 +146,11 @@ struct loss_gradients_on_warpgroups {
                                  part.kept_for_hidden,
                                  part.kept_for_classifier,
                                  space[places.unclean]};
-    exec.run(lists, lists.groups());
+    // Where nothing is left out all whole parts have the same lists.
+    const bool leaves_out = call.thresholds.hidden > 0 || call.thresholds.classifier > 0;
+    if (leaves_out || part.first == 0 || part.gradient.extent(1) != places.entries) {
+      exec.run(lists, lists.groups());
+    }
     add_products(range, part, works);
   }
 

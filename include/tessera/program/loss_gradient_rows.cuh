@@ -62,10 +62,7 @@ __device__ __forceinline__ void stage_sums(float const (&sums)[staged_registers]
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const std::uint32_t chunk = (lane % 2 * 4 + i) ^ (row % 8);
-    float4 four;
-    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(four.x), "=f"(four.y), "=f"(four.z), "=f"(four.w)
-                 : "r"(shared + row * 128 + chunk * 16));
+    const float4 four = load_shared_f32x4(shared + row * 128 + chunk * 16);
     values[4 * i] = four.x;
     values[4 * i + 1] = four.y;
     values[4 * i + 2] = four.z;

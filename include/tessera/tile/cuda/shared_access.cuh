@@ -37,6 +37,14 @@ __device__ __forceinline__ uint2 load_shared_u32x2(std::uint32_t address) {
   return value;
 }
 
+__device__ __forceinline__ float4 load_shared_f32x4(std::uint32_t address) {
+  float4 value;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
+               : "r"(address));
+  return value;
+}
+
 __device__ __forceinline__ std::uint32_t load_shared_u16(std::uint32_t address) {
   std::uint16_t value;
   asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(address));
