@@ -6,7 +6,7 @@
 /// that have an element at or over `threshold`, found from all logits; `kept_ordered` is that with entries ordered by
 /// how many blocks of tokens they matter to. `TFLOPs` counts what a pass must multiply: the logits, and of both
 /// gradients the blocks that the better order keeps. Errors are of bf16 gradients against exact ones in fp32, as
-/// lengths. `cublas_logits_ms` is cuBLAS writing the logits alone, in the same run.
+/// lengths. `cublas_logits_ms` is cuBLAS writing the logits alone, call by call in turn with ours.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -192,29 +192,32 @@ void report_loss(benchmark::State& state, loss_problem const& problem, loss_run<
   state.counters["channels"] = static_cast<double>(problem.shape().channels);
 }
 
-void measure_cublas(benchmark::State& state, loss_problem& problem) {
+/// Beside cuBLAS, which writes the logits, in turn: both at the clock that is left under full load.
+void measure_forward(benchmark::State& state, loss_data data, linear_loss_shape const& size) {
+  using loss = cut_cross_entropy;
+  loss_problem& problem = problem_of(data, size).problem;
   linear_loss_shape const& shape = problem.shape();
+  {
+    extra_memory const extra(problem.memory());
+    loss_run<loss> run(problem, {}, loss::plan(problem.exec(), shape));
+    run.forward();
+    report_loss(state, problem, run, extra);
+  }
+  loss_run<loss> run(problem, {}, loss::plan(problem.exec(), shape));
   bench::device_array<bfloat16> logits(problem.memory(), static_cast<std::size_t>(shape.tokens * shape.vocabulary));
   bench::cublas_linear<bfloat16, bfloat16> peer(problem.memory(), shape.tokens, shape.vocabulary, shape.channels);
   cudaStream_t const stream = problem.memory().stream();
   peer.choose(problem.hidden().data, problem.classifier().data, logits.data(), stream);
-  double const seconds = bench::median_cold_seconds(
-      stream, bench::only_starts() ? 2 : bench::samples_per_repetition,
-      [&](cudaStream_t s) { peer.run(problem.hidden().data, problem.classifier().data, logits.data(), s); });
-  state.counters["cublas_logits_ms"] = 1e3 * seconds;
-}
-
-void measure_forward(benchmark::State& state, loss_data data, linear_loss_shape const& shape) {
-  using loss = cut_cross_entropy;
-  loss_problem& problem = problem_of(data, shape).problem;
-  {
-    extra_memory const extra(problem.memory());
-    loss_run<loss> run(problem, {}, loss::plan(problem.exec(), problem.shape()));
-    double const seconds = time_rounds(state, problem.memory().stream(), [&](cudaStream_t) { run.forward(); });
-    report_loss(state, problem, run, extra);
-    bench::report_cuda(state, seconds, {.operations = problem.operations()});
+  bench::race seconds{};
+  for (auto _ : state) {
+    seconds = bench::alternate(
+        stream, [&] { run.forward(); },
+        [&] { peer.run(problem.hidden().data, problem.classifier().data, logits.data(), stream); });
+    state.SetIterationTime(seconds.ours);
   }
-  measure_cublas(state, problem);
+  state.counters["ms"] = 1e3 * seconds.ours;
+  state.counters["cublas_logits_ms"] = 1e3 * seconds.peer;
+  bench::report_cuda(state, seconds.ours, {.operations = problem.operations()});
 }
 
 template <class Loss>

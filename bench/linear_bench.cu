@@ -59,42 +59,15 @@ struct problem {
   }
 };
 
-/// Medians of single calls, ours and the peer's in turn.
-struct race {
-  double ours;
-  double peer;
-};
-template <class Ours, class Peer>
-race alternate(cudaStream_t stream, Ours ours, Peer peer) {
-  constexpr int rounds = 40;
-  constexpr int warm_up = 5;
-  std::vector<bench::event> marks(3 * rounds);
-  for (int i = 0; i < rounds; ++i) {
-    marks[static_cast<std::size_t>(3 * i)].record(stream);
-    ours();
-    marks[static_cast<std::size_t>(3 * i + 1)].record(stream);
-    peer();
-    marks[static_cast<std::size_t>(3 * i + 2)].record(stream);
-  }
-  bench::check(cudaStreamSynchronize(stream), "alternating calls");
-  std::vector<double> own_seconds;
-  std::vector<double> peer_seconds;
-  for (std::size_t i = warm_up; i < rounds; ++i) {
-    own_seconds.push_back(marks[3 * i + 1].seconds_since(marks[3 * i]));
-    peer_seconds.push_back(marks[3 * i + 2].seconds_since(marks[3 * i + 1]));
-  }
-  return {bench::median(own_seconds), bench::median(peer_seconds)};
-}
-
 template <class Operand, class Output>
 void measure(benchmark::State& state, std::int64_t tokens, std::int64_t columns, std::int64_t depth) {
   problem<Operand, Output> layer(tokens, columns, depth);
   bench::cublas_linear<Operand, Output> peer(layer.memory, tokens, columns, depth);
   cudaStream_t const stream = layer.memory.stream();
   peer.choose(layer.inputs.data(), layer.weights.data(), layer.outputs.data(), stream);
-  race seconds{};
+  bench::race seconds{};
   for (auto _ : state) {
-    seconds = alternate(
+    seconds = bench::alternate(
         stream, [&] { layer.run(); },
         [&] { peer.run(layer.inputs.data(), layer.weights.data(), layer.outputs.data(), stream); });
     state.SetIterationTime(seconds.ours);
@@ -117,9 +90,9 @@ void measure_int8_over_best(benchmark::State& state) {
   double ours = 0;
   double best = 0;
   for (auto _ : state) {
-    race const with_floats = alternate(
+    bench::race const with_floats = bench::alternate(
         stream, [&] { integers.run(); }, [&] { floats.run(); });
-    race const with_cublas = alternate(
+    bench::race const with_cublas = bench::alternate(
         stream, [&] { integers.run(); },
         [&] { peer.run(integers.inputs.data(), integers.weights.data(), integers.outputs.data(), stream); });
     ours = 0.5 * (with_floats.ours + with_cublas.ours);

@@ -61,6 +61,34 @@ double median_cold_seconds(cudaStream_t stream, int samples, Body&& body) {
   return median(std::move(seconds));
 }
 
+/// Medians of single calls, ours and the peer's in turn: under full load the clock moves by several per cent within a
+/// second, and moves both.
+struct race {
+  double ours;
+  double peer;
+};
+template <class Ours, class Peer>
+race alternate(cudaStream_t stream, Ours ours, Peer peer) {
+  constexpr int rounds = 40;
+  constexpr int warm_up = 5;
+  std::vector<event> marks(3 * rounds);
+  for (int i = 0; i < rounds; ++i) {
+    marks[static_cast<std::size_t>(3 * i)].record(stream);
+    ours();
+    marks[static_cast<std::size_t>(3 * i + 1)].record(stream);
+    peer();
+    marks[static_cast<std::size_t>(3 * i + 2)].record(stream);
+  }
+  check(cudaStreamSynchronize(stream), "alternating calls");
+  std::vector<double> own_seconds;
+  std::vector<double> peer_seconds;
+  for (std::size_t i = warm_up; i < rounds; ++i) {
+    own_seconds.push_back(marks[3 * i + 1].seconds_since(marks[3 * i]));
+    peer_seconds.push_back(marks[3 * i + 2].seconds_since(marks[3 * i + 1]));
+  }
+  return {median(own_seconds), median(peer_seconds)};
+}
+
 /// A benchmark's measurement: each of its iterations is the median of many cold calls.
 template <class Body>
 double time_cold(benchmark::State& state, cudaStream_t stream, Body&& body) {
