@@ -26,7 +26,7 @@ inline namespace v0 {
 /// What gradients are made of, once the factors of rows are there (prepare_loss_gradients).
 template <class Tile, class Reducer, class Filter, class Gradient>
 struct loss_gradient_call {
-  using tile_type = Tile;
+  using gradient_type = Gradient;
   using layout = loss_tile<Tile>;
   using value_type = typename layout::value_type;
   using blocks = loss_gradient_tiles<Tile, Filter>;
@@ -95,7 +95,7 @@ void write_bias(Executor const& exec, Call const& call, loss_gradient_part<typen
 template <class Executor, class Call>
 void run_loss_gradients_portably(Executor const& exec, Call const& call) {
   if (call.out.hidden.data != nullptr) {
-    const clear_unlabelled clear{call.tokens.row_of, call.out.hidden};
+    const clear_unlabelled<typename Call::gradient_type> clear{call.tokens.row_of, call.out.hidden};
     exec.run(clear, clear.groups());
   }
   for (std::int64_t first = 0; first < call.shape.vocabulary; first += call.places.entries) {
