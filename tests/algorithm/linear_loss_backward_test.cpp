@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <tessera/algorithm/linear_loss.hpp>
+#include <tessera/cut_cross_entropy.hpp>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/testing/adversary.hpp>
@@ -136,6 +137,22 @@ TEST_CASE("gradients do not depend on how the vocabulary is cut, on threads or o
   CHECK(worst_distance(run_gradients<loss, float>(exec, problem), reference_gradient(problem)) < 3e-3);
   problem.options.workspace_budget = 1000;
   CHECK_THROWS_AS((loss::plan_backward<bfloat16>(exec, shape, problem.options)), value_error);
+}
+
+TEST_CASE("without a budget a backward pass of usual size needs at most 160 MiB", "[host]") {
+  cpu const exec;
+  constexpr std::int64_t most = std::int64_t{160} << 20;
+  using loss = exact_cross_entropy;
+  for (linear_loss_shape const& shape :
+       {linear_loss_shape{8192, 256000, 2304}, linear_loss_shape{8192, 128256, 4096}}) {
+    std::int64_t const bytes = loss::plan_backward(exec, shape, {}).bytes();
+    CHECK((bytes <= most && bytes > most / 2));
+    linear_loss_options more;
+    more.workspace_budget = std::int64_t{1} << 30;
+    std::int64_t const more_bytes = loss::plan_backward(exec, shape, more).bytes();
+    CHECK((more_bytes <= more.workspace_budget && more_bytes > bytes));
+  }
+  CHECK(loss::plan_backward(exec, {1 << 20, 256000, 4096}, {}).bytes() > most);
 }
 
 TEST_CASE("tokens that do not count have gradients of zero and harm no others", "[host]") {

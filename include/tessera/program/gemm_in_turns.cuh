@@ -21,6 +21,7 @@
 #include <tessera/tile/cuda/cluster.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/register_budget.cuh>
+#include <tessera/tile/cuda/ring_place.cuh>
 #include <tessera/tile/cuda/shared_access.cuh>
 #include <tessera/tile/cuda/warpgroup_mma.cuh>
 #include <tessera/tile/gemm_operand.hpp>
@@ -90,29 +91,8 @@ struct gemm_in_turns {
   }
 
  private:
+  using place_type = ring_place<Policy.stages>;
   using sum_type = typename mma::sum_type;
-
-  /// A place in the ring of pieces. All sides count alike.
-  struct ring_place {
-    int stage = 0;
-    unsigned phase = 0;
-    /// The same as if all lanes of a warp had it: then descriptors are kept in registers of the warp.
-    __device__ __forceinline__ void agree() {
-      stage = __shfl_sync(0xffffffffU, stage, 0);
-      phase = __shfl_sync(0xffffffffU, phase, 0);
-    }
-    __device__ __forceinline__ void skip(std::int32_t pieces) {
-      const std::int32_t beyond = stage + pieces;
-      phase ^= static_cast<unsigned>(beyond / Policy.stages) & 1U;
-      stage = beyond % Policy.stages;
-    }
-    __device__ __forceinline__ void advance() {
-      if (++stage == Policy.stages) {
-        stage = 0;
-        phase ^= 1;
-      }
-    }
-  };
 
   __device__ __forceinline__ void prepare(scratch_type& scratch) const {
     prefetch_tensor_map(a);
@@ -152,7 +132,7 @@ struct gemm_in_turns {
   __device__ __forceinline__ void produce(scratch_type& scratch, std::int32_t first_work) const {
     const std::int32_t own = rank();
     const std::int32_t count = schedule.count();
-    ring_place place;
+    place_type place;
     for (std::int32_t index = first_work; index < count; index += stride()) {
       const gemm_work work = schedule.at(index);
       const std::int32_t row = work.row * rows + own * shape::block_rows;
@@ -180,7 +160,7 @@ struct gemm_in_turns {
     const int warp = __shfl_sync(0xffffffffU, lane / 32, 0);
     const std::int32_t first_row = rank() * shape::block_rows + warp * 16;
     const std::int32_t count = schedule.count();
-    ring_place place;
+    place_type place;
     unsigned turn = consumer == 0 ? 1 : 0;  // the first one's first turn has come
     sum_type sums[halves][mma::registers];
     if (consumer == 1) {
@@ -218,7 +198,7 @@ struct gemm_in_turns {
 
   /// One piece is multiplied while the next is awaited; a piece is given back when the next one's multiplications have
   /// begun. When the last has come it is the other warpgroup's turn.
-  __device__ __forceinline__ void multiply_tile(scratch_type& scratch, int consumer, ring_place& place,
+  __device__ __forceinline__ void multiply_tile(scratch_type& scratch, int consumer, place_type& place,
                                                 sum_type (&sums)[halves][mma::registers], std::int32_t pieces) const {
     const operand_pair operands{matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.a[0])),
                                 matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.b[0]))};
@@ -271,7 +251,7 @@ struct gemm_in_turns {
   };
 
   /// Starts to multiply the piece at `place`, which is there, and moves on. Not `add`: the old sums count as zero.
-  __device__ __forceinline__ static void multiply_piece(operand_pair operands, ring_place& place,
+  __device__ __forceinline__ static void multiply_piece(operand_pair operands, place_type& place,
                                                         sum_type (&sums)[halves][mma::registers], bool add) {
     begin_multiply();
     const matrix_descriptor a_piece = operands.a.further(place.stage * a_bytes);

@@ -30,6 +30,7 @@
 #include <tessera/tile/cuda/cluster.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/register_budget.cuh>
+#include <tessera/tile/cuda/ring_place.cuh>
 #include <tessera/tile/cuda/shared_access.cuh>
 #include <tessera/tile/cuda/warpgroup_mma.cuh>
 #include <tessera/tile/gemm_operand.hpp>
@@ -137,18 +138,7 @@ struct gemm_on_warpgroups {
   }
 
  private:
-  /// A place in the ring of pieces. Both sides count alike.
-  struct ring_place {
-    int stage = 0;
-    unsigned phase = 0;
-    __device__ __forceinline__ void advance() {
-      if (++stage == Policy.stages) {
-        stage = 0;
-        phase ^= 1;
-      }
-    }
-  };
-
+  using place_type = ring_place<Policy.stages>;
   __device__ __forceinline__ void prepare(scratch_type& scratch) const {
     prefetch_tensor_map(a);
     prefetch_tensor_map(b);
@@ -184,7 +174,7 @@ struct gemm_on_warpgroups {
   __device__ __forceinline__ void produce(scratch_type& scratch, std::int32_t first_work) const {
     const std::int32_t own = rank();
     const std::int32_t count = schedule.count();
-    ring_place place;
+    place_type place;
     for (std::int32_t index = first_work; index < count; index += stride()) {
       const gemm_work work = schedule.at(index);
       const std::int32_t row = work.row * rows + own * shape::block_rows;
@@ -212,7 +202,7 @@ struct gemm_on_warpgroups {
     const int warp = __shfl_sync(0xffffffffU, lane / 32, 0);
     const std::int32_t first_row = rank() * shape::block_rows + consumer * mma::rows + warp * 16;
     typename Epilogue::scratch_type& own = scratch.of_warp[4 * consumer + warp];
-    ring_place place;
+    place_type place;
     typename mma::sum_type sums[mma::registers];
     detail::deferred_work<Epilogue, mma::registers> deferred;
     std::int32_t index = first_work;
@@ -242,7 +232,7 @@ struct gemm_on_warpgroups {
   /// One piece is multiplied while the next is awaited; a piece is given back when the next one's multiplications have
   /// begun. Behind the first two come the halves of what the epilogue of the tile before has put off. Gives the work
   /// number `next`, which is looked up while tensor cores are busy.
-  __device__ __forceinline__ gemm_work multiply_tile(scratch_type& scratch, int consumer, ring_place& place,
+  __device__ __forceinline__ gemm_work multiply_tile(scratch_type& scratch, int consumer, place_type& place,
                                                      typename mma::sum_type (&sums)[mma::registers],
                                                      detail::deferred_work<Epilogue, mma::registers>& deferred,
                                                      typename Epilogue::scratch_type& own, std::int32_t pieces,
@@ -292,7 +282,7 @@ struct gemm_on_warpgroups {
   };
 
   /// Starts to multiply the piece at `place` and moves on. Not `add`: the old sums count as zero.
-  __device__ __forceinline__ static void multiply_piece(scratch_type& scratch, operand_pair operands, ring_place& place,
+  __device__ __forceinline__ static void multiply_piece(scratch_type& scratch, operand_pair operands, place_type& place,
                                                         typename mma::sum_type (&sums)[mma::registers], bool add) {
     scratch.full[place.stage].wait(place.phase);
     begin_multiply();
@@ -308,7 +298,7 @@ struct gemm_on_warpgroups {
 
   /// The same after the first piece; gives back piece `before` and says which comes next.
   __device__ __forceinline__ static int multiply_next_piece(scratch_type& scratch, operand_pair operands,
-                                                            ring_place& place,
+                                                            place_type& place,
                                                             typename mma::sum_type (&sums)[mma::registers],
                                                             int before) {
     const int stage = place.stage;

@@ -30,6 +30,7 @@
 #include <tessera/tile/cuda/cluster.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/register_budget.cuh>
+#include <tessera/tile/cuda/ring_place.cuh>
 #include <tessera/tile/cuda/warpgroup_mma.cuh>
 #include <tessera/tuning/linear.hpp>
 
@@ -98,30 +99,10 @@ struct loss_gradient_products {
   }
 
  private:
+  using place_type = ring_place<Policy.stages>;
   using sums_type = float[halves][channels / 2];
   static constexpr operand_order along = operand_order::along_depth;
   static constexpr operand_order across = operand_order::across_depth;
-
-  struct ring_place {
-    int stage = 0;
-    unsigned phase = 0;
-    /// The same as if all lanes of a warp had it: then descriptors are kept in registers of the warp.
-    __device__ __forceinline__ void agree() {
-      stage = __shfl_sync(0xffffffffU, stage, 0);
-      phase = __shfl_sync(0xffffffffU, phase, 0);
-    }
-    __device__ __forceinline__ void skip(std::int32_t pieces) {
-      const std::int32_t beyond = stage + pieces;
-      phase ^= static_cast<unsigned>(beyond / Policy.stages) & 1U;
-      stage = beyond % Policy.stages;
-    }
-    __device__ __forceinline__ void advance() {
-      if (++stage == Policy.stages) {
-        stage = 0;
-        phase ^= 1;
-      }
-    }
-  };
 
   __device__ __forceinline__ void prepare(scratch_type& scratch) const {
     prefetch_tensor_map(gradient);
@@ -151,7 +132,7 @@ struct loss_gradient_products {
   __device__ __forceinline__ void produce(scratch_type& scratch, std::int32_t worker) const {
     const auto own = static_cast<std::int32_t>(rank_in_cluster());
     const std::int32_t count = turns();
-    ring_place place;
+    place_type place;
     for (std::int32_t turn = 0; turn < count; ++turn) {
       const loss_product_work work = work_at(turn, worker);
       if (work.is_hidden) {
@@ -165,7 +146,7 @@ struct loss_gradient_products {
   /// A kind of product at a time: there are few registers.
   template <bool IsHidden>
   __device__ __forceinline__ void copy_pieces(scratch_type& scratch, loss_product_work const& work, std::int32_t own,
-                                              ring_place& place) const {
+                                              place_type& place) const {
     const std::int32_t first = work.panel * rows + own * halves * box;
     const std::int32_t channel = work.channel_tile * channels;
     for (std::int32_t piece = 0; piece < 2 * work.count; ++piece) {
@@ -200,7 +181,7 @@ struct loss_gradient_products {
     const auto own = static_cast<std::int32_t>(rank_in_cluster());
     const int warp = __shfl_sync(0xffffffffU, lane / 32, 0);
     const std::int32_t count = turns();
-    ring_place place;
+    place_type place;
     unsigned turn_phase = consumer == 0 ? 1 : 0;  // the first one's first turn has come
     sums_type sums;
     if (consumer == 1) {
@@ -261,7 +242,7 @@ struct loss_gradient_products {
   /// given back when the next one's multiplications have begun. When the last has come it is the other's turn.
   template <operand_order Order>
   __device__ __forceinline__ void multiply_tile(scratch_type& scratch, loss_product_work const& work, int consumer,
-                                                ring_place& place, sums_type& sums) const {
+                                                place_type& place, sums_type& sums) const {
     const std::int32_t pieces = 2 * work.count;
     pin(sums);
     int before = place.stage;
@@ -285,7 +266,7 @@ struct loss_gradient_products {
 
   template <operand_order Order>
   __device__ __forceinline__ void await_piece(scratch_type& scratch, loss_product_work const& work, std::int32_t k,
-                                              ring_place const& place) const {
+                                              place_type const& place) const {
     scratch.full[place.stage].wait(place.phase);
     if (Order == across && work.is_unclean) {
       const std::int32_t entry = works.lists[works.first_of(false, work.panel) + k / 2];
@@ -297,7 +278,7 @@ struct loss_gradient_products {
 
   /// Starts to multiply the piece at `place` and moves on. Not `add`: the old sums count as zero.
   template <operand_order Order>
-  __device__ __forceinline__ static void multiply_piece(scratch_type& scratch, ring_place& place, sums_type& sums,
+  __device__ __forceinline__ static void multiply_piece(scratch_type& scratch, place_type& place, sums_type& sums,
                                                         bool add) {
     using mma = warpgroup_mma<T, channels, Order, operand_order::across_depth>;
     constexpr int rows_of_depth = 16 * 128;  // bytes: a multiplication takes 16 rows of a box
