@@ -129,6 +129,26 @@ TEST_CASE("gradients on a GPU add up over parts of the vocabulary", "[cuda]") {
   check_on_device<exact_cross_entropy_of<float16>, float16>(halves, narrow, 1e-3);
 }
 
+TEST_CASE("gradients by log-sum-exps and entropies reach hidden states and the classifier on a GPU", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  auto problem = make_loss_problem<bfloat16>(300, 700, 72, true);
+  problem.options.reduction = loss_reduction::none;
+  problem.options.softcap = 8.0F;
+  upstream_samples upstream;
+  for (std::uint64_t token = 0; token < 300; ++token) {
+    upstream.loss.push_back(testing::uniform{-1.0, 1.0}.value(11, token));
+    upstream.log_sum_exp.push_back(testing::uniform{-1.0, 1.0}.value(12, token));
+    upstream.entropy.push_back(testing::uniform{-1.0, 1.0}.value(13, token));
+  }
+  tessera::cuda const exec;
+  using loss = exact_cross_entropy_of<bfloat16, loss_statistics>;
+  auto const found = run_on_device<loss, float>(exec, problem, true, upstream);
+  auto const expected = reference_gradient(problem, upstream);
+  CHECK(relative_distance(found.hidden, expected.hidden) <= 3e-3);
+  CHECK(relative_distance(found.classifier, expected.classifier) <= 3e-3);
+  CHECK(relative_distance(found.bias, expected.bias) <= 6e-3);
+}
+
 TEST_CASE("hidden states of tokens without a label may be anything on a GPU", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   auto problem = make_loss_problem<bfloat16>(300, 700, 64);

@@ -30,6 +30,11 @@ std::vector<T> to_host(tessera::cuda const& exec, tessera::buffer<T> const& valu
   return copy;
 }
 
+/// What an empty list of gradients stands for is null.
+inline tessera::array_view<float const> view_or_null(tessera::buffer<float> const& values) {
+  return values.size() > 0 ? values.view() : tessera::array_view<float const>{};
+}
+
 /// A problem's inputs on the device.
 template <class T, class Label>
 struct device_problem {
@@ -71,7 +76,7 @@ struct device_results {
 /// Without a gradient of the bias a filtered pass may take the vocabulary in another order.
 template <class Loss, class Gradient, class T, class Label>
 device_results<Gradient> run_on_device(tessera::cuda const& exec, loss_problem<T, Label> const& p,
-                                       bool with_bias = true) {
+                                       bool with_bias = true, upstream_samples const& upstream = {}) {
   device_problem<T, Label> const in(exec, p);
   bool const is_reduced = p.options.reduction != tessera::loss_reduction::none;
   tessera::buffer<float> loss(exec, is_reduced ? 1 : p.tokens);
@@ -91,7 +96,11 @@ device_results<Gradient> run_on_device(tessera::cuda const& exec, loss_problem<T
                                                      with_bias ? bias.view() : tessera::array_view<Gradient>{}};
   exec.copy(std::vector<Gradient>(static_cast<std::size_t>(hidden.size()), poison), hidden);
   exec.copy(std::vector<Gradient>(static_cast<std::size_t>(classifier.size()), poison), classifier);
-  Loss::backward(exec, in.inputs(), p.options, {}, out, space);
+  tessera::buffer<float> const by_loss = to_device(exec, upstream.loss);
+  tessera::buffer<float> const by_lse = to_device(exec, upstream.log_sum_exp);
+  tessera::buffer<float> const by_entropy = to_device(exec, upstream.entropy);
+  Loss::backward(exec, in.inputs(), p.options, {view_or_null(by_loss), view_or_null(by_lse), view_or_null(by_entropy)},
+                 out, space);
   device_results<Gradient> results{to_host(exec, loss),   to_host(exec, lse),        to_host(exec, log_probability),
                                    to_host(exec, hidden), to_host(exec, classifier), to_host(exec, bias)};
   exec.wait();
