@@ -93,6 +93,24 @@ TEST_CASE("lists name the blocks that are kept for a panel, and works go through
   check_lists(6, 40, 1000000);
 }
 
+TEST_CASE("what is marked beyond the end of a part is in no list of hidden states", "[host]") {
+  cpu const exec{.threads = 1};
+  std::vector<std::uint8_t> for_hidden(2 * 6, 1);
+  std::vector<std::uint8_t> for_classifier(2 * 6, 1);
+  std::vector<std::uint8_t> const unclean(2);
+  std::vector<std::int32_t> counts(4, -1);
+  std::vector<std::int32_t> lists(3 * 2 + 6, -1);
+  // Three panels of a whole part, of which the last part has but 300 entries.
+  const loss_product_works works{counts.data(), lists.data(), 3, 1, 1, 2, 6, 1};
+  const list_loss_blocks program{{768, 768, 1068, nullptr},       works,  counts, lists, {for_hidden.data(), {2, 6}},
+                                 {for_classifier.data(), {2, 6}}, unclean};
+  exec.run(program, program.groups());
+  CHECK(counts[3] == 3 * 2);
+  CHECK(std::vector<std::int32_t>(lists.begin() + 6, lists.begin() + 9) ==
+        std::vector<std::int32_t>{loss_list_entry::make(0, false), loss_list_entry::make(1, false),
+                                  loss_list_entry::make(2, false)});
+}
+
 TEST_CASE("tiles are made wherever a block of a panel pair is alive", "[host]") {
   cpu const exec{.threads = 2};
   constexpr std::int64_t token_blocks = 7;

@@ -18,6 +18,7 @@
 #include <tessera/core/check.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/finish_loss.hpp>
+#include <tessera/program/loss_gradient_tiles.hpp>
 #include <tessera/program/loss_gradients.hpp>
 #include <tessera/program/loss_marks.hpp>
 #include <tessera/program/loss_tiles.hpp>
@@ -155,7 +156,8 @@ struct linear_loss {
   template <class Executor>
   static bool orders_entries_for(Executor const& exec, linear_loss_options const& options) {
     const gradient_thresholds thresholds = thresholds_of(options);
-    return min(thresholds.hidden, thresholds.classifier) > 0 && orders_entries(exec);
+    return min(thresholds.hidden, thresholds.classifier) > 0 &&
+           orders_entries(exec, std::type_identity<loss_gradient_tiles<Tile, Filter>>{});
   }
 
   /// Room for marks, if the workspace has it and something may be left out of gradients. Says that there are none yet.

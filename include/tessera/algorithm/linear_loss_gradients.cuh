@@ -24,14 +24,15 @@ inline namespace v0 {
 namespace detail {
 
 /// One call's launches.
-template <class Architectures, class Call, class Gradient>
+template <class Architectures, class Call>
 struct loss_gradients_on_warpgroups {
   using value_type = typename Call::value_type;
+  using gradient_type = typename Call::gradient_type;
   static constexpr warpgroup_gemm_policy policy = warpgroup_loss_gradient_tuning{}(900);
   using make_gradient =
       gemm_in_turns<typename Call::layout::operand_name, listed_loss_tiles, write_loss_gradient<value_type>, policy>;
   static constexpr warpgroup_gemm_policy product_policy = warpgroup_loss_product_tuning{}(900);
-  using multiply = loss_gradient_products<typename Call::layout::operand_name, Gradient, product_policy>;
+  using multiply = loss_gradient_products<typename Call::layout::operand_name, gradient_type, product_policy>;
   static constexpr char const* where = "linear_loss.backward";
 
   basic_cuda<Architectures> const& exec;
@@ -75,14 +76,14 @@ struct loss_gradients_on_warpgroups {
  private:
   using part_type = loss_gradient_part<value_type>;
 
-  static bool is_writable(matrix_view<Gradient> target) { return target.data == nullptr || can_map(target); }
+  static bool is_writable(matrix_view<gradient_type> target) { return target.data == nullptr || can_map(target); }
 
   /// Rows of the classifier's gradient that no part writes are zeros.
   void order_entries() const {
     auto const& places = call.places;
     auto const& space = call.space;
     if (call.out.classifier.data != nullptr) {
-      exec.clear(array_view<Gradient>(call.out.classifier.data, call.shape.vocabulary * call.shape.channels));
+      exec.clear(array_view<gradient_type>(call.out.classifier.data, call.shape.vocabulary * call.shape.channels));
     }
     const loss_mark_reader marks = mark_reader();
     const loss_entry_order order{space[places.entry_of], space[places.place_of], space[places.class_of],
@@ -224,25 +225,28 @@ bool can_order_entries(Call const& call) {
          (classifier.data == nullptr || (classifier.stride(0) == classifier.extent(1) && classifier.stride(1) == 1));
 }
 
+/// Whether gradients can be made on sm_90a at all. Blocks: a loss_gradient_tiles.
+template <class Blocks, int... Architectures>
+inline constexpr bool makes_gradients_on_warpgroups =
+    ((Architectures == 900) || ...) &&
+    sizeof(typename Blocks::value_type) == 2 && Blocks::block_rows == 128 && Blocks::block_columns == 128;
+
 }  // namespace detail
 
-template <int... Architectures>
-constexpr bool orders_entries(basic_cuda<arch_list<Architectures...>> const&) {
-  return ((Architectures == 900) || ...);
+template <int... Architectures, class Blocks>
+constexpr bool orders_entries(basic_cuda<arch_list<Architectures...>> const&, std::type_identity<Blocks>) {
+  return detail::makes_gradients_on_warpgroups<Blocks, Architectures...>;
 }
 
 template <int... Architectures, class Tile, class Reducer, class Filter, class Gradient>
 void run_loss_gradients(basic_cuda<arch_list<Architectures...>> const& exec,
                         loss_gradient_call<Tile, Reducer, Filter, Gradient> const& call) {
   using call_type = loss_gradient_call<Tile, Reducer, Filter, Gradient>;
-  constexpr bool has_hopper = ((Architectures == 900) || ...);
-  using blocks = typename call_type::blocks;
-  if constexpr (has_hopper && sizeof(typename call_type::value_type) == 2 && blocks::block_rows == 128 &&
-                blocks::block_columns == 128) {
+  if constexpr (detail::makes_gradients_on_warpgroups<typename call_type::blocks, Architectures...>) {
     int multiprocessors = 0;
     check_cuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, exec.state->device()),
                "linear_loss.backward", "cudaDeviceGetAttribute");
-    const detail::loss_gradients_on_warpgroups<arch_list<Architectures...>, call_type, Gradient> launches{
+    const detail::loss_gradients_on_warpgroups<arch_list<Architectures...>, call_type> launches{
         exec, call, max(multiprocessors / 2, 1) * 2, detail::can_order_entries(call)};
     if (launches.is_suitable()) {
       launches.run();

@@ -111,10 +111,10 @@ void run_loss_gradients_portably(Executor const& exec, Call const& call) {
 
 }  // namespace detail
 
-/// Whether an executor takes the vocabulary of a filtered pass in another order, for which it needs room. One that does
-/// overloads this for itself.
-template <class Executor>
-constexpr bool orders_entries(Executor const&) {
+/// Whether an executor takes the vocabulary of a filtered pass in another order, for which it needs room. Blocks: the
+/// loss_gradient_tiles of the loss. One that does overloads this for itself.
+template <class Executor, class Blocks>
+constexpr bool orders_entries(Executor const&, std::type_identity<Blocks>) {
   return false;
 }
 

@@ -122,7 +122,9 @@ struct list_loss_blocks {
     const bool is_hidden = list >= works.classifier_panels;
     const std::int32_t panel = is_hidden ? list - works.classifier_panels : list;
     const std::int64_t place = works.first_of(is_hidden, panel);
-    const std::int32_t blocks = is_hidden ? works.entry_blocks : works.token_blocks;
+    // Marks beyond the part's end may be left from a part before.
+    const auto entry_blocks = static_cast<std::int32_t>(divide_up(range.width(), std::int64_t{128}));
+    const std::int32_t blocks = is_hidden ? entry_blocks : works.token_blocks;
     std::int32_t found = 0;
     bool is_unclean = false;
     for (std::int32_t first = 0; first < blocks; first += lanes) {
@@ -131,7 +133,7 @@ struct list_loss_blocks {
       per_lane<bool, Group> must_clean;
       for (int lane : group) {
         const std::int32_t block = first + lane;
-        is_kept[lane] = is_hidden ? take_hidden(panel, block) : take_classifier(panel, block);
+        is_kept[lane] = block < blocks && (is_hidden ? take_hidden(panel, block) : take_classifier(panel, block));
         must_clean[lane] = is_kept[lane] && !is_hidden && unclean[block] != 0;
         place_in_list[lane] = is_kept[lane] ? 1 : 0;
       }

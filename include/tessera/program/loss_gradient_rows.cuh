@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>

@@ -71,16 +71,6 @@ struct cache_policy {
   }
 };
 
-__device__ __forceinline__ void load_box(void* shared, tensor_map const& map, shared_barrier& done, box_place place,
-                                         cache_policy policy) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3, "
-      "%4}], "
-      "[%2], %5;" ::"r"(detail::plain_shared_address(shared)),
-      "l"(&map), "r"(detail::plain_shared_address(&done)), "r"(place.column), "r"(place.row), "l"(policy.bits)
-      : "memory");
-}
-
 /// Only into L2.
 __device__ __forceinline__ void prefetch_box(tensor_map const& map, box_place place) {
   asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global [%0, {%1, %2}];" ::"l"(&map), "r"(place.column),
