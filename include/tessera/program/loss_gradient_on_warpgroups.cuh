@@ -18,6 +18,7 @@
 #include <tessera/program/loss_logits.hpp>
 #include <tessera/program/loss_token_factors.hpp>
 #include <tessera/program/store_sums.cuh>
+#include <tessera/tile/cuda/add_to_columns.cuh>
 #include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/exponential.cuh>
@@ -111,20 +112,10 @@ struct write_loss_gradient {
   template <int Registers>
   __device__ __forceinline__ void make_logits(float (&sums)[Registers], tile_part const& part) const {
     if (map.bias.data != nullptr) {
-#pragma unroll
-      for (int i = 0; i < Registers; i += 4) {
-        if (i % 32 == 0) {
-          __syncwarp();  // so that not all of the bias is read at once: there is no room for it
-        }
-#pragma unroll
-        for (int side = 0; side < 2; ++side) {
-          const std::int32_t at = part.lane + i / 4 * 8 + side;
-          const float bias =
-              at < part.width ? static_cast<float>(load(map.bias[entry_at(part.place.column + at)])) : 0.0F;
-          sums[i + side] += bias;
-          sums[i + 2 + side] += bias;
-        }
-      }
+      add_to_columns(sums, [&](std::int32_t further) {
+        const std::int32_t at = part.lane + further;
+        return at < part.width ? static_cast<float>(load(map.bias[entry_at(part.place.column + at)])) : 0.0F;
+      });
     }
     if (map.cap > 0.0F) {
 #pragma unroll

@@ -23,6 +23,7 @@
 #include <tessera/program/loss_marks.hpp>
 #include <tessera/program/loss_tokens.hpp>
 #include <tessera/reduce/log_sum_exp.hpp>
+#include <tessera/tile/cuda/add_to_columns.cuh>
 #include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/exponential.cuh>
 #include <tessera/tile/cuda/group.cuh>
@@ -143,19 +144,10 @@ struct reduce_loss_rows {
   __device__ __forceinline__ void map_sums(float (&sums)[Registers], std::int32_t first_column) const {
     const std::int32_t column = first_column + 2 * static_cast<std::int32_t>(threadIdx.x % 4);
     if (map.bias.data != nullptr) {
-#pragma unroll
-      for (int i = 0; i < Registers; i += 4) {
-        if (i % 32 == 0) {
-          __syncwarp();  // so that not all of the bias is read at once: there is no room for it
-        }
-#pragma unroll
-        for (int side = 0; side < 2; ++side) {
-          const std::int32_t at = column + i / 4 * 8 + side;
-          const float bias = at < vocabulary ? static_cast<float>(load(map.bias[at])) : 0.0F;
-          sums[i + side] += bias;
-          sums[i + 2 + side] += bias;
-        }
-      }
+      add_to_columns(sums, [&](std::int32_t further) {
+        const std::int32_t at = column + further;
+        return at < vocabulary ? static_cast<float>(load(map.bias[at])) : 0.0F;
+      });
     }
     if (map.cap > 0.0F) {
       const float factor = 2.0F * log2_e * fast_reciprocal(map.cap);

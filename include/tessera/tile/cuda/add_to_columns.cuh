@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Adds a number to each column of the sums of a warp, laid out as warpgroup_mma.cuh says: a bias.
+///
+///     std::int32_t const own = first + 2 * (threadIdx.x % 4);                       // the lane's first column
+///     add_to_columns(sums, [&](std::int32_t further) { return bias[own + further]; });
+///
+/// The numbers are read 64 columns at a time: there are no registers for all of them.
+#pragma once
+
+#include <cstdint>
+
+namespace tessera {
+inline namespace v0 {
+
+template <int Registers, class NumberOf>
+__device__ __forceinline__ void add_to_columns(float (&sums)[Registers], NumberOf const& number_of) {
+#pragma unroll
+  for (int i = 0; i < Registers; i += 4) {
+    if (i % 32 == 0) {
+      __syncwarp();  // the compiler reads nothing for after it before it
+    }
+#pragma unroll
+    for (int side = 0; side < 2; ++side) {
+      const float number = number_of(i / 4 * 8 + side);
+      sums[i + side] += number;
+      sums[i + 2 + side] += number;
+    }
+  }
+}
+
+}  // namespace v0
+}  // namespace tessera
