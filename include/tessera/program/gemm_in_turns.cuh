@@ -15,13 +15,11 @@
 
 #include <cstdint>
 
-#include <tessera/program/gemm_on_warpgroups.cuh>
+#include <tessera/program/gemm_pieces.cuh>
 #include <tessera/tile/cuda/barrier.cuh>
 #include <tessera/tile/cuda/bulk_tensor.cuh>
-#include <tessera/tile/cuda/cluster.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/register_budget.cuh>
-#include <tessera/tile/cuda/ring_place.cuh>
 #include <tessera/tile/cuda/shared_access.cuh>
 #include <tessera/tile/cuda/warpgroup_mma.cuh>
 #include <tessera/tile/gemm_operand.hpp>
@@ -34,21 +32,20 @@ inline namespace v0 {
 template <class Operand, class Schedule, class Epilogue, warpgroup_gemm_policy Policy>
 struct gemm_in_turns {
   using shape = warpgroup_gemm_shape;
+  using pieces_type = gemm_pieces<Operand, Policy>;
   using mma = warpgroup_mma<Operand, Policy.columns>;
-  static_assert(Policy.blocks == 1 || Policy.blocks == 2, "tessera: clusters of this program have 1 or 2 blocks");
-  static constexpr int lanes = shape::warpgroup * (1 + shape::consumers);
+  static constexpr int lanes = pieces_type::lanes;
   static constexpr int blocks_per_cluster = Policy.blocks;
   static constexpr int from_architecture = 900;
   static constexpr int before_architecture = 1000;
   static constexpr bool needs_specific_architecture = true;
   static constexpr bool is_persistent = true;
-  static constexpr int rows = shape::block_rows * Policy.blocks;     ///< of a cluster's tile
-  static constexpr int columns = Policy.columns;                     ///< likewise
-  static constexpr int b_box_rows = Policy.columns / Policy.blocks;  ///< of the boxes of b; those of a have 128
-  static constexpr int depth =                                       ///< of a piece, and of all boxes
-      shape::depth_bytes / static_cast<int>(sizeof(typename gemm_operand<Operand>::value_type));
-  static constexpr int a_bytes = shape::block_rows * shape::depth_bytes;
-  static constexpr int b_bytes = Policy.columns * shape::depth_bytes;
+  static constexpr int rows = pieces_type::rows;              ///< of a cluster's tile
+  static constexpr int columns = pieces_type::columns;        ///< likewise
+  static constexpr int b_box_rows = pieces_type::b_box_rows;  ///< of the boxes of b; those of a have 128
+  static constexpr int depth = pieces_type::depth;            ///< of a piece, and of all boxes
+  static constexpr int a_bytes = pieces_type::a_bytes;
+  static constexpr int b_bytes = pieces_type::b_bytes;
   static constexpr int halves = shape::block_rows / mma::rows;  ///< of a tile: 64 rows, which an instruction has
 
   struct scratch_type {
@@ -74,24 +71,24 @@ struct gemm_in_turns {
     if (group.lane == 0) {
       prepare(scratch);
     }
-    sync_all(group);
+    pieces_type::sync_all(group);
     const auto first_work = static_cast<std::int32_t>(block / Policy.blocks);
     const int warpgroup = __shfl_sync(0xffffffffU, group.lane / shape::warpgroup, 0);
     if (warpgroup == 0) {
       lower_registers<Policy.producer_registers>();
       if (group.lane == 0) {
-        produce(scratch, first_work);
+        pieces_type::produce(scratch, a, b, schedule, first_work);
       }
     } else {
       raise_registers<Policy.consumer_registers>();
       consume(scratch, first_work, warpgroup - 1, group.lane % shape::warpgroup);
     }
     __syncwarp();
-    sync_all(group);  // no block ends while the other still writes to its shared memory
+    pieces_type::sync_all(group);  // no block ends while the other still writes to its shared memory
   }
 
  private:
-  using place_type = ring_place<Policy.stages>;
+  using place_type = typename pieces_type::place_type;
   using sum_type = typename mma::sum_type;
 
   __device__ __forceinline__ void prepare(scratch_type& scratch) const {
@@ -109,56 +106,10 @@ struct gemm_in_turns {
     fence_barrier_init();
   }
 
-  /// All threads of all blocks of the cluster.
-  __device__ __forceinline__ static void sync_all(cuda_block<lanes> const& group) {
-    if constexpr (Policy.blocks == 1) {
-      group.sync();
-    } else {
-      sync_cluster();
-    }
-  }
-  __device__ __forceinline__ static std::int32_t rank() {
-    if constexpr (Policy.blocks == 1) {
-      return 0;
-    } else {
-      return static_cast<std::int32_t>(rank_in_cluster());
-    }
-  }
-  /// From one work of a block to its next.
-  __device__ __forceinline__ static std::int32_t stride() {
-    return static_cast<std::int32_t>(gridDim.x) / Policy.blocks;
-  }
-
-  __device__ __forceinline__ void produce(scratch_type& scratch, std::int32_t first_work) const {
-    const std::int32_t own = rank();
-    const std::int32_t count = schedule.count();
-    place_type place;
-    for (std::int32_t index = first_work; index < count; index += stride()) {
-      const gemm_work work = schedule.at(index);
-      const std::int32_t row = work.row * rows + own * shape::block_rows;
-      const std::int32_t column = work.column * columns + own * b_box_rows;
-      for (std::int32_t k = 0; k < work.pieces; ++k) {
-        const std::int32_t first = schedule.piece(work.first + k) * depth;
-        shared_barrier& full = scratch.full[place.stage];
-        scratch.empty[place.stage].wait(place.phase ^ 1);
-        full.arrive_and_expect(a_bytes + b_bytes);
-        load_box(scratch.a[place.stage], a, full, {first, row});
-        if constexpr (Policy.blocks == 1) {
-          load_box(scratch.b[place.stage], b, full, {first, column});
-        } else {
-          constexpr std::uint16_t everyone = (1 << Policy.blocks) - 1;
-          load_box_for_cluster(scratch.b[place.stage] + own * (b_bytes / Policy.blocks), b, full, {first, column},
-                               everyone);
-        }
-        place.advance();
-      }
-    }
-  }
-
   __device__ __forceinline__ void consume(scratch_type& scratch, std::int32_t first_work, int consumer,
                                           int lane) const {
     const int warp = __shfl_sync(0xffffffffU, lane / 32, 0);
-    const std::int32_t first_row = rank() * shape::block_rows + warp * 16;
+    const std::int32_t first_row = pieces_type::rank() * shape::block_rows + warp * 16;
     const std::int32_t count = schedule.count();
     place_type place;
     unsigned turn = consumer == 0 ? 1 : 0;  // the first one's first turn has come
@@ -166,7 +117,8 @@ struct gemm_in_turns {
     if (consumer == 1) {
       place.skip(pieces_of(first_work));
     }
-    for (std::int32_t index = first_work + consumer * stride(); index < count; index += 2 * stride()) {
+    for (std::int32_t index = first_work + consumer * pieces_type::stride(); index < count;
+         index += 2 * pieces_type::stride()) {
       const gemm_work work = schedule.at(index);
       const std::int32_t pieces = __shfl_sync(0xffffffffU, work.pieces, 0);
       scratch.turn[consumer].wait(turn);
@@ -178,7 +130,7 @@ struct gemm_in_turns {
         give_turn(scratch, consumer);
         clear(sums);
       }
-      place.skip(pieces_of(index + stride()));
+      place.skip(pieces_of(index + pieces_type::stride()));
 #pragma unroll
       for (int half = 0; half < halves; ++half) {
         const box_place first{work.column * columns, work.row * rows + first_row + half * mma::rows};
@@ -217,12 +169,12 @@ struct gemm_in_turns {
       }
       multiply_piece(operands, place, sums, true);
       await_multiply<1>();
-      release(scratch, before);
+      pieces_type::release(scratch, before);
       before = stage;
     }
     await_multiply<0>();
     pin(sums);
-    release(scratch, before);
+    pieces_type::release(scratch, before);
   }
 
   /// To the other warpgroup.
@@ -266,18 +218,6 @@ struct gemm_in_turns {
     }
     commit_multiply();
     place.advance();
-  }
-
-  /// To the producers of all blocks of the cluster.
-  __device__ __forceinline__ static void release(scratch_type& scratch, int stage) {
-    const unsigned lane = threadIdx.x % 32;
-    if constexpr (Policy.blocks == 1) {
-      if (lane == 0) {
-        scratch.empty[stage].arrive();
-      }
-    } else if (lane < Policy.blocks) {
-      scratch.empty[stage].arrive_at(lane);
-    }
   }
 };
 

@@ -25,12 +25,11 @@
 #include <cstdint>
 
 #include <tessera/core/bits.hpp>
+#include <tessera/program/gemm_pieces.cuh>
 #include <tessera/tile/cuda/barrier.cuh>
 #include <tessera/tile/cuda/bulk_tensor.cuh>
-#include <tessera/tile/cuda/cluster.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/register_budget.cuh>
-#include <tessera/tile/cuda/ring_place.cuh>
 #include <tessera/tile/cuda/shared_access.cuh>
 #include <tessera/tile/cuda/warpgroup_mma.cuh>
 #include <tessera/tile/gemm_operand.hpp>
@@ -39,14 +38,6 @@
 
 namespace tessera {
 inline namespace v0 {
-
-/// What is the same for every policy.
-struct warpgroup_gemm_shape {
-  static constexpr int block_rows = 128;
-  static constexpr int depth_bytes = 128;
-  static constexpr int consumers = 2;
-  static constexpr int warpgroup = 128;
-};
 
 namespace detail {
 
@@ -86,21 +77,20 @@ struct deferred_work<Epilogue, Registers> {
 template <class Operand, class Schedule, class Epilogue, warpgroup_gemm_policy Policy>
 struct gemm_on_warpgroups {
   using shape = warpgroup_gemm_shape;
+  using pieces_type = gemm_pieces<Operand, Policy>;
   using mma = warpgroup_mma<Operand, Policy.columns>;
-  static_assert(Policy.blocks == 1 || Policy.blocks == 2, "tessera: clusters of this program have 1 or 2 blocks");
-  static constexpr int lanes = shape::warpgroup * (1 + shape::consumers);
+  static constexpr int lanes = pieces_type::lanes;
   static constexpr int blocks_per_cluster = Policy.blocks;
   static constexpr int from_architecture = 900;
   static constexpr int before_architecture = 1000;
   static constexpr bool needs_specific_architecture = true;
   static constexpr bool is_persistent = true;
-  static constexpr int rows = shape::block_rows * Policy.blocks;     ///< of a cluster's tile
-  static constexpr int columns = Policy.columns;                     ///< likewise
-  static constexpr int b_box_rows = Policy.columns / Policy.blocks;  ///< of the boxes of b; those of a have 128
-  static constexpr int depth =                                       ///< of a piece, and of all boxes
-      shape::depth_bytes / static_cast<int>(sizeof(typename gemm_operand<Operand>::value_type));
-  static constexpr int a_bytes = shape::block_rows * shape::depth_bytes;
-  static constexpr int b_bytes = Policy.columns * shape::depth_bytes;
+  static constexpr int rows = pieces_type::rows;              ///< of a cluster's tile
+  static constexpr int columns = pieces_type::columns;        ///< likewise
+  static constexpr int b_box_rows = pieces_type::b_box_rows;  ///< of the boxes of b; those of a have 128
+  static constexpr int depth = pieces_type::depth;            ///< of a piece, and of all boxes
+  static constexpr int a_bytes = pieces_type::a_bytes;
+  static constexpr int b_bytes = pieces_type::b_bytes;
 
   struct scratch_type {
     alignas(1024) unsigned char a[Policy.stages][a_bytes];
@@ -121,24 +111,24 @@ struct gemm_on_warpgroups {
     if (group.lane == 0) {
       prepare(scratch);
     }
-    sync_all(group);
+    pieces_type::sync_all(group);
     const auto first_work = static_cast<std::int32_t>(block / Policy.blocks);
     const int warpgroup = __shfl_sync(0xffffffffU, group.lane / shape::warpgroup, 0);
     if (warpgroup == 0) {
       lower_registers<Policy.producer_registers>();
       if (group.lane == 0) {
-        produce(scratch, first_work);
+        pieces_type::produce(scratch, a, b, schedule, first_work);
       }
     } else {
       raise_registers<Policy.consumer_registers>();
       consume(scratch, first_work, warpgroup - 1, group.lane % shape::warpgroup);
     }
     __syncwarp();
-    sync_all(group);  // no block ends while the other still writes to its shared memory
+    pieces_type::sync_all(group);  // no block ends while the other still writes to its shared memory
   }
 
  private:
-  using place_type = ring_place<Policy.stages>;
+  using place_type = typename pieces_type::place_type;
   __device__ __forceinline__ void prepare(scratch_type& scratch) const {
     prefetch_tensor_map(a);
     prefetch_tensor_map(b);
@@ -151,56 +141,10 @@ struct gemm_on_warpgroups {
     fence_barrier_init();
   }
 
-  /// All threads of all blocks of the cluster.
-  __device__ __forceinline__ static void sync_all(cuda_block<lanes> const& group) {
-    if constexpr (Policy.blocks == 1) {
-      group.sync();
-    } else {
-      sync_cluster();
-    }
-  }
-  __device__ __forceinline__ static std::int32_t rank() {
-    if constexpr (Policy.blocks == 1) {
-      return 0;
-    } else {
-      return static_cast<std::int32_t>(rank_in_cluster());
-    }
-  }
-  /// From one work of a block to its next.
-  __device__ __forceinline__ static std::int32_t stride() {
-    return static_cast<std::int32_t>(gridDim.x) / Policy.blocks;
-  }
-
-  __device__ __forceinline__ void produce(scratch_type& scratch, std::int32_t first_work) const {
-    const std::int32_t own = rank();
-    const std::int32_t count = schedule.count();
-    place_type place;
-    for (std::int32_t index = first_work; index < count; index += stride()) {
-      const gemm_work work = schedule.at(index);
-      const std::int32_t row = work.row * rows + own * shape::block_rows;
-      const std::int32_t column = work.column * columns + own * b_box_rows;
-      for (std::int32_t k = 0; k < work.pieces; ++k) {
-        const std::int32_t first = schedule.piece(work.first + k) * depth;
-        shared_barrier& full = scratch.full[place.stage];
-        scratch.empty[place.stage].wait(place.phase ^ 1);
-        full.arrive_and_expect(a_bytes + b_bytes);
-        load_box(scratch.a[place.stage], a, full, {first, row});
-        if constexpr (Policy.blocks == 1) {
-          load_box(scratch.b[place.stage], b, full, {first, column});
-        } else {
-          constexpr std::uint16_t everyone = (1 << Policy.blocks) - 1;
-          load_box_for_cluster(scratch.b[place.stage] + own * (b_bytes / Policy.blocks), b, full, {first, column},
-                               everyone);
-        }
-        place.advance();
-      }
-    }
-  }
-
   __device__ __forceinline__ void consume(scratch_type& scratch, std::int32_t first_work, int consumer,
                                           int lane) const {
     const int warp = __shfl_sync(0xffffffffU, lane / 32, 0);
-    const std::int32_t first_row = rank() * shape::block_rows + consumer * mma::rows + warp * 16;
+    const std::int32_t first_row = pieces_type::rank() * shape::block_rows + consumer * mma::rows + warp * 16;
     typename Epilogue::scratch_type& own = scratch.of_warp[4 * consumer + warp];
     place_type place;
     typename mma::sum_type sums[mma::registers];
@@ -208,7 +152,7 @@ struct gemm_on_warpgroups {
     std::int32_t index = first_work;
     gemm_work work = look_up(index);
     while (index < schedule.count()) {
-      index += stride();
+      index += pieces_type::stride();
       const box_place first{work.column * columns, work.row * rows + first_row};
       if (work.pieces > 0) {
         work = multiply_tile(scratch, consumer, place, sums, deferred, own, work.pieces, index);
@@ -256,7 +200,7 @@ struct gemm_on_warpgroups {
       before = multiply_next_piece(scratch, operands, place, sums, before);
     }
     await_multiply<0>(sums);
-    release(scratch, before);
+    pieces_type::release(scratch, before);
     return work;
   }
 
@@ -304,20 +248,8 @@ struct gemm_on_warpgroups {
     const int stage = place.stage;
     multiply_piece(scratch, operands, place, sums, true);
     await_multiply<1>();
-    release(scratch, before);
+    pieces_type::release(scratch, before);
     return stage;
-  }
-
-  /// To the producers of all blocks of the cluster.
-  __device__ __forceinline__ static void release(scratch_type& scratch, int stage) {
-    const unsigned lane = threadIdx.x % 32;
-    if constexpr (Policy.blocks == 1) {
-      if (lane == 0) {
-        scratch.empty[stage].arrive();
-      }
-    } else if (lane < Policy.blocks) {
-      scratch.empty[stage].arrive_at(lane);
-    }
   }
 };
 

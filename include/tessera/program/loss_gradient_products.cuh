@@ -21,7 +21,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <tessera/program/gemm_on_warpgroups.cuh>
+#include <tessera/program/gemm_pieces.cuh>
 #include <tessera/program/loss_block_lists.hpp>
 #include <tessera/program/loss_gradient_rows.cuh>
 #include <tessera/program/loss_token_factors.hpp>
