@@ -33,6 +33,8 @@ struct order_problem {
   std::vector<std::int32_t> counts = std::vector<std::int32_t>(
       static_cast<std::size_t>(loss_entry_order::classes * loss_entry_order::groups(vocabulary)));
   std::vector<std::int64_t> alive{-7};
+  std::vector<std::int32_t> dead_blocks{-7};
+  std::vector<std::int32_t> in_order{-7};
   std::vector<std::uint8_t> alive_blocks =
       std::vector<std::uint8_t>(static_cast<std::size_t>(blocks * divide_up(vocabulary, std::int64_t{128})), 99);
 
@@ -64,7 +66,7 @@ struct order_problem {
     return static_cast<std::size_t>(block * words + entry / 32);
   }
   loss_mark_reader marks() { return {{live.data(), {blocks, words}}, is_marked}; }
-  loss_entry_order entries() { return {entry_of, place_of, class_of, counts, alive}; }
+  loss_entry_order entries() { return {entry_of, place_of, class_of, counts, alive, dead_blocks, in_order}; }
   matrix_view<std::uint8_t> block_view() {
     return {alive_blocks.data(), {blocks, divide_up(vocabulary, std::int64_t{128})}};
   }
@@ -82,8 +84,25 @@ struct order_problem {
     exec.run(places, places.groups());
     const find_alive_blocks found{marks(), entries(), block_view()};
     exec.run(found, found.groups());
+    const choose_order choose{entries(), block_view()};
+    exec.run(choose, choose.groups());
   }
 };
+
+/// Of each block of tokens and 128 places, in an order of which `alive` entries count: whether one matters.
+std::vector<std::uint8_t> blocks_that_matter(order_problem const& p, std::vector<std::int32_t> const& order,
+                                             std::int64_t alive) {
+  std::vector<std::uint8_t> found;
+  for (std::int64_t block = 0; block < p.blocks; ++block) {
+    for (std::int64_t first = 0; first < p.vocabulary; first += 128) {
+      found.push_back(0);
+      for (std::int64_t place = first; place < std::min(first + 128, alive); ++place) {
+        found.back() |= p.matters(block, order[static_cast<std::size_t>(place)]) ? 1 : 0;
+      }
+    }
+  }
+  return found;
+}
 
 void check_order(order_problem& p) {
   CAPTURE(p.tokens, p.vocabulary);
@@ -102,20 +121,22 @@ void check_order(order_problem& p) {
   std::stable_sort(expected.begin(), expected.end(), [&](std::int32_t a, std::int32_t b) {
     return classes[static_cast<std::size_t>(a)] > classes[static_cast<std::size_t>(b)];
   });
+  auto found = blocks_that_matter(p, expected, alive);
+  std::int64_t const dead = std::count(found.begin(), found.end(), std::uint8_t{0});
+  CHECK(p.dead_blocks[0] == dead);
+  bool const in_order = dead * 64 < static_cast<std::int64_t>(found.size());
+  CHECK(p.in_order[0] == (in_order ? 1 : 0));
+  if (in_order) {
+    std::iota(expected.begin(), expected.end(), 0);
+    found.assign(found.size(), 1);
+    alive = p.vocabulary;
+  }
   CHECK(p.entry_of == expected);
   CHECK(p.alive[0] == alive);
+  CHECK(p.alive_blocks == found);
   std::int64_t wrong = 0;
   for (std::size_t place = 0; place < expected.size(); ++place) {
     wrong += p.place_of[static_cast<std::size_t>(expected[place])] == static_cast<std::int32_t>(place) ? 0 : 1;
-  }
-  for (std::int64_t block = 0; block < p.blocks; ++block) {
-    for (std::int64_t first = 0; first < p.vocabulary; first += 128) {
-      bool found = false;
-      for (std::int64_t place = first; place < std::min(first + 128, alive); ++place) {
-        found = found || p.matters(block, expected[static_cast<std::size_t>(place)]);
-      }
-      wrong += p.block_view()(block, first / 128) == (found ? 1 : 0) ? 0 : 1;
-    }
   }
   CHECK(wrong == 0);
 }
@@ -142,6 +163,18 @@ TEST_CASE("entries come in the order of how many blocks of tokens they matter to
   }
 }
 
+TEST_CASE("where next to nothing can be left out entries keep their own order", "[host]") {
+  cpu const exec{.threads = 2};
+  order_problem problem(700, 5000, 2);
+  for (std::int64_t entry = 0; entry < 5000; ++entry) {  // to one block at least, each of 128 to all
+    problem.live[problem.at(entry % problem.blocks, entry)] |= std::uint32_t{1} << (entry % 32);
+  }
+  problem.run(exec);
+  CHECK(problem.dead_blocks[0] < 4);  // the last entries are fewer than 128
+  CHECK(problem.in_order[0] == 1);
+  check_order(problem);
+}
+
 TEST_CASE("without marks all entries come, in their own order", "[host]") {
   cpu const exec{.threads = 1};
   order_problem problem(300, 2000, 30);
@@ -165,11 +198,15 @@ TEST_CASE("rows of a part are brought together, and zeros where no entry is left
   }
   std::int64_t const alive = 700;
   std::vector<std::uint16_t> gathered(512 * 24, 77);
-  loss_part_range const range{512, 512, vocabulary, &alive};
+  std::int32_t in_order = 1;
+  loss_part_range const range{512, 512, vocabulary, &alive, &in_order};
   const gather_entries<std::uint16_t> program{range,
                                               entry_of,
                                               {classifier.data(), {vocabulary, channels}, {24, 1}},
                                               {gathered.data(), {512, channels}, {24, 1}}};
+  exec.run(program, program.groups());
+  CHECK(std::all_of(gathered.begin(), gathered.end(), [](std::uint16_t value) { return value == 77; }));
+  in_order = 0;
   exec.run(program, program.groups());
   std::int64_t wrong = 0;
   for (std::int64_t row = 0; row < 512; ++row) {

@@ -30,7 +30,7 @@ struct loss_gradients_on_warpgroups {
   using gradient_type = typename Call::gradient_type;
   static constexpr warpgroup_gemm_policy policy = warpgroup_loss_gradient_tuning{}(900);
   using make_gradient =
-      gemm_in_turns<typename Call::layout::operand_name, listed_loss_tiles, write_loss_gradient<value_type>, policy>;
+      gemm_in_turns<typename Call::layout::operand_name, loss_tiles_of_part, write_loss_gradient<value_type>, policy>;
   static constexpr warpgroup_gemm_policy product_policy = warpgroup_loss_product_tuning{}(900);
   using multiply = loss_gradient_products<typename Call::layout::operand_name, gradient_type, product_policy>;
   static constexpr char const* where = "linear_loss.backward";
@@ -86,8 +86,9 @@ struct loss_gradients_on_warpgroups {
       exec.clear(array_view<gradient_type>(call.out.classifier.data, call.shape.vocabulary * call.shape.channels));
     }
     const loss_mark_reader marks = mark_reader();
-    const loss_entry_order order{space[places.entry_of], space[places.place_of], space[places.class_of],
-                                 space[places.class_counts], space[places.alive]};
+    const loss_entry_order order{space[places.entry_of],     space[places.place_of], space[places.class_of],
+                                 space[places.class_counts], space[places.alive],    space[places.dead_blocks],
+                                 space[places.in_order]};
     const mark_labels labels{marks, call.tokens};
     exec.run(labels, labels.groups());
     const class_entries classes{marks, order};
@@ -97,6 +98,8 @@ struct loss_gradients_on_warpgroups {
     exec.run(entries, entries.groups());
     const find_alive_blocks blocks_of_marks{marks, order, alive_blocks()};
     exec.run(blocks_of_marks, blocks_of_marks.groups());
+    const choose_order choose{order, alive_blocks()};
+    exec.run(choose, choose.groups());
   }
   loss_mark_reader mark_reader() const {
     auto const& places = call.places;
@@ -109,7 +112,8 @@ struct loss_gradients_on_warpgroups {
 
   loss_part_range range_of(std::int64_t first) const {
     return {first, call.places.entries, call.shape.vocabulary,
-            is_ordered ? call.space[call.places.alive].data : nullptr};
+            is_ordered ? call.space[call.places.alive].data : nullptr,
+            is_ordered ? call.space[call.places.in_order].data : nullptr};
   }
   matrix_view<tile_order::place> tile_lists() const {
     auto const& places = call.places;
@@ -179,13 +183,15 @@ struct loss_gradients_on_warpgroups {
                                  call.has_entropies,
                                  part.kept_for_hidden,
                                  part.kept_for_classifier};
-    const listed_loss_tiles schedule{
-        &tile_lists()(part.first / places.entries, 0), &space[places.tile_count][part.first / places.entries],
-        static_cast<std::int32_t>(divide_up(call.shape.channels, std::int64_t{make_gradient::depth}))};
+    constexpr box_shape box{make_gradient::b_box_rows, make_gradient::depth};
+    const loss_tiles_of_part schedule{
+        {&tile_lists()(part.first / places.entries, 0), &space[places.tile_count][part.first / places.entries],
+         static_cast<std::int32_t>(divide_up(call.shape.channels, std::int64_t{make_gradient::depth}))},
+        range,
+        make_tensor_map(where, classifier_of(part), box)};
     const make_gradient program{
         make_tensor_map(where, call.hidden, {warpgroup_gemm_shape::block_rows, make_gradient::depth}),
-        make_tensor_map(where, classifier_of(part), {make_gradient::b_box_rows, make_gradient::depth}), schedule,
-        epilogue};
+        make_tensor_map(where, gathered(part), box), schedule, epilogue};
     exec.run(program, blocks);
   }
 
@@ -195,8 +201,12 @@ struct loss_gradients_on_warpgroups {
             {places.entries, call.shape.channels},
             {places.remains_stride(call.shape), 1}};
   }
+  /// If there is another order.
+  matrix_view<value_type const> gathered(part_type const& part) const {
+    return is_ordered ? gathered() : classifier_of(part);
+  }
   matrix_view<value_type const> classifier_of(part_type const& part) const {
-    return is_ordered ? gathered() : rows_of(call.logits.classifier.matrix, part.first, part.gradient.extent(1));
+    return rows_of(call.logits.classifier.matrix, part.first, part.gradient.extent(1));
   }
 
   void add_products(loss_part_range const& range, part_type const& part, loss_product_works const& works) const {
@@ -208,6 +218,7 @@ struct loss_gradients_on_warpgroups {
     const multiply program{make_tensor_map(where, part.gradient, box),
                            make_tensor_map(where, call.hidden, shared_box),
                            make_tensor_map(where, classifier_of(part), shared_box),
+                           make_tensor_map(where, gathered(part), shared_box),
                            works,
                            range,
                            {call.out.classifier, is_ordered ? space[places.entry_of].data : nullptr, scale},

@@ -145,6 +145,8 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
   region<std::uint8_t> class_of;
   region<std::int32_t> class_counts;
   region<std::int64_t> alive;
+  region<std::int32_t> dead_blocks;
+  region<std::int32_t> in_order;
   region<std::uint8_t> alive_blocks;
   region<typename layout::value_type> gathered;
 
@@ -217,6 +219,8 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
         class_counts(this->plan.template add<std::int32_t>(
             "sizes of classes", orders ? loss_entry_order::classes * loss_entry_order::groups(shape.vocabulary) : 0)),
         alive(this->plan.template add<std::int64_t>("entries with gradients", orders ? 1 : 0)),
+        dead_blocks(this->plan.template add<std::int32_t>("how many blocks have none", orders ? 1 : 0)),
+        in_order(this->plan.template add<std::int32_t>("whether entries keep their order", orders ? 1 : 0)),
         alive_blocks(this->plan.template add<std::uint8_t>("blocks with gradients",
                                                            orders ? this->token_blocks * place_blocks(shape) : 0)),
         gathered(this->plan.template add<typename layout::value_type>(

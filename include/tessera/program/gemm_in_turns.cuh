@@ -77,7 +77,7 @@ struct gemm_in_turns {
     if (warpgroup == 0) {
       lower_registers<Policy.producer_registers>();
       if (group.lane == 0) {
-        pieces_type::produce(scratch, a, b, schedule, first_work);
+        pieces_type::produce(scratch, a, map_of_b(), schedule, first_work);
       }
     } else {
       raise_registers<Policy.consumer_registers>();
@@ -104,6 +104,15 @@ struct gemm_in_turns {
       turn.init(4);
     }
     fence_barrier_init();
+  }
+
+  /// A schedule may choose another b, by what is known on the device only.
+  __device__ __forceinline__ tensor_map const& map_of_b() const {
+    if constexpr (requires { schedule.map_of_b(b); }) {
+      return schedule.map_of_b(b);
+    } else {
+      return b;
+    }
   }
 
   __device__ __forceinline__ void consume(scratch_type& scratch, std::int32_t first_work, int consumer,

@@ -22,10 +22,12 @@ inline namespace v0 {
 /// A part of the vocabulary, in the order in which the backward pass takes it.
 struct loss_part_range {
   std::int64_t first;
-  std::int64_t entries;       ///< at most; of the last part fewer count
-  std::int64_t vocabulary;    ///< all entries
-  std::int64_t const* alive;  ///< how many entries come first that have gradients, in memory; null for all
+  std::int64_t entries;                    ///< at most; of the last part fewer count
+  std::int64_t vocabulary;                 ///< all entries
+  std::int64_t const* alive;               ///< how many entries come first that have gradients, in memory; null for all
+  std::int32_t const* in_order = nullptr;  ///< whether entries are in their own order, in memory; null: they are
 
+  [[nodiscard]] TESSERA_FN constexpr bool is_in_order() const { return in_order == nullptr || *in_order != 0; }
   [[nodiscard]] TESSERA_FN constexpr std::int64_t end() const {
     return alive != nullptr ? min(*alive, vocabulary) : vocabulary;
   }

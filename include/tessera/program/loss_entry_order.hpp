@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The order in which a filtered backward pass takes the vocabulary: first the entries that matter to many blocks of
-/// tokens, those that matter to none not at all. From the marks of the forward pass (loss_marks.hpp), by five programs:
-/// `mark_labels`, `class_entries`, `place_classes`, `place_entries`, `find_alive_blocks`. Then `gather_entries` brings
-/// the rows of a part of the classifier together.
+/// tokens, those that matter to none not at all. From the marks of the forward pass (loss_marks.hpp), by six programs:
+/// `mark_labels`, `class_entries`, `place_classes`, `place_entries`, `find_alive_blocks`, `choose_order`. Then
+/// `gather_entries` brings the rows of a part of the classifier together.
 ///
 /// Entries have a class by the share of the blocks of tokens that they matter to; classes come in falling order, and
-/// entries of a class in their own. So the order depends on the marks alone.
+/// entries of a class in their own. Where that leaves out next to nothing all entries are taken in their own order: to
+/// bring rows together costs 1.5 % of a whole pass. So the order depends on the marks alone.
 #pragma once
 
 #include <cstdint>
@@ -35,11 +36,13 @@ struct loss_entry_order {
   static constexpr int classes = 16;
   static constexpr int group_entries = 1024;
 
-  array_view<std::int32_t> entry_of;  ///< of each place
-  array_view<std::int32_t> place_of;  ///< of each entry
-  array_view<std::uint8_t> class_of;  ///< of each entry: 0 matters to no token, 15 to all blocks
-  array_view<std::int32_t> counts;    ///< classes in falling order, in each the groups of entries; then first places
-  array_view<std::int64_t> alive;     ///< one element: the places of classes but 0
+  array_view<std::int32_t> entry_of;     ///< of each place
+  array_view<std::int32_t> place_of;     ///< of each entry
+  array_view<std::uint8_t> class_of;     ///< of each entry: 0 matters to no token, 15 to all blocks
+  array_view<std::int32_t> counts;       ///< classes in falling order, in each the groups of entries; then first places
+  array_view<std::int64_t> alive;        ///< one element: the places of classes but 0
+  array_view<std::int32_t> dead_blocks;  ///< one element: of 128 tokens x 128 places, those that matter to none
+  array_view<std::int32_t> in_order;     ///< one element: whether entries are in their own order after all
 
   static TESSERA_FN constexpr std::int64_t groups(std::int64_t vocabulary) {
     return divide_up(vocabulary, std::int64_t{group_entries});
@@ -160,6 +163,9 @@ struct place_classes {
         if (first + lane == order.count_at(0, 0)) {
           order.alive[0] = before + place[lane];
         }
+        if (first + lane == 0) {
+          order.dead_blocks[0] = 0;
+        }
       }
       before += some;
     }
@@ -248,6 +254,7 @@ struct find_alive_blocks {
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
     const std::int64_t last = min(order.alive[0], order.entry_of.size());
     const bool is_marked = marks.is_marked[0] != 0;
+    std::int32_t dead = 0;
     for (std::int64_t block = 0; block < alive.extent(0); ++block) {
       per_lane<bool, Group> matters;
       for (int lane : group) {
@@ -255,16 +262,64 @@ struct find_alive_blocks {
         matters[lane] = place < last && (!is_marked || marks.is_live(block, order.entry_of[place]));
       }
       const bool found = any(group, matters);
+      dead += found ? 0 : 1;
       for (int lane : group) {
         if (is_first(lane)) {
           alive(block, which) = found ? 1 : 0;
         }
       }
     }
+    for (int lane : group) {
+      if (is_first(lane)) {
+        group.atomic_add(order.dead_blocks[0], dead);
+      }
+    }
+  }
+};
+
+/// A group for each 1024 entries. Goes back to their own order, with all blocks alive, where few are not.
+struct choose_order {
+  static constexpr int lanes = 256;
+  static constexpr std::int64_t least = 64;  ///< of so many blocks one must be dead
+  struct scratch_type {};
+
+  loss_entry_order order;
+  matrix_view<std::uint8_t> alive;  ///< blocks of tokens x blocks of places
+
+  TESSERA_FN constexpr std::int64_t groups() const { return order.groups(); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    const bool in_order = order.dead_blocks[0] * least < alive.extent(0) * alive.extent(1);
+    for (int lane : group) {
+      if (in_order) {
+        take_own_order(which, lane);
+      }
+      if (which == 0 && is_first(lane)) {
+        order.in_order[0] = in_order ? 1 : 0;
+        order.alive[0] = in_order ? order.entry_of.size() : order.alive[0];
+      }
+    }
+  }
+
+ private:
+  TESSERA_FN void take_own_order(std::int64_t which, int lane) const {
+    const std::int64_t first = which * loss_entry_order::group_entries;
+    const std::int64_t end = min(first + loss_entry_order::group_entries, order.entry_of.size());
+    for (std::int64_t entry = first + lane; entry < end; entry += lanes) {
+      order.entry_of[entry] = static_cast<std::int32_t>(entry);
+      order.place_of[entry] = static_cast<std::int32_t>(entry);
+    }
+    for (std::int64_t block = first / 128; block < divide_up(end, std::int64_t{128}); ++block) {
+      for (std::int64_t row = lane; row < alive.extent(0); row += lanes) {
+        alive(row, block) = 1;
+      }
+    }
   }
 };
 
 /// A group for each row of a part: brings it, or zeros where no entry is alive. Rows begin at multiples of 16 bytes.
+/// Where entries are in their own order nothing is brought.
 template <class T>
 struct gather_entries {
   static constexpr int lanes = 128;
@@ -283,7 +338,7 @@ struct gather_entries {
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
     const std::int64_t end = range.width();
-    if (which >= divide_up(end, std::int64_t{256}) * 256) {
+    if (range.is_in_order() || which >= divide_up(end, std::int64_t{256}) * 256) {
       return;
     }
     constexpr std::int64_t in_piece = sizeof(piece) / sizeof(T);

@@ -31,6 +31,16 @@
 namespace tessera {
 inline namespace v0 {
 
+/// Tiles of a part of the classifier, whose rows lie together or, where entries are in their own order, where they are.
+struct loss_tiles_of_part : listed_loss_tiles {
+  loss_part_range range;
+  tensor_map in_order;  ///< of the part's rows where they are
+
+  __device__ __forceinline__ tensor_map const& map_of_b(tensor_map const& together) const {
+    return range.is_in_order() ? in_order : together;
+  }
+};
+
 template <class T>
 struct write_loss_gradient {
   using boxes = store_sums_by_boxes<T, plain_sum>;

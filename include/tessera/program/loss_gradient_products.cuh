@@ -67,7 +67,8 @@ struct loss_gradient_products {
 
   tensor_map gradient;    ///< tokens x entries of the part
   tensor_map hidden;      ///< tokens x channels
-  tensor_map classifier;  ///< entries of the part x channels
+  tensor_map classifier;  ///< entries of the part x channels, where entries are in their own order
+  tensor_map gathered;    ///< likewise where they are not
   loss_product_works works;
   loss_part_range range;
   write_classifier_rows<Gradient> to_classifier;
@@ -132,34 +133,36 @@ struct loss_gradient_products {
   __device__ __forceinline__ void produce(scratch_type& scratch, std::int32_t worker) const {
     const auto own = static_cast<std::int32_t>(rank_in_cluster());
     const std::int32_t count = turns();
+    tensor_map const& entries = range.is_in_order() ? classifier : gathered;
     place_type place;
     for (std::int32_t turn = 0; turn < count; ++turn) {
       const loss_product_work work = work_at(turn, worker);
       if (work.is_hidden) {
-        copy_pieces<true>(scratch, work, own, place);
+        copy_pieces<true>(scratch, work, entries, own, place);
       } else {
-        copy_pieces<false>(scratch, work, own, place);
+        copy_pieces<false>(scratch, work, hidden, own, place);
       }
     }
   }
 
   /// A kind of product at a time: there are few registers.
   template <bool IsHidden>
-  __device__ __forceinline__ void copy_pieces(scratch_type& scratch, loss_product_work const& work, std::int32_t own,
-                                              place_type& place) const {
+  __device__ __forceinline__ void copy_pieces(scratch_type& scratch, loss_product_work const& work, tensor_map const& b,
+                                              std::int32_t own, place_type& place) const {
     const std::int32_t first = work.panel * rows + own * halves * box;
     const std::int32_t channel = work.channel_tile * channels;
     for (std::int32_t piece = 0; piece < 2 * work.count; ++piece) {
       const std::int32_t k = (loss_list_entry::block(work.list[piece / 2]) * 2 + piece % 2) * box;
-      copy_piece<IsHidden>(scratch, first, channel, k, own, place.stage, place.phase);
+      copy_piece<IsHidden>(scratch, b, first, channel, k, own, place.stage, place.phase);
       place.advance();
     }
   }
 
   /// 64 tokens, or 64 entries, from number k on.
   template <bool IsHidden>
-  __device__ __forceinline__ void copy_piece(scratch_type& scratch, std::int32_t first, std::int32_t channel,
-                                             std::int32_t k, std::int32_t own, int stage, unsigned phase) const {
+  __device__ __forceinline__ void copy_piece(scratch_type& scratch, tensor_map const& b, std::int32_t first,
+                                             std::int32_t channel, std::int32_t k, std::int32_t own, int stage,
+                                             unsigned phase) const {
     constexpr std::uint16_t everyone = 3;
     constexpr int shared_bytes = shared_rows * 128;
     shared_barrier& full = scratch.full[stage];
@@ -172,7 +175,7 @@ struct loss_gradient_products {
     }
 #pragma unroll
     for (int i = 0; i < boxes; ++i) {
-      load_box_for_cluster(scratch.b[stage][i] + own * shared_bytes, IsHidden ? classifier : hidden, full,
+      load_box_for_cluster(scratch.b[stage][i] + own * shared_bytes, b, full,
                            {channel + i * box, k + own * shared_rows}, everyone);
     }
   }
