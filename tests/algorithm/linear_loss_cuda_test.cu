@@ -63,6 +63,10 @@ marks_found find_marks(tessera::cuda const& exec, loss_problem<bfloat16, std::in
   return found;
 }
 
+std::vector<double> as_doubles(std::vector<float> const& values) {
+  return {values.begin(), values.end()};
+}
+
 /// How many marks are absent that must be there. `exact`: how many must, in blocks of 128 tokens.
 std::int64_t absent_marks(loss_problem<bfloat16, std::int64_t> const& p, marks_found const& found,
                           std::int64_t& exact) {
@@ -127,6 +131,70 @@ TEST_CASE("gradients on a GPU add up over parts of the vocabulary", "[cuda]") {
   auto halves = make_loss_problem<float16>(300, 2000, 72);
   halves.options.workspace_budget = std::int64_t{1} << 20;
   check_on_device<exact_cross_entropy_of<float16>, float16>(halves, narrow, 1e-3);
+}
+
+TEST_CASE("with memory for all softmaxes a backward pass on a GPU makes no logits again, and is as exact", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  constexpr std::int64_t mebibyte = std::int64_t{1} << 20;
+  for (std::int64_t const tokens : {1, 127, 128, 129, 600}) {
+    for (std::int64_t const vocabulary : {1, 7, 191, 192, 193, 3001}) {
+      auto problem = make_loss_problem<bfloat16>(tokens, vocabulary, 72, tokens == 129);
+      problem.options.workspace_budget = 64 * mebibyte;
+      problem.options.temperature = tokens == 600 ? 0.5F : 1.0F;
+      problem.options.softcap = tokens == 127 ? 5.0F : 0.0F;
+      problem.options.reduction = tokens == 128 ? loss_reduction::none : loss_reduction::mean;
+      check_on_device<exact_cross_entropy, bfloat16>(problem, narrow, rounded);
+      check_on_device<exact_cross_entropy, float>(problem, narrow, 4e-3);
+    }
+  }
+  auto halves = make_loss_problem<float16>(300, 2000, 72);
+  halves.options.workspace_budget = 64 * mebibyte;
+  check_on_device<exact_cross_entropy_of<float16>, float16>(halves, narrow, 1e-3);
+  auto unaligned = make_loss_problem<bfloat16>(200, 300, 63);
+  unaligned.options.workspace_budget = 64 * mebibyte;
+  check_on_device<exact_cross_entropy, bfloat16>(unaligned, narrow, rounded);
+}
+
+TEST_CASE("with memory for some softmaxes logits of the other entries are made again on a GPU", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  tessera::cuda const exec;
+  auto problem = make_loss_problem<bfloat16>(2048, 60000, 64);
+  auto const expected = run_on_device<exact_cross_entropy, float>(exec, problem);
+  for (std::int64_t const mebibytes : {170, 200, 220}) {
+    CAPTURE(mebibytes);
+    problem.options.workspace_budget = mebibytes << 20;
+    auto const plan = exact_cross_entropy::plan_backward<float>(exec, {2048, 60000, 64}, problem.options);
+    CHECK(plan.bytes() <= problem.options.workspace_budget);
+    CHECK(plan.bytes() > (mebibytes - 10) << 20);
+    auto const found = run_on_device<exact_cross_entropy, float>(exec, problem);
+    CHECK(found.log_sum_exp == expected.log_sum_exp);
+    CHECK(relative_distance(found.hidden, as_doubles(expected.hidden)) <= 4e-3);
+    CHECK(relative_distance(found.classifier, as_doubles(expected.classifier)) <= 4e-3);
+    CHECK(relative_distance(found.bias, as_doubles(expected.bias)) <= 8e-3);
+  }
+}
+
+TEST_CASE("softmaxes that a forward pass has kept are good for one backward pass on a GPU", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  tessera::cuda const exec;
+  auto problem = make_loss_problem<bfloat16>(200, 300, 64);
+  problem.options.workspace_budget = std::int64_t{64} << 20;
+  device_problem<bfloat16, std::int64_t> const in(exec, problem);
+  buffer<float> loss(exec, 1);
+  buffer<float> hidden(exec, 200 * 64);
+  linear_loss_gradients<float> const out{{hidden.data(), {200, 64}}};
+  auto const plan = exact_cross_entropy::plan_backward<float>(exec, {200, 300, 64}, problem.options);
+  buffer<std::byte> memory(exec, plan.bytes());
+  workspace const space(plan, memory);
+  for (int i = 0; i < 2; ++i) {
+    exact_cross_entropy::forward(exec, in.inputs(), problem.options, {.loss = loss.view()}, space);
+    exact_cross_entropy::backward(exec, in.inputs(), problem.options, {}, out, space);
+    CHECK_NOTHROW(exec.wait());
+    CHECK(!std::isnan(to_host(exec, hidden)[0]));
+  }
+  exact_cross_entropy::backward(exec, in.inputs(), problem.options, {}, out, space);
+  CHECK_THROWS_AS(exec.wait(), value_error);
+  CHECK(std::isnan(to_host(exec, hidden)[0]));
 }
 
 TEST_CASE("gradients by log-sum-exps and entropies reach hidden states and the classifier on a GPU", "[cuda]") {
@@ -281,16 +349,24 @@ TEST_CASE("a loss on a GPU repeats bit for bit, also from a graph", "[cuda]") {
     auto const plan = cut_cross_entropy::plan_backward(exec, {700, 3000, 128}, problem.options);
     buffer<std::byte> memory(exec, plan.bytes());
     workspace const space(plan, memory);
+    buffer<bfloat16> hidden(exec, 700 * 128);
+    buffer<bfloat16> classifier(exec, 3000 * 128);
+    linear_loss_gradients<bfloat16> const out{{hidden.data(), {700, 128}}, {classifier.data(), {3000, 128}}};
     cudaGraph_t graph{};
     cudaGraphExec_t executable{};
     cuda_ok(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     cut_cross_entropy::forward(exec, in.inputs(), problem.options, {.loss = loss.view()}, space);
+    cut_cross_entropy::backward(exec, in.inputs(), problem.options, {}, out, space);
     cuda_ok(cudaStreamEndCapture(stream, &graph));
     cuda_ok(cudaGraphInstantiate(&executable, graph, 0));
-    cuda_ok(cudaGraphLaunch(executable, stream));
-    auto const from_graph = to_host(exec, loss);
+    auto const expected = run_on_device<cut_cross_entropy, bfloat16>(exec, problem, false);
+    for (int i = 0; i < 2; ++i) {
+      cuda_ok(cudaGraphLaunch(executable, stream));
+      CHECK(to_host(exec, loss) == first.loss);
+      CHECK(std::memcmp(to_host(exec, hidden).data(), expected.hidden.data(), 2 * 700 * 128) == 0);
+      CHECK(std::memcmp(to_host(exec, classifier).data(), expected.classifier.data(), 2 * 3000 * 128) == 0);
+    }
     exec.wait();
-    CHECK(from_graph == first.loss);
     cuda_ok(cudaGraphExecDestroy(executable));
     cuda_ok(cudaGraphDestroy(graph));
   }

@@ -14,6 +14,7 @@
 #include <tessera/algorithm/linear_loss_gradients.cuh>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/program/gemm_in_turns.cuh>
+#include <tessera/program/kept_softmaxes.hpp>
 #include <tessera/program/loss_marks.hpp>
 #include <tessera/program/loss_on_warpgroups.cuh>
 #include <tessera/tile/cuda/gemm_tile.cuh>
@@ -70,7 +71,8 @@ struct loss_launches {
 /// Marks: with room for as many bounds as states.
 template <class Program, class Architectures, class Tile, class Reducer>
 loss_tiles_results run_loss_on_warpgroups(basic_cuda<Architectures> const& exec,
-                                          loss_tiles<Tile, Reducer> const& portable, loss_marks marks) {
+                                          loss_tiles<Tile, Reducer> const& portable, loss_marks marks,
+                                          kept_softmaxes<typename loss_tile<Tile>::value_type> const& kept) {
   constexpr char const* where = "linear_loss.forward";
   const auto hidden = portable.logits.hidden.matrix;
   const auto classifier = portable.logits.classifier.matrix;
@@ -97,7 +99,7 @@ loss_tiles_results run_loss_on_warpgroups(basic_cuda<Architectures> const& exec,
                   make_tensor_map(where, classifier, {Program::b_box_rows, Program::depth}),
                   schedule,
                   {schedule, portable.tokens, states, portable.targets, portable.logits.map,
-                   static_cast<std::int32_t>(classifier.extent(0)), marks}};
+                   static_cast<std::int32_t>(classifier.extent(0)), marks, kept}};
   for (int i = 0; i < launches.count; ++i) {
     if (i > 0) {
       const share_loss_bounds share{states, marks, portable.tokens.count};
@@ -107,14 +109,15 @@ loss_tiles_results run_loss_on_warpgroups(basic_cuda<Architectures> const& exec,
     program.epilogue.schedule = launches.schedules[i];
     exec.run(program, std::int64_t{schedule.workers} / 2 * Program::blocks_per_cluster);
   }
-  return {states.extent(0), marks};
+  return {states.extent(0), marks, kept.are_wanted()};
 }
 
 }  // namespace detail
 
 template <int... Architectures, class Tile, class Reducer>
 loss_tiles_results run_loss_tiles(basic_cuda<arch_list<Architectures...>> const& exec,
-                                  loss_tiles<Tile, Reducer> const& program, loss_marks const& marks) {
+                                  loss_tiles<Tile, Reducer> const& program, loss_marks const& marks,
+                                  kept_softmaxes<typename loss_tile<Tile>::value_type> const& kept) {
   using operand = typename loss_tile<Tile>::operand_name;
   using value_type = typename loss_tile<Tile>::value_type;
   constexpr bool has_hopper = ((Architectures == 900) || ...);
@@ -123,11 +126,11 @@ loss_tiles_results run_loss_tiles(basic_cuda<arch_list<Architectures...>> const&
         gemm_in_turns<operand, row_schedule, reduce_loss_rows<value_type>, warpgroup_loss_tuning{}(900)>;
     if (detail::suits_loss_on_warpgroups(program.logits.hidden.matrix, program.logits.classifier.matrix) &&
         exec.template has<on_warpgroups>()) {
-      return detail::run_loss_on_warpgroups<on_warpgroups>(exec, program, marks);
+      return detail::run_loss_on_warpgroups<on_warpgroups>(exec, program, marks, kept);
     }
   }
   exec.run(program, program.groups());
-  return {program.states.extent(0), {}};
+  return {program.states.extent(0), {}, false};
 }
 
 }  // namespace v0

@@ -18,6 +18,7 @@
 #include <tessera/core/check.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/finish_loss.hpp>
+#include <tessera/program/kept_softmaxes.hpp>
 #include <tessera/program/loss_gradient_tiles.hpp>
 #include <tessera/program/loss_gradients.hpp>
 #include <tessera/program/loss_marks.hpp>
@@ -34,14 +35,16 @@ inline namespace v0 {
 struct loss_tiles_results {
   std::int64_t states;  ///< of each row, at most as many as there is room for
   loss_marks marks;     ///< to be checked; null if none were made
+  bool has_softmaxes;   ///< those that were wanted
 };
 
 /// Enqueues the reduction of rows of logits. An executor with programs of its own overloads this for itself, and may
-/// leave marks where they are wanted.
+/// leave marks and softmaxes where they are wanted.
 template <class Executor, class Tile, class Reducer>
-loss_tiles_results run_loss_tiles(Executor const& exec, loss_tiles<Tile, Reducer> const& program, loss_marks const&) {
+loss_tiles_results run_loss_tiles(Executor const& exec, loss_tiles<Tile, Reducer> const& program, loss_marks const&,
+                                  kept_softmaxes<typename loss_tile<Tile>::value_type> const&) {
   exec.run(program, program.groups());
-  return {program.states.extent(0), {}};
+  return {program.states.extent(0), {}, false};
 }
 
 /// Tile: gemm_tile<T, shape<m, n, k>> with m and n of 64 or 128: what a group computes at a time. Reducer:
@@ -63,7 +66,7 @@ struct linear_loss {
 
   /// Enqueues the loss. A label outside of the vocabulary is reported by exec.wait(). Throws shape_error or value_error
   /// for what does not fit together. In a workspace of plan_backward() it may leave marks of the entries that matter to
-  /// backward().
+  /// backward(), or softmaxes.
   template <class Executor, class Label>
   static void forward(Executor const& exec, inputs<Label> const& in, linear_loss_options const& options,
                       linear_loss_outputs const& out, workspace const& space) {
@@ -81,8 +84,12 @@ struct linear_loss {
     const loss_tiles<Tile, Reducer> tiles{logits_of(in, options, tokens), tokens,       {}, states,
                                           space[places.targets],          places.splits};
     const loss_marks marks = marks_of(exec, shape, options, space);
+    const kept_softmaxes<value_type> kept = kept_of(exec, shape, options, space);
     const loss_tiles_results reduced =
-        shape.tokens > 0 ? run_loss_tiles(exec, tiles, marks) : loss_tiles_results{0, {}};
+        shape.tokens > 0 ? run_loss_tiles(exec, tiles, marks, kept) : loss_tiles_results{0, {}, false};
+    if (kept.are_wanted()) {
+      exec.run(set_softmaxes{kept.state, reduced.has_softmaxes ? kept.there : kept.none}, 1);
+    }
     states.extents[0] = reduced.states;
     const finish_loss_tokens<Reducer> finish{tokens,
                                              {},
@@ -110,11 +117,15 @@ struct linear_loss {
   static workspace_plan plan_backward(Executor const& exec, linear_loss_shape const& shape,
                                       linear_loss_options const& options) {
     check_extents(shape);
-    return gradient_regions<Gradient>(back, shape, options, orders_entries_for(exec, options)).plan;
+    return gradient_regions<Gradient>(back, shape, options, orders_entries_for(exec, options),
+                                      kept_entries(exec, shape, options))
+        .plan;
   }
 
   /// Enqueues the gradients of a loss, after forward() with the same inputs, options and workspace, of which it leaves
-  /// alone what forward() wrote. `upstream`: gradients of what was made from the outputs of forward().
+  /// alone what forward() wrote, but for softmaxes: where it kept them (see workspace_budget) forward() comes again
+  /// before the next backward(); else gradients are NaN and exec.wait() throws value_error. `upstream`: gradients of
+  /// what was made from the outputs of forward().
   template <class Executor, class Label, class Gradient>
   static void backward(Executor const& exec, inputs<Label> const& in, linear_loss_options const& options,
                        loss_upstream const& upstream, linear_loss_gradients<Gradient> const& out,
@@ -123,7 +134,8 @@ struct linear_loss {
                   "tessera: gradients of a loss are float or of the type of its inputs");
     const linear_loss_shape shape = check_inputs(back, in, options);
     check_gradients(shape, options, upstream, out);
-    const gradient_regions<Gradient> places(back, shape, options, orders_entries_for(exec, options));
+    const gradient_regions<Gradient> places(back, shape, options, orders_entries_for(exec, options),
+                                            kept_entries(exec, shape, options));
     const loss_token_list tokens = places.token_list(space);
     const prepare_loss_gradients prepare{tokens,
                                          in.weights,
@@ -136,9 +148,10 @@ struct linear_loss {
                                          space[places.rows],
                                          space[places.late_scale]};
     exec.run(prepare, prepare.groups());
-    run_loss_gradients(exec, loss_gradient_call<Tile, Reducer, Filter, Gradient>{
-                                 shape, logits_of(in, options, tokens), in.hidden, tokens, options.smoothing,
-                                 upstream.entropy.data != nullptr, thresholds_of(options), out, places, space});
+    run_loss_gradients(
+        exec, loss_gradient_call<Tile, Reducer, Filter, Gradient>{
+                  shape, logits_of(in, options, tokens), in.hidden, tokens, options.smoothing,
+                  upstream.entropy.data != nullptr, thresholds_of(options), out, places, space, exec.status()});
   }
 
  private:
@@ -158,6 +171,25 @@ struct linear_loss {
     const gradient_thresholds thresholds = thresholds_of(options);
     return min(thresholds.hidden, thresholds.classifier) > 0 &&
            orders_entries(exec, std::type_identity<loss_gradient_tiles<Tile, Filter>>{});
+  }
+
+  /// Entries whose softmaxes a forward pass keeps: only where nothing is left out and the memory was offered.
+  template <class Executor>
+  static std::int64_t kept_entries(Executor const& exec, linear_loss_shape const& shape,
+                                   linear_loss_options const& options) {
+    const gradient_thresholds thresholds = thresholds_of(options);
+    const bool can_keep = std::is_same_v<Reducer, lse_reducer<float>> && options.smoothing == 0.0F &&
+                          max(thresholds.hidden, thresholds.classifier) == 0 && options.workspace_budget > 0 &&
+                          shape.tokens > 0 &&
+                          keeps_softmaxes(exec, std::type_identity<loss_gradient_tiles<Tile, Filter>>{});
+    return can_keep ? gradient_regions<value_type>::kept_within(back, shape, options.workspace_budget) : 0;
+  }
+  /// Room for them, if the workspace has it.
+  template <class Executor>
+  static kept_softmaxes<value_type> kept_of(Executor const& exec, linear_loss_shape const& shape,
+                                            linear_loss_options const& options, workspace const& space) {
+    const detail::loss_mark_regions<Tile, Reducer> places(where, shape, kept_entries(exec, shape, options));
+    return space.bytes() < places.plan.bytes() ? kept_softmaxes<value_type>{} : places.kept_in(space, shape);
   }
 
   /// Room for marks, if the workspace has it and something may be left out of gradients. Says that there are none yet.

@@ -10,6 +10,7 @@
 #include <tessera/algorithm/linear_loss_gradients.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/program/gemm_in_turns.cuh>
+#include <tessera/program/kept_softmaxes.hpp>
 #include <tessera/program/loss_block_lists.hpp>
 #include <tessera/program/loss_entry_order.hpp>
 #include <tessera/program/loss_gradient_on_warpgroups.cuh>
@@ -60,7 +61,10 @@ struct loss_gradients_on_warpgroups {
     exec.run(place, place.groups());
     exec.clear(space[places.kept_for_hidden]);
     exec.clear(space[places.kept_for_classifier]);
-    const list_loss_tiles tiles{range_of(0),
+    if (places.kept > 0) {
+      differentiate_kept();
+    }
+    const list_loss_tiles tiles{range_of(places.kept),
                                 is_ordered ? alive_blocks() : matrix_view<std::uint8_t>{},
                                 places.token_blocks,
                                 make_gradient::columns,
@@ -68,7 +72,7 @@ struct loss_gradients_on_warpgroups {
                                 tile_lists(),
                                 space[places.tile_count]};
     exec.run(tiles, tiles.groups());
-    for (std::int64_t first = 0; first < call.shape.vocabulary; first += places.entries) {
+    for (std::int64_t first = places.kept; first < call.shape.vocabulary; first += places.entries) {
       run_part(places.part(space, call.shape, first));
     }
   }
@@ -110,8 +114,27 @@ struct loss_gradients_on_warpgroups {
             {call.places.token_blocks, call.places.place_blocks(call.shape)}};
   }
 
+  /// The part whose softmaxes forward() has kept: nothing is multiplied to make its gradient.
+  void differentiate_kept() const {
+    auto const& places = call.places;
+    auto const& space = call.space;
+    const part_type part = places.kept_part(space, call.shape);
+    const kept_softmaxes<value_type> kept = places.kept_in(space, call.shape);
+    const differentiate_softmaxes<value_type> differentiate{kept,
+                                                            space[places.factors],
+                                                            call.tokens.row_of,
+                                                            space[places.targets],
+                                                            call.logits.map,
+                                                            part.kept_for_hidden,
+                                                            part.kept_for_classifier,
+                                                            call.status};
+    exec.run(differentiate, differentiate.groups());
+    exec.run(set_softmaxes{kept.state, kept.none}, 1);
+    use_part(range_of(0), part);
+  }
+
   loss_part_range range_of(std::int64_t first) const {
-    return {first, call.places.entries, call.shape.vocabulary,
+    return {first, first < call.places.kept ? call.places.kept : call.places.entries, call.shape.vocabulary,
             is_ordered ? call.space[call.places.alive].data : nullptr,
             is_ordered ? call.space[call.places.in_order].data : nullptr};
   }
@@ -129,6 +152,13 @@ struct loss_gradients_on_warpgroups {
       exec.run(gather, gather.groups());
     }
     make(range, part);
+    use_part(range, part);
+  }
+
+  /// Whose gradient by the logits is there.
+  void use_part(loss_part_range const& range, part_type const& part) const {
+    auto const& places = call.places;
+    auto const& space = call.space;
     if (call.out.bias.data != nullptr) {
       const sum_gradient_columns<value_type> sum{part.gradient, part.column_sums};
       exec.run(sum, sum.groups());
@@ -153,7 +183,7 @@ struct loss_gradients_on_warpgroups {
                                  space[places.unclean]};
     // Where nothing is left out all whole parts have the same lists.
     const bool leaves_out = call.thresholds.hidden > 0 || call.thresholds.classifier > 0;
-    if (leaves_out || part.first == 0 || part.gradient.extent(1) != places.entries) {
+    if (leaves_out || part.first <= places.kept || part.gradient.extent(1) != places.entries) {
       exec.run(lists, lists.groups());
     }
     add_products(range, part, works);
@@ -183,9 +213,10 @@ struct loss_gradients_on_warpgroups {
                                  call.has_entropies,
                                  part.kept_for_hidden,
                                  part.kept_for_classifier};
+    const std::int64_t number = (part.first - places.kept) / places.entries;
     constexpr box_shape box{make_gradient::b_box_rows, make_gradient::depth};
     const loss_tiles_of_part schedule{
-        {&tile_lists()(part.first / places.entries, 0), &space[places.tile_count][part.first / places.entries],
+        {&tile_lists()(number, 0), &space[places.tile_count][number],
          static_cast<std::int32_t>(divide_up(call.shape.channels, std::int64_t{make_gradient::depth}))},
         range,
         make_tensor_map(where, classifier_of(part), box)};
@@ -246,6 +277,11 @@ inline constexpr bool makes_gradients_on_warpgroups =
 
 template <int... Architectures, class Blocks>
 constexpr bool orders_entries(basic_cuda<arch_list<Architectures...>> const&, std::type_identity<Blocks>) {
+  return detail::makes_gradients_on_warpgroups<Blocks, Architectures...>;
+}
+
+template <int... Architectures, class Blocks>
+constexpr bool keeps_softmaxes(basic_cuda<arch_list<Architectures...>> const&, std::type_identity<Blocks>) {
   return detail::makes_gradients_on_warpgroups<Blocks, Architectures...>;
 }
 

@@ -8,6 +8,7 @@
 
 #include <tessera/algorithm/linear_loss_regions.hpp>
 #include <tessera/algorithm/linear_loss_types.hpp>
+#include <tessera/core/status.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/gemm_tiles.hpp>
 #include <tessera/program/loss_gradient_tiles.hpp>
@@ -41,6 +42,7 @@ struct loss_gradient_call {
   linear_loss_gradients<Gradient> const& out;
   detail::loss_gradient_regions<Tile, Reducer, Filter, Gradient> const& places;
   workspace const& space;
+  status_word* status;
 };
 
 namespace detail {
@@ -115,6 +117,13 @@ void run_loss_gradients_portably(Executor const& exec, Call const& call) {
 /// loss_gradient_tiles of the loss. One that does overloads this for itself.
 template <class Executor, class Blocks>
 constexpr bool orders_entries(Executor const&, std::type_identity<Blocks>) {
+  return false;
+}
+
+/// Whether an executor's forward pass can leave softmaxes for its backward pass (program/kept_softmaxes.hpp). One that
+/// does overloads this for itself.
+template <class Executor, class Blocks>
+constexpr bool keeps_softmaxes(Executor const&, std::type_identity<Blocks>) {
   return false;
 }
 

@@ -7,10 +7,12 @@
 #include <type_traits>
 
 #include <tessera/algorithm/linear_loss_types.hpp>
+#include <tessera/core/bfloat16.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/finish_loss.hpp>
+#include <tessera/program/kept_softmaxes.hpp>
 #include <tessera/program/loss_entry_order.hpp>
 #include <tessera/program/loss_gradient_tiles.hpp>
 #include <tessera/program/loss_logits.hpp>
@@ -88,14 +90,20 @@ struct loss_regions {
 template <class Tile, class Reducer>
 struct loss_mark_regions : loss_regions<Tile, Reducer> {
   using base = loss_regions<Tile, Reducer>;
+  using value_type = typename base::layout::value_type;
   std::int64_t token_blocks;
   std::int64_t words;  ///< of 32 entries of the vocabulary
   region<std::uint32_t> live;
   region<std::int32_t> is_marked;  ///< 1 if forward() left marks, else 0
   region<loss_bound> bounds;
   region<known_loss> known;
+  std::int64_t kept;         ///< entries whose softmaxes are kept
+  std::int64_t kept_stride;  ///< from those of one token to the next
+  region<value_type> softmaxes;
+  region<bfloat16> references;  ///< of softmaxes
+  region<std::int32_t> softmax_state;
 
-  loss_mark_regions(char const* where, linear_loss_shape const& shape)
+  explicit loss_mark_regions(char const* where, linear_loss_shape const& shape, std::int64_t kept_entries = 0)
       : base(where, shape),
         token_blocks(divide_up(shape.tokens, std::int64_t{loss_marks::block_tokens})),
         words(divide_up(shape.vocabulary, std::int64_t{32})),
@@ -103,7 +111,15 @@ struct loss_mark_regions : loss_regions<Tile, Reducer> {
         is_marked(this->plan.template add<std::int32_t>("whether there are marks", 1)),
         bounds(this->plan.template add<loss_bound>("bounds of log-sum-exps",
                                                    checked_multiply(where, this->splits, shape.tokens))),
-        known(this->plan.template add<known_loss>("known parts of log-sum-exps", shape.tokens)) {}
+        known(this->plan.template add<known_loss>("known parts of log-sum-exps", shape.tokens)),
+        kept(kept_entries),
+        kept_stride(divide_up(kept_entries, std::int64_t{base::layout::columns}) * base::layout::columns),
+        softmaxes(this->plan.template add<value_type>("softmaxes", checked_multiply(where, shape.tokens, kept_stride))),
+        references(this->plan.template add<bfloat16>(
+            "references of softmaxes",
+            checked_multiply(where, divide_up(kept_entries, std::int64_t{kept_softmaxes<value_type>::tile_entries}),
+                             shape.tokens))),
+        softmax_state(this->plan.template add<std::int32_t>("whether there are softmaxes", kept > 0 ? 1 : 0)) {}
 
   loss_marks marks(workspace const& space, linear_loss_shape const& shape, float threshold) const {
     return {{space[live].data, {token_blocks, words}},
@@ -112,9 +128,20 @@ struct loss_mark_regions : loss_regions<Tile, Reducer> {
             space[is_marked],
             threshold};
   }
+  kept_softmaxes<value_type> kept_in(workspace const& space, linear_loss_shape const& shape) const {
+    if (kept == 0) {
+      return {};
+    }
+    const std::int64_t tiles = divide_up(kept, std::int64_t{kept_softmaxes<value_type>::tile_entries});
+    return {{space[softmaxes].data, {shape.tokens, kept}, {kept_stride, 1}},
+            {space[references].data, {tiles, shape.tokens}},
+            space[softmax_state]};
+  }
 };
 
-/// How a backward pass cuts the vocabulary into parts.
+/// How a backward pass cuts the vocabulary into parts: entries whose softmaxes are kept, if any, are one; then come as
+/// many as logits are made again for. Programs that do not use what is kept make all logits again; where all are kept,
+/// in its place.
 template <class Tile, class Reducer, class Filter, class Gradient>
 struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
   using base = loss_mark_regions<Tile, Reducer>;
@@ -123,7 +150,7 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
   static constexpr std::int64_t tile_columns = layout::columns;
   static constexpr int least_tile_columns = 128;  ///< of tiles in which an executor may make gradients
   std::int64_t entries;                           ///< of a part: whole tiles
-  std::int64_t parts;
+  std::int64_t parts;                             ///< whose logits are made again
   std::int64_t row_blocks;
   std::int64_t row_tiles;
   region<loss_row_gradient> rows;
@@ -152,19 +179,45 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
 
   /// Orders: whether the executor takes entries of a filtered pass in another order.
   loss_gradient_regions(char const* where, linear_loss_shape const& shape, linear_loss_options const& options,
-                        bool orders)
-      : loss_gradient_regions(where, shape, orders, entries_within(where, shape, orders, options.workspace_budget)) {}
+                        bool orders, std::int64_t kept_entries)
+      : loss_gradient_regions(where, shape, orders, kept_entries,
+                              entries_within(where, shape, orders, kept_entries, options.workspace_budget)) {}
 
+  /// Of how many entries the budget can keep softmaxes: all, or whole tiles beside what else is usual.
+  static std::int64_t kept_within(char const* where, linear_loss_shape const& shape, std::int64_t budget) {
+    constexpr std::int64_t step = 768;  // whole tiles of 128, 192 and 256
+    const auto bytes = [&](std::int64_t count, std::int64_t entry_count) {
+      return loss_gradient_regions(where, shape, false, count, entry_count).plan.bytes();
+    };
+    if (bytes(shape.vocabulary, whole(shape)) <= budget) {
+      return shape.vocabulary;
+    }
+    const std::int64_t usual = entries_within(where, shape, false, 0, 0);
+    const std::int64_t most = (shape.vocabulary - 1) / step;
+    if (most == 0 || bytes(step, usual) > budget) {
+      return 0;
+    }
+    std::int64_t fitting = 1;
+    for (std::int64_t more = most; more > 0; more /= 2) {
+      while (fitting + more <= most && bytes((fitting + more) * step, usual) <= budget) {
+        fitting += more;
+      }
+    }
+    return fitting * step;
+  }
+
+  bool keeps_all(linear_loss_shape const& shape) const { return this->kept == shape.vocabulary; }
+
+  /// Of the entries whose softmaxes are kept.
+  loss_gradient_part<typename layout::value_type> kept_part(workspace const& space,
+                                                            linear_loss_shape const& shape) const {
+    return part_of(space, shape, 0, this->kept_in(space, shape).values);
+  }
   /// Of the part that begins with entry `first`.
   loss_gradient_part<typename layout::value_type> part(workspace const& space, linear_loss_shape const& shape,
                                                        std::int64_t first) const {
-    const std::int64_t width = min(entries, shape.vocabulary - first);
-    const std::int64_t across = entries / program::block_columns;
-    return {first,
-            {space[gradient].data, {shape.tokens, width}, {entries, 1}},
-            {space[kept_for_hidden].data, {row_blocks, across}},
-            {space[kept_for_classifier].data, {row_blocks, across}},
-            {space[column_sums].data, {row_tiles, width}, {entries, 1}}};
+    typename layout::value_type* const data = space[keeps_all(shape) ? this->softmaxes : gradient].data;
+    return part_of(space, shape, first, {data, {shape.tokens, min(entries, shape.vocabulary - first)}, {entries, 1}});
   }
 
   matrix_view<std::uint16_t> remains_of(workspace const& space, linear_loss_shape const& shape) const {
@@ -181,30 +234,48 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
     return divide_up(shape.tokens, std::int64_t{256});
   }
   std::int64_t tiles_across() const { return divide_up(entries, std::int64_t{least_tile_columns}); }
-  std::int64_t entry_blocks() const { return divide_up(entries, std::int64_t{128}); }
-  std::int64_t entry_panels() const { return divide_up(entries, std::int64_t{256}); }
+  std::int64_t entry_blocks() const { return divide_up(widest(), std::int64_t{128}); }
+  std::int64_t entry_panels() const { return divide_up(widest(), std::int64_t{256}); }
 
  private:
   static constexpr bool has_remains = !std::is_same_v<Gradient, float>;  // else sums fit the result
 
-  loss_gradient_regions(char const* where, linear_loss_shape const& shape, bool orders, std::int64_t entry_count)
-      : base(where, shape),
+  std::int64_t widest() const { return max(entries, this->kept_stride); }
+  static std::int64_t whole(linear_loss_shape const& shape) {
+    return divide_up(shape.vocabulary, tile_columns) * tile_columns;
+  }
+
+  loss_gradient_part<typename layout::value_type> part_of(workspace const& space, linear_loss_shape const& shape,
+                                                          std::int64_t first,
+                                                          matrix_view<typename layout::value_type> values) const {
+    const std::int64_t across = values.stride(0) / program::block_columns;
+    return {first,
+            values,
+            {space[kept_for_hidden].data, {row_blocks, across}},
+            {space[kept_for_classifier].data, {row_blocks, across}},
+            {space[column_sums].data, {row_tiles, values.extent(1)}, {values.stride(0), 1}}};
+  }
+
+  loss_gradient_regions(char const* where, linear_loss_shape const& shape, bool orders, std::int64_t kept_entries,
+                        std::int64_t entry_count)
+      : base(where, shape, kept_entries),
         entries(entry_count),
-        parts(divide_up(shape.vocabulary, entry_count)),
+        parts(divide_up(shape.vocabulary - kept_entries, entry_count)),
         row_blocks(divide_up(shape.tokens, std::int64_t{layout::rows}) * (layout::rows / program::block_rows)),
         row_tiles(divide_up(shape.tokens, std::int64_t{layout::rows})),
         rows(this->plan.template add<loss_row_gradient>("factors of gradients", shape.tokens)),
         late_scale(this->plan.template add<float>("late factor of gradients", 1)),
         remains(this->plan.template add<std::uint16_t>(
-            "lower halves of hidden gradients",
-            has_remains && parts > 1 ? checked_multiply(where, shape.tokens, remains_stride(shape)) : 0)),
-        gradient(this->plan.template add<typename layout::value_type>("gradient of a part of the logits",
-                                                                      checked_multiply(where, shape.tokens, entries))),
+            "lower halves of hidden gradients", has_remains && parts + (kept_entries > 0 ? 1 : 0) > 1
+                                                    ? checked_multiply(where, shape.tokens, remains_stride(shape))
+                                                    : 0)),
+        gradient(this->plan.template add<typename layout::value_type>(
+            "gradient of a part of the logits", keeps_all(shape) ? 0 : checked_multiply(where, shape.tokens, entries))),
         kept_for_hidden(this->plan.template add<std::uint8_t>(
-            "blocks kept for hidden states", checked_multiply(where, row_blocks, entries / program::block_columns))),
+            "blocks kept for hidden states", checked_multiply(where, row_blocks, widest() / program::block_columns))),
         kept_for_classifier(this->plan.template add<std::uint8_t>(
-            "blocks kept for the classifier", checked_multiply(where, row_blocks, entries / program::block_columns))),
-        column_sums(this->plan.template add<float>("column sums", checked_multiply(where, row_tiles, entries))),
+            "blocks kept for the classifier", checked_multiply(where, row_blocks, widest() / program::block_columns))),
+        column_sums(this->plan.template add<float>("column sums", checked_multiply(where, row_tiles, widest()))),
         factors(this->plan.template add<loss_token_factors>("factors of tokens", shape.tokens)),
         unclean(this->plan.template add<std::uint8_t>("blocks of tokens to be cleaned", this->token_blocks)),
         list_counts(this->plan.template add<std::int32_t>("lengths of lists", hidden_panels(shape) + entry_panels())),
@@ -227,18 +298,15 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
             "rows of a part of the classifier", orders ? checked_multiply(where, entries, remains_stride(shape)) : 0)) {
   }
 
-  static std::int64_t bytes_with(char const* where, linear_loss_shape const& shape, bool orders,
-                                 std::int64_t entry_count) {
-    return loss_gradient_regions(where, shape, orders, entry_count).plan.bytes();
-  }
-
   /// As many entries as fit. Without a budget: into 160 MiB, or as many as make 32 MiB of gradient.
   static std::int64_t entries_within(char const* where, linear_loss_shape const& shape, bool orders,
-                                     std::int64_t budget) {
+                                     std::int64_t kept_entries, std::int64_t budget) {
     constexpr std::int64_t usual_budget = std::int64_t{160} << 20;
     constexpr std::int64_t least_gradient = std::int64_t{32} << 20;
     const std::int64_t tiles = divide_up(shape.vocabulary, tile_columns);
-    const auto bytes = [&](std::int64_t count) { return bytes_with(where, shape, orders, count * tile_columns); };
+    const auto bytes = [&](std::int64_t count) {
+      return loss_gradient_regions(where, shape, orders, kept_entries, count * tile_columns).plan.bytes();
+    };
     const std::int64_t most = budget == 0 ? usual_budget : budget;
     const std::int64_t least = min(bytes(1), bytes(tiles));
     check<value_error>(budget == 0 || least <= budget, where, ": the workspace needs at least ", least,

@@ -206,7 +206,7 @@ struct list_loss_tiles {
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
     loss_part_range range = first_part;
-    range.first = which * range.entries;
+    range.first = first_part.first + which * range.entries;
     const tile_order order{static_cast<std::int32_t>(divide_up(token_blocks, std::int64_t{2})),
                            static_cast<std::int32_t>(divide_up(range.width(), std::int64_t{columns})), band};
     const auto all = static_cast<std::int32_t>(order.count());

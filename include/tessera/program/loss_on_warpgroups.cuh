@@ -17,14 +17,17 @@
 
 #include <cstdint>
 
+#include <tessera/core/bfloat16.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
+#include <tessera/program/kept_softmaxes.hpp>
 #include <tessera/program/loss_logits.hpp>
 #include <tessera/program/loss_marks.hpp>
 #include <tessera/program/loss_tokens.hpp>
 #include <tessera/reduce/log_sum_exp.hpp>
 #include <tessera/tile/cuda/add_to_columns.cuh>
 #include <tessera/tile/cuda/bulk_tensor.cuh>
+#include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/exponential.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/row_schedule.hpp>
@@ -56,6 +59,7 @@ struct reduce_loss_rows {
   logit_map<T> map;
   std::int32_t vocabulary;
   loss_marks marks;
+  kept_softmaxes<T> kept;
 
   __device__ __forceinline__ void prepare() const {}
   __device__ __forceinline__ void finish() const {}
@@ -83,6 +87,11 @@ struct reduce_loss_rows {
     }
     if (share.is_last) {
       close(share, place.row, scratch);
+    }
+    if constexpr (sizeof(T) == 2) {
+      if (kept.are_wanted()) {
+        keep_exponentials(sums, largest, place);
+      }
     }
   }
 
@@ -198,7 +207,7 @@ struct reduce_loss_rows {
       for (int distance = 1; distance < 4; distance *= 2) {
         largest[half] = maximum(largest[half], detail::move_words(largest[half], detail::across{distance}));
       }
-      subtrahend[half] = largest[half] == -infinity ? 0.0F : largest[half] * factor;
+      subtrahend[half] = reference_of(largest[half]);
     }
 #pragma unroll
     for (int i = 0; i < Registers; ++i) {
@@ -212,6 +221,11 @@ struct reduce_loss_rows {
       own = own < 1.0F ? 1.0F : own;
     }
     return {own_largest * map.inverse_temperature, own};
+  }
+
+  /// In units of log 2.
+  __device__ __forceinline__ float reference_of(float largest) const {
+    return largest == -infinity ? 0.0F : largest * (map.inverse_temperature * log2_e);
   }
 
   /// As lse_reducer merges; with 1 for the relation of equal infinities.
@@ -317,6 +331,57 @@ struct reduce_loss_rows {
           word |= is_below(sums[at], sums[at + 2]) ? 0 : std::uint32_t{1} << (i / 2 * 8 + i % 2);
         }
         add_word(place, group, __reduce_or_sync(detail::whole_warp, word << (2 * (lane % 4))));
+      }
+    }
+  }
+  /// Makes the exponentials once more, which costs no time: the other warpgroup multiplies.
+  template <int Registers>
+  __device__ __forceinline__ void keep_exponentials(float const (&sums)[Registers], float const (&largest)[2],
+                                                    box_place place) const {
+    static_assert(2 * Registers == kept_softmaxes<T>::tile_entries);
+    if (place.column >= kept.values.extent(1)) {
+      return;
+    }
+    const auto lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    const float factor = map.inverse_temperature * log2_e;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const std::int32_t token = place.row + lane / 4 + 8 * half;
+      const bool is_there = token < kept.values.extent(0);
+      const bfloat16 rounded = store<bfloat16>(reference_of(largest[half]));
+      const float reference = load(rounded);
+      if (is_there && lane % 4 == 0) {
+        kept.references(place.column / kept_softmaxes<T>::tile_entries, token) = rounded;
+      }
+#pragma unroll
+      for (int group = 0; group < groups<Registers>; ++group) {
+        std::uint32_t words[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int at = group * group_columns / 2 + 4 * i + 2 * half;
+          words[i] = pack_pair<T>(fast_exp2(multiply_add(sums[at], factor, -reference)),
+                                  fast_exp2(multiply_add(sums[at + 1], factor, -reference)));
+        }
+        transpose_of_four(words);
+        const std::int32_t column = place.column + group * group_columns + 8 * (lane % 4);
+        if (is_there && column < kept.values.extent(1)) {
+          __stcs(reinterpret_cast<uint4*>(&kept.values(token, column)), uint4{words[0], words[1], words[2], words[3]});
+        }
+      }
+    }
+  }
+  /// Word i of lane j becomes word j of lane i, for each four lanes.
+  __device__ __forceinline__ static void transpose_of_four(std::uint32_t (&words)[4]) {
+#pragma unroll
+    for (int distance = 1; distance < 4; distance *= 2) {
+      const bool is_upper = (threadIdx.x & static_cast<unsigned>(distance)) != 0;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if ((i & distance) == 0) {
+          const std::uint32_t given = is_upper ? words[i] : words[i + distance];
+          const std::uint32_t got = __shfl_xor_sync(detail::whole_warp, given, distance);
+          (is_upper ? words[i] : words[i + distance]) = got;
+        }
       }
     }
   }
