@@ -56,7 +56,8 @@
 /// Operands: bf16 here; cut_cross_entropy_of<T> takes float16, float and tf32. Units: nats.
 ///
 /// Precision: products of operands are exact (but of float), sums, logits and states are fp32, sums over tokens double.
-/// Logits are never rounded to 16 bits. A token's loss is taken from largest - logit + log(sum relative to the
+/// Logits are never rounded to 16 bits; softmaxes are where a budget lets the forward pass keep them, and then G is
+/// rounded twice. A token's loss is taken from largest - logit + log(sum relative to the
 /// largest), none of which is small by cancellation, so a confident token's loss is right, and is never negative
 /// without smoothing. G is rounded once, to the type of the inputs (in fp16 before a reduced loss's common factor,
 /// which would make it vanish); gradients are summed in fp32, whatever their type, and rounded once: with bf16 inputs
@@ -88,6 +89,10 @@
 /// the workspace is at most 160 MiB, unless 32 MiB of G need more. Several parts also need 2 bytes for each element of
 /// 16-bit hidden gradients, whose sums stay fp32 from part to part: the upper halves lie in the result. A filtered pass
 /// on sm_90a needs a copy of a part's rows of the classifier and about 10 bytes for each entry.
+/// With memory no logits are made again: where nothing is left out, labels are not smoothed and the reducer is
+/// lse_reducer<float>, the forward pass on sm_90a keeps softmaxes of 16 bits of as many entries as fit into the budget
+/// beside the usual 160 MiB, or of all, which takes 2 bytes for each token and entry and 2 % more. A backward() uses
+/// them up: the next one comes after another forward(), else gradients are NaN and exec.wait() throws value_error.
 #pragma once
 
 #include <tessera/algorithm/linear_loss.hpp>

@@ -54,7 +54,9 @@ struct linear_loss_options {
   // Of the backward pass.
   float hidden_threshold = -1.0F;  ///< of the filter, for hidden states; 0: nothing is left out; -1: Filter::threshold
   float classifier_threshold = -1.0F;  ///< likewise for the classifier; the bias is never filtered
-  std::int64_t workspace_budget = 0;   ///< most bytes of the workspace; 0: 160 MiB, or what 32 MiB of gradient need
+  /// Most bytes of the workspace; 0: 160 MiB, or what 32 MiB of gradient need. With more forward() may keep softmaxes,
+  /// which the next backward() uses up.
+  std::int64_t workspace_budget = 0;
 };
 
 /// What goes in. Labels: std::int32_t or std::int64_t.
