@@ -59,7 +59,7 @@ struct reduce_loss_rows {
   logit_map<T> map;
   std::int32_t vocabulary;
   loss_marks marks;
-  kept_softmaxes<T> kept;
+  kept_softmaxes<T> softmaxes;
 
   __device__ __forceinline__ void prepare() const {}
   __device__ __forceinline__ void finish() const {}
@@ -89,7 +89,7 @@ struct reduce_loss_rows {
       close(share, place.row, scratch);
     }
     if constexpr (sizeof(T) == 2) {
-      if (kept.are_wanted()) {
+      if (softmaxes.are_wanted()) {
         keep_exponentials(sums, largest, place);
       }
     }
@@ -339,7 +339,7 @@ struct reduce_loss_rows {
   __device__ __forceinline__ void keep_exponentials(float const (&sums)[Registers], float const (&largest)[2],
                                                     box_place place) const {
     static_assert(2 * Registers == kept_softmaxes<T>::tile_entries);
-    if (place.column >= kept.values.extent(1)) {
+    if (place.column >= softmaxes.values.extent(1)) {
       return;
     }
     const auto lane = static_cast<std::int32_t>(threadIdx.x % 32);
@@ -347,11 +347,11 @@ struct reduce_loss_rows {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const std::int32_t token = place.row + lane / 4 + 8 * half;
-      const bool is_there = token < kept.values.extent(0);
+      const bool is_there = token < softmaxes.values.extent(0);
       const bfloat16 rounded = store<bfloat16>(reference_of(largest[half]));
       const float reference = load(rounded);
       if (is_there && lane % 4 == 0) {
-        kept.references(place.column / kept_softmaxes<T>::tile_entries, token) = rounded;
+        softmaxes.references(place.column / kept_softmaxes<T>::tile_entries, token) = rounded;
       }
 #pragma unroll
       for (int group = 0; group < groups<Registers>; ++group) {
@@ -364,8 +364,9 @@ struct reduce_loss_rows {
         }
         transpose_of_four(words);
         const std::int32_t column = place.column + group * group_columns + 8 * (lane % 4);
-        if (is_there && column < kept.values.extent(1)) {
-          __stcs(reinterpret_cast<uint4*>(&kept.values(token, column)), uint4{words[0], words[1], words[2], words[3]});
+        if (is_there && column < softmaxes.values.extent(1)) {
+          __stcs(reinterpret_cast<uint4*>(&softmaxes.values(token, column)),
+                 uint4{words[0], words[1], words[2], words[3]});
         }
       }
     }
