@@ -211,13 +211,13 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
   /// Of the entries whose softmaxes are kept.
   loss_gradient_part<typename layout::value_type> kept_part(workspace const& space,
                                                             linear_loss_shape const& shape) const {
-    return part_of(space, shape, 0, this->kept_in(space, shape).values);
+    return part_of(space, 0, this->kept_in(space, shape).values);
   }
   /// Of the part that begins with entry `first`.
   loss_gradient_part<typename layout::value_type> part(workspace const& space, linear_loss_shape const& shape,
                                                        std::int64_t first) const {
     typename layout::value_type* const data = space[keeps_all(shape) ? this->softmaxes : gradient].data;
-    return part_of(space, shape, first, {data, {shape.tokens, min(entries, shape.vocabulary - first)}, {entries, 1}});
+    return part_of(space, first, {data, {shape.tokens, min(entries, shape.vocabulary - first)}, {entries, 1}});
   }
 
   matrix_view<std::uint16_t> remains_of(workspace const& space, linear_loss_shape const& shape) const {
@@ -245,8 +245,7 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
     return divide_up(shape.vocabulary, tile_columns) * tile_columns;
   }
 
-  loss_gradient_part<typename layout::value_type> part_of(workspace const& space, linear_loss_shape const& shape,
-                                                          std::int64_t first,
+  loss_gradient_part<typename layout::value_type> part_of(workspace const& space, std::int64_t first,
                                                           matrix_view<typename layout::value_type> values) const {
     const std::int64_t across = values.stride(0) / program::block_columns;
     return {first,
