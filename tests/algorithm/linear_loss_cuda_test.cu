@@ -174,6 +174,22 @@ TEST_CASE("with memory for some softmaxes logits of the other entries are made a
   }
 }
 
+TEST_CASE("a loss with more than 2^31 logits works on a GPU, in parts and with all softmaxes kept", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  tessera::cuda const exec;
+  auto problem = make_loss_problem<bfloat16>(16500, 132000, 8);
+  auto const in_parts = run_on_device<exact_cross_entropy, float>(exec, problem);
+  problem.options.workspace_budget = std::int64_t{5} << 30;
+  auto const kept = run_on_device<exact_cross_entropy, float>(exec, problem);
+  CHECK(kept.log_sum_exp == in_parts.log_sum_exp);
+  for (std::int64_t token = 16490; token < 16500; ++token) {
+    double const expected = reference_token(problem, token).log_sum_exp;
+    CHECK(std::fabs(static_cast<double>(kept.log_sum_exp[static_cast<std::size_t>(token)]) - expected) < 1e-4);
+  }
+  CHECK(relative_distance(kept.hidden, as_doubles(in_parts.hidden)) <= 4e-3);
+  CHECK(relative_distance(kept.classifier, as_doubles(in_parts.classifier)) <= 4e-3);
+}
+
 TEST_CASE("softmaxes that a forward pass has kept are good for one backward pass on a GPU", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   tessera::cuda const exec;

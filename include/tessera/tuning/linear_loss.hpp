@@ -67,9 +67,14 @@ struct warpgroup_loss_product_tuning {
 
 /// How many entries of the vocabulary a part of the backward pass has: programs for sm_90a compute whole tiles, as many
 /// at a time as there are clusters, and the last of them leave clusters idle. On an H200, 8192 tokens, V 256000, D
-/// 2304, exact, both passes: 61.3 ms with parts of 6912 entries, in 152 MiB; 59.9 ms with one part, in 4 GiB. The
+/// 2304, exact, both passes: 59.5 ms with parts of 6912 entries, in 152 MiB; with one part, in 4 GiB, 2 % less. The
 /// backward pass alone, before parts were chosen so: 75 parts 54.0 ms, one 47.9: a part costs about 80 us beyond its
 /// work.
+///
+/// Softmaxes kept by the forward pass (program/kept_softmaxes.hpp), all of them, instead of logits made again: 48.9 ms;
+/// V 128256, D 4096: 54.0 and 42.0. The forward pass takes 2.2 ms longer for the 4.2 GB that it writes, whether rows or
+/// boxes of them lie together; 3.9 ms go to making them gradients, 8.4 GB at 2.2 TB/s (5.4 ms with groups of 4096
+/// entries, which come and go).
 struct loss_part_tuning {
   static constexpr std::int64_t clusters = 66;         ///< of an H200
   static constexpr std::int64_t launches = 200 * 192;  ///< what launches cost, in the unit below
