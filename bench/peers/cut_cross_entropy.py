@@ -15,19 +15,17 @@ exact one; errors of gradients are lengths, relative to those of exact gradients
 """
 import argparse
 import importlib
-import importlib.metadata
 import json
 import math
 import statistics
 import sys
 import tempfile
-import zipfile
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 
-from measuring import Flush, MEBIBYTE, context, row, seconds_of
+from measuring import Flush, MEBIBYTE, context, row, seconds_of, use_packages, version_of
 
 SHAPES = ["8192x256000x2304", "8192x128256x4096"]  # Gemma 2 2B, Llama 3 8B: tokens, vocabulary, channels
 REPETITIONS, WANTED_SECONDS, LEAST_SAMPLES, MOST_SAMPLES = 3, 0.2, 4, 15
@@ -122,14 +120,6 @@ IMPLEMENTATIONS = {"torch_eager": torch_eager, "torch_compile": torch_compile, "
 MEASURED = {"zipf": list(IMPLEMENTATIONS), "flat": ["apple_cce"], "spread": ["apple_cce"]}
 
 
-def version_of(name):
-    module = sys.modules.get(name)
-    try:
-        return getattr(module, "__version__", None) or importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
-
-
 def measure(title, operation, flush, counters):
     """Rows of one operation, whose first call is over."""
     torch.cuda.synchronize()
@@ -200,19 +190,6 @@ def measure_all(options):
                 torch.cuda.empty_cache()
             del problem
     return rows
-
-
-def use_packages(packages, folder):
-    """Makes wheels and source folders importable; not the folder of this file, which is named like a package."""
-    here = Path(__file__).resolve().parent
-    sys.path[:] = [path for path in sys.path if Path(path).resolve() != here]
-    for package in packages:
-        if package.suffix == ".whl":
-            with zipfile.ZipFile(package) as archive:
-                archive.extractall(folder)  # Triton reads the source of its kernels, which it cannot in an archive
-        else:
-            sys.path.insert(0, str(package.resolve()))
-    sys.path.insert(0, folder)
 
 
 def main():

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What scripts that measure other implementations share: calls from a cold cache, rows and the run's description."""
+"""What scripts that measure other implementations share: calls from a cold cache, rows, descriptions, packages."""
 import datetime
+import importlib.metadata
 import os
 import statistics
 import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import torch
@@ -57,3 +60,24 @@ def context(**more):
             "cuda_runtime": torch.version.cuda, "pytorch": torch.__version__,
             "commit": os.environ.get("TESSERA_COMMIT") or first_line("git", "-C", str(Path(__file__).parent),
                                                                      "rev-parse", "--short=12", "HEAD")}
+
+
+def version_of(name):
+    module = sys.modules.get(name)
+    try:
+        return getattr(module, "__version__", None) or importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def use_packages(packages, folder):
+    """Makes wheels and source folders importable; not the folder of this file, which is named like a package."""
+    here = Path(__file__).resolve().parent
+    sys.path[:] = [path for path in sys.path if Path(path).resolve() != here]
+    for package in packages:
+        if package.suffix == ".whl":
+            with zipfile.ZipFile(package) as archive:
+                archive.extractall(folder)  # Triton reads the source of its kernels, which it cannot in an archive
+        else:
+            sys.path.insert(0, str(package.resolve()))
+    sys.path.insert(0, folder)
