@@ -28,5 +28,15 @@ __device__ __forceinline__ std::uint32_t pack_pair<float16>(float low, float hig
   return pair;
 }
 
+/// Four floats to four e4m3 bytes, `a` lowest; what is too large saturates at 448.
+__device__ __forceinline__ std::uint32_t pack_four_e4m3(float a, float b, float c, float d) {
+  std::uint32_t four;
+  asm("{ .reg .b16 low, high; cvt.rn.satfinite.e4m3x2.f32 low, %2, %1; cvt.rn.satfinite.e4m3x2.f32 high, %4, %3;"
+      "  mov.b32 %0, {low, high}; }"
+      : "=r"(four)
+      : "f"(a), "f"(b), "f"(c), "f"(d));
+  return four;
+}
+
 }  // namespace v0
 }  // namespace tessera
