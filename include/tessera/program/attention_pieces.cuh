@@ -149,10 +149,12 @@ struct attention_pieces {
       send_work(scratch, work_place, cluster);
     }
     while (true) {
-      scratch.work_full[work_place.stage].arrive_and_expect(4);
+      if constexpr (Policy.blocks > 1) {
+        scratch.work_full[work_place.stage].arrive_and_expect(sizeof(std::int32_t));
+      }
       scratch.work_full[work_place.stage].wait(work_place.phase);
       const std::int32_t index = *const_cast<std::int32_t volatile*>(&scratch.work[work_place.stage]);
-      scratch.work_empty[work_place.stage].arrive_at(0);
+      release_work(scratch.work_empty[work_place.stage]);
       work_place.advance();
       if (index >= schedule.count()) {
         return;
@@ -173,7 +175,7 @@ struct attention_pieces {
     const std::int32_t index = *const_cast<std::int32_t volatile*>(&scratch.work[place.stage]);
     const std::int32_t same = __shfl_sync(0xffffffffU, index, 0);
     if (threadIdx.x % 32 == 0) {
-      scratch.work_empty[place.stage].arrive_at(0);
+      release_work(scratch.work_empty[place.stage]);
     }
     place.advance();
     return same;
@@ -236,8 +238,21 @@ struct attention_pieces {
   __device__ __forceinline__ static void send_work(scratch_type& scratch, ring_place<shape::work_stages> place,
                                                    std::int32_t index) {
     scratch.work_empty[place.stage].wait(place.phase ^ 1);
-    for (unsigned to = 0; to < Policy.blocks; ++to) {
-      scratch.work_full[place.stage].send_to(to, &scratch.work[place.stage], index);
+    if constexpr (Policy.blocks == 1) {
+      *const_cast<std::int32_t volatile*>(&scratch.work[place.stage]) = index;
+      scratch.work_full[place.stage].arrive();
+    } else {
+      for (unsigned to = 0; to < Policy.blocks; ++to) {
+        scratch.work_full[place.stage].send_to(to, &scratch.work[place.stage], index);
+      }
+    }
+  }
+  /// One thread's, to the cluster's first block: the number is read.
+  __device__ __forceinline__ static void release_work(shared_barrier& barrier) {
+    if constexpr (Policy.blocks == 1) {
+      barrier.arrive();
+    } else {
+      barrier.arrive_at(0);
     }
   }
 

@@ -40,7 +40,8 @@ struct shared_barrier {
         "r"(rank)
         : "memory");
   }
-  /// Writes a word to the place of `shared` in thread block `rank` of the cluster; its barrier there counts 4 bytes.
+  /// Writes a word to the place of `shared` in thread block `rank` of the cluster; its barrier there counts 4 bytes. An
+  /// illegal instruction in a launch whose clusters have one block.
   __device__ __forceinline__ void send_to(unsigned rank, std::int32_t* shared, std::int32_t word) {
     asm volatile(
         "{ .reg .b32 place, remote; mapa.shared::cluster.u32 place, %0, %2; mapa.shared::cluster.u32 remote, %1, %2;"
