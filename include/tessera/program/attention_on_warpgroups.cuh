@@ -34,7 +34,7 @@
 #include <tessera/core/float8.hpp>
 #include <tessera/program/attention_output.cuh>
 #include <tessera/program/attention_pieces.cuh>
-#include <tessera/program/attention_tiles.hpp>
+#include <tessera/program/attention_band.hpp>
 #include <tessera/program/attention_weights.cuh>
 #include <tessera/tile/cuda/barrier.cuh>
 #include <tessera/tile/cuda/bulk_tensor.cuh>
@@ -49,7 +49,7 @@ inline namespace v0 {
 
 template <int Channels, class Output, warpgroup_attention_policy Policy>
 struct attention_on_warpgroups {
-  using shape = attention_shape<Channels, Policy>;
+  using shape = warpgroup_attention_shape<Channels, Policy>;
   using pieces_type = attention_pieces<Channels, Policy>;
   using scratch_type = typename pieces_type::scratch_type;
   static constexpr int lanes = shape::lanes;
@@ -391,7 +391,7 @@ struct attention_on_warpgroups {
   }
 
   __device__ __forceinline__ void finish(consumer_state& state, attention_work work, std::int32_t warp_row) const {
-    attention_row rows[2];
+    weighted_row rows[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       if constexpr (has_ones) {
@@ -405,7 +405,7 @@ struct attention_on_warpgroups {
       rows[half].reference = state.rows.reference[half];
     }
     const std::int32_t heads = pieces.query_heads;
-    const attention_place place{work.head / heads, work.head % heads, pieces.key_head_of(work.head), warp_row};
+    const warp_rows_place place{work.head / heads, work.head % heads, pieces.key_head_of(work.head), warp_row};
     output.template write_rows<Channels>(state.outputs, rows, place);
     output.write_log_sum_exps(rows, place);
   }

@@ -16,7 +16,7 @@ namespace tessera {
 inline namespace v0 {
 
 /// Where a warp's rows belong.
-struct attention_place {
+struct warp_rows_place {
   std::int32_t batch;
   std::int32_t head;      ///< of queries, of this batch
   std::int32_t key_head;  ///< of all batches
@@ -24,7 +24,7 @@ struct attention_place {
 };
 
 /// How a row's weights are related to the exponentials of its logits: their sum is `total` 2^reference / 448.
-struct attention_row {
+struct weighted_row {
   float total;
   float reference;
 };
@@ -38,7 +38,7 @@ struct attention_output {
   float* log_sum_exps;         ///< batch, head of queries, token, or null
   float const* logit_offsets;  ///< likewise, added to log_sum_exps, or null
 
-  __device__ __forceinline__ void write_log_sum_exps(attention_row const (&rows)[2], attention_place place) const {
+  __device__ __forceinline__ void write_log_sum_exps(weighted_row const (&rows)[2], warp_rows_place place) const {
     constexpr float ln_2 = 0.693147181F;
     constexpr float log2_of_top = 8.807354922F;
     const auto lane = static_cast<std::int32_t>(threadIdx.x % 32);
@@ -62,8 +62,8 @@ struct attention_output {
 
   /// sums[4 j + 2 h + i]: row lane / 4 + 8 h, channel 8 j + 2 (lane % 4) + i.
   template <int Channels, int Registers>
-  __device__ __forceinline__ void write_rows(float const (&sums)[Registers], attention_row const (&rows)[2],
-                                             attention_place place) const {
+  __device__ __forceinline__ void write_rows(float const (&sums)[Registers], weighted_row const (&rows)[2],
+                                             warp_rows_place place) const {
     const auto lane = static_cast<std::int32_t>(threadIdx.x % 32);
     float const* const scales = value_scales + std::int64_t{place.key_head} * Channels + 2 * (lane % 4);
     float const* const means = value_means + std::int64_t{place.key_head} * Channels + 2 * (lane % 4);

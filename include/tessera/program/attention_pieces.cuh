@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include <tessera/core/bits.hpp>
-#include <tessera/program/attention_tiles.hpp>
+#include <tessera/program/attention_band.hpp>
 #include <tessera/tile/cuda/barrier.cuh>
 #include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/cluster.cuh>
@@ -24,7 +24,7 @@ namespace tessera {
 inline namespace v0 {
 
 template <int Channels, warpgroup_attention_policy Policy>
-struct attention_shape {
+struct warpgroup_attention_shape {
   static constexpr int warpgroup = 128;
   static constexpr int warpgroup_rows = 64;
   static constexpr int lanes = warpgroup * (1 + Policy.consumers);
@@ -65,7 +65,7 @@ struct attention_shape {
 
 template <int Channels, warpgroup_attention_policy Policy>
 struct attention_pieces {
-  using shape = attention_shape<Channels, Policy>;
+  using shape = warpgroup_attention_shape<Channels, Policy>;
   using place_type = ring_place<Policy.stages>;
 
   struct scratch_type {

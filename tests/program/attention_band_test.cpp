@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <tessera/program/attention_tiles.hpp>
+#include <tessera/program/attention_band.hpp>
 
 #include "support/catch.hpp"
 
