@@ -26,6 +26,11 @@ struct code_scale {
 /// The least scale: the smallest normal float, whose reciprocal is finite.
 inline constexpr float smallest_code_scale = 0x1p-126F;
 
+/// What values are multiplied by, given the scale of their group: 0 for a scale of 0 or NaN, so that codes are 0.
+TESSERA_FN constexpr float reciprocal_of(float scale) {
+  return scale > 0.0F ? 1.0F / scale : 0.0F;
+}
+
 /// The scale with which `largest`, a magnitude, gets the code `highest`. Of zeros both are 0. Of a NaN, which stands for
 /// a group with a NaN or an infinity, the scale is NaN and the reciprocal 0: all codes are 0 and everything that they
 /// take part in is NaN.
@@ -34,7 +39,7 @@ TESSERA_FN constexpr code_scale fit_scale(float largest, float highest) {
     return {largest, 0.0F};
   }
   const float scale = max(largest / highest, smallest_code_scale);
-  return {scale, 1.0F / scale};
+  return {scale, reciprocal_of(scale)};
 }
 
 }  // namespace v0
