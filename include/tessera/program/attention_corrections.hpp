@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/program/attention_operands.hpp>
 #include <tessera/program/encode_heads.hpp>

@@ -39,6 +39,7 @@
 #include <tessera/tile/staged_tile.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/head_view.hpp>
+#include <tessera/view/matrix_view.hpp>
 
 namespace tessera {
 inline namespace v0 {

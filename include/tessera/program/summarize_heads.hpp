@@ -17,6 +17,7 @@
 #include <tessera/program/attention_operands.hpp>
 #include <tessera/quantize/code_scale.hpp>
 #include <tessera/view/head_view.hpp>
+#include <tessera/view/matrix_view.hpp>
 
 namespace tessera {
 inline namespace v0 {

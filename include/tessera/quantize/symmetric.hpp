@@ -55,7 +55,7 @@ struct symmetric_quantizer {
 
   using code_type = std::int8_t;
   using params_type = symmetric_params;
-  using granularity_type = std::remove_const_t<decltype(Group)>;  ///< int, or that of tokens
+  using granularity_type = std::remove_cvref_t<decltype(Group)>;  ///< int, or that of tokens
 
   static constexpr int bits = Bits;
   static constexpr int group = detail::neighbours_in(Group);
