@@ -14,32 +14,12 @@
 
 #include "support/attention_reference.hpp"
 #include "support/catch.hpp"
+#include "support/quantized_reference.hpp"
 
 using namespace tessera;
 using namespace tessera_test;
 
 namespace {
-
-/// Codes and scales, and the memory in which they are.
-template <class Attention>
-struct made_operands {
-  buffer<std::byte> memory;
-  typename Attention::heads heads;
-};
-
-template <class Attention, class Executor, class T>
-made_operands<Attention> quantize(Executor const& exec, attention_problem<T> const& p) {
-  auto const plan = Attention::plan(exec, p.shape);
-  made_operands<Attention> made{buffer<std::byte>(exec, plan.bytes()), {}};
-  for (std::byte& byte : made.memory) {
-    byte = std::byte{0xa5};
-  }
-  workspace const space(plan, made.memory);
-  made.heads = Attention::operands(p.shape, space);
-  Attention::quantize(exec, p.shape, p.inputs(), p.options, made.heads, space);
-  exec.wait();
-  return made;
-}
 
 template <class T, int Rank>
 std::vector<T> list_of(view<T, Rank> values) {
@@ -119,7 +99,7 @@ void check_format(attention_shape const& s) {
   CAPTURE(s.queries, s.keys, s.channels);
   cpu const exec{.threads = 2};
   auto const p = make_attention_problem<T>(s);
-  auto const made = quantize<sage_attention2>(exec, p);
+  auto const made = make_operands<sage_attention2>(exec, p);
   std::int64_t const queries = padded_tokens(s.queries);
   std::int64_t const keys = padded_tokens(s.keys);
   float const factor = static_cast<float>(1.0 / std::sqrt(static_cast<double>(s.channels))) * 1.4426950408889634F;
@@ -170,7 +150,7 @@ TEST_CASE("nothing is quantized where there are no tokens or no sequences", "[ho
   cpu const exec{.threads = 1};
   for (attention_shape const& s :
        {attention_shape{1, 2, 1, 0, 9, 32}, attention_shape{1, 2, 1, 9, 0, 32}, attention_shape{0, 2, 1, 9, 9, 32}}) {
-    auto const made = quantize<sage_attention2_int4>(exec, make_attention_problem<bfloat16>(s));
+    auto const made = make_operands<sage_attention2_int4>(exec, make_attention_problem<bfloat16>(s));
     CHECK(made.heads.queries.codes.size() == s.batch * 2 * padded_tokens(s.queries) * 32);
     CHECK(made.heads.keys.codes.size() == s.batch * padded_tokens(s.keys) * 32);
   }
@@ -182,7 +162,7 @@ TEST_CASE("every granularity and width makes codes that decode to its tokens", "
   auto const check = [&](auto const& quantizer) {
     using q = std::remove_cvref_t<decltype(quantizer)>;
     using method = attention<q, fp8>;
-    auto const made = quantize<method>(exec, p);
+    auto const made = make_operands<method>(exec, p);
     auto const& keys = made.heads.keys;
     int wrong = 0;
     for (std::int64_t token = 0; token < 150; ++token) {
@@ -209,9 +189,9 @@ TEST_CASE("every granularity and width makes codes that decode to its tokens", "
 
 TEST_CASE("the programs keep the rules for programs, and every executor makes the same bits", "[host]") {
   auto const p = make_attention_problem<bfloat16>({1, 2, 1, 70, 140, 32});
-  auto const one = quantize<sage_attention2_int4>(cpu{.threads = 1}, p);
-  auto const two = quantize<sage_attention2_int4>(cpu{.threads = 2}, p);
-  auto const other = quantize<sage_attention2_int4>(testing::adversary{.seed = 11}, p);
+  auto const one = make_operands<sage_attention2_int4>(cpu{.threads = 1}, p);
+  auto const two = make_operands<sage_attention2_int4>(cpu{.threads = 2}, p);
+  auto const other = make_operands<sage_attention2_int4>(testing::adversary{.seed = 11}, p);
   for (auto const* same : {&two, &other}) {
     CHECK(list_of(one.heads.queries.codes) == list_of(same->heads.queries.codes));
     CHECK(list_of(one.heads.queries.scales) == list_of(same->heads.queries.scales));
@@ -222,8 +202,8 @@ TEST_CASE("the programs keep the rules for programs, and every executor makes th
     CHECK(list_of(one.heads.values.codes) == list_of(same->heads.values.codes));
   }
   using whole = attention<smoothed<symmetric_quantizer<8, per_tensor>>, smoothed<fp8>>;
-  auto const plain = quantize<whole>(cpu{.threads = 1}, p);
-  auto const shuffled = quantize<whole>(testing::adversary{.seed = 12}, p);
+  auto const plain = make_operands<whole>(cpu{.threads = 1}, p);
+  auto const shuffled = make_operands<whole>(testing::adversary{.seed = 12}, p);
   CHECK(list_of(plain.heads.keys.codes) == list_of(shuffled.heads.keys.codes));
   CHECK(list_of(plain.heads.keys.scales) == list_of(shuffled.heads.keys.scales));
   CHECK(list_of(plain.heads.values.codes) == list_of(shuffled.heads.values.codes));
@@ -233,7 +213,7 @@ TEST_CASE("the programs keep the rules for programs, and every executor makes th
 TEST_CASE("strides of the inputs change nothing", "[host]") {
   cpu const exec{.threads = 1};
   auto const p = make_attention_problem<bfloat16>({2, 2, 2, 70, 70, 32});
-  auto const expected = quantize<sage_attention2>(exec, p);
+  auto const expected = make_operands<sage_attention2>(exec, p);
   // Tokens before heads, three tensors in one, and two unused elements behind each.
   std::vector<bfloat16> packed(2 * 70 * 3 * 2 * 34, bfloat16{0x7fc0});
   auto const part = [&](std::int64_t which) {
@@ -260,11 +240,11 @@ TEST_CASE("an infinity or a NaN poisons the scale of its own group or channel an
   cpu const exec{.threads = 1};
   auto p = make_attention_problem<bfloat16>({1, 1, 1, 64, 256, 32});
   p.keys[as_size(200 * 32 + 5)] = store<bfloat16>(0.0F);
-  auto const clean = quantize<sage_attention2>(exec, p);
+  auto const clean = make_operands<sage_attention2>(exec, p);
   p.queries[as_size(21 * 32 + 3)] = store<bfloat16>(NAN);
   p.keys[as_size(200 * 32 + 5)] = store<bfloat16>(-INFINITY);
   p.values[as_size(30 * 32 + 9)] = store<bfloat16>(NAN);
-  auto const found = quantize<sage_attention2>(exec, p);
+  auto const found = make_operands<sage_attention2>(exec, p);
   for (std::int64_t group = 0; group < 32; ++group) {
     CHECK(std::isnan(found.heads.queries.scales(0, 0, group)) == (group == 13));
   }
@@ -297,7 +277,7 @@ TEST_CASE("zeros, constants and the largest and smallest numbers have codes", "[
     p.keys.assign(p.keys.size(), size);
     p.values.assign(p.values.size(), size);
     using plain = attention<eight, fp8>;
-    auto const made = quantize<plain>(exec, p);
+    auto const made = make_operands<plain>(exec, p);
     bool const is_zero = size == 0.0F;
     CHECK((made.heads.keys.scales(0, 0, 0) == 0.0F) == is_zero);
     CHECK((made.heads.values.scales(0, 0, 0) == 0.0F) == is_zero);
@@ -313,7 +293,7 @@ TEST_CASE("scores that smoothing takes away are kept in fp32", "[host]") {
   cpu const exec{.threads = 1};
   auto p = make_attention_problem<bfloat16>({2, 4, 2, 70, 140, 32});
   p.options.softmax_scale = 0.3F;
-  auto const made = quantize<sage_attention2_int4>(exec, p);
+  auto const made = make_operands<sage_attention2_int4>(exec, p);
   auto const q = as_doubles(p.queries);
   auto const k = as_doubles(p.keys);
   double worst = 0;
@@ -355,12 +335,12 @@ TEST_CASE("sequences of a padded batch are quantized as if they were alone", "[h
   auto p = make_attention_problem<bfloat16>({2, 1, 1, 100, 150, 32});
   p.query_lengths = {100, 33};
   p.key_lengths = {150, 70};
-  auto const made = quantize<sage_attention2>(exec, p);
+  auto const made = make_operands<sage_attention2>(exec, p);
   attention_problem<bfloat16> alone{{1, 1, 1, 33, 70, 32}, {}, {}, {}};
   alone.queries.assign(p.queries.begin() + 100 * 32, p.queries.begin() + 133 * 32);
   alone.keys.assign(p.keys.begin() + 150 * 32, p.keys.begin() + 220 * 32);
   alone.values.assign(p.values.begin() + 150 * 32, p.values.begin() + 220 * 32);
-  auto const expected = quantize<sage_attention2>(exec, alone);
+  auto const expected = make_operands<sage_attention2>(exec, alone);
   int wrong = 0;
   for (std::int64_t token = 0; token < 256; ++token) {
     for (std::int64_t c = 0; c < 32; ++c) {
