@@ -79,9 +79,9 @@ void run_attention(Executor const& exec, attention_call<Method, T, Bias> const& 
   detail::run_attention_portably(exec, call);
 }
 
-/// QK: how queries and keys are coded: symmetric_quantizer<8 or 4, a granularity>, which may be smoothed. PV: how values
-/// are, and the weights of the softmax, whose scale is fixed: float8_quantizer, scaled_float_quantizer<float16> or
-/// symmetric_quantizer<8>; it may be smoothed.
+/// QK: how queries and keys are coded: symmetric_quantizer<8 or 4, a granularity>, which may be smoothed. PV: how
+/// values are, and the weights of the softmax, whose scale is fixed: float8_quantizer, scaled_float_quantizer<float16>
+/// or symmetric_quantizer<8>; it may be smoothed.
 template <class QK, class PV, class Softmax = online_softmax<float>>
 struct attention {
   static_assert(
@@ -104,8 +104,8 @@ struct attention {
     return regions(where, shape, parts).operands(space);
   }
 
-  /// Enqueues everything. Throws shape_error or value_error for what does not fit together. T, Result: bfloat16, float16
-  /// or float. Bias: see no_bias.
+  /// Enqueues everything. Throws shape_error or value_error for what does not fit together. T, Result: bfloat16,
+  /// float16 or float. Bias: see no_bias.
   template <class Executor, class T, class Result, class Bias = no_bias>
   static void forward(Executor const& exec, attention_inputs<T> const& in, attention_options const& options,
                       attention_outputs<Result> const& out, workspace const& space, Bias const& bias = {}) {
@@ -122,8 +122,8 @@ struct attention {
   }
 
   /// Enqueues the making of codes and scales of the inputs that are not null, at `out`: in the same workspace, of
-  /// plan() with the same parts, or elsewhere. Queries alone need the mean of keys in `out`, if the method smooths keys,
-  /// and the keys themselves if it smooths queries. Only `softmax_scale` of the options matters.
+  /// plan() with the same parts, or elsewhere. Queries alone need the mean of keys in `out`, if the method smooths
+  /// keys, and the keys themselves if it smooths queries. Only `softmax_scale` of the options matters.
   template <class Executor, class T>
   static void quantize(Executor const& exec, attention_shape const& shape, attention_inputs<T> const& in,
                        attention_options const& options, heads const& out, workspace const& space,

@@ -33,7 +33,8 @@ struct attention_inputs {
   array_view<float const> sinks = {};   ///< a score for each query head, which takes weight and has no value; or null
 };
 
-/// What comes out. Queries beyond the length of their sequence, and those that see no key, get zeros and minus infinity.
+/// What comes out. Queries beyond the length of their sequence, and those that see no key, get zeros and minus
+/// infinity.
 template <class T>
 struct attention_outputs {
   head_view<T> result;              ///< batch x query heads x queries x channels

@@ -172,8 +172,8 @@ struct quantization_regions : quantized_regions<Method> {
   }
 };
 
-/// Codes and scales to be made of the inputs that are not null. Queries need the mean of keys, if those are smoothed, and
-/// the keys themselves if queries are.
+/// Codes and scales to be made of the inputs that are not null. Queries need the mean of keys, if those are smoothed,
+/// and the keys themselves if queries are.
 template <class Method, class T>
 struct quantize_call {
   using method = Method;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What smoothing takes away from scores and attention needs back: `mean_scores`, of the mean key, for log-sum-exps, and
-/// `query_corrections`, of mean queries, for every score. SageAttention2 (arXiv 2411.10958), section 3.1. In fp32.
+/// What smoothing takes away from scores and attention needs back: `mean_scores`, of the mean key, for log-sum-exps,
+/// and `query_corrections`, of mean queries, for every score. SageAttention2 (arXiv 2411.10958), section 3.1. In fp32.
 #pragma once
 
 #include <cstdint>

@@ -18,8 +18,8 @@
 /// weights, so that they are means of values: values that are all equal come back. A lane adds the weights of 64
 /// columns in order. So the order of additions depends on the extents alone.
 ///
-/// Cost for each head: 4 * queries * keys * channels operations and queries * keys exponentials, less what a mask leaves
-/// out in whole tiles of 64 x 128.
+/// Cost for each head: 4 * queries * keys * channels operations and queries * keys exponentials, less what a mask
+/// leaves out in whole tiles of 64 x 128.
 #pragma once
 
 #include <cstdint>
@@ -44,8 +44,8 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Which quantizers and which softmax: QK for queries and keys, a symmetric_quantizer with a granularity; PV for weights
-/// and values.
+/// Which quantizers and which softmax: QK for queries and keys, a symmetric_quantizer with a granularity; PV for
+/// weights and values.
 template <class QK, class PV, class Softmax>
 struct attention_method {
   using score_quantizer = QK;

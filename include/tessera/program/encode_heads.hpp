@@ -2,9 +2,9 @@
 /// `encode_tokens` and `encode_values`: codes and scales of attention heads, as attention_operands.hpp says; and
 /// `measure_heads`, which a scale for a whole head needs first.
 ///
-/// A code is the nearest one, ties to even, to (value - mean) * reciprocal_of(scale), each operation rounded to fp32, and
-/// the scale is the largest magnitude of value - mean in the group, divided by the largest code: the same bits wherever
-/// a program follows these lines.
+/// A code is the nearest one, ties to even, to (value - mean) * reciprocal_of(scale), each operation rounded to fp32,
+/// and the scale is the largest magnitude of value - mean in the group, divided by the largest code: the same bits
+/// wherever a program follows these lines.
 #pragma once
 
 #include <cstdint>

@@ -3,9 +3,9 @@
 /// and then over some blocks each: means, and scales of values.
 ///
 /// The order of additions is part of the format, for codes depend on means: any program that makes the same codes adds
-/// in this order, in fp32. In a block of 64 or 128 tokens, sixteen sums: sum i of tokens i, i + 16, i + 32 ... in order.
-/// Over blocks, 32 sums: sum i of blocks i, i + 32, i + 64 ... in order. Either way the sums are then added in pairs at
-/// half their number apart, again and again: i + 8, i + 4, i + 2, i + 1. Infinities and NaNs count as zeros.
+/// in this order, in fp32. In a block of 64 or 128 tokens, sixteen sums: sum i of tokens i, i + 16, i + 32 ... in
+/// order. Over blocks, 32 sums: sum i of blocks i, i + 32, i + 64 ... in order. Either way the sums are then added in
+/// pairs at half their number apart, again and again: i + 8, i + 4, i + 2, i + 1. Infinities and NaNs count as zeros.
 #pragma once
 
 #include <cstdint>

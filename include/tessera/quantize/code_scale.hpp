@@ -31,9 +31,9 @@ TESSERA_FN constexpr float reciprocal_of(float scale) {
   return scale > 0.0F ? 1.0F / scale : 0.0F;
 }
 
-/// The scale with which `largest`, a magnitude, gets the code `highest`. Of zeros both are 0. Of a NaN, which stands for
-/// a group with a NaN or an infinity, the scale is NaN and the reciprocal 0: all codes are 0 and everything that they
-/// take part in is NaN.
+/// The scale with which `largest`, a magnitude, gets the code `highest`. Of zeros both are 0. Of a NaN, which stands
+/// for a group with a NaN or an infinity, the scale is NaN and the reciprocal 0: all codes are 0 and everything that
+/// they take part in is NaN.
 TESSERA_FN constexpr code_scale fit_scale(float largest, float highest) {
   if (is_nan(largest) || largest == 0.0F) {
     return {largest, 0.0F};

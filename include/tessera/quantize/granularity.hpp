@@ -7,8 +7,9 @@
 ///     std::int64_t const count = groups::count(tokens);        // scales of a head
 ///
 /// SageAttention2 (arXiv 2411.10958), section 3.2 and equation 8, with tiles of 64 queries, 16 for each warp, and 128
-/// keys. The lanes of a tensor core's sums hold rows lane / 4 and 8 further, columns 2 * (lane % 4), the next, and those
-/// 8, 16, 24 ... further: per_thread gives each lane exactly one scale of queries and one of keys (is_one_for_a_lane).
+/// keys. The lanes of a tensor core's sums hold rows lane / 4 and 8 further, columns 2 * (lane % 4), the next, and
+/// those 8, 16, 24 ... further: per_thread gives each lane exactly one scale of queries and one of keys
+/// (is_one_for_a_lane).
 ///
 ///     granularity   group of query n           group of key n
 ///     per_tensor    0                          0                            of a head

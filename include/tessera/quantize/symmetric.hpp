@@ -42,8 +42,8 @@ constexpr int neighbours_in(Group const& group) {
 }  // namespace detail
 
 /// `Bits` is 8 or 4; the codes run from -(2^(Bits-1) - 1) to its opposite, so that negating a value negates its code.
-/// `Group` neighbouring values share a scale; `whole_tensor` means that all do; a granularity (quantize/granularity.hpp)
-/// says which tokens do, and `group` is then whole_tensor.
+/// `Group` neighbouring values share a scale; `whole_tensor` means that all do; a granularity
+/// (quantize/granularity.hpp) says which tokens do, and `group` is then whole_tensor.
 ///
 /// Rounds to the nearest code, ties to even. Values beyond the range saturate, infinities too; NaN becomes 0. Codes are
 /// the same on every backend.

@@ -164,8 +164,8 @@ struct uniform {
 };
 
 /// Tokens of an attention head, one after the other, as models have them: normal values, longer in some tokens than in
-/// others by a log-normal factor exp(spread * n - spread^2 / 2), and eight of the channels far from zero, by +-`offset` *
-/// U[0.75, 1.25]. Two generators whose `shift` is 0 and 8 have four such channels in common.
+/// others by a log-normal factor exp(spread * n - spread^2 / 2), and eight of the channels far from zero, by +-`offset`
+/// * U[0.75, 1.25]. Two generators whose `shift` is 0 and 8 have four such channels in common.
 struct offset_tokens {
   std::uint64_t channels = 128;
   double offset = 0.0;
