@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -159,6 +160,59 @@ TEST_CASE("a bias is added to scores, and minus infinity masks", "[host]") {
   auto const found = run_attention_problem<finely, float>(exec, p, bias);
   CHECK(farthest(found.result, expected.result) < 2e-3);
   CHECK(farthest(found.log_sum_exp, expected.log_sum_exp) < 2e-5);
+}
+
+TEST_CASE("a list of tiles leaves keys out, and what is no tile is passed over", "[host]") {
+  auto p = make_attention_problem<bfloat16>({1, 2, 1, 130, 700, 32});
+  // Two heads of three blocks of 64 queries; six tiles of 128 keys. Rubbish lies behind each count.
+  std::vector<std::vector<std::int32_t>> const lists{{0, 2, 5},          {}, {5, -1, 1, 6, 1000000}, {3},
+                                                     {0, 1, 2, 3, 4, 5}, {4}};
+  for (auto const& list : lists) {
+    p.list_counts.push_back(static_cast<std::int32_t>(list.size()));
+    for (std::size_t i = 0; i < 8; ++i) {
+      p.list_tiles.push_back(i < list.size() ? list[i] : 2);
+    }
+  }
+  cpu const exec{.threads = 2};
+  for (bool const is_causal : {false, true}) {
+    p.options.is_causal = is_causal;
+    auto const made = make_operands<finely>(exec, p);
+    auto const expected =
+        attention_by_codes(p, made, [&](std::int64_t, std::int64_t head, std::int64_t query, std::int64_t key) {
+          auto const& list = lists[as_size(head * 3 + query / 64)];
+          bool const is_there = std::find(list.begin(), list.end(), key / 128) != list.end();
+          return is_there ? 0.0 : -std::numeric_limits<double>::infinity();
+        });
+    auto const found = run_attention_problem<finely, float>(exec, p);
+    CHECK(farthest(found.result, expected.result) < 2e-3);
+    CHECK(farthest(found.log_sum_exp, expected.log_sum_exp) < 2e-5);
+    CHECK(found.log_sum_exp[100] == -static_cast<double>(infinity));
+  }
+  p.list_counts.assign(6, -3);
+  CHECK(run_attention_problem<finely, float>(exec, p).result == std::vector<double>(2 * 130 * 32, 0.0));
+}
+
+TEST_CASE("the keys of few queries are shared among groups, and shares are merged", "[host]") {
+  cpu const exec{.threads = 2};
+  for (attention_shape const& s : {attention_shape{1, 2, 1, 1, 2500, 32}, attention_shape{2, 1, 1, 70, 1100, 80}}) {
+    CHECK_THAT(finely::plan(exec, s).describe(), contains("shares of rows"));
+    CHECK(finely::partials(s, workspace(finely::plan(exec, s), buffer<std::byte>(finely::plan(exec, s).bytes()).view()))
+              .shares() == s.keys / 512);
+    check_shape<finely>(s);
+    check_shape<finely>(s, {.is_causal = true, .window_left = 700});
+    check_shape<finely_int4>(s, {.is_causal = true});
+  }
+  auto p = make_attention_problem<bfloat16>({2, 2, 1, 70, 1100, 32});
+  p.query_lengths = {70, 3};
+  p.key_lengths = {0, 900};
+  p.sinks = {2.0F, -1.0F};
+  check_against_codes<attention<eight, smoothed<half_values>>>(p);
+  p.options.is_causal = true;
+  auto const one = run_attention_problem<sage_attention2, bfloat16>(cpu{.threads = 1}, p);
+  auto const other = run_attention_problem<sage_attention2, bfloat16>(testing::adversary{.seed = 8}, p);
+  CHECK(one.result == other.result);
+  CHECK(one.log_sum_exp == other.log_sum_exp);
+  CHECK(finely::partials({1, 32, 8, 4096, 4096, 32}, workspace(workspace_plan("none"), {})).shares() == 1);
 }
 
 TEST_CASE("inputs and results are of three types, and values of four codes", "[host]") {

@@ -32,6 +32,8 @@ struct attention_problem {
   std::vector<std::int32_t> query_lengths = {};
   std::vector<std::int32_t> key_lengths = {};
   std::vector<float> sinks = {};
+  std::vector<std::int32_t> list_counts = {};  ///< of tiles of keys, for each block of 64 queries of each head
+  std::vector<std::int32_t> list_tiles = {};   ///< of which there may be 8
 
   tessera::attention_inputs<T> inputs() const {
     tessera::attention_shape const& s = shape;
@@ -46,6 +48,11 @@ struct attention_problem {
     }
     if (!sinks.empty()) {
       in.sinks = sinks;
+    }
+    if (!list_counts.empty()) {
+      std::int64_t const blocks = tessera::divide_up(s.queries, std::int64_t{64});
+      in.block_list = {{list_counts.data(), {s.batch, s.query_heads, blocks}},
+                       {list_tiles.data(), {s.batch, s.query_heads, blocks, 8}}};
     }
     return in;
   }

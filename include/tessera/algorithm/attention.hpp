@@ -39,25 +39,36 @@ struct attention_call {
   sequence_lengths key_lengths = {};
   array_view<float const> sinks = {};
   Bias bias = {};
+  attention_block_list block_list = {};
+  attention_partials<typename Method::softmax::state_type> partials = {};  ///< memory for shares of rows, or null
 };
 
 namespace detail {
 
 template <int Channels, class Executor, class Method, class T, class Bias>
 void run_attention_tiles(Executor const& exec, attention_call<Method, T, Bias> const& call) {
+  auto const& heads = call.heads;
+  const attention_writer<Method, T> results{call.shape,        heads.queries.mean_scores, heads.values.scales,
+                                            heads.values.mean, call.query_lengths,        call.sinks,
+                                            call.out.result,   call.out.log_sum_exp};
+  const std::int64_t right = call.options.is_causal ? 0 : call.options.window_right;
   const attention_tiles<Method, T, Bias, Channels> program{call.shape,
-                                                           call.heads.queries,
-                                                           call.heads.keys,
-                                                           call.heads.values,
+                                                           heads.queries,
+                                                           heads.keys,
+                                                           heads.values,
                                                            call.query_lengths,
                                                            call.key_lengths,
                                                            call.options.window_left,
-                                                           call.options.is_causal ? 0 : call.options.window_right,
-                                                           call.sinks,
+                                                           right,
+                                                           call.block_list,
                                                            call.bias,
-                                                           call.out.result,
-                                                           call.out.log_sum_exp};
+                                                           results,
+                                                           call.partials};
   exec.run(program, program.groups());
+  if (call.partials.rows.data != nullptr) {
+    const merge_attention<Method, T> merge{call.partials, results};
+    exec.run(merge, merge.groups());
+  }
 }
 
 template <class Executor, class Method, class T, class Bias>
@@ -104,6 +115,12 @@ struct attention {
     return regions(where, shape, parts).operands(space);
   }
 
+  /// Memory for shares of rows in such a workspace; null where every row has enough company.
+  static attention_partials<typename Softmax::state_type> partials(attention_shape const& shape, workspace const& space,
+                                                                   quantized_parts parts = {}) {
+    return regions(where, shape, parts).partials(space);
+  }
+
   /// Enqueues everything. Throws shape_error or value_error for what does not fit together. T, Result: bfloat16,
   /// float16 or float. Bias: see no_bias.
   template <class Executor, class T, class Result, class Bias = no_bias>
@@ -114,8 +131,9 @@ struct attention {
     if (out.log_sum_exp.data == nullptr && in.sinks.data == nullptr) {
       quantized.queries.mean_scores = {};
     }
-    const attention_call<method, Result, Bias> call{shape,          options,  quantized, out, in.query_lengths,
-                                                    in.key_lengths, in.sinks, bias};
+    const attention_call<method, Result, Bias> call{
+        shape,          options,  quantized, out,           in.query_lengths,
+        in.key_lengths, in.sinks, bias,      in.block_list, partials(shape, space)};
     check_call(where, call);
     make_codes(exec, where, shape, in, options, quantized, {}, space);
     run_attention(exec, call);
@@ -245,6 +263,19 @@ struct attention {
     check_output(function, "log-sum-exps", call.out.log_sum_exp, {s.batch, s.query_heads, s.queries});
     check_lengths(function, s, call.query_lengths, call.key_lengths);
     check_extents(function, "sinks", call.sinks, {s.query_heads});
+    const std::int64_t blocks = divide_up(s.queries, std::int64_t{block_mean::tokens});
+    check_extents(function, "counts of the block list", call.block_list.counts, {s.batch, s.query_heads, blocks});
+    if (call.block_list.counts.data != nullptr) {
+      check_extents(function, "tiles of the block list", call.block_list.tiles,
+                    {s.batch, s.query_heads, blocks, call.block_list.tiles.extent(3)});
+    }
+    const std::int64_t shares = call.partials.shares();
+    check_extents(function, "shares of rows", call.partials.rows, {shares, s.batch, s.query_heads, s.queries});
+    if (call.partials.rows.data != nullptr) {
+      check<value_error>(call.partials.totals.data != nullptr, function, ": the totals of shares of rows are null");
+      check_extents(function, "totals of shares", call.partials.totals,
+                    {shares, s.batch, s.query_heads, s.queries, s.channels});
+    }
   }
 
   /// Codes and scales as attention_operands.hpp says; `null` where not asked for.

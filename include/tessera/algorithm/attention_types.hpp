@@ -25,12 +25,13 @@ struct attention_options {
 /// What goes in. T: bfloat16, float16 or float; any strides.
 template <class T>
 struct attention_inputs {
-  head_view<T const> queries;           ///< batch x query heads x queries x channels
-  head_view<T const> keys;              ///< batch x key heads x keys x channels
-  head_view<T const> values;            ///< likewise
-  sequence_lengths query_lengths = {};  ///< of each sequence of the batch, where executors run; null: all are whole
-  sequence_lengths key_lengths = {};    ///< likewise
-  array_view<float const> sinks = {};   ///< a score for each query head, which takes weight and has no value; or null
+  head_view<T const> queries;            ///< batch x query heads x queries x channels
+  head_view<T const> keys;               ///< batch x key heads x keys x channels
+  head_view<T const> values;             ///< likewise
+  sequence_lengths query_lengths = {};   ///< of each sequence of the batch, where executors run; null: all are whole
+  sequence_lengths key_lengths = {};     ///< likewise
+  array_view<float const> sinks = {};    ///< a score for each query head, which takes weight and has no value; or null
+  attention_block_list block_list = {};  ///< which tiles of 64 queries x 128 keys there are; null: all
 };
 
 /// What comes out. Queries beyond the length of their sequence, and those that see no key, get zeros and minus

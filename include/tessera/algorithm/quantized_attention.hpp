@@ -13,6 +13,7 @@
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/attention_corrections.hpp>
 #include <tessera/program/attention_operands.hpp>
+#include <tessera/program/attention_rows.hpp>
 #include <tessera/program/attention_tiles.hpp>
 #include <tessera/program/encode_heads.hpp>
 #include <tessera/program/summarize_heads.hpp>
@@ -131,23 +132,28 @@ struct quantized_regions {
     return made;
   }
 
- private:
-  [[nodiscard]] std::int64_t query_heads() const { return shape.batch * shape.query_heads; }
-  [[nodiscard]] std::int64_t key_heads() const { return shape.batch * shape.key_heads; }
+ protected:
   static std::int64_t size(char const* where, std::int64_t heads, std::int64_t tokens, std::int64_t channels) {
     return checked_multiply(where, checked_multiply(where, heads, tokens), channels);
   }
+
+ private:
+  [[nodiscard]] std::int64_t query_heads() const { return shape.batch * shape.query_heads; }
+  [[nodiscard]] std::int64_t key_heads() const { return shape.batch * shape.key_heads; }
 };
 
 /// What the passes below leave in the workspace for each other.
 template <class Method>
 struct quantization_regions : quantized_regions<Method> {
   using base = quantized_regions<Method>;
+  using state_type = typename Method::softmax::state_type;
   region<channel_summary> key_summaries;
   region<channel_summary> value_summaries;
   region<channel_summary> query_summaries;
   region<float> query_means;
   region<std::uint32_t> magnitudes;  ///< of query heads, then of key heads
+  region<float> totals;              ///< of shares of rows
+  region<attention_row<state_type>> rows;
 
   quantization_regions(char const* where, attention_shape const& of, quantized_parts parts = {})
       : base(where, of, parts),
@@ -159,10 +165,39 @@ struct quantization_regions : quantized_regions<Method> {
             "summaries of queries", base::smooths_queries && parts.queries ? mean_blocks() * of.channels : 0)),
         query_means(this->plan.template add<float>(
             "means of queries", base::smooths_queries && parts.queries ? mean_blocks() * of.channels : 0)),
-        magnitudes(this->plan.template add<std::uint32_t>("magnitudes of heads",
-                                                          of.batch * (of.query_heads + of.key_heads))) {}
+        magnitudes(
+            this->plan.template add<std::uint32_t>("magnitudes of heads", of.batch * (of.query_heads + of.key_heads))),
+        totals(this->plan.template add<float>("totals of shares of rows",
+                                              parts.queries ? base::size(where, shared_rows(), of.channels, 1) : 0)),
+        rows(this->plan.template add<attention_row<state_type>>("shares of rows", parts.queries ? shared_rows() : 0)) {}
+
+  /// Among how many groups the keys of a query are shared: so many that there are groups enough for any machine, but
+  /// none with less than four tiles. Not a function of the machine, so that results are none.
+  [[nodiscard]] std::int64_t shares() const {
+    constexpr std::int64_t enough_groups = 256;
+    constexpr std::int64_t least_keys = 4 * attention_padding;
+    constexpr std::int64_t most = 64;
+    attention_shape const& s = this->shape;
+    const std::int64_t groups = s.batch * s.query_heads * divide_up(s.queries, std::int64_t{block_mean::tokens});
+    const std::int64_t wanted = divide_up(enough_groups, max(groups, std::int64_t{1}));
+    return clamp(min(wanted, s.keys / least_keys), std::int64_t{1}, most);
+  }
+
+  [[nodiscard]] attention_partials<state_type> partials(workspace const& space) const {
+    attention_shape const& s = this->shape;
+    if (rows.count == 0) {
+      return {};
+    }
+    return {detail::view_of(space[totals], {shares(), s.batch, s.query_heads, s.queries, s.channels}),
+            detail::view_of(space[rows], {shares(), s.batch, s.query_heads, s.queries})};
+  }
 
  private:
+  /// 0 where rows are not shared.
+  [[nodiscard]] std::int64_t shared_rows() const {
+    attention_shape const& s = this->shape;
+    return shares() == 1 ? 0 : shares() * s.batch * s.query_heads * s.queries;
+  }
   [[nodiscard]] std::int64_t key_blocks() const {
     attention_shape const& s = this->shape;
     return s.batch * s.key_heads * divide_up(s.keys, attention_padding);

@@ -64,6 +64,17 @@ using sequence_lengths = array_view<std::int32_t const>;
   return lengths.data == nullptr ? extent : clamp(std::int64_t{lengths[sequence]}, std::int64_t{0}, extent);
 }
 
+/// Which tiles of 128 keys each 64 queries see, beside the mask: the first counts() of each list. A number that is no
+/// tile of keys is passed over; one that is there twice counts twice.
+struct attention_block_list {
+  view<std::int32_t const, 3> counts = {};  ///< batch x query heads x blocks of 64 queries; null: all tiles
+  view<std::int32_t const, 4> tiles = {};   ///< batch x query heads x blocks of 64 queries x at most so many
+
+  [[nodiscard]] TESSERA_FN std::int64_t count(std::int64_t sequence, std::int64_t head, std::int64_t block) const {
+    return clamp(std::int64_t{counts(sequence, head, block)}, std::int64_t{0}, tiles.extent(3));
+  }
+};
+
 struct quantized_queries {
   head_view<std::int8_t> codes;
   view<float, 3> scales;

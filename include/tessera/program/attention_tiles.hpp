@@ -18,6 +18,8 @@
 /// weights, so that they are means of values: values that are all equal come back. A lane adds the weights of 64
 /// columns in order. So the order of additions depends on the extents alone.
 ///
+/// Where there are several shares, a group takes a share of the keys, too, and leaves what it has to merge_attention.
+///
 /// Cost for each head: 4 * queries * keys * channels operations and queries * keys exponentials, less what a mask
 /// leaves out in whole tiles of 64 x 128.
 #pragma once
@@ -33,6 +35,7 @@
 #include <tessera/core/shape.hpp>
 #include <tessera/program/attention_mask.hpp>
 #include <tessera/program/attention_operands.hpp>
+#include <tessera/program/attention_rows.hpp>
 #include <tessera/tile/gemm_tile.hpp>
 #include <tessera/tile/per_lane.hpp>
 #include <tessera/tile/source/dense.hpp>
@@ -90,6 +93,7 @@ struct attention_tiles {
   using operand = detail::weight_operand<code_type>;
   using operand_type = typename operand::type;
   using state_type = typename softmax_type::state_type;
+  using row_type = attention_row<state_type>;
   static constexpr int lanes = 128;
   static constexpr int rows = 64;      ///< queries
   static constexpr int columns = 128;  ///< keys
@@ -112,10 +116,9 @@ struct attention_tiles {
     float key_scale[columns];
     float largest[lanes];
     float factor[rows];
-    state_type state[rows];  ///< of the second lane of each row
-    float rounded[rows];     ///< likewise: its sum of codes
-    float inverse[rows];     ///< 0: the row has no keys
-    float share[rows];       ///< of the values in the row's weights; less than 1 with a sink
+    row_type second[rows];  ///< what the second lane of each row knows
+    float inverse[rows];    ///< see finished_row
+    float share[rows];      ///< likewise
     TESSERA_FN float& score(int row, int column) { return scores[row * (columns + 1) + column]; }
   };
 
@@ -125,15 +128,17 @@ struct attention_tiles {
   quantized_value_heads<code_type> values;
   sequence_lengths query_lengths;
   sequence_lengths key_lengths;
-  std::int64_t left;              ///< see attention_mask
-  std::int64_t right;             ///< likewise
-  array_view<float const> sinks;  ///< a natural score for each query head that takes weight and has no value; or null
+  std::int64_t left;   ///< see attention_mask
+  std::int64_t right;  ///< likewise
+  attention_block_list list;
   Bias bias;
-  head_view<T> out;            ///< batch x query heads x queries x channels
-  view<float, 3> log_sum_exp;  ///< batch x query heads x queries, or null
+  attention_writer<Method, T> results;
+  attention_partials<state_type> partials;  ///< where shares of rows go, if they have several
 
   TESSERA_FN constexpr std::int64_t query_blocks() const { return divide_up(shape.queries, std::int64_t{rows}); }
-  TESSERA_FN constexpr std::int64_t groups() const { return shape.batch * shape.query_heads * query_blocks(); }
+  TESSERA_FN constexpr std::int64_t groups() const {
+    return shape.batch * shape.query_heads * query_blocks() * partials.shares();
+  }
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
@@ -155,19 +160,23 @@ struct attention_tiles {
             query < shape.queries ? queries.scales(at.sequence, at.head, Method::query_groups::group_of(query)) : 0.0F;
       }
     }
-    const key_interval seen = at.seen();
-    for (std::int64_t first = seen.first / columns * columns; first < seen.end; first += columns) {
-      make_scores(group, at, first, scratch);
+    const tile_range tiles = tiles_of(at, which % partials.shares());
+    for (std::int64_t i = tiles.first; i < tiles.end; ++i) {
+      const std::int64_t tile = tile_at(at, i);
+      if (tile < tiles.lowest || tile >= tiles.beyond) {
+        continue;
+      }
+      make_scores(group, at, tile * columns, scratch);
       make_weights(group, state, rounded, scratch);
       for (int part = 0; part < parts; ++part) {
         if (part * width < shape.channels) {
-          add_values<product>(group, at, first, part, scratch, totals[part]);
+          add_values<product>(group, at, tile * columns, part, scratch, totals[part]);
         }
       }
     }
-    finish_rows(group, at, state, rounded, scratch);
+    finish_rows(group, at, which % partials.shares(), state, rounded, scratch);
     for (int part = 0; part < parts; ++part) {
-      product::each(group, totals[part], write{*this, at, part * width, scratch});
+      product::each(group, totals[part], write{*this, at, which % partials.shares(), part * width, scratch});
     }
   }
 
@@ -186,7 +195,31 @@ struct attention_tiles {
     }
   };
 
-  TESSERA_FN place place_of(std::int64_t which) const {
+  /// Of a list of tiles of keys, or of all in order, those from `first` to `end` - 1; if they are at least `lowest` and
+  /// below `beyond`.
+  struct tile_range {
+    std::int64_t first;
+    std::int64_t end;
+    std::int64_t lowest;
+    std::int64_t beyond;
+  };
+
+  TESSERA_FN tile_range tiles_of(place const& at, std::int64_t share) const {
+    const key_interval seen = at.seen();
+    const std::int64_t lowest = seen.first / columns;
+    const std::int64_t beyond = divide_up(seen.end, std::int64_t{columns});
+    const bool has_list = list.counts.data != nullptr;
+    const std::int64_t begin = has_list ? 0 : lowest;
+    const std::int64_t count = has_list ? list.count(at.sequence, at.head, at.first_query / rows) : beyond - lowest;
+    const std::int64_t each = divide_up(max(count, std::int64_t{0}), partials.shares());
+    return {begin + share * each, begin + min((share + 1) * each, count), lowest, beyond};
+  }
+  TESSERA_FN std::int64_t tile_at(place const& at, std::int64_t i) const {
+    return list.counts.data != nullptr ? list.tiles(at.sequence, at.head, at.first_query / rows, i) : i;
+  }
+
+  TESSERA_FN place place_of(std::int64_t number) const {
+    const std::int64_t which = number / partials.shares();
     const std::int64_t head = which / query_blocks() % shape.query_heads;
     const std::int64_t sequence = which / query_blocks() / shape.query_heads;
     return {
@@ -324,51 +357,42 @@ struct attention_tiles {
 
   /// What results are multiplied by, and log-sum-exps. Ends with a sync.
   template <class Group>
-  TESSERA_FN void finish_rows(Group const& group, place const& at, per_lane<state_type, Group> const& state,
-                              per_lane<float, Group> const& rounded, scratch_type& scratch) const {
+  TESSERA_FN void finish_rows(Group const& group, place const& at, std::int64_t share,
+                              per_lane<state_type, Group> const& state, per_lane<float, Group> const& rounded,
+                              scratch_type& scratch) const {
     for (int lane : group) {
       if (lane >= rows) {
-        scratch.state[lane - rows] = state[lane];
-        scratch.rounded[lane - rows] = rounded[lane];
+        scratch.second[lane - rows] = {state[lane], rounded[lane]};
       }
     }
     group.sync();
     for (int lane : group) {
-      if (lane < rows) {
-        state_type whole = state[lane];
-        whole.sum += scratch.state[lane].sum;  // both lanes have the same reference
-        finish_row(at, lane, whole, rounded[lane] + scratch.rounded[lane], scratch);
+      if (lane < rows && at.first_query + lane < shape.queries) {
+        row_type row{state[lane], rounded[lane] + scratch.second[lane].rounded};
+        row.state.sum += scratch.second[lane].state.sum;  // both lanes have the same reference
+        finish_row(at, share, lane, row, scratch);
       }
     }
     group.sync();
   }
 
-  TESSERA_FN void finish_row(place const& at, int row, state_type whole, float rounded, scratch_type& scratch) const {
-    const softmax_type softmax;
-    const std::int64_t query = at.first_query + row;
-    const bool is_empty = whole.sum == 0.0F;
-    const bool has_mean = queries.mean_scores.data != nullptr && query < at.mask.queries && !is_empty;
-    const float mean_score = has_mean ? queries.mean_scores(at.sequence, at.head, query) : 0.0F;
-    float share = 1.0F;
-    if (sinks.data != nullptr) {
-      const float own = whole.sum;
-      state_type all = whole;
-      softmax.push(all, (sinks[at.head] - mean_score) * log2_e);  // scores are less by the mean score, too
-      share = own * softmax.merge_factors(whole, all).of_first / all.sum;
-      whole = all;
+  TESSERA_FN void finish_row(place const& at, std::int64_t share, int lane, row_type const& row,
+                             scratch_type& scratch) const {
+    const std::int64_t query = at.first_query + lane;
+    if (partials.rows.data != nullptr) {
+      partials.rows(share, at.sequence, at.head, query) = row;
+      return;
     }
-    const float poison = is_nan(whole.sum) ? whole.sum : 1.0F;  // codes of integers have no NaN
-    scratch.share[row] = share;
-    scratch.inverse[row] = is_empty ? 0.0F : poison * share / rounded;
-    if (log_sum_exp.data != nullptr && query < shape.queries) {
-      log_sum_exp(at.sequence, at.head, query) =
-          query < at.mask.queries ? softmax.value(whole) + mean_score : -infinity;
-    }
+    const finished_row finished = results.finish(at.sequence, at.head, query, row);
+    scratch.inverse[lane] = finished.inverse;
+    scratch.share[lane] = finished.share;
+    results.write_log_sum_exp(at.sequence, at.head, query, finished);
   }
 
   struct write {
     attention_tiles const& program;
     place const& at;
+    std::int64_t share;
     int first_channel;
     scratch_type const& scratch;
 
@@ -378,14 +402,11 @@ struct attention_tiles {
       if (query >= program.shape.queries || channel >= program.shape.channels) {
         return;
       }
-      float result = 0.0F;
-      if (scratch.inverse[row] != 0.0F) {
-        result = total * scratch.inverse[row] * program.values.scales(at.sequence, at.key_head, channel);
-        if (program.values.mean.data != nullptr) {
-          result += scratch.share[row] * program.values.mean(at.sequence, at.key_head, channel);
-        }
+      if (program.partials.rows.data != nullptr) {
+        program.partials.totals(share, at.sequence, at.head, query, channel) = total;
+      } else {
+        program.results.write(at.sequence, at.head, query, channel, scratch.inverse[row], scratch.share[row], total);
       }
-      program.out(at.sequence, at.head, query, channel) = store<T>(result);
     }
   };
 };
