@@ -34,21 +34,26 @@ struct comparison_sums {
 
 namespace detail {
 
-/// Every sum over the lanes; for all of them. Each on its own, because lanes exchange at most 32 bytes at a time.
+/// One of the sums over all lanes, for all of them.
+template <class Group>
+TESSERA_FN double sum_of_lanes(Group const& group, per_lane<comparison_sums, Group> const& own,
+                               double comparison_sums::*part) {
+  per_lane<double, Group> one;
+  for (int lane : group) {
+    one[lane] = own[lane].*part;
+  }
+  return sum(group, one);
+}
+
+/// Each on its own, because lanes exchange at most 32 bytes at a time.
 template <class Group>
 TESSERA_FN comparison_sums sum_of_lanes(Group const& group, per_lane<comparison_sums, Group> const& own) {
-  constexpr double comparison_sums::*parts[] = {&comparison_sums::products, &comparison_sums::first,
-                                                &comparison_sums::second, &comparison_sums::apart,
-                                                &comparison_sums::size};
-  comparison_sums total{};
-  for (const auto part : parts) {
-    per_lane<double, Group> one;
-    for (int lane : group) {
-      one[lane] = own[lane].*part;
-    }
-    total.*part = sum(group, one);
-  }
-  return total;
+  const double products = sum_of_lanes(group, own, &comparison_sums::products);
+  const double first = sum_of_lanes(group, own, &comparison_sums::first);
+  const double second = sum_of_lanes(group, own, &comparison_sums::second);
+  const double apart = sum_of_lanes(group, own, &comparison_sums::apart);
+  const double size = sum_of_lanes(group, own, &comparison_sums::size);
+  return {products, first, second, apart, size};
 }
 
 }  // namespace detail
