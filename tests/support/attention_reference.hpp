@@ -63,7 +63,7 @@ std::vector<T> attention_samples(Generator const& generator, std::uint64_t seed,
                                  std::int64_t values) {
   std::vector<T> made(as_size(heads * values));
   for (std::int64_t head = 0; head < heads; ++head) {
-    tessera::testing::fill(generator, seed + 1000 * static_cast<std::uint64_t>(head), &made[as_size(head * values)],
+    tessera::testing::fill(generator, seed + 1000 * static_cast<std::uint64_t>(head), made.data() + head * values,
                            as_size(values));
   }
   return made;
