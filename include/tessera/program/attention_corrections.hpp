@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// What smoothing takes away from scores and attention needs back: `mean_scores`, of the mean key, for log-sum-exps,
+/// and `query_corrections`, of mean queries, for every score. SageAttention2 (arXiv 2411.10958), section 3.1. In fp32.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/precision.hpp>
+#include <tessera/program/attention_operands.hpp>
+#include <tessera/program/encode_heads.hpp>
+#include <tessera/view/head_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// scale * query . mean key, for each query. A group takes 128 queries.
+template <class T>
+struct mean_scores {
+  static constexpr int lanes = 128;
+  struct scratch_type {};
+
+  head_view<T const> queries;
+  view<float const, 3> key_means;  ///< batch x key heads x channels
+  float scale;
+  view<float, 3> scores;  ///< batch x query heads x queries
+
+  TESSERA_FN constexpr std::int64_t blocks() const { return divide_up(queries.extent(2), std::int64_t{lanes}); }
+  TESSERA_FN constexpr std::int64_t groups() const { return queries.extent(0) * queries.extent(1) * blocks(); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    const std::int64_t head = which / blocks() % queries.extent(1);
+    const std::int64_t sequence = which / blocks() / queries.extent(1);
+    const std::int64_t key_head = head / (queries.extent(1) / key_means.extent(1));
+    for (int lane : group) {
+      const std::int64_t query = which % blocks() * lanes + lane;
+      if (query < queries.extent(2)) {
+        float sum = 0.0F;
+        for (std::int64_t channel = 0; channel < queries.extent(3); ++channel) {
+          sum += static_cast<float>(load(queries(sequence, head, query, channel))) *
+                 key_means(sequence, key_head, channel);
+        }
+        scores(sequence, head, query) = scale * sum;
+      }
+    }
+  }
+};
+
+/// factor * mean query . (key - mean key), for each block of queries and each key. A group takes a block and 128 keys.
+template <class T>
+struct query_corrections {
+  static constexpr int lanes = 128;
+  struct scratch_type {};
+
+  view<float const, 4> query_means;  ///< batch x query heads x blocks x channels
+  smoothed_heads<T> keys;
+  float factor;
+  view<float, 4> corrections;  ///< batch x query heads x blocks x padded keys
+
+  TESSERA_FN constexpr std::int64_t key_blocks() const { return corrections.extent(3) / lanes; }
+  TESSERA_FN constexpr std::int64_t groups() const {
+    return corrections.extent(0) * corrections.extent(1) * corrections.extent(2) * key_blocks();
+  }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    const std::int64_t of_queries = which / key_blocks();
+    const std::int64_t block = of_queries % corrections.extent(2);
+    const std::int64_t head = of_queries / corrections.extent(2) % corrections.extent(1);
+    const std::int64_t sequence = of_queries / corrections.extent(2) / corrections.extent(1);
+    const std::int64_t key_head = head / (corrections.extent(1) / keys.heads.extent(1));
+    for (int lane : group) {
+      const std::int64_t key = which % key_blocks() * lanes + lane;
+      float sum = 0.0F;
+      if (key < keys.length(sequence)) {
+        for (std::int64_t channel = 0; channel < query_means.extent(3); ++channel) {
+          sum += query_means(sequence, head, block, channel) * keys(sequence, key_head, key, channel);
+        }
+      }
+      corrections(sequence, head, block, key) = factor * sum;
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera
