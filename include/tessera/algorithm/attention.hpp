@@ -41,6 +41,7 @@ struct attention_call {
   Bias bias = {};
   attention_block_list block_list = {};
   attention_partials<typename Method::softmax::state_type> partials = {};  ///< memory for shares of rows, or null
+  array_view<std::uint32_t> counters = {};  ///< memory for programs that hand out works; null: the portable one runs
 };
 
 namespace detail {
@@ -121,6 +122,12 @@ struct attention {
     return regions(where, shape, parts).partials(space);
   }
 
+  /// Memory of such a workspace for counters of works.
+  static array_view<std::uint32_t> counters(attention_shape const& shape, workspace const& space,
+                                            quantized_parts parts = {}) {
+    return space[regions(where, shape, parts).counters];
+  }
+
   /// Enqueues everything. Throws shape_error or value_error for what does not fit together. T, Result: bfloat16,
   /// float16 or float. Bias: see no_bias.
   template <class Executor, class T, class Result, class Bias = no_bias>
@@ -131,9 +138,10 @@ struct attention {
     if (out.log_sum_exp.data == nullptr && in.sinks.data == nullptr) {
       quantized.queries.mean_scores = {};
     }
-    const attention_call<method, Result, Bias> call{
+    attention_call<method, Result, Bias> call{
         shape,          options,  quantized, out,           in.query_lengths,
         in.key_lengths, in.sinks, bias,      in.block_list, partials(shape, space)};
+    call.counters = counters(shape, space);
     check_call(where, call);
     make_codes(exec, where, shape, in, options, quantized, {}, space);
     run_attention(exec, call);

@@ -154,6 +154,7 @@ struct quantization_regions : quantized_regions<Method> {
   region<std::uint32_t> magnitudes;  ///< of query heads, then of key heads
   region<float> totals;              ///< of shares of rows
   region<attention_row<state_type>> rows;
+  region<std::uint32_t> counters;  ///< of works, of attention and of quantization, and of tiles of key heads
 
   quantization_regions(char const* where, attention_shape const& of, quantized_parts parts = {})
       : base(where, of, parts),
@@ -169,7 +170,8 @@ struct quantization_regions : quantized_regions<Method> {
             this->plan.template add<std::uint32_t>("magnitudes of heads", of.batch * (of.query_heads + of.key_heads))),
         totals(this->plan.template add<float>("totals of shares of rows",
                                               parts.queries ? base::size(where, shared_rows(), of.channels, 1) : 0)),
-        rows(this->plan.template add<attention_row<state_type>>("shares of rows", parts.queries ? shared_rows() : 0)) {}
+        rows(this->plan.template add<attention_row<state_type>>("shares of rows", parts.queries ? shared_rows() : 0)),
+        counters(this->plan.template add<std::uint32_t>("counters", 2 + 2 * of.batch * of.key_heads)) {}
 
   /// Among how many groups the keys of a query are shared: so many that there are groups enough for any machine, but
   /// none with less than four tiles. Not a function of the machine, so that results are none.

@@ -11,6 +11,7 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
+#include <tessera/program/attention_mask.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -40,6 +41,13 @@ struct key_band {
   std::int32_t first = -unlimited;
   std::int32_t last = unlimited;
 
+  /// What a mask shows, of fewer than 2^29 queries and keys.
+  [[nodiscard]] TESSERA_FN static constexpr key_band of(attention_mask const& mask) {
+    const std::int64_t own = mask.keys - mask.queries;
+    const std::int64_t most = unlimited;
+    return {static_cast<std::int32_t>(mask.left < 0 ? -most : clamp(own - mask.left, -most, most)),
+            static_cast<std::int32_t>(mask.right < 0 ? most : min(own + min(mask.right, most), most))};
+  }
   /// The last query sees the last key.
   [[nodiscard]] TESSERA_FN static constexpr key_band causal(std::int32_t queries, std::int32_t keys) {
     return {-unlimited, keys - queries};

@@ -35,15 +35,15 @@ struct attention_output {
   bool has_whole_words;        ///< rows begin at multiples of 16 bytes
   float const* value_scales;   ///< batch, head of keys, channel
   float const* value_means;    ///< likewise, or null
-  float* log_sum_exps;         ///< batch, head of queries, token, or null
-  float const* logit_offsets;  ///< likewise, added to log_sum_exps, or null
+  view<float, 3> log_sum_exps;  ///< batch, head of queries, token, or null
+  float const* logit_offsets;   ///< likewise, one behind the other, added to log_sum_exps, or null
 
   __device__ __forceinline__ void write_log_sum_exps(weighted_row const (&rows)[2], warp_rows_place place) const {
     constexpr float ln_2 = 0.693147181F;
     constexpr float log2_of_top = 8.807354922F;
     const auto lane = static_cast<std::int32_t>(threadIdx.x % 32);
     const auto queries = static_cast<std::int32_t>(target.extents[2]);
-    if (log_sum_exps == nullptr || lane % 4 != 0) {
+    if (log_sum_exps.data == nullptr || lane % 4 != 0) {
       return;
     }
 #pragma unroll
@@ -52,10 +52,8 @@ struct attention_output {
       if (row < queries) {
         const std::int64_t at = (place.batch * target.extents[1] + place.head) * queries + row;
         const float offset = logit_offsets == nullptr ? 0.0F : logit_offsets[at];
-        const float sum = rows[half].total == 0.0F
-                              ? -infinity
-                              : (fast_log2(rows[half].total) + (rows[half].reference - log2_of_top)) * ln_2;
-        log_sum_exps[at] = sum + offset;
+        const float sum = (fast_log2(rows[half].total) + (rows[half].reference - log2_of_top)) * ln_2 + offset;
+        log_sum_exps(place.batch, place.head, row) = rows[half].total == 0.0F ? -infinity : sum;
       }
     }
   }
@@ -85,9 +83,9 @@ struct attention_output {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const int at = channel / 2 + 2 * half;
-          const float is_there = rows[half].total == 0.0F ? 0.0F : 1.0F;
-          words[half][j] = pack_pair<T>(__fmaf_rn(sums[at] * inverse[half], scale.x, mean.x * is_there),
-                                        __fmaf_rn(sums[at + 1] * inverse[half], scale.y, mean.y * is_there));
+          const std::uint32_t both = pack_pair<T>(__fmaf_rn(sums[at] * inverse[half], scale.x, mean.x),
+                                                  __fmaf_rn(sums[at + 1] * inverse[half], scale.y, mean.y));
+          words[half][j] = rows[half].total == 0.0F ? 0 : both;  // also where a scale is NaN
         }
       }
 #pragma unroll
