@@ -38,7 +38,8 @@ void check_order(quantize_schedule const& schedule) {
     }
   }
   CHECK(wrong == 0);
-  std::int64_t const kinds = (schedule.has_keys ? 1 : 0) + (schedule.has_values ? 2 : 0) + (schedule.has_key_mean ? 1 : 0);
+  std::int64_t const kinds =
+      (schedule.has_keys ? 1 : 0) + (schedule.has_values ? 2 : 0) + (schedule.has_key_mean ? 1 : 0);
   CHECK(static_cast<std::int64_t>(seen.size()) ==
         schedule.key_heads * (std::int64_t{schedule.group} * schedule.query_tiles + kinds * schedule.key_tiles));
   CHECK(schedule.at(schedule.count()).task == quantize_task::none);

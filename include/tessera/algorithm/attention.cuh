@@ -31,8 +31,9 @@ namespace detail {
 /// Whether codes and scales of a method are those that the programs for CUDA make and read.
 template <class Method>
 inline constexpr bool has_lane_scales =
-    std::is_same_v<typename Method::score_quantizer::granularity_type, std::remove_cvref_t<decltype(per_thread)>> &&
-    std::is_same_v<typename Method::value_code, float8_e4m3> && !quantized_regions<Method>::smooths_queries;
+    std::is_same_v<typename Method::score_quantizer::granularity_type, std::remove_cvref_t<decltype(per_thread)>>&&
+        std::is_same_v<typename Method::value_code, float8_e4m3> &&
+    !quantized_regions<Method>::smooths_queries;
 
 template <class T>
 inline constexpr bool has_16_bits = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
@@ -47,9 +48,12 @@ int multiprocessors_of(basic_cuda<Architectures> const& exec, char const* where)
   return count;
 }
 
-/// Whether rows begin at multiples of 16 bytes and their elements lie next to each other.
+/// Whether rows begin at multiples of 16 bytes and their elements lie next to each other. So do those of nothing.
 template <class T>
 bool has_whole_vectors(head_view<T> heads) {
+  if (heads.data == nullptr) {
+    return true;
+  }
   bool is_whole = heads.stride(3) == 1 && reinterpret_cast<std::uintptr_t>(heads.data) % 16 == 0;
   for (int dimension = 0; dimension < 3; ++dimension) {
     const std::int64_t bytes = heads.stride(dimension) * static_cast<std::int64_t>(sizeof(T));
@@ -83,8 +87,7 @@ void run_quantize_heads(basic_cuda<Architectures> const& exec, quantize_call<Met
   const auto tiles_of = [](std::int64_t tokens) { return static_cast<std::int32_t>(padded_tokens(tokens) / 128); };
   const std::int64_t head_bytes = 2 * s.keys * s.channels * static_cast<std::int64_t>(sizeof(T));
   const std::int64_t heads = s.batch * s.key_heads;
-  const std::int64_t section =
-      clamp(quantize_heads_tuning{}(900).section_bytes / head_bytes, std::int64_t{1}, heads);
+  const std::int64_t section = clamp(quantize_heads_tuning{}(900).section_bytes / head_bytes, std::int64_t{1}, heads);
   const auto counters = call.space[call.places.counters];
   program_type program{};
   program.schedule = {static_cast<std::int32_t>(heads),
@@ -116,8 +119,7 @@ void run_quantize_heads(basic_cuda<Architectures> const& exec, quantize_call<Met
   program.taken = counters.data + 1;
   program.summaries = counters.data + 2;
   exec.clear(counters);
-  const std::int64_t most =
-      std::int64_t{multiprocessors_of(exec, where)} * program_type::blocks_per_multiprocessor;
+  const std::int64_t most = std::int64_t{multiprocessors_of(exec, where)} * program_type::blocks_per_multiprocessor;
   exec.run(program, min(std::int64_t{program.schedule.count()}, most));
 }
 
@@ -160,10 +162,10 @@ void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attentio
   const auto blocks = static_cast<std::int32_t>(divide_up(s.queries, std::int64_t{shape::cluster_rows}));
   Program program{};
   auto& pieces = program.pieces;
-  pieces.query_map = make_tensor_map(where, rows_of_heads(heads.queries.codes), {shape::rows, shape::row_bytes},
-                                     shape::swizzle);
-  pieces.key_map = make_tensor_map(where, rows_of_heads(heads.keys.codes), {shape::key_box_rows, shape::row_bytes},
-                                   shape::swizzle);
+  pieces.query_map =
+      make_tensor_map(where, rows_of_heads(heads.queries.codes), {shape::rows, shape::row_bytes}, shape::swizzle);
+  pieces.key_map =
+      make_tensor_map(where, rows_of_heads(heads.keys.codes), {shape::key_box_rows, shape::row_bytes}, shape::swizzle);
   pieces.value_map = make_tensor_map(where, rows_of_heads(heads.values.codes),
                                      {shape::value_box_rows, static_cast<int>(attention_padding)});
   pieces.query_scales = heads.queries.scales.data;
@@ -180,16 +182,14 @@ void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attentio
                                                      max(std::int64_t{all_heads}, std::int64_t{1}))),
                      right >= 0};
   pieces.taken = reinterpret_cast<std::int32_t*>(call.counters.data);
-  program.output = {call.out.result,
-                    has_whole_vectors(call.out.result),
-                    heads.values.scales.data,
-                    heads.values.mean.data,
-                    call.out.log_sum_exp,
-                    call.out.log_sum_exp.data != nullptr ? heads.queries.mean_scores.data : nullptr};
+  program.output = {
+      call.out.result,          has_whole_vectors(call.out.result),
+      heads.values.scales.data, heads.values.mean.data,
+      call.out.log_sum_exp,     call.out.log_sum_exp.data != nullptr ? heads.queries.mean_scores.data : nullptr};
   exec.clear(call.counters.slice(0, 0, 1));
   const std::int64_t works = std::int64_t{all_heads} * blocks * Program::blocks_per_cluster;
-  exec.run(program, min(works, std::int64_t{multiprocessors / Program::blocks_per_cluster *
-                                            Program::blocks_per_cluster}));
+  exec.run(program,
+           min(works, std::int64_t{multiprocessors / Program::blocks_per_cluster * Program::blocks_per_cluster}));
 }
 
 /// Whether it did.

@@ -32,9 +32,9 @@
 
 #include <tessera/core/bits.hpp>
 #include <tessera/core/float8.hpp>
+#include <tessera/program/attention_band.hpp>
 #include <tessera/program/attention_output.cuh>
 #include <tessera/program/attention_pieces.cuh>
-#include <tessera/program/attention_band.hpp>
 #include <tessera/program/attention_weights.cuh>
 #include <tessera/tile/cuda/barrier.cuh>
 #include <tessera/tile/cuda/bulk_tensor.cuh>

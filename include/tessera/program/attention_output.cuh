@@ -31,10 +31,10 @@ struct weighted_row {
 
 template <class T>
 struct attention_output {
-  view<T, 4> target;           ///< batch, head, token, channel; channels lie next to each other
-  bool has_whole_words;        ///< rows begin at multiples of 16 bytes
-  float const* value_scales;   ///< batch, head of keys, channel
-  float const* value_means;    ///< likewise, or null
+  view<T, 4> target;            ///< batch, head, token, channel; channels lie next to each other
+  bool has_whole_words;         ///< rows begin at multiples of 16 bytes
+  float const* value_scales;    ///< batch, head of keys, channel
+  float const* value_means;     ///< likewise, or null
   view<float, 3> log_sum_exps;  ///< batch, head of queries, token, or null
   float const* logit_offsets;   ///< likewise, one behind the other, added to log_sum_exps, or null
 

@@ -6,13 +6,13 @@
 /// of keys and values first; who does the last of a head adds up all of them; codes of keys and values wait for that.
 /// Lanes hold 16 bytes of a token each, of 8 tokens.
 ///
-/// Bytes for each channel of a token, of queries, keys and values together: 2 + 2 + 2 read, 1 + 1 + 1 written, 4 / C for
-/// scales; keys and values are read again, from L2 where a section of heads fits. At the rate of a copy, 4.2 TB/s on an
-/// H200, 9 bytes for each of 8 x 16 heads of 4096 tokens of 128 channels take 144 us.
+/// Bytes for each channel of a token, of queries, keys and values together: 2 + 2 + 2 read and 1 + 1 + 1 written; keys
+/// and values are read again, from L2 where a section of heads fits. At the rate of a copy, 4.2 TB/s on an H200, these
+/// 9 bytes for each of 8 x 16 heads of 4096 tokens of 128 channels take 144 us.
 ///
-/// Instructions for an element, about: 3 to summarize it; 6 of a key's or a query's code: widen, subtract the mean, take
-/// into the largest, multiply, round by adding 1.5 2^23 (then the lower byte is the code), most of one to pack; 3 of a
-/// value's.
+/// Instructions for an element, about: 2 to summarize it; 6 for a key's or a query's code: widen, subtract the mean,
+/// take into the largest, multiply, round by adding 1.5 2^23 (then the lower byte is the code), most of one to pack; 3
+/// for a value's.
 #pragma once
 
 #include <cstdint>
@@ -217,7 +217,9 @@ struct quantize_heads {
       found[i] = all[i];
     }
   }
-  __device__ __forceinline__ static float not_a_number() { return __int_as_float(0x7fffffff); }
+  __device__ __forceinline__ static float not_a_number() {
+    return __int_as_float(0x7fffffff);
+  }
 
   // Summaries. Channels of a head are kept in the order in which lanes have them: place t is channel_at(t).
 
@@ -612,7 +614,8 @@ struct quantize_heads {
     std::int8_t* const to = query_codes + first * Channels + at.channel;
 #pragma unroll
     for (int i = 0; i < passes; ++i) {
-      const int source = (i & 4 ? 16 : 0) + (i & 2 ? second : 0) + (i & 1 ? third : 0) + (row_lanes == 8 ? lane & 8 : 0);
+      const int source =
+          (i & 4 ? 16 : 0) + (i & 2 ? second : 0) + (i & 1 ? third : 0) + (row_lanes == 8 ? lane & 8 : 0);
       const float reciprocal = __shfl_sync(0xffffffffU, fitted.reciprocal, source);
       *reinterpret_cast<uint2*>(to + (i * rows + at.row) * Channels) = encode<false>(words[i], no_mean, reciprocal);
     }
@@ -752,8 +755,7 @@ struct quantize_heads {
   }
 
   /// Of 8 channels from 8 (lane % 8) on, of 64 of which each lane divides by the scales of two.
-  __device__ __forceinline__ static void find_reciprocals(float const* scales, int lane,
-                                                          float (&reciprocals)[vector]) {
+  __device__ __forceinline__ static void find_reciprocals(float const* scales, int lane, float (&reciprocals)[vector]) {
     const float low = reciprocal_of(load_from_l2(scales + lane));
     const float high = reciprocal_of(load_from_l2(scales + 32 + lane));
 #pragma unroll
