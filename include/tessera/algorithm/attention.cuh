@@ -62,6 +62,10 @@ bool has_whole_vectors(head_view<T> heads) {
   return is_whole;
 }
 
+inline bool is_aligned(void const* address) {
+  return reinterpret_cast<std::uintptr_t>(address) % 16 == 0;
+}
+
 // Codes.
 
 template <class Method, class T>
@@ -69,8 +73,12 @@ bool suits_quantize_heads(quantize_call<Method, T> const& call) {
   attention_shape const& s = call.shape;
   const std::int64_t queries = s.batch * s.query_heads * padded_tokens(s.queries);
   const std::int64_t keys = s.batch * s.key_heads * padded_tokens(s.keys);
-  return s.keys > 0 && s.batch > 0 && queries < most_rows && keys < most_rows && has_whole_vectors(call.in.queries) &&
-         has_whole_vectors(call.in.keys) && has_whole_vectors(call.in.values);
+  auto const& out = call.out;
+  const bool has_places = is_aligned(out.queries.codes.data) && is_aligned(out.keys.codes.data) &&
+                          is_aligned(out.keys.mean.data) && is_aligned(out.values.codes.data) &&
+                          is_aligned(out.values.mean.data);
+  return has_places && s.keys > 0 && s.batch > 0 && queries < most_rows && keys < most_rows &&
+         has_whole_vectors(call.in.queries) && has_whole_vectors(call.in.keys) && has_whole_vectors(call.in.values);
 }
 
 template <int Channels, class Architectures, class Method, class T>
