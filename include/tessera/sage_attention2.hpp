@@ -35,10 +35,12 @@
 ///
 /// Layouts: queries, keys, values and results are batch x heads x tokens x channels of any strides (tokens before
 /// heads: view.transposed(1, 2)), bfloat16, float16 or float. Key heads divide query heads. Channels: a multiple of 16
-/// up to 256. Any number of tokens, 0 included. query_lengths and key_lengths cut the sequences of a padded batch.
-/// Masks: is_causal, window_left, window_right, block_list (which tiles of 64 queries x 128 keys there are), and a
-/// bias, any function object of (sequence, head, query, key). `sinks`: a score for each head that takes weight and has
-/// no value.
+/// up to 256. Any number of tokens, 0 included. Lengths cut the sequences of a padded batch; with starts, too,
+/// sequences lie one behind the other (attention_inputs). Masks: is_causal, window_left, window_right, block_list
+/// (which tiles of 64 queries x 128 keys there are), and a bias, any function object of (sequence, head, query, key).
+/// `sinks`: a score for each head that takes weight and has no value. Queries and keys may come through functions, such
+/// as a rotary embedding (attention_maps). Where queries are few, groups share their keys, and what they have is
+/// merged.
 ///
 /// Codes may be made once and kept: quantize() makes those of the inputs that it is given, and forward() of an
 /// attention_call attends over them. Keys and values take channels + 0.125 and channels bytes a token, with float
