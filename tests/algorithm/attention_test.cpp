@@ -273,6 +273,35 @@ TEST_CASE("a sink takes weight and has no value", "[host]") {
   CHECK(alone.log_sum_exp[66 * 3 + 5] == Approx(40.0));
 }
 
+TEST_CASE("attention is right for its codes on shapes, masks, lengths and sinks taken at random", "[host]") {
+  for (std::uint64_t round = 0; round < 40; ++round) {
+    auto pick = [&, at = std::uint64_t{0}](std::int64_t low, std::int64_t high) mutable {
+      auto const width = static_cast<std::uint64_t>(high - low + 1);
+      return low + static_cast<std::int64_t>(testing::hash(99 + round, at++) % width);
+    };
+    std::int64_t const key_heads = pick(1, 3);
+    attention_shape const s{pick(1, 3), key_heads * pick(1, 3), key_heads, pick(0, 200), pick(0, 700), 16 * pick(1, 6)};
+    auto p = make_attention_problem<bfloat16>(s, 7 * round);
+    p.options = {pick(0, 1) == 0 ? 0.0F : 0.07F, pick(0, 1) == 0, pick(-1, 1) * pick(0, 300), pick(-1, 0) * pick(0, 1)};
+    p.options.window_left = std::max(p.options.window_left, std::int64_t{-1});
+    std::int64_t const cut = pick(0, 3);
+    for (std::int64_t b = 0; b < s.batch; ++b) {
+      if (cut % 2 == 1) {
+        p.query_lengths.push_back(static_cast<std::int32_t>(pick(0, s.queries)));
+      }
+      if (cut / 2 == 1) {
+        p.key_lengths.push_back(static_cast<std::int32_t>(pick(0, s.keys)));
+      }
+    }
+    CAPTURE(round);
+    check_against_codes<finely>(p);
+    check_against_codes<finely_int4>(p);
+    using plain = attention<symmetric_quantizer<8, per_warp>, half_values>;
+    p.sinks = attention_samples<float>(testing::gauss{2.0}, round, 1, s.query_heads);
+    check_against_codes<plain>(p);
+  }
+}
+
 namespace {
 
 /// Alibi for two heads, and nobody sees key 3.
