@@ -46,8 +46,8 @@
 /// attention_call attends over them. Keys and values take channels + 0.125 and channels bytes a token, with float
 /// scales of 4 * channels bytes a head; 51 % of bf16.
 ///
-/// INT4: its codes are kept in bytes and multiplied as INT8, on every architecture: sm_90 has no INT4 product, and this
-/// one is for its accuracy to be studied and chosen (attention_score).
+/// INT4: its codes are multiplied as INT8, on every architecture: sm_90 has no INT4 product, and this one is for its
+/// accuracy to be studied and chosen (attention_score), and for keys to be kept in half a byte (packed_codes.hpp).
 ///
 /// Accuracy, relative L1 error against double, bf16 in and out (tests/sage_attention2_test.cpp): normal data with
 /// offsets in 6 % of channels of queries and keys and in all of values, 4096 keys, 0.0029; a real model's layer, 512

@@ -62,6 +62,7 @@ struct quantized_regions {
   static constexpr bool smooths_values = is_smoothed_by<token_mean, pv>;
 
   attention_shape shape;
+  quantized_parts parts;
   workspace_plan plan;
   region<std::int8_t> query_codes;
   region<float> query_scales;
@@ -74,8 +75,9 @@ struct quantized_regions {
   region<float> value_scales;
   region<float> value_mean;
 
-  quantized_regions(char const* where, attention_shape const& of, quantized_parts parts = {})
+  quantized_regions(char const* where, attention_shape const& of, quantized_parts wanted = {})
       : shape(of),
+        parts(wanted),
         plan(where),
         query_codes(plan.add<std::int8_t>(
             "codes of queries",
@@ -107,28 +109,28 @@ struct quantized_regions {
     const std::int64_t queries = padded_tokens(s.queries);
     const std::int64_t keys = padded_tokens(s.keys);
     quantized_heads<Method> made;
-    if (query_scales.count > 0) {
+    if (parts.queries) {
       made.queries.codes = view_of(space[query_codes], {s.batch, s.query_heads, queries, s.channels});
       made.queries.scales = view_of(space[query_scales], {s.batch, s.query_heads, query_scale_count()});
     }
-    if (mean_scores.count > 0) {
+    if (smooths_keys && parts.queries && parts.mean_scores) {
       made.queries.mean_scores = view_of(space[mean_scores], {s.batch, s.query_heads, s.queries});
     }
-    if (corrections.count > 0) {
+    if (smooths_queries && parts.queries) {
       made.queries.corrections = view_of(space[corrections], {s.batch, s.query_heads, query_blocks(), keys});
     }
-    if (key_scales.count > 0) {
+    if (parts.keys) {
       made.keys.codes = view_of(space[key_codes], {s.batch, s.key_heads, keys, s.channels});
       made.keys.scales = view_of(space[key_scales], {s.batch, s.key_heads, key_scale_count()});
     }
-    if (key_mean.count > 0) {
+    if (smooths_keys && parts.keys) {
       made.keys.mean = view_of(space[key_mean], {s.batch, s.key_heads, s.channels});
     }
-    if (value_scales.count > 0) {
+    if (parts.values) {
       made.values.codes = view_of(space[value_codes], {s.batch, s.key_heads, s.channels, keys});
       made.values.scales = view_of(space[value_scales], {s.batch, s.key_heads, s.channels});
     }
-    if (value_mean.count > 0) {
+    if (smooths_values && parts.values) {
       made.values.mean = view_of(space[value_mean], {s.batch, s.key_heads, s.channels});
     }
     return made;
@@ -157,21 +159,22 @@ struct quantization_regions : quantized_regions<Method> {
   region<float> totals;              ///< of shares of rows
   region<attention_row<state_type>> rows;
 
-  quantization_regions(char const* where, attention_shape const& of, quantized_parts parts = {})
-      : base(where, of, parts),
+  quantization_regions(char const* where, attention_shape const& of, quantized_parts wanted = {})
+      : base(where, of, wanted),
         key_summaries(this->plan.template add<channel_summary>(
-            "summaries of keys", base::smooths_keys && parts.keys ? key_blocks() * of.channels : 0)),
+            "summaries of keys", base::smooths_keys && wanted.keys ? key_blocks() * of.channels : 0)),
         value_summaries(this->plan.template add<channel_summary>("summaries of values",
-                                                                 parts.values ? key_blocks() * of.channels : 0)),
+                                                                 wanted.values ? key_blocks() * of.channels : 0)),
         query_summaries(this->plan.template add<channel_summary>(
-            "summaries of queries", base::smooths_queries && parts.queries ? mean_blocks() * of.channels : 0)),
+            "summaries of queries", base::smooths_queries && wanted.queries ? mean_blocks() * of.channels : 0)),
         query_means(this->plan.template add<float>(
-            "means of queries", base::smooths_queries && parts.queries ? mean_blocks() * of.channels : 0)),
+            "means of queries", base::smooths_queries && wanted.queries ? mean_blocks() * of.channels : 0)),
         magnitudes(
             this->plan.template add<std::uint32_t>("magnitudes of heads", of.batch * (of.query_heads + of.key_heads))),
         totals(this->plan.template add<float>("totals of shares of rows",
-                                              parts.queries ? base::size(where, shared_rows(), of.channels, 1) : 0)),
-        rows(this->plan.template add<attention_row<state_type>>("shares of rows", parts.queries ? shared_rows() : 0)) {}
+                                              wanted.queries ? base::size(where, shared_rows(), of.channels, 1) : 0)),
+        rows(this->plan.template add<attention_row<state_type>>("shares of rows", wanted.queries ? shared_rows() : 0)) {
+  }
 
   /// Among how many groups the keys of a query are shared: so many that there are groups enough for any machine, but
   /// none with less than four tiles. Not a function of the machine, so that results are none.
