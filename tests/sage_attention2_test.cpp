@@ -131,7 +131,8 @@ TEST_CASE("SageAttention2 is close on a real model's queries, keys and values", 
   // What the weights' and values' 8 bits cost, beside the scores'.
   auto const scores_alone = error_on<attention<smoothed<threads<8>>, fp16>>(p, expected);
   CHECK(scores_alone.relative_l1 < eight.relative_l1);
-  CHECK(error_on<attention<both<threads<8>>, fp16>>(p, expected).relative_l1 < 0.9 * scores_alone.relative_l1);
+  CHECK(error_on<attention<both<threads<8>>, fp16>>(p, expected).relative_l1 < 0.5 * scores_alone.relative_l1);
+  CHECK(error_on<attention<both<threads<8>>, e4m3>>(p, expected).relative_l1 < 0.8 * eight.relative_l1);
 }
 
 TEST_CASE("a real model's log-sum-exps are those of the unsmoothed scores", "[host]") {

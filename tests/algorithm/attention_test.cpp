@@ -468,6 +468,26 @@ TEST_CASE("an infinity or a NaN reaches the rows and channels that its group tak
   CHECK(count_nan(run_attention_problem<in_integers, bfloat16>(exec, p).result) == 80 * 32);
 }
 
+TEST_CASE("scores beyond fp32 make their own rows NaN, and large ones are exact", "[host]") {
+  cpu const exec{.threads = 1};
+  auto p = make_attention_problem<float>({1, 1, 1, 32, 150, 16});
+  for (std::size_t i = 0; i < p.queries.size(); ++i) {
+    p.queries[i] = i / 16 % 8 == 3 ? 1e25F : 0.01F * p.queries[i];  // groups of two rows
+  }
+  for (float& key : p.keys) {
+    key *= 1e16F;
+  }
+  using plain = attention<eight, half_values>;
+  auto const found = run_attention_problem<plain, float>(exec, p);
+  for (std::size_t row = 0; row < 32; ++row) {
+    CHECK(std::isnan(found.log_sum_exp[row]) == (row % 8 == 3));
+    CHECK(std::isnan(found.result[row * 16 + 5]) == (row % 8 == 3));
+  }
+  auto const made = make_operands<plain>(exec, p);
+  auto const expected = attention_by_codes(p, made);
+  CHECK(found.log_sum_exp[0] == Approx(expected.log_sum_exp[0]).epsilon(1e-6));
+}
+
 TEST_CASE("zeros in all channels are attended evenly", "[host]") {
   attention_problem<bfloat16> p{{1, 1, 1, 5, 200, 16}, {}, {}, {}};
   p.queries.assign(5 * 16, bfloat16{0});
