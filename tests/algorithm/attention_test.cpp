@@ -502,34 +502,54 @@ TEST_CASE("zeros in all channels are attended evenly", "[host]") {
   CHECK(found.log_sum_exp[0] == Approx(std::log(200.0)));
 }
 
-TEST_CASE("keys and values that were quantized before serve queries that come later", "[host]") {
+namespace {
+
+/// Keys and values are quantized first, and later, in another workspace, queries.
+template <class Method>
+attention_results run_later(attention_problem<bfloat16> const& p) {
   cpu const exec{.threads = 1};
-  auto const p = make_attention_problem<bfloat16>({1, 4, 2, 3, 200, 64});
-  using method = sage_attention2;
-  auto const expected = run_attention_problem<method, bfloat16>(exec, p);
+  attention_shape const& s = p.shape;
+  auto const all = p.inputs();
   quantized_parts const cached{.queries = false};
-  auto const cache_plan = method::plan(exec, p.shape, cached);
+  auto const cache_plan = Method::plan(exec, s, cached);
   buffer<std::byte> cache_memory(exec, cache_plan.bytes());
   workspace const cache_space(cache_plan, cache_memory);
-  auto const cache = method::operands(p.shape, cache_space, cached);
-  auto const all = p.inputs();
-  method::quantize(exec, p.shape, attention_inputs<bfloat16>{{}, all.keys, all.values}, {}, cache, cache_space, cached);
+  auto const cache = Method::operands(s, cache_space, cached);
+  Method::quantize(exec, s, attention_inputs<bfloat16>{{}, all.keys, all.values}, {}, cache, cache_space, cached);
   quantized_parts const later{.keys = false, .values = false};
-  auto const plan = method::plan(exec, p.shape, later);
+  auto const plan = Method::plan(exec, s, later);
   CHECK(plan.bytes() < cache_plan.bytes());
   buffer<std::byte> memory(exec, plan.bytes());
   workspace const space(plan, memory);
-  auto heads = method::operands(p.shape, space, later);
+  auto heads = Method::operands(s, space, later);
   heads.keys = cache.keys;
   heads.values = cache.values;
-  method::quantize(exec, p.shape, attention_inputs<bfloat16>{all.queries, {}, {}}, {}, heads, space, later);
-  std::vector<bfloat16> result(4 * 3 * 64);
-  std::vector<float> lse(4 * 3);
-  method::forward(exec, attention_call<method::method, bfloat16>{
-                            p.shape, {}, heads, {{result.data(), {1, 4, 3, 64}}, {lse.data(), {1, 4, 3}}}});
+  Method::quantize(exec, s, attention_inputs<bfloat16>{all.queries, {}, {}}, {}, heads, space, later);
+  std::vector<bfloat16> result(p.queries.size());
+  std::vector<float> lse(as_size(s.batch * s.query_heads * s.queries));
+  attention_outputs<bfloat16> const out{{result.data(), {s.batch, s.query_heads, s.queries, s.channels}},
+                                        {lse.data(), {s.batch, s.query_heads, s.queries}}};
+  Method::forward(exec, attention_call<typename Method::method, bfloat16>{s, {}, heads, out});
   exec.wait();
-  CHECK(as_doubles(result) == expected.result);
-  CHECK(std::vector<double>(lse.begin(), lse.end()) == expected.log_sum_exp);
+  return {as_doubles(result), std::vector<double>(lse.begin(), lse.end())};
+}
+
+}  // namespace
+
+TEST_CASE("keys and values that were quantized before serve queries that come later", "[host]") {
+  cpu const exec{.threads = 1};
+  auto const p = make_attention_problem<bfloat16>({1, 4, 2, 3, 200, 64});
+  auto const expected = run_attention_problem<sage_attention2, bfloat16>(exec, p);
+  auto const found = run_later<sage_attention2>(p);
+  CHECK(found.result == expected.result);
+  CHECK(found.log_sum_exp == expected.log_sum_exp);
+  // Scores of mean queries are then those of codes: with 8 bits for each token of a key hardly others.
+  using method = attention<smoothed<smoothed<symmetric_quantizer<8, per_token>>, block_mean>, half_values>;
+  auto const by_keys = run_attention_problem<method, bfloat16>(exec, p);
+  auto const by_codes = run_later<method>(p);
+  CHECK(by_codes.result != by_keys.result);
+  CHECK(error_of(by_codes.result, by_keys.result).relative_l1 < 0.02);
+  CHECK(farthest(by_codes.log_sum_exp, by_keys.log_sum_exp) < 0.02);
 }
 
 TEST_CASE("results may have any strides, and nothing between them is touched", "[host]") {
@@ -613,6 +633,9 @@ TEST_CASE("attention says what does not fit together", "[host]") {
   CHECK(message(in, {}, {result}) ==
         "attention.forward: dimension 2 of the values has 5 elements but that of the keys has 6");
   in = p.inputs();
+  in.values.data = nullptr;
+  in.values.extents[2] = 6;
+  CHECK(message(in, {}, {result}) == "attention.forward: the values have no memory but 768 elements");
   in.queries = {p.queries.data(), {2, 4, 5, 24}};
   in.keys = in.values = {p.keys.data(), {2, 2, 6, 24}};
   CHECK(message(in, {}, {result}) ==
@@ -663,8 +686,10 @@ TEST_CASE("operands that are missing or do not fit are refused", "[host]") {
     return "nothing thrown";
   };
   auto const in = p.inputs();
-  CHECK(quantizing({in.queries, {}, {}}, made.heads) ==
-        "attention.quantize: smoothed queries need the keys, which are null");
+  heads = made.heads;
+  heads.keys.codes = {};
+  CHECK(quantizing({in.queries, {}, {}}, heads) ==
+        "attention.quantize: smoothed queries need keys or their codes, which are null");
   heads = made.heads;
   heads.keys.mean = {};
   CHECK(quantizing({in.queries, {}, {}}, heads) == "attention.quantize: queries need the mean of keys, which is null");

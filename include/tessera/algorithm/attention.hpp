@@ -144,7 +144,8 @@ struct attention {
 
   /// Enqueues the making of codes and scales of the inputs that are not null, at `out`: in the same workspace, of
   /// plan() with the same parts, or elsewhere. Queries alone need the mean of keys in `out`, if the method smooths
-  /// keys, and the keys themselves if it smooths queries. Only `softmax_scale` of the options matters.
+  /// keys, and if it smooths queries the keys or else their codes in `out`. Only `softmax_scale` of the options
+  /// matters.
   template <class Executor, class T, class Maps = attention_maps<>>
   static void quantize(Executor const& exec, attention_shape const& shape, attention_inputs<T> const& in,
                        attention_options const& options, heads const& out, workspace const& space,
@@ -158,10 +159,13 @@ struct attention {
     if (in.queries.data != nullptr && regions::smooths_keys) {
       check<value_error>(out.keys.mean.data != nullptr, here, ": queries need the mean of keys, which is null");
     }
-    if (in.queries.data != nullptr && regions::smooths_queries && shape.keys > 0) {
-      check<value_error>(in.keys.data != nullptr, here, ": smoothed queries need the keys, which are null");
+    const bool needs_keys = in.queries.data != nullptr && regions::smooths_queries && in.keys.data == nullptr;
+    if (needs_keys && shape.keys > 0) {
+      check<value_error>(out.keys.codes.data != nullptr, here,
+                         ": smoothed queries need keys or their codes, which are null");
     }
-    check_operands(here, shape, out, in.queries.data != nullptr, in.keys.data != nullptr, in.values.data != nullptr);
+    check_operands(here, shape, out, in.queries.data != nullptr, in.keys.data != nullptr || needs_keys,
+                   in.values.data != nullptr);
     make_codes(exec, here, shape, in, options, out, parts, space, maps);
   }
 
@@ -219,7 +223,16 @@ struct attention {
                          " of the values has ", in.values.extent(dimension), " elements but that of the keys has ",
                          in.keys.extent(dimension));
     }
+    check_memory(function, "queries", in.queries);
+    check_memory(function, "keys", in.keys);
+    check_memory(function, "values", in.values);
     return shape;
+  }
+
+  template <class T>
+  static void check_memory(char const* function, char const* what, head_view<T const> heads) {
+    check<value_error>(heads.data != nullptr || heads.is_empty(), function, ": the ", what, " have no memory but ",
+                       heads.size(), " elements");
   }
 
   template <class T>

@@ -220,7 +220,7 @@ struct attention_maps {
 };
 
 /// Codes and scales to be made of the inputs that are not null. Queries need the mean of keys, if those are smoothed,
-/// and the keys themselves if queries are.
+/// and the keys or their codes if queries are.
 template <class Method, class T, class Maps = attention_maps<>>
 struct quantize_call {
   using method = Method;
@@ -325,6 +325,22 @@ void quantize_values(Executor const& exec, Call const& call) {
   exec.run(program, program.groups());
 }
 
+/// Scores of mean queries: of the keys themselves, or, where they were quantized before, of their codes.
+template <class Executor, class Call>
+void correct_queries(Executor const& exec, Call const& call, view<float, 4> query_means, float factor) {
+  const auto run = [&](auto const& keys) {
+    const query_corrections<std::remove_cvref_t<decltype(keys.source)>> program{query_means, keys, factor,
+                                                                                call.out.queries.corrections};
+    exec.run(program, program.groups());
+  };
+  if (call.in.keys.data != nullptr) {
+    run(smoothed_keys(call));
+  } else {
+    using source = decoded_keys<typename Call::method::key_groups>;
+    run(smoothed_heads<source>{{call.out.keys, call.in.key_lengths, call.shape.keys}, {}, 1});
+  }
+}
+
 template <class Executor, class Call>
 void quantize_queries(Executor const& exec, Call const& call) {
   using method = typename Call::method;
@@ -339,9 +355,7 @@ void quantize_queries(Executor const& exec, Call const& call) {
                     {call.shape.batch, call.shape.query_heads, blocks, call.shape.channels});
     summarize(exec, source, {{}, {}, 0, block_mean::tokens, 1, means, {}, 0.0F, blocks},
               call.space[call.places.query_summaries]);
-    const auto keys = smoothed_keys(call);
-    const query_corrections<decltype(keys.source)> corrections{means, keys, factor, out.corrections};
-    exec.run(corrections, corrections.groups());
+    correct_queries(exec, call, means, factor);
   }
   encode<typename method::score_quantizer, typename method::query_groups>(
       exec, smoothed_heads<source_type>{source, means, block_mean::tokens}, call.space[call.places.magnitudes], factor,

@@ -46,6 +46,22 @@ struct mean_scores {
   }
 };
 
+/// Keys as their codes say, without their mean: a source for query_corrections where keys themselves were not kept.
+template <class Groups>
+struct decoded_keys {
+  quantized_keys keys;
+  sequence_lengths lengths;
+  std::int64_t tokens;  ///< of a sequence
+
+  TESSERA_FN constexpr std::int64_t heads() const { return keys.codes.extent(1); }
+  TESSERA_FN std::int64_t length(std::int64_t sequence) const { return length_of(lengths, sequence, tokens); }
+  TESSERA_FN float operator()(std::int64_t sequence, std::int64_t head, std::int64_t token,
+                              std::int64_t channel) const {
+    return static_cast<float>(keys.codes(sequence, head, token, channel)) *
+           keys.scales(sequence, head, Groups::group_of(token));
+  }
+};
+
 /// factor * mean query . (key - mean key), for each block of queries and each key. A group takes a block and 128 keys.
 template <class Source>
 struct query_corrections {
