@@ -35,33 +35,38 @@
 ///
 /// Layouts: queries, keys, values and results are batch x heads x tokens x channels of any strides (tokens before
 /// heads: view.transposed(1, 2)), bfloat16, float16 or float. Key heads divide query heads. Channels: a multiple of 16
-/// up to 256. Any number of tokens, 0 included. query_lengths and key_lengths cut the sequences of a padded batch.
-/// Masks: is_causal, window_left, window_right, block_list (which tiles of 64 queries x 128 keys there are), and a
-/// bias, any function object of (sequence, head, query, key). `sinks`: a score for each head that takes weight and has
-/// no value.
+/// up to 256. Any number of tokens, 0 included. Lengths cut the sequences of a padded batch; with starts, too,
+/// sequences lie one behind the other (attention_inputs). Masks: is_causal, window_left, window_right, block_list
+/// (which tiles of 64 queries x 128 keys there are), and a bias, any function object of (sequence, head, query, key).
+/// `sinks`: a score for each head that takes weight and has no value. Queries and keys may come through functions, such
+/// as a rotary embedding (attention_maps). Where queries are few, groups share their keys, and what they have is
+/// merged.
 ///
 /// Codes may be made once and kept: quantize() makes those of the inputs that it is given, and forward() of an
 /// attention_call attends over them. Keys and values take channels + 0.125 and channels bytes a token, with float
-/// scales of 4 * channels bytes a head; 51 % of bf16.
+/// scales of 4 * channels bytes a head: half of bf16.
 ///
-/// INT4: its codes are kept in bytes and multiplied as INT8, on every architecture: sm_90 has no INT4 product, and this
-/// one is for its accuracy to be studied and chosen (attention_score).
+/// INT4: its codes are multiplied as INT8, on every architecture: sm_90 has no INT4 product, and this one is for its
+/// accuracy to be studied and chosen (attention_score), and for keys to be kept in half a byte (packed_codes.hpp).
 ///
 /// Accuracy, relative L1 error against double, bf16 in and out (tests/sage_attention2_test.cpp): normal data with
-/// offsets in 6 % of channels of queries and keys and in all of values, 4096 keys, 0.0029; a real model's layer, 512
-/// tokens, causal, 0.027 (INT4 0.137), most of which is the rounding of weights and values to e4m3; bf16 results alone
-/// 0.0014. smoothed<float8_quantizer<float8_e4m3>> for values helps where their channels lie away from zero.
+/// offsets in 6 % of channels of queries and keys and in all of values, 4096 keys, 0.0029; a real model's layer with
+/// large outliers, 512 tokens, causal, 0.027 (INT4 0.137), of which 0.020 is that of the scores: there smoothing
+/// queries, too, gives 0.018. bf16 results alone are 0.0014. smoothed<float8_quantizer<float8_e4m3>> for values helps
+/// where their channels lie away from zero.
 ///
 /// Infinities and NaNs: program/attention_operands.hpp. A NaN among queries makes the results of its group of 2 NaN;
 /// one among keys those of the queries that see any key of its group of 32; one among values its channel of the head. A
-/// score over 3e38 makes its row NaN. Masked keys and padding are never looked at: what they hold does not matter.
+/// score over 3e38 makes its row NaN. What lies beyond the length of a sequence is never looked at.
 ///
 /// Errors: shape_error and value_error that name the function and show both values. Nothing waits or allocates: every
 /// call can be captured in a CUDA graph. Determinism: the same bits each time and for any number of threads; codes and
-/// scales are the same on every executor, results differ by rounding. Cost: 4 * queries * keys * channels operations a
-/// head, half of them in INT8, less what masks leave out in whole tiles; quantization reads keys and values twice and
-/// queries once, and writes half as much. plan.describe() says what each region takes: about channels * (queries of
-/// query heads + 2 keys of key heads) bytes, and for INT4 4 bytes for every 64 scores.
+/// scales are the same on every executor, results differ by rounding.
+///
+/// Cost: 4 * queries * keys * channels operations a head, half of them in INT8, less what masks leave out in whole
+/// tiles; the portable quantization reads keys three times, values and queries twice. plan.describe() says what each
+/// region takes: about channels * (queries of query heads + 2.2 keys of key heads) bytes; for INT4 4 bytes for every 64
+/// scores; and for few queries of many keys 4 bytes for each channel of at most 32768 rows.
 #pragma once
 
 #include <tessera/algorithm/attention.hpp>

@@ -3,8 +3,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
-#include <string>
 #include <vector>
 
 #include <tessera/exec/buffer.hpp>
@@ -12,6 +10,7 @@
 #include <tessera/sage_attention2.hpp>
 #include <tessera/testing/adversary.hpp>
 
+#include "support/attention_check.hpp"
 #include "support/attention_reference.hpp"
 #include "support/catch.hpp"
 #include "support/quantized_reference.hpp"
@@ -20,34 +19,6 @@ using namespace tessera;
 using namespace tessera_test;
 
 namespace {
-
-using eight = symmetric_quantizer<8, per_thread>;
-using half_values = scaled_float_quantizer<float16>;
-/// Its weights are rounded to 11 bits: what is wrong shows.
-using finely = attention<smoothed<eight>, half_values>;
-using finely_int4 =
-    attention<smoothed<smoothed<symmetric_quantizer<4, per_thread>>, block_mean>, smoothed<half_values>>;
-
-/// The results are those of the formula with the codes. Values are up to about 5 in size, scores up to about 30.
-template <class Attention, class T>
-void check_against_codes(attention_problem<T> const& p, double tolerance = 2e-3) {
-  attention_shape const& s = p.shape;
-  CAPTURE(s.batch, s.query_heads, s.key_heads, s.queries, s.keys, s.channels);
-  CAPTURE(p.options.is_causal, p.options.window_left, p.options.window_right);
-  cpu const exec{.threads = 2};
-  auto const made = make_operands<Attention>(exec, p);
-  auto const expected = attention_by_codes(p, made);
-  auto const found = run_attention_problem<Attention, float>(exec, p);
-  CHECK(farthest(found.result, expected.result) < tolerance);
-  CHECK(farthest(found.log_sum_exp, expected.log_sum_exp) < 2e-5);
-}
-
-template <class Attention>
-void check_shape(attention_shape const& s, attention_options const& options = {}) {
-  auto p = make_attention_problem<bfloat16>(s);
-  p.options = options;
-  check_against_codes<Attention>(p);
-}
 
 std::vector<double> row_of(attention_problem<bfloat16> const& p, attention_results const& found, std::int64_t row) {
   auto const first = found.result.begin() + row * p.shape.channels;
@@ -101,118 +72,6 @@ TEST_CASE("masks are aligned to the bottom right, and rows that see nothing are 
     CHECK(row_of(p, found, static_cast<std::int64_t>(row)) == std::vector<double>(16, 0.0));
   }
   CHECK(std::isfinite(found.log_sum_exp[6]));
-}
-
-TEST_CASE("sequences of a padded batch are attended as if they were alone", "[host]") {
-  for (bool const is_causal : {false, true}) {
-    auto p = make_attention_problem<bfloat16>({4, 2, 1, 100, 150, 32});
-    p.query_lengths = {100, 33, 0, 64};
-    p.key_lengths = {150, 70, 150, 0};
-    p.options.is_causal = is_causal;
-    check_against_codes<finely>(p);
-    check_against_codes<finely_int4>(p);
-  }
-}
-
-TEST_CASE("a sink takes weight and has no value", "[host]") {
-  auto p = make_attention_problem<bfloat16>({2, 4, 2, 66, 150, 32});
-  p.sinks = {-3.0F, 1.0F, 6.0F, 40.0F};
-  p.options.is_causal = true;
-  cpu const exec{.threads = 2};
-  auto const made = make_operands<finely>(exec, p);
-  auto const found = run_attention_problem<finely, float>(exec, p);
-  // In the reference scores are without those of the mean key, and so must the sink be, which differs by row.
-  auto const expected = attention_by_formula(p);
-  CHECK(error_of(found.result, expected.result).relative_l1 < 0.02);
-  CHECK(farthest(found.log_sum_exp, expected.log_sum_exp) < 0.1);
-  using plain = attention<eight, smoothed<half_values>>;
-  check_against_codes<plain>(p);
-  p.shape.keys = 0;
-  p.keys.clear();
-  p.values.clear();
-  auto const alone = run_attention_problem<finely, float>(exec, p);
-  CHECK(alone.result == std::vector<double>(alone.result.size(), 0.0));
-  CHECK(alone.log_sum_exp[66 * 3 + 5] == Approx(40.0));
-}
-
-namespace {
-
-/// Alibi for two heads, and nobody sees key 3.
-struct slope_bias {
-  float slope;
-  TESSERA_FN float operator()(std::int64_t, std::int64_t head, std::int64_t query, std::int64_t key) const {
-    return key == 3 ? -infinity : -slope * static_cast<float>(head + 1) * static_cast<float>(query - key);
-  }
-};
-
-}  // namespace
-
-TEST_CASE("a bias is added to scores, and minus infinity masks", "[host]") {
-  auto p = make_attention_problem<bfloat16>({1, 2, 1, 70, 70, 32});
-  p.options.is_causal = true;
-  cpu const exec{.threads = 2};
-  slope_bias const bias{0.05F};
-  auto const made = make_operands<finely>(exec, p);
-  auto const expected =
-      attention_by_codes(p, made, [&](std::int64_t b, std::int64_t h, std::int64_t query, std::int64_t key) {
-        return static_cast<double>(bias(b, h, query, key));
-      });
-  auto const found = run_attention_problem<finely, float>(exec, p, bias);
-  CHECK(farthest(found.result, expected.result) < 2e-3);
-  CHECK(farthest(found.log_sum_exp, expected.log_sum_exp) < 2e-5);
-}
-
-TEST_CASE("a list of tiles leaves keys out, and what is no tile is passed over", "[host]") {
-  auto p = make_attention_problem<bfloat16>({1, 2, 1, 130, 700, 32});
-  // Two heads of three blocks of 64 queries; six tiles of 128 keys. Rubbish lies behind each count.
-  std::vector<std::vector<std::int32_t>> const lists{{0, 2, 5},          {}, {5, -1, 1, 6, 1000000}, {3},
-                                                     {0, 1, 2, 3, 4, 5}, {4}};
-  for (auto const& list : lists) {
-    p.list_counts.push_back(static_cast<std::int32_t>(list.size()));
-    for (std::size_t i = 0; i < 8; ++i) {
-      p.list_tiles.push_back(i < list.size() ? list[i] : 2);
-    }
-  }
-  cpu const exec{.threads = 2};
-  for (bool const is_causal : {false, true}) {
-    p.options.is_causal = is_causal;
-    auto const made = make_operands<finely>(exec, p);
-    auto const expected =
-        attention_by_codes(p, made, [&](std::int64_t, std::int64_t head, std::int64_t query, std::int64_t key) {
-          auto const& list = lists[as_size(head * 3 + query / 64)];
-          bool const is_there = std::find(list.begin(), list.end(), key / 128) != list.end();
-          return is_there ? 0.0 : -std::numeric_limits<double>::infinity();
-        });
-    auto const found = run_attention_problem<finely, float>(exec, p);
-    CHECK(farthest(found.result, expected.result) < 2e-3);
-    CHECK(farthest(found.log_sum_exp, expected.log_sum_exp) < 2e-5);
-    CHECK(found.log_sum_exp[100] == -static_cast<double>(infinity));
-  }
-  p.list_counts.assign(6, -3);
-  CHECK(run_attention_problem<finely, float>(exec, p).result == std::vector<double>(2 * 130 * 32, 0.0));
-}
-
-TEST_CASE("the keys of few queries are shared among groups, and shares are merged", "[host]") {
-  cpu const exec{.threads = 2};
-  for (attention_shape const& s : {attention_shape{1, 2, 1, 1, 2500, 32}, attention_shape{2, 1, 1, 70, 1100, 80}}) {
-    CHECK_THAT(finely::plan(exec, s).describe(), contains("shares of rows"));
-    CHECK(finely::partials(s, workspace(finely::plan(exec, s), buffer<std::byte>(finely::plan(exec, s).bytes()).view()))
-              .shares() == s.keys / 512);
-    check_shape<finely>(s);
-    check_shape<finely>(s, {.is_causal = true, .window_left = 700});
-    check_shape<finely_int4>(s, {.is_causal = true});
-  }
-  auto p = make_attention_problem<bfloat16>({2, 2, 1, 70, 1100, 32});
-  p.query_lengths = {70, 3};
-  p.key_lengths = {0, 900};
-  p.sinks = {2.0F, -1.0F};
-  check_against_codes<attention<eight, smoothed<half_values>>>(p);
-  p.options.is_causal = true;
-  auto const one = run_attention_problem<sage_attention2, bfloat16>(cpu{.threads = 1}, p);
-  auto const other = run_attention_problem<sage_attention2, bfloat16>(testing::adversary{.seed = 8}, p);
-  CHECK(one.result == other.result);
-  CHECK(one.log_sum_exp == other.log_sum_exp);
-  CHECK(finely::partials({1, 32, 8, 4096, 4096, 32}, workspace(workspace_plan("none"), {})).shares() == 1);
 }
 
 TEST_CASE("inputs and results are of three types, and values of four codes", "[host]") {
@@ -301,6 +160,26 @@ TEST_CASE("an infinity or a NaN reaches the rows and channels that its group tak
   CHECK(count_nan(run_attention_problem<in_integers, bfloat16>(exec, p).result) == 80 * 32);
 }
 
+TEST_CASE("scores beyond fp32 make their own rows NaN, and large ones are exact", "[host]") {
+  cpu const exec{.threads = 1};
+  auto p = make_attention_problem<float>({1, 1, 1, 32, 150, 16});
+  for (std::size_t i = 0; i < p.queries.size(); ++i) {
+    p.queries[i] = i / 16 % 8 == 3 ? 1e25F : 0.01F * p.queries[i];  // groups of two rows
+  }
+  for (float& key : p.keys) {
+    key *= 1e16F;
+  }
+  using plain = attention<eight, half_values>;
+  auto const found = run_attention_problem<plain, float>(exec, p);
+  for (std::size_t row = 0; row < 32; ++row) {
+    CHECK(std::isnan(found.log_sum_exp[row]) == (row % 8 == 3));
+    CHECK(std::isnan(found.result[row * 16 + 5]) == (row % 8 == 3));
+  }
+  auto const made = make_operands<plain>(exec, p);
+  auto const expected = attention_by_codes(p, made);
+  CHECK(found.log_sum_exp[0] == Approx(expected.log_sum_exp[0]).epsilon(1e-6));
+}
+
 TEST_CASE("zeros in all channels are attended evenly", "[host]") {
   attention_problem<bfloat16> p{{1, 1, 1, 5, 200, 16}, {}, {}, {}};
   p.queries.assign(5 * 16, bfloat16{0});
@@ -313,173 +192,4 @@ TEST_CASE("zeros in all channels are attended evenly", "[host]") {
     CHECK(found.result[i] == (i % 16 == 2 ? 0.0 : 0.5));
   }
   CHECK(found.log_sum_exp[0] == Approx(std::log(200.0)));
-}
-
-TEST_CASE("keys and values that were quantized before serve queries that come later", "[host]") {
-  cpu const exec{.threads = 1};
-  auto const p = make_attention_problem<bfloat16>({1, 4, 2, 3, 200, 64});
-  using method = sage_attention2;
-  auto const expected = run_attention_problem<method, bfloat16>(exec, p);
-  quantized_parts const cached{.queries = false};
-  auto const cache_plan = method::plan(exec, p.shape, cached);
-  buffer<std::byte> cache_memory(exec, cache_plan.bytes());
-  workspace const cache_space(cache_plan, cache_memory);
-  auto const cache = method::operands(p.shape, cache_space, cached);
-  auto const all = p.inputs();
-  method::quantize(exec, p.shape, attention_inputs<bfloat16>{{}, all.keys, all.values}, {}, cache, cache_space, cached);
-  quantized_parts const later{.keys = false, .values = false};
-  auto const plan = method::plan(exec, p.shape, later);
-  CHECK(plan.bytes() < cache_plan.bytes());
-  buffer<std::byte> memory(exec, plan.bytes());
-  workspace const space(plan, memory);
-  auto heads = method::operands(p.shape, space, later);
-  heads.keys = cache.keys;
-  heads.values = cache.values;
-  method::quantize(exec, p.shape, attention_inputs<bfloat16>{all.queries, {}, {}}, {}, heads, space, later);
-  std::vector<bfloat16> result(4 * 3 * 64);
-  std::vector<float> lse(4 * 3);
-  method::forward(exec, attention_call<method::method, bfloat16>{
-                            p.shape, {}, heads, {{result.data(), {1, 4, 3, 64}}, {lse.data(), {1, 4, 3}}}});
-  exec.wait();
-  CHECK(as_doubles(result) == expected.result);
-  CHECK(std::vector<double>(lse.begin(), lse.end()) == expected.log_sum_exp);
-}
-
-TEST_CASE("results may have any strides, and nothing between them is touched", "[host]") {
-  cpu const exec{.threads = 1};
-  auto const p = make_attention_problem<bfloat16>({2, 2, 1, 66, 70, 32});
-  auto const expected = run_attention_problem<sage_attention2, bfloat16>(exec, p);
-  std::vector<bfloat16> memory(2 * 66 * 2 * 40, bfloat16{0x1234});
-  head_view<bfloat16> const result(memory.data(), {2, 2, 66, 32}, {66 * 80, 40, 80, 1});
-  auto const plan = sage_attention2::plan(exec, p.shape);
-  buffer<std::byte> bytes(exec, plan.bytes());
-  sage_attention2::forward(exec, p.inputs(), {}, attention_outputs<bfloat16>{result}, workspace(plan, bytes));
-  exec.wait();
-  int wrong = 0;
-  for (std::size_t i = 0; i < memory.size(); ++i) {
-    std::size_t const c = i % 40;
-    std::size_t const row = ((i / 5280) * 2 + i / 40 % 2) * 66 + i / 80 % 66;
-    wrong += c < 32 ? (static_cast<double>(load(memory[i])) == expected.result[row * 32 + c] ? 0 : 1)
-                    : (memory[i].bits == 0x1234 ? 0 : 1);
-  }
-  CHECK(wrong == 0);
-}
-
-TEST_CASE("a plan counts a million tokens and refuses what is no size", "[host]") {
-  cpu const exec{.threads = 1};
-  auto const plan = sage_attention2::plan(exec, {4, 32, 8, 1 << 20, 1 << 20, 128});
-  CHECK(plan.bytes() > (std::int64_t{4} * 48 << 20) * 128);
-  CHECK(plan.bytes() < (std::int64_t{4} * 48 << 20) * 140);
-  CHECK_THAT(plan.describe(), contains("codes of keys"));
-  CHECK_THROWS_AS(sage_attention2::plan(exec, {1, 1, 1, std::int64_t{1} << 60, 1, 128}), shape_error);
-}
-
-TEST_CASE("attention says what does not fit together", "[host]") {
-  cpu const exec{.threads = 1};
-  auto const p = make_attention_problem<bfloat16>({2, 4, 2, 5, 6, 32});
-  std::vector<bfloat16> memory(4 * 2 * 5 * 32);
-  std::vector<float> numbers(100);
-  auto const plan = sage_attention2::plan(exec, p.shape);
-  buffer<std::byte> bytes(exec, plan.bytes());
-  head_view<bfloat16> const result(memory.data(), {2, 4, 5, 32});
-  auto const message = [&](attention_inputs<bfloat16> const& in, attention_options const& options,
-                           attention_outputs<bfloat16> const& out) -> std::string {
-    try {
-      sage_attention2::forward(exec, in, options, out, workspace(plan, bytes));
-    } catch (error const& e) {
-      return e.what();
-    }
-    return "nothing thrown";
-  };
-  auto in = p.inputs();
-  CHECK(message(in, {}, {result}) == "nothing thrown");
-  CHECK(message(in, {.softmax_scale = -1.0F}, {result}) ==
-        "attention.forward: the scale of the softmax is -1.000000 but must be finite and not negative");
-  CHECK(message(in, {.softmax_scale = infinity}, {result}) ==
-        "attention.forward: the scale of the softmax is inf but must be finite and not negative");
-  CHECK(message(in, {.window_left = -2}, {result}) ==
-        "attention.forward: the window has -2 keys to the left and -1 to the right but neither must be below -1");
-  CHECK(message(in, {}, {}) == "attention.forward: the result has no memory but 40 rows");
-  CHECK(message(in, {}, {{memory.data(), {2, 4, 5, 16}}}) ==
-        "attention.forward: dimension 3 of the result has 16 elements but needs 32");
-  CHECK(message(in, {}, {{memory.data(), {2, 4, 5, 32}, {640, 0, 32, 1}}}) ==
-        "attention.forward: dimension 1 of the result has 4 elements with a stride of 0");
-  CHECK(message(in, {}, {result, {numbers.data(), {2, 4, 6}}}) ==
-        "attention.forward: dimension 2 of the log-sum-exps has 6 elements but needs 5");
-  in.sinks = {numbers.data(), 3};
-  CHECK(message(in, {}, {result}) == "attention.forward: dimension 0 of the sinks has 3 elements but needs 4");
-  in = p.inputs();
-  std::vector<std::int32_t> const lengths{1, 2, 3};
-  in.key_lengths = lengths;
-  CHECK(message(in, {}, {result}) ==
-        "attention.forward: dimension 0 of the lengths of keys has 3 elements but needs 2");
-  in = p.inputs();
-  in.keys = {p.keys.data(), {2, 2, 6, 16}};
-  CHECK(message(in, {}, {result}) == "attention.forward: keys have 16 channels but queries have 32");
-  in.keys = {p.keys.data(), {1, 2, 6, 32}};
-  CHECK(message(in, {}, {result}) == "attention.forward: keys have 1 sequences but queries have 2");
-  in.keys = {p.keys.data(), {2, 3, 6, 32}};
-  CHECK(message(in, {}, {result}) ==
-        "attention.forward: there are 4 query heads, which are no whole number for each of 3 key heads");
-  in = p.inputs();
-  in.values = {p.values.data(), {2, 2, 5, 32}};
-  CHECK(message(in, {}, {result}) ==
-        "attention.forward: dimension 2 of the values has 5 elements but that of the keys has 6");
-  in = p.inputs();
-  in.queries = {p.queries.data(), {2, 4, 5, 24}};
-  in.keys = in.values = {p.keys.data(), {2, 2, 6, 24}};
-  CHECK(message(in, {}, {result}) ==
-        "attention.forward: heads have 24 channels but must have a multiple of 16 up to 256");
-}
-
-TEST_CASE("operands that are missing or do not fit are refused", "[host]") {
-  cpu const exec{.threads = 1};
-  auto const p = make_attention_problem<bfloat16>({1, 2, 1, 5, 6, 32});
-  using method = sage_attention2_int4;
-  auto const made = make_operands<method>(exec, p);
-  std::vector<bfloat16> memory(2 * 5 * 32);
-  std::vector<float> lse(2 * 5);
-  auto const message = [&](method::heads const& heads) -> std::string {
-    try {
-      method::forward(exec, attention_call<method::method, bfloat16>{
-                                p.shape, {}, heads, {{memory.data(), {1, 2, 5, 32}}, {lse.data(), {1, 2, 5}}}});
-    } catch (error const& e) {
-      return e.what();
-    }
-    return "nothing thrown";
-  };
-  CHECK(message(made.heads) == "nothing thrown");
-  auto heads = made.heads;
-  heads.keys.codes = {};
-  CHECK(message(heads) == "attention.forward: the codes of keys are null");
-  heads = made.heads;
-  heads.values.scales.extents[2] = 16;
-  CHECK(message(heads) == "attention.forward: dimension 2 of the scales of values has 16 elements but needs 32");
-  heads = made.heads;
-  heads.queries.codes.strides[2] = 64;
-  CHECK(message(heads) ==
-        "attention.forward: the codes of queries are not contiguous: the last two strides are 64 and 1");
-  heads = made.heads;
-  heads.queries.corrections = {};
-  CHECK(message(heads) == "attention.forward: the scores of mean queries are null");
-  heads = made.heads;
-  heads.queries.mean_scores = {};
-  CHECK(message(heads) == "attention.forward: log-sum-exps and sinks need the scores of the mean key, which are null");
-  auto const quantizing = [&](attention_inputs<bfloat16> const& in, method::heads const& out) -> std::string {
-    auto const plan = method::plan(exec, p.shape);
-    buffer<std::byte> bytes(exec, plan.bytes());
-    try {
-      method::quantize(exec, p.shape, in, {}, out, workspace(plan, bytes));
-    } catch (error const& e) {
-      return e.what();
-    }
-    return "nothing thrown";
-  };
-  auto const in = p.inputs();
-  CHECK(quantizing({in.queries, {}, {}}, made.heads) ==
-        "attention.quantize: smoothed queries need the keys, which are null");
-  heads = made.heads;
-  heads.keys.mean = {};
-  CHECK(quantizing({in.queries, {}, {}}, heads) == "attention.quantize: queries need the mean of keys, which is null");
-  CHECK(quantizing({{}, in.keys, {}}, heads) == "attention.quantize: the means of keys are null");
 }

@@ -7,6 +7,7 @@
 
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/exec/cpu.hpp>
+#include <tessera/program/head_source.hpp>
 #include <tessera/program/summarize_heads.hpp>
 #include <tessera/testing/adversary.hpp>
 #include <tessera/testing/generators.hpp>
@@ -31,7 +32,7 @@ finished finish(Executor const& exec, std::vector<float> const& values, std::int
   std::vector<channel_summary> memory(static_cast<std::size_t>(3 * blocks));
   view<channel_summary, 4> const summaries(memory.data(), {1, 1, blocks, 3});
   sequence_lengths const lengths = length.empty() ? sequence_lengths{} : sequence_lengths(length);
-  summarize_heads<float> const first{{values.data(), {1, 1, tokens, 3}}, lengths, summaries, block};
+  summarize_heads<head_source<float>> const first{{{{values.data(), {1, 1, tokens, 3}}, lengths}}, summaries, block};
   exec.run(first, first.groups());
   finished result{std::vector<float>(3, -77.0F), std::vector<float>(3, -77.0F)};
   view<float, 4> const means(with_mean ? result.means.data() : nullptr, {1, 1, 1, 3});

@@ -77,7 +77,8 @@ bool suits_quantize_heads(quantize_call<Method, T> const& call) {
   const bool has_places = is_aligned(out.queries.codes.data) && is_aligned(out.keys.codes.data) &&
                           is_aligned(out.keys.mean.data) && is_aligned(out.values.codes.data) &&
                           is_aligned(out.values.mean.data);
-  return has_places && s.keys > 0 && s.batch > 0 && queries < most_rows && keys < most_rows &&
+  const bool has_strides = call.in.query_starts.first.data == nullptr && call.in.key_starts.first.data == nullptr;
+  return has_places && has_strides && s.keys > 0 && s.batch > 0 && queries < most_rows && keys < most_rows &&
          has_whole_vectors(call.in.queries) && has_whole_vectors(call.in.keys) && has_whole_vectors(call.in.values);
 }
 
@@ -141,7 +142,7 @@ bool suits_attention_on_warpgroups(attention_call<Method, T, Bias> const& call, 
   const bool is_shared = call.partials.rows.data != nullptr && 2 * blocks < multiprocessors;
   const bool has_extras = call.sinks.data != nullptr || call.block_list.counts.data != nullptr ||
                           call.query_lengths.data != nullptr || call.key_lengths.data != nullptr ||
-                          call.heads.queries.corrections.data != nullptr;
+                          call.query_starts.first.data != nullptr || call.heads.queries.corrections.data != nullptr;
   const std::int64_t query_rows = s.batch * s.query_heads * padded_tokens(s.queries);
   const std::int64_t key_rows = s.batch * s.key_heads * padded_tokens(s.keys);
   const bool is_small = s.queries < most && s.keys < most && query_rows < most_rows && key_rows < most_rows &&

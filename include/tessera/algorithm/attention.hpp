@@ -41,6 +41,7 @@ struct attention_call {
   Bias bias = {};
   attention_block_list block_list = {};
   attention_partials<typename Method::softmax::state_type> partials = {};  ///< memory for shares of rows, or null
+  sequence_starts query_starts = {};                                       ///< of results
   array_view<std::uint32_t> counters = {};  ///< memory for programs that hand out works; null: the portable one runs
 };
 
@@ -51,7 +52,7 @@ void run_attention_tiles(Executor const& exec, attention_call<Method, T, Bias> c
   auto const& heads = call.heads;
   const attention_writer<Method, T> results{call.shape,        heads.queries.mean_scores, heads.values.scales,
                                             heads.values.mean, call.query_lengths,        call.sinks,
-                                            call.out.result,   call.out.log_sum_exp};
+                                            call.query_starts, call.out.result,           call.out.log_sum_exp};
   const std::int64_t right = call.options.is_causal ? 0 : call.options.window_right;
   const attention_tiles<Method, T, Bias, Channels> program{call.shape,
                                                            heads.queries,
@@ -129,10 +130,11 @@ struct attention {
   }
 
   /// Enqueues everything. Throws shape_error or value_error for what does not fit together. T, Result: bfloat16,
-  /// float16 or float. Bias: see no_bias.
-  template <class Executor, class T, class Result, class Bias = no_bias>
+  /// float16 or float. Bias: see no_bias. Maps: see attention_maps.
+  template <class Executor, class T, class Result, class Bias = no_bias, class Maps = attention_maps<>>
   static void forward(Executor const& exec, attention_inputs<T> const& in, attention_options const& options,
-                      attention_outputs<Result> const& out, workspace const& space, Bias const& bias = {}) {
+                      attention_outputs<Result> const& out, workspace const& space, Bias const& bias = {},
+                      Maps const& maps = {}) {
     const attention_shape shape = check_inputs(where, in);
     heads quantized = operands(shape, space);
     if (out.log_sum_exp.data == nullptr && in.sinks.data == nullptr) {
@@ -140,20 +142,22 @@ struct attention {
     }
     attention_call<method, Result, Bias> call{
         shape,          options,  quantized, out,           in.query_lengths,
-        in.key_lengths, in.sinks, bias,      in.block_list, partials(shape, space)};
+        in.key_lengths, in.sinks, bias,      in.block_list, partials(shape, space),
+        in.query_starts};
     call.counters = counters(shape, space);
     check_call(where, call);
-    make_codes(exec, where, shape, in, options, quantized, {}, space);
+    make_codes(exec, where, shape, in, options, quantized, {}, space, maps);
     run_attention(exec, call);
   }
 
   /// Enqueues the making of codes and scales of the inputs that are not null, at `out`: in the same workspace, of
   /// plan() with the same parts, or elsewhere. Queries alone need the mean of keys in `out`, if the method smooths
-  /// keys, and the keys themselves if it smooths queries. Only `softmax_scale` of the options matters.
-  template <class Executor, class T>
+  /// keys, and if it smooths queries the keys or else their codes in `out`. Only `softmax_scale` of the options
+  /// matters.
+  template <class Executor, class T, class Maps = attention_maps<>>
   static void quantize(Executor const& exec, attention_shape const& shape, attention_inputs<T> const& in,
                        attention_options const& options, heads const& out, workspace const& space,
-                       quantized_parts parts = {}) {
+                       quantized_parts parts = {}, Maps const& maps = {}) {
     constexpr char const* here = "attention.quantize";
     check_shape(here, shape);
     check_heads(here, "queries", in.queries, shape.batch, shape.query_heads, shape.queries, shape.channels);
@@ -163,11 +167,14 @@ struct attention {
     if (in.queries.data != nullptr && regions::smooths_keys) {
       check<value_error>(out.keys.mean.data != nullptr, here, ": queries need the mean of keys, which is null");
     }
-    if (in.queries.data != nullptr && regions::smooths_queries && shape.keys > 0) {
-      check<value_error>(in.keys.data != nullptr, here, ": smoothed queries need the keys, which are null");
+    const bool needs_keys = in.queries.data != nullptr && regions::smooths_queries && in.keys.data == nullptr;
+    if (needs_keys && shape.keys > 0) {
+      check<value_error>(out.keys.codes.data != nullptr, here,
+                         ": smoothed queries need keys or their codes, which are null");
     }
-    check_operands(here, shape, out, in.queries.data != nullptr, in.keys.data != nullptr, in.values.data != nullptr);
-    make_codes(exec, here, shape, in, options, out, parts, space);
+    check_operands(here, shape, out, in.queries.data != nullptr, in.keys.data != nullptr || needs_keys,
+                   in.values.data != nullptr);
+    make_codes(exec, here, shape, in, options, out, parts, space, maps);
   }
 
   /// Enqueues attention over operands that quantize() made.
@@ -186,17 +193,18 @@ struct attention {
  private:
   static constexpr char const* where = "attention.forward";
 
-  template <class Executor, class T>
+  template <class Executor, class T, class Maps>
   static void make_codes(Executor const& exec, char const* function, attention_shape const& shape,
                          attention_inputs<T> const& in, attention_options const& options, heads const& out,
-                         quantized_parts parts, workspace const& space) {
+                         quantized_parts parts, workspace const& space, Maps const& maps) {
+    check_starts(function, shape, in.query_starts, in.key_starts);
     check<value_error>(options.softmax_scale >= 0 && options.softmax_scale < infinity, function,
                        ": the scale of the softmax is ", options.softmax_scale, " but must be finite and not negative");
     const float scale = options.softmax_scale > 0
                             ? options.softmax_scale
                             : static_cast<float>(1.0 / ::sqrt(static_cast<double>(shape.channels)));
     const regions places(function, shape, parts);
-    quantize_attention(exec, quantize_call<method, T>{shape, scale, in, out, places, space});
+    quantize_attention(exec, quantize_call<method, T, Maps>{shape, scale, in, out, places, space, maps});
   }
 
   static void check_shape(char const* function, attention_shape const& shape) {
@@ -223,7 +231,16 @@ struct attention {
                          " of the values has ", in.values.extent(dimension), " elements but that of the keys has ",
                          in.keys.extent(dimension));
     }
+    check_memory(function, "queries", in.queries);
+    check_memory(function, "keys", in.keys);
+    check_memory(function, "values", in.values);
     return shape;
+  }
+
+  template <class T>
+  static void check_memory(char const* function, char const* what, head_view<T const> heads) {
+    check<value_error>(heads.data != nullptr || heads.is_empty(), function, ": the ", what, " have no memory but ",
+                       heads.size(), " elements");
   }
 
   template <class T>
@@ -243,11 +260,12 @@ struct attention {
     }
   }
 
+  /// Sequences that lie one behind the other have a stride of 0.
   template <class T, int Rank>
   static void check_output(char const* function, char const* what, view<T, Rank> found,
-                           std::int64_t const (&expected)[Rank]) {
+                           std::int64_t const (&expected)[Rank], bool has_starts) {
     check_extents(function, what, found, expected);
-    for (int dimension = 0; found.data != nullptr && dimension < Rank; ++dimension) {
+    for (int dimension = has_starts ? 1 : 0; found.data != nullptr && dimension < Rank; ++dimension) {
       check<shape_error>(found.extent(dimension) < 2 || found.stride(dimension) != 0, function, ": dimension ",
                          dimension, " of the ", what, " has ", found.extent(dimension), " elements with a stride of 0");
     }
@@ -259,6 +277,14 @@ struct attention {
     check_extents(function, "lengths of keys", keys, {shape.batch});
   }
 
+  static void check_starts(char const* function, attention_shape const& shape, sequence_starts const& queries,
+                           sequence_starts const& keys) {
+    check_extents(function, "starts of queries", queries.first, {shape.batch});
+    check_extents(function, "starts of keys", keys.first, {shape.batch});
+    check<shape_error>(queries.total >= 0 && keys.total >= 0, function, ": sequences have ", queries.total,
+                       " queries and ", keys.total, " keys in all but neither must be negative");
+  }
+
   template <class Call>
   static void check_call(char const* function, Call const& call) {
     attention_shape const& s = call.shape;
@@ -267,8 +293,10 @@ struct attention {
                        " keys to the left and ", o.window_right, " to the right but neither must be below -1");
     check<shape_error>(call.out.result.data != nullptr || s.batch * s.queries == 0, function,
                        ": the result has no memory but ", s.batch * s.query_heads * s.queries, " rows");
-    check_output(function, "result", call.out.result, {s.batch, s.query_heads, s.queries, s.channels});
-    check_output(function, "log-sum-exps", call.out.log_sum_exp, {s.batch, s.query_heads, s.queries});
+    const bool has_starts = call.query_starts.first.data != nullptr;
+    check_output(function, "result", call.out.result, {s.batch, s.query_heads, s.queries, s.channels}, has_starts);
+    check_output(function, "log-sum-exps", call.out.log_sum_exp, {s.batch, s.query_heads, s.queries}, has_starts);
+    check_starts(function, s, call.query_starts, {});
     check_lengths(function, s, call.query_lengths, call.key_lengths);
     check_extents(function, "sinks", call.sinks, {s.query_heads});
     const std::int64_t blocks = divide_up(s.queries, std::int64_t{block_mean::tokens});

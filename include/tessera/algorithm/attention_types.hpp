@@ -22,7 +22,9 @@ struct attention_options {
   std::int64_t window_right = -1;  ///< likewise behind it; with is_causal none
 };
 
-/// What goes in. T: bfloat16, float16 or float; any strides.
+/// What goes in. T: bfloat16, float16 or float; any strides. Sequences that lie one behind the other, without padding,
+/// are views with a stride of 0 from sequence to sequence and as many tokens as the longest has, with starts and
+/// lengths; so are their results then, of which nothing is written beyond a sequence's length.
 template <class T>
 struct attention_inputs {
   head_view<T const> queries;            ///< batch x query heads x queries x channels
@@ -30,6 +32,8 @@ struct attention_inputs {
   head_view<T const> values;             ///< likewise
   sequence_lengths query_lengths = {};   ///< of each sequence of the batch, where executors run; null: all are whole
   sequence_lengths key_lengths = {};     ///< likewise
+  sequence_starts query_starts = {};     ///< where sequences begin that lie one behind the other
+  sequence_starts key_starts = {};       ///< likewise
   array_view<float const> sinks = {};    ///< a score for each query head, which takes weight and has no value; or null
   attention_block_list block_list = {};  ///< which tiles of 64 queries x 128 keys there are; null: all
 };

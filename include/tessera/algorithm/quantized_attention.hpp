@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <tessera/algorithm/attention_types.hpp>
 #include <tessera/core/bits.hpp>
@@ -16,6 +17,7 @@
 #include <tessera/program/attention_rows.hpp>
 #include <tessera/program/attention_tiles.hpp>
 #include <tessera/program/encode_heads.hpp>
+#include <tessera/program/head_source.hpp>
 #include <tessera/program/summarize_heads.hpp>
 #include <tessera/quantize/smoothed.hpp>
 
@@ -60,6 +62,7 @@ struct quantized_regions {
   static constexpr bool smooths_values = is_smoothed_by<token_mean, pv>;
 
   attention_shape shape;
+  quantized_parts parts;
   workspace_plan plan;
   region<std::int8_t> query_codes;
   region<float> query_scales;
@@ -72,8 +75,9 @@ struct quantized_regions {
   region<float> value_scales;
   region<float> value_mean;
 
-  quantized_regions(char const* where, attention_shape const& of, quantized_parts parts = {})
+  quantized_regions(char const* where, attention_shape const& of, quantized_parts wanted = {})
       : shape(of),
+        parts(wanted),
         plan(where),
         query_codes(plan.add<std::int8_t>(
             "codes of queries",
@@ -105,28 +109,28 @@ struct quantized_regions {
     const std::int64_t queries = padded_tokens(s.queries);
     const std::int64_t keys = padded_tokens(s.keys);
     quantized_heads<Method> made;
-    if (query_scales.count > 0) {
+    if (parts.queries) {
       made.queries.codes = view_of(space[query_codes], {s.batch, s.query_heads, queries, s.channels});
       made.queries.scales = view_of(space[query_scales], {s.batch, s.query_heads, query_scale_count()});
     }
-    if (mean_scores.count > 0) {
+    if (smooths_keys && parts.queries && parts.mean_scores) {
       made.queries.mean_scores = view_of(space[mean_scores], {s.batch, s.query_heads, s.queries});
     }
-    if (corrections.count > 0) {
+    if (smooths_queries && parts.queries) {
       made.queries.corrections = view_of(space[corrections], {s.batch, s.query_heads, query_blocks(), keys});
     }
-    if (key_scales.count > 0) {
+    if (parts.keys) {
       made.keys.codes = view_of(space[key_codes], {s.batch, s.key_heads, keys, s.channels});
       made.keys.scales = view_of(space[key_scales], {s.batch, s.key_heads, key_scale_count()});
     }
-    if (key_mean.count > 0) {
+    if (smooths_keys && parts.keys) {
       made.keys.mean = view_of(space[key_mean], {s.batch, s.key_heads, s.channels});
     }
-    if (value_scales.count > 0) {
+    if (parts.values) {
       made.values.codes = view_of(space[value_codes], {s.batch, s.key_heads, s.channels, keys});
       made.values.scales = view_of(space[value_scales], {s.batch, s.key_heads, s.channels});
     }
-    if (value_mean.count > 0) {
+    if (smooths_values && parts.values) {
       made.values.mean = view_of(space[value_mean], {s.batch, s.key_heads, s.channels});
     }
     return made;
@@ -156,21 +160,21 @@ struct quantization_regions : quantized_regions<Method> {
   region<attention_row<state_type>> rows;
   region<std::uint32_t> counters;  ///< of works, of attention and of quantization, and of tiles of key heads
 
-  quantization_regions(char const* where, attention_shape const& of, quantized_parts parts = {})
-      : base(where, of, parts),
+  quantization_regions(char const* where, attention_shape const& of, quantized_parts wanted = {})
+      : base(where, of, wanted),
         key_summaries(this->plan.template add<channel_summary>(
-            "summaries of keys", base::smooths_keys && parts.keys ? key_blocks() * of.channels : 0)),
+            "summaries of keys", base::smooths_keys && wanted.keys ? key_blocks() * of.channels : 0)),
         value_summaries(this->plan.template add<channel_summary>("summaries of values",
-                                                                 parts.values ? key_blocks() * of.channels : 0)),
+                                                                 wanted.values ? key_blocks() * of.channels : 0)),
         query_summaries(this->plan.template add<channel_summary>(
-            "summaries of queries", base::smooths_queries && parts.queries ? mean_blocks() * of.channels : 0)),
+            "summaries of queries", base::smooths_queries && wanted.queries ? mean_blocks() * of.channels : 0)),
         query_means(this->plan.template add<float>(
-            "means of queries", base::smooths_queries && parts.queries ? mean_blocks() * of.channels : 0)),
+            "means of queries", base::smooths_queries && wanted.queries ? mean_blocks() * of.channels : 0)),
         magnitudes(
             this->plan.template add<std::uint32_t>("magnitudes of heads", of.batch * (of.query_heads + of.key_heads))),
         totals(this->plan.template add<float>("totals of shares of rows",
-                                              parts.queries ? base::size(where, shared_rows(), of.channels, 1) : 0)),
-        rows(this->plan.template add<attention_row<state_type>>("shares of rows", parts.queries ? shared_rows() : 0)),
+                                              wanted.queries ? base::size(where, shared_rows(), of.channels, 1) : 0)),
+        rows(this->plan.template add<attention_row<state_type>>("shares of rows", wanted.queries ? shared_rows() : 0)),
         counters(this->plan.template add<std::uint32_t>("counters", 2 + 2 * of.batch * of.key_heads)) {}
 
   /// Among how many groups the keys of a query are shared: so many that there are groups enough for any machine, but
@@ -209,12 +213,20 @@ struct quantization_regions : quantized_regions<Method> {
   }
 };
 
+/// Functions through which queries and keys are read, such as a rotary embedding or a norm: see head_source.hpp.
+template <class Queries = as_stored, class Keys = as_stored>
+struct attention_maps {
+  Queries queries = {};
+  Keys keys = {};
+};
+
 /// Codes and scales to be made of the inputs that are not null. Queries need the mean of keys, if those are smoothed,
-/// and the keys themselves if queries are.
-template <class Method, class T>
+/// and the keys or their codes if queries are.
+template <class Method, class T, class Maps = attention_maps<>>
 struct quantize_call {
   using method = Method;
   using value_type = T;
+  using maps_type = Maps;
 
   attention_shape shape;
   float softmax_scale;
@@ -222,6 +234,17 @@ struct quantize_call {
   quantized_heads<Method> out;
   quantization_regions<Method> const& places;
   workspace const& space;
+  Maps maps = {};
+
+  [[nodiscard]] auto queries() const {
+    using map = decltype(maps.queries);
+    return head_source<T, map>{{in.queries, in.query_lengths, in.query_starts}, maps.queries};
+  }
+  [[nodiscard]] auto keys() const {
+    using map = decltype(maps.keys);
+    return head_source<T, map>{{in.keys, in.key_lengths, in.key_starts}, maps.keys};
+  }
+  [[nodiscard]] auto values() const { return head_source<T>{{in.values, in.key_lengths, in.key_starts}}; }
 };
 
 namespace detail {
@@ -236,110 +259,116 @@ view<T, 4> as_only_mean(view<T, 3> means) {
           {means.stride(0), means.stride(1), 0, means.stride(2)}};
 }
 
-/// Summaries of some heads: batch x heads x blocks x channels.
-template <class T>
-view<channel_summary, 4> summaries_of(array_view<channel_summary> memory, head_view<T const> heads,
-                                      std::int64_t block) {
-  return view_of(memory, {heads.extent(0), heads.extent(1), divide_up(heads.extent(2), block), heads.extent(3)});
-}
-
-template <class Executor, class T>
-void summarize(Executor const& exec, head_view<T const> heads, sequence_lengths lengths, finish_summaries finish,
-               view<channel_summary, 4> summaries) {
-  const summarize_heads<T> first{heads, lengths, summaries, finish.block};
+/// `finish` without its inputs.
+template <class Executor, class Source>
+void summarize(Executor const& exec, Source const& source, finish_summaries finish,
+               array_view<channel_summary> memory) {
+  const std::int64_t blocks = divide_up(source.tokens(), finish.block);
+  const auto summaries = view_of(memory, {source.batch(), source.heads(), blocks, source.channels()});
+  const summarize_heads<Source> first{source, summaries, finish.block};
   exec.run(first, first.groups());
   finish.summaries = summaries;
-  finish.lengths = lengths;
-  finish.tokens = heads.extent(2);
+  finish.lengths = source.stored.lengths;
+  finish.tokens = source.tokens();
   exec.run(finish, finish.groups());
 }
 
-template <class Q, class Groups, class Executor, class T>
-void encode(Executor const& exec, smoothed_heads<T> const& source, array_view<std::uint32_t> magnitudes, float factor,
-            head_view<std::int8_t> codes, view<float, 3> scales) {
+template <class Q, class Groups, class Executor, class Source>
+void encode(Executor const& exec, smoothed_heads<Source> const& source, array_view<std::uint32_t> magnitudes,
+            float factor, head_view<std::int8_t> codes, view<float, 3> scales) {
   const auto of_heads = view_of(magnitudes, {codes.extent(0), codes.extent(1)});
   if constexpr (Groups::is_whole) {
-    const measure_heads<T> measure{source, of_heads};
+    const measure_heads<Source> measure{source, of_heads};
     exec.run(measure, measure.groups());
   }
-  const encode_tokens<Q, Groups, T> program{source, of_heads, factor, codes, scales};
+  const encode_tokens<Q, Groups, Source> program{source, of_heads, factor, codes, scales};
   exec.run(program, program.groups());
 }
 
-template <class Executor, class Method, class T>
-void quantize_keys(Executor const& exec, quantize_call<Method, T> const& call) {
-  using qk = typename Method::score_quantizer;
-  auto const& out = call.out.keys;
-  smoothed_heads<T> source{call.in.keys, call.in.key_lengths, {}, max(call.shape.keys, std::int64_t{1})};
-  if constexpr (quantized_regions<Method>::smooths_keys) {
-    const std::int64_t blocks = divide_up(call.shape.keys, attention_padding);
-    const auto means = as_only_mean(out.mean);
-    summarize(exec, call.in.keys, call.in.key_lengths,
-              {{}, {}, 0, attention_padding, max(blocks, std::int64_t{1}), means, {}, 0.0F, 1},
-              summaries_of(call.space[call.places.key_summaries], call.in.keys, attention_padding));
-    source.means = means;
+/// Keys minus their mean, if they are smoothed.
+template <class Call>
+auto smoothed_keys(Call const& call) {
+  constexpr bool is_smooth = quantized_regions<typename Call::method>::smooths_keys;
+  const auto means = is_smooth ? as_only_mean(call.out.keys.mean) : view<float, 4>{};
+  const auto source = call.keys();
+  return smoothed_heads<std::remove_const_t<decltype(source)>>{source, means, max(call.shape.keys, std::int64_t{1})};
+}
+
+template <class Executor, class Call>
+void quantize_keys(Executor const& exec, Call const& call) {
+  using method = typename Call::method;
+  if constexpr (quantized_regions<method>::smooths_keys) {
+    const std::int64_t blocks = max(divide_up(call.shape.keys, attention_padding), std::int64_t{1});
+    summarize(exec, call.keys(), {{}, {}, 0, attention_padding, blocks, as_only_mean(call.out.keys.mean), {}, 0.0F, 1},
+              call.space[call.places.key_summaries]);
   }
   const std::int64_t before = call.shape.batch * call.shape.query_heads;
   const auto magnitudes = call.space[call.places.magnitudes];
-  encode<qk, typename Method::key_groups>(exec, source, magnitudes.slice(0, before, magnitudes.size() - before), 1.0F,
-                                          out.codes, out.scales);
+  encode<typename method::score_quantizer, typename method::key_groups>(
+      exec, smoothed_keys(call), magnitudes.slice(0, before, magnitudes.size() - before), 1.0F, call.out.keys.codes,
+      call.out.keys.scales);
 }
 
-template <class Executor, class Method, class T>
-void quantize_values(Executor const& exec, quantize_call<Method, T> const& call) {
-  using pv = typename Method::value_quantizer;
+template <class Executor, class Call>
+void quantize_values(Executor const& exec, Call const& call) {
+  using pv = typename Call::method::value_quantizer;
   auto const& out = call.out.values;
-  const std::int64_t blocks = divide_up(call.shape.keys, attention_padding);
-  const bool is_smooth = quantized_regions<Method>::smooths_values;
+  const std::int64_t blocks = max(divide_up(call.shape.keys, attention_padding), std::int64_t{1});
+  constexpr bool is_smooth = quantized_regions<typename Call::method>::smooths_values;
   const auto means = is_smooth ? as_only_mean(out.mean) : view<float, 4>{};
-  summarize(exec, call.in.values, call.in.key_lengths,
-            {{},
-             {},
-             0,
-             attention_padding,
-             max(blocks, std::int64_t{1}),
-             means,
-             as_only_mean(out.scales),
-             static_cast<float>(pv::highest),
-             1},
-            summaries_of(call.space[call.places.value_summaries], call.in.values, attention_padding));
-  const smoothed_heads<T> source{call.in.values, call.in.key_lengths, means, max(call.shape.keys, std::int64_t{1})};
-  const encode_values<pv, T> program{source, out.scales, out.codes};
+  const auto source = call.values();
+  const float highest = static_cast<float>(pv::highest);
+  summarize(exec, source, {{}, {}, 0, attention_padding, blocks, means, as_only_mean(out.scales), highest, 1},
+            call.space[call.places.value_summaries]);
+  using source_type = std::remove_const_t<decltype(source)>;
+  const encode_values<pv, source_type> program{
+      {source, means, max(call.shape.keys, std::int64_t{1})}, out.scales, out.codes};
   exec.run(program, program.groups());
 }
 
-template <class Executor, class Method, class T>
-void quantize_queries(Executor const& exec, quantize_call<Method, T> const& call) {
-  using qk = typename Method::score_quantizer;
-  using regions = quantized_regions<Method>;
+/// Scores of mean queries: of the keys themselves, or, where they were quantized before, of their codes.
+template <class Executor, class Call>
+void correct_queries(Executor const& exec, Call const& call, view<float, 4> query_means, float factor) {
+  const auto run = [&](auto const& keys) {
+    const query_corrections<std::remove_cvref_t<decltype(keys.source)>> program{query_means, keys, factor,
+                                                                                call.out.queries.corrections};
+    exec.run(program, program.groups());
+  };
+  if (call.in.keys.data != nullptr) {
+    run(smoothed_keys(call));
+  } else {
+    using source = decoded_keys<typename Call::method::key_groups>;
+    run(smoothed_heads<source>{{call.out.keys, call.in.key_lengths, call.shape.keys}, {}, 1});
+  }
+}
+
+template <class Executor, class Call>
+void quantize_queries(Executor const& exec, Call const& call) {
+  using method = typename Call::method;
   auto const& out = call.out.queries;
   const float factor = call.softmax_scale * log2_of_e;
-  smoothed_heads<T> source{call.in.queries, call.in.query_lengths, {}, block_mean::tokens};
-  if constexpr (regions::smooths_queries) {
+  const auto source = call.queries();
+  using source_type = std::remove_const_t<decltype(source)>;
+  view<float, 4> means;
+  if constexpr (quantized_regions<method>::smooths_queries) {
     const std::int64_t blocks = call.places.query_blocks();
-    const auto means = view_of(call.space[call.places.query_means],
-                               {call.shape.batch, call.shape.query_heads, blocks, call.shape.channels});
-    summarize(exec, call.in.queries, call.in.query_lengths, {{}, {}, 0, block_mean::tokens, 1, means, {}, 0.0F, blocks},
-              summaries_of(call.space[call.places.query_summaries], call.in.queries, block_mean::tokens));
-    source.means = means;
-    const auto key_means = regions::smooths_keys ? as_only_mean(call.out.keys.mean) : view<float, 4>{};
-    const query_corrections<T> corrections{
-        means,
-        {call.in.keys, call.in.key_lengths, key_means, max(call.shape.keys, std::int64_t{1})},
-        factor,
-        out.corrections};
-    exec.run(corrections, corrections.groups());
+    means = view_of(call.space[call.places.query_means],
+                    {call.shape.batch, call.shape.query_heads, blocks, call.shape.channels});
+    summarize(exec, source, {{}, {}, 0, block_mean::tokens, 1, means, {}, 0.0F, blocks},
+              call.space[call.places.query_summaries]);
+    correct_queries(exec, call, means, factor);
   }
-  encode<qk, typename Method::query_groups>(exec, source, call.space[call.places.magnitudes], factor, out.codes,
-                                            out.scales);
+  encode<typename method::score_quantizer, typename method::query_groups>(
+      exec, smoothed_heads<source_type>{source, means, block_mean::tokens}, call.space[call.places.magnitudes], factor,
+      out.codes, out.scales);
   if (out.mean_scores.data != nullptr) {
-    const mean_scores<T> scores{call.in.queries, call.out.keys.mean, call.softmax_scale, out.mean_scores};
+    const mean_scores<source_type> scores{source, call.out.keys.mean, call.softmax_scale, out.mean_scores};
     exec.run(scores, scores.groups());
   }
 }
 
-template <class Executor, class Method, class T>
-void quantize_attention_portably(Executor const& exec, quantize_call<Method, T> const& call) {
+template <class Executor, class Call>
+void quantize_attention_portably(Executor const& exec, Call const& call) {
   if (call.in.keys.data != nullptr && call.out.keys.codes.data != nullptr) {
     quantize_keys(exec, call);
   }
@@ -354,8 +383,8 @@ void quantize_attention_portably(Executor const& exec, quantize_call<Method, T> 
 }  // namespace detail
 
 /// An executor with programs of its own overloads this for itself.
-template <class Executor, class Method, class T>
-void quantize_attention(Executor const& exec, quantize_call<Method, T> const& call) {
+template <class Executor, class Method, class T, class Maps>
+void quantize_attention(Executor const& exec, quantize_call<Method, T, Maps> const& call) {
   detail::quantize_attention_portably(exec, call);
 }
 

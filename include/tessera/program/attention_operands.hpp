@@ -75,6 +75,21 @@ struct attention_block_list {
   }
 };
 
+/// Where sequences begin that lie one behind the other, so that a head_view's stride from sequence to sequence is 0.
+struct sequence_starts {
+  array_view<std::int32_t const> first = {};  ///< token of each sequence; null: sequences have strides
+  std::int64_t total = 0;                     ///< tokens of all; beyond them nothing is read or written
+
+  /// Where token `token` of a sequence lies; -1 for nowhere.
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t place(std::int64_t sequence, std::int64_t token) const {
+    if (first.data == nullptr) {
+      return token;
+    }
+    const std::int64_t at = first[sequence] + token;
+    return at >= 0 && at < total ? at : -1;
+  }
+};
+
 struct quantized_queries {
   head_view<std::int8_t> codes;
   view<float, 3> scales;

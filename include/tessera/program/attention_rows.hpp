@@ -75,6 +75,7 @@ struct attention_writer {
   view<float const, 3> value_mean;    ///< likewise, or null
   sequence_lengths query_lengths;
   array_view<float const> sinks;  ///< or null
+  sequence_starts starts;         ///< of queries
   head_view<T> out;
   view<float, 3> log_sum_exp;  ///< or null
 
@@ -88,12 +89,17 @@ struct attention_writer {
   }
   TESSERA_FN void write_log_sum_exp(std::int64_t sequence, std::int64_t head, std::int64_t query,
                                     finished_row const& row) const {
-    if (log_sum_exp.data != nullptr) {
-      log_sum_exp(sequence, head, query) = row.log_sum_exp;
+    const std::int64_t at = place(sequence, query);
+    if (log_sum_exp.data != nullptr && at >= 0) {
+      log_sum_exp(sequence, head, at) = row.log_sum_exp;
     }
   }
   TESSERA_FN void write(std::int64_t sequence, std::int64_t head, std::int64_t query, std::int64_t channel,
                         float inverse, float share, float total) const {
+    const std::int64_t at = place(sequence, query);
+    if (at < 0) {
+      return;
+    }
     const std::int64_t key_head = head / (shape.query_heads / shape.key_heads);
     float result = 0.0F;
     if (inverse != 0.0F) {
@@ -102,7 +108,14 @@ struct attention_writer {
         result += share * value_mean(sequence, key_head, channel);
       }
     }
-    out(sequence, head, query, channel) = store<T>(result);
+    out(sequence, head, at, channel) = store<T>(result);
+  }
+
+ private:
+  /// Of a row; -1 for nowhere: behind a sequence that is not padded the next one begins.
+  TESSERA_FN std::int64_t place(std::int64_t sequence, std::int64_t query) const {
+    const bool is_beyond = starts.first.data != nullptr && query >= length_of(query_lengths, sequence, shape.queries);
+    return is_beyond ? -1 : starts.place(sequence, query);
   }
 };
 

@@ -11,8 +11,8 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
-#include <tessera/core/precision.hpp>
 #include <tessera/program/attention_operands.hpp>
+#include <tessera/program/head_source.hpp>
 #include <tessera/quantize/code_scale.hpp>
 #include <tessera/reduce/finite_magnitude.hpp>
 #include <tessera/tile/per_lane.hpp>
@@ -22,25 +22,24 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Tokens of heads, with a mean to be subtracted.
-template <class T>
+/// Tokens of a head_source, with a mean to be subtracted.
+template <class Source>
 struct smoothed_heads {
-  head_view<T const> heads;
-  sequence_lengths lengths;
+  Source source;
   view<float const, 4> means;  ///< batch x heads x means x channels, or null
   std::int64_t mean_tokens;    ///< that share a mean
 
-  TESSERA_FN std::int64_t length(std::int64_t sequence) const { return length_of(lengths, sequence, heads.extent(2)); }
+  TESSERA_FN std::int64_t length(std::int64_t sequence) const { return source.length(sequence); }
   TESSERA_FN float operator()(std::int64_t sequence, std::int64_t head, std::int64_t token,
                               std::int64_t channel) const {
-    const float value = load(heads(sequence, head, token, channel));
+    const float value = source(sequence, head, token, channel);
     return means.data == nullptr ? value : value - means(sequence, head, token / mean_tokens, channel);
   }
   /// The bits of the largest magnitude of a token: see finite_magnitude_reducer.
   TESSERA_FN std::uint32_t magnitude(std::int64_t sequence, std::int64_t head, std::int64_t token) const {
     const finite_magnitude_reducer reducer;
     auto state = reducer.identity();
-    for (std::int64_t channel = 0; channel < heads.extent(3); ++channel) {
+    for (std::int64_t channel = 0; channel < source.channels(); ++channel) {
       reducer.push(state, (*this)(sequence, head, token, channel));
     }
     return state;
@@ -48,12 +47,12 @@ struct smoothed_heads {
 };
 
 /// The largest magnitude of each head. A group takes a head.
-template <class T>
+template <class Source>
 struct measure_heads {
   static constexpr int lanes = 128;
   struct scratch_type {};
 
-  smoothed_heads<T> source;
+  smoothed_heads<Source> source;
   matrix_view<std::uint32_t> magnitudes;  ///< batch x heads
 
   TESSERA_FN constexpr std::int64_t groups() const { return magnitudes.extent(0) * magnitudes.extent(1); }
@@ -79,7 +78,7 @@ struct measure_heads {
 };
 
 /// Q: a symmetric_quantizer. Groups: the token_groups of its granularity. A group takes a block of 128 tokens.
-template <class Q, class Groups, class T>
+template <class Q, class Groups, class Source>
 struct encode_tokens {
   static constexpr int lanes = 128;
   static constexpr int block = static_cast<int>(attention_padding);
@@ -90,7 +89,7 @@ struct encode_tokens {
     float reciprocal[block];
   };
 
-  smoothed_heads<T> source;
+  smoothed_heads<Source> source;
   matrix_view<std::uint32_t const> magnitudes;  ///< of whole heads; for Groups::is_whole
   float factor;                                 ///< scales are multiplied by it after codes are made
   head_view<std::int8_t> codes;                 ///< batch x heads x padded tokens x channels
@@ -161,14 +160,14 @@ struct encode_tokens {
 };
 
 /// Codes of values, a channel after the other, by scales that are there. A group takes a block of 128 tokens.
-template <class Q, class T>
+template <class Q, class Source>
 struct encode_values {
   using code_type = typename Q::code_type;
   static constexpr int lanes = 128;
   static constexpr int block = static_cast<int>(attention_padding);
   struct scratch_type {};
 
-  smoothed_heads<T> source;
+  smoothed_heads<Source> source;
   view<float const, 3> scales;  ///< batch x heads x channels
   head_view<code_type> codes;   ///< batch x heads x channels x padded tokens
 

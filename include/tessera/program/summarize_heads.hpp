@@ -13,11 +13,9 @@
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
-#include <tessera/core/precision.hpp>
 #include <tessera/program/attention_operands.hpp>
 #include <tessera/quantize/code_scale.hpp>
 #include <tessera/view/head_view.hpp>
-#include <tessera/view/matrix_view.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -65,15 +63,14 @@ TESSERA_FN constexpr float add_halves(float (&parts)[Parts]) {
 
 }  // namespace detail
 
-/// A group takes a block of `block` tokens of a head: a multiple of 16.
-template <class T>
+/// A group takes a block of `block` tokens of a head: a multiple of 16. Source: a head_source.
+template <class Source>
 struct summarize_heads {
   static constexpr int lanes = 128;
   static constexpr int parts = 16;
   struct scratch_type {};
 
-  head_view<T const> heads;
-  sequence_lengths lengths;
+  Source source;
   view<channel_summary, 4> summaries;  ///< batch x heads x blocks x channels
   std::int64_t block;
 
@@ -86,23 +83,23 @@ struct summarize_heads {
     const std::int64_t at = which % summaries.extent(2);
     const std::int64_t head = which / summaries.extent(2) % summaries.extent(1);
     const std::int64_t sequence = which / summaries.extent(2) / summaries.extent(1);
-    const std::int64_t end = min((at + 1) * block, length_of(lengths, sequence, heads.extent(2)));
+    const std::int64_t end = min((at + 1) * block, source.length(sequence));
     for (int lane : group) {
-      for (std::int64_t channel = lane; channel < heads.extent(3); channel += lanes) {
-        summaries(sequence, head, at, channel) = summarize(heads[sequence][head], channel, at * block, end);
+      for (std::int64_t channel = lane; channel < source.channels(); channel += lanes) {
+        summaries(sequence, head, at, channel) = summarize(sequence, head, channel, at * block, end);
       }
     }
   }
 
  private:
-  TESSERA_FN static channel_summary summarize(matrix_view<T const> head, std::int64_t channel, std::int64_t first,
-                                              std::int64_t end) {
+  TESSERA_FN channel_summary summarize(std::int64_t sequence, std::int64_t head, std::int64_t channel,
+                                       std::int64_t first, std::int64_t end) const {
     channel_summary summary = channel_summary::of_nothing();
     float sums[parts] = {};
     for (std::int64_t token = first; token < end; token += parts) {
       for (int i = 0; i < parts; ++i) {
         if (token + i < end) {
-          const float value = load(head(token + i, channel));
+          const float value = source(sequence, head, token + i, channel);
           sums[i] += is_finite(value) ? value : 0.0F;
           summary.widen(value);
         }
