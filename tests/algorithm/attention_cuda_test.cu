@@ -20,9 +20,22 @@ using e4m3 = float8_quantizer<float8_e4m3>;
 using with_value_means = attention<smoothed<eight>, smoothed<e4m3>>;
 using without_means = attention<eight, e4m3>;
 
-constexpr double apart = 4e-3;      // relative, of results of 16 bits
-constexpr double lse_apart = 6e-3;  // of sums of rounded weights
+constexpr double apart = 4e-3;  // relative, of results of 16 bits
 constexpr auto minus_infinity = -std::numeric_limits<double>::infinity();
+
+/// Sums of weights that are rounded to e4m3 are apart by a rounding at most, and by far less if there are many.
+void check_log_sum_exps(std::vector<double> const& found, std::vector<double> const& expected) {
+  CHECK(farthest(found, expected) < 0.0607);  // log(17 / 16)
+  double sum = 0;
+  std::int64_t count = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    if (std::isfinite(expected[i])) {
+      sum += std::fabs(found[i] - expected[i]);
+      ++count;
+    }
+  }
+  CHECK(sum <= 0.012 * static_cast<double>(count));
+}
 
 attention_options causal() {
   attention_options options;
@@ -46,7 +59,7 @@ void check_on_device(attention_problem<T> const& p, head_layout layout = head_la
     bool const is_zero = std::all_of(expected.result.begin(), expected.result.end(), [](double x) { return x == 0; });
     CHECK((is_zero ? found.found.result == expected.result : size < apart));
   }
-  CHECK(farthest(found.found.log_sum_exp, expected.log_sum_exp) < lse_apart);
+  check_log_sum_exps(found.found.log_sum_exp, expected.log_sum_exp);
 }
 
 template <class Attention = sage_attention2, class T = bfloat16>
@@ -188,7 +201,7 @@ TEST_CASE("attention on a GPU is near the formula in double", "[cuda]") {
     auto const found = run_on_device<sage_attention2, bfloat16>(exec, p).found;
     auto const error = error_of(found.result, expected.result);
     CAPTURE(channels, error.relative_l1, error.cosine);
-    CHECK(error.relative_l1 < 8e-3);
+    CHECK(error.relative_l1 < 1e-2);
     CHECK(error.cosine > 0.9999);
     CHECK(farthest(found.log_sum_exp, expected.log_sum_exp) < 3e-2);
     auto const without = run_on_device<sage_attention2, bfloat16>(exec, p, head_layout::heads_first, false).found;
@@ -224,7 +237,7 @@ TEST_CASE("an infinity or a NaN reaches on a GPU what it reaches on the host", "
       }
       CAPTURE(channels, is_causal);
       CHECK(wrong == 0);
-      CHECK(farthest(found.found.log_sum_exp, expected.log_sum_exp) < lse_apart);
+      check_log_sum_exps(found.found.log_sum_exp, expected.log_sum_exp);
     }
   }
 }
