@@ -123,3 +123,37 @@ TEST_CASE("samples of uniform_bits reach every pattern of a small type", "[host]
   }
   CHECK(std::count(seen.begin(), seen.end(), true) == 256);
 }
+
+TEST_CASE("tokens with offsets have eight channels far from zero, of which two generators share four", "[host]") {
+  offset_tokens const queries{.offset = 10.0};
+  offset_tokens const keys{.offset = 14.0, .shift = 8};
+  int of_queries = 0;
+  int of_keys = 0;
+  int shared = 0;
+  for (std::uint64_t channel = 0; channel < 128; ++channel) {
+    double mean = 0;
+    for (std::uint64_t token = 0; token < 400; ++token) {
+      mean += static_cast<double>(queries.value(3, 128 * token + channel)) / 400;
+    }
+    CHECK((std::fabs(mean) > 7.0) == queries.is_offset(channel));
+    of_queries += queries.is_offset(channel) ? 1 : 0;
+    of_keys += keys.is_offset(channel) ? 1 : 0;
+    shared += queries.is_offset(channel) && keys.is_offset(channel) ? 1 : 0;
+  }
+  CHECK(of_queries == 8);
+  CHECK(of_keys == 8);
+  CHECK(shared == 4);
+}
+
+TEST_CASE("offsets of channels have their width and are the same for all tokens", "[host]") {
+  offset_channels const values{.channels = 64, .fraction = 0.25, .sigma = 40.0};
+  int far = 0;
+  for (std::uint64_t channel = 0; channel < 64; ++channel) {
+    double const first = static_cast<double>(values.value(1, channel));
+    double const last = static_cast<double>(values.value(1, 64 * 99 + channel));
+    CHECK(std::fabs(first - last) < 8.0);
+    far += std::fabs(first) > 6.0 ? 1 : 0;
+  }
+  CHECK(far > 5);
+  CHECK(far < 28);
+}

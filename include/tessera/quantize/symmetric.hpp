@@ -7,9 +7,12 @@
 ///     auto const params = quantizer.fit(largest);                        // scale = largest / 127
 ///     std::int8_t const code = quantizer.encode(group[0], params);      // -127 to 127
 ///     float const near = quantizer.decode(code, params);                 // code * scale
+///
+/// Of the tokens of an attention head, groups are named by a granularity: symmetric_quantizer<8, per_thread>.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <tessera/concepts/quantizer.hpp>
 #include <tessera/config.hpp>
@@ -24,21 +27,38 @@ struct symmetric_params {
   float scale;  ///< the value of code 1; a positive normal float
 };
 
+namespace detail {
+
+/// How many neighbouring values share a scale, if it is a number.
+template <class Group>
+constexpr int neighbours_in(Group const& group) {
+  if constexpr (std::is_integral_v<Group>) {
+    return static_cast<int>(group);
+  } else {
+    return whole_tensor;
+  }
+}
+
+}  // namespace detail
+
 /// `Bits` is 8 or 4; the codes run from -(2^(Bits-1) - 1) to its opposite, so that negating a value negates its code.
-/// `Group` neighbouring values share a scale; `whole_tensor` means that all do.
+/// `Group` neighbouring values share a scale; `whole_tensor` means that all do; a granularity
+/// (quantize/granularity.hpp) says which tokens do, and `group` is then whole_tensor.
 ///
 /// Rounds to the nearest code, ties to even. Values beyond the range saturate, infinities too; NaN becomes 0. Codes are
 /// the same on every backend.
-template <int Bits, int Group = 64>
+template <int Bits, auto Group = 64>
 struct symmetric_quantizer {
   static_assert(Bits == 8 || Bits == 4, "tessera: symmetric_quantizer has 8 or 4 bits");
-  static_assert(Group >= 0, "tessera: symmetric_quantizer needs a group of values, or whole_tensor");
+  static_assert(detail::neighbours_in(Group) >= 0,
+                "tessera: symmetric_quantizer needs a group of values, or whole_tensor");
 
   using code_type = std::int8_t;
   using params_type = symmetric_params;
+  using granularity_type = std::remove_cvref_t<decltype(Group)>;  ///< int, or that of tokens
 
   static constexpr int bits = Bits;
-  static constexpr int group = Group;
+  static constexpr int group = detail::neighbours_in(Group);
   static constexpr int highest = (1 << (Bits - 1)) - 1;
 
   TESSERA_FN constexpr absolute_maximum_reducer<float> range() const { return {}; }
@@ -49,6 +69,11 @@ struct symmetric_quantizer {
 
   TESSERA_FN constexpr code_type encode(float value, params_type params) const {
     return static_cast<code_type>(nearest_code(value / params.scale, -highest, highest));
+  }
+
+  /// The code of a value times the reciprocal of a code_scale.
+  TESSERA_FN static constexpr code_type encode_scaled(float value, float reciprocal) {
+    return static_cast<code_type>(nearest_code(value * reciprocal, -highest, highest));
   }
 
   TESSERA_FN constexpr float decode(code_type code, params_type params) const {

@@ -17,6 +17,26 @@
 namespace tessera {
 inline namespace v0 {
 
+namespace detail {
+
+/// e to a power, or 2 to it.
+struct natural_power {
+  TESSERA_FN static float of(float x) { return exp(x); }
+  TESSERA_FN static double of(double x) { return ::exp(x); }
+};
+struct binary_power {
+  TESSERA_FN static float of(float x) { return exp2(x); }
+  TESSERA_FN static double of(double x) { return ::exp2(x); }
+};
+
+/// The power x - reference, where equal infinities count as equal.
+template <class Power, class T>
+TESSERA_FN T relative_power(T x, T reference) {
+  return x == reference ? T{1} : Power::of(x - reference);
+}
+
+}  // namespace detail
+
 /// The sum of exp(x) over all x is `scaled` * exp(`largest`).
 template <class T>
 struct scaled_exponentials {
@@ -39,7 +59,9 @@ struct lse_reducer {
 
   TESSERA_FN void merge(state_type& into, state_type const& other) const {
     T const largest = into.largest < other.largest ? other.largest : into.largest;
-    into.scaled = into.scaled * relative(into.largest, largest) + other.scaled * relative(other.largest, largest);
+    using power = detail::natural_power;
+    into.scaled = into.scaled * detail::relative_power<power>(into.largest, largest) +
+                  other.scaled * detail::relative_power<power>(other.largest, largest);
     into.largest = largest;
   }
 
@@ -48,19 +70,6 @@ struct lse_reducer {
       return state.largest + log(state.scaled);
     } else {
       return state.largest + ::log(state.scaled);
-    }
-  }
-
- private:
-  /// exp(x - largest), where equal infinities count as equal.
-  TESSERA_FN static T relative(T x, T largest) {
-    if (x == largest) {
-      return T{1};
-    }
-    if constexpr (std::is_same_v<T, float>) {
-      return exp(x - largest);
-    } else {
-      return ::exp(x - largest);
     }
   }
 };

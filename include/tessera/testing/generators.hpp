@@ -163,6 +163,45 @@ struct uniform {
   }
 };
 
+/// Tokens of an attention head, one after the other, as models have them: normal values, longer in some tokens than in
+/// others by a log-normal factor exp(spread * n - spread^2 / 2), and eight of the channels far from zero, by +-`offset`
+/// * U[0.75, 1.25]. Two generators whose `shift` is 0 and 8 have four such channels in common.
+struct offset_tokens {
+  std::uint64_t channels = 128;
+  double offset = 0.0;
+  double spread = 0.5;
+  std::uint64_t shift = 0;
+
+  TESSERA_FN constexpr bool is_offset(std::uint64_t channel) const {
+    std::uint64_t const every = channels / 8;
+    return channel % every == (channel / every % 2 == 0 ? 0 : shift % every);
+  }
+  TESSERA_FN constexpr float value(std::uint64_t seed, std::uint64_t index) const {
+    std::uint64_t const token = index / channels;
+    std::uint64_t const channel = index % channels;
+    double const n = static_cast<double>(gauss{}.value(hash(seed, 1), token));
+    double const factor = detail::exponential(spread * n - spread * spread / 2);
+    double const normal = static_cast<double>(gauss{}.value(seed, index)) * factor;
+    std::uint64_t const word = hash(hash(seed, 2), channel);
+    double const away = offset * (0.75 + 0.5 * detail::unit(word << 1)) * ((word >> 63) != 0 ? -1.0 : 1.0);
+    return static_cast<float>(is_offset(channel) ? normal + away : normal);
+  }
+};
+
+/// Normal values, and for a `fraction` of the channels an offset: normal, `sigma` wide, the same for all tokens.
+struct offset_channels {
+  std::uint64_t channels = 128;
+  double fraction = 1.0;
+  double sigma = 0.5;
+
+  TESSERA_FN constexpr float value(std::uint64_t seed, std::uint64_t index) const {
+    std::uint64_t const channel = index % channels;
+    bool const is_offset = detail::unit(hash(hash(seed, 3), channel)) < fraction;
+    double const away = is_offset ? static_cast<double>(gauss{sigma}.value(hash(seed, 4), channel)) : 0.0;
+    return static_cast<float>(static_cast<double>(gauss{}.value(seed, index)) + away);
+  }
+};
+
 /// Any 32 bits, as an integer: for storage types of which every pattern must survive.
 struct uniform_bits {
   TESSERA_FN constexpr std::uint32_t value(std::uint64_t seed, std::uint64_t index) const {

@@ -59,6 +59,14 @@ __device__ __forceinline__ void load_box_for_cluster(void* shared, tensor_map co
       : "memory");
 }
 
+/// Bytes that lie one after the other, a multiple of 16 at a multiple of 16, global to shared memory.
+__device__ __forceinline__ void load_bytes(void* shared, void const* global, int bytes, shared_barrier& done) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                   detail::plain_shared_address(shared)),
+               "l"(global), "r"(bytes), "r"(detail::plain_shared_address(&done))
+               : "memory");
+}
+
 /// How long L2 keeps what a copy brings there: less long than what is read again.
 struct cache_policy {
   std::uint64_t bits;

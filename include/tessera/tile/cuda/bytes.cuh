@@ -26,6 +26,13 @@ __device__ __forceinline__ std::uint32_t multiply_add(std::uint32_t a, std::uint
   return sum;
 }
 
+/// The same word, of which the compiler forgets what it is: what was computed from it before is computed again instead
+/// of kept in registers.
+__device__ __forceinline__ std::uint32_t computed_again(std::uint32_t word) {
+  asm volatile("" : "+r"(word));
+  return word;
+}
+
 /// Reads that will not be repeated: they leave the caches to others.
 __device__ __forceinline__ uint2 load_once(uint2 const* address) {
   return __ldcs(address);
@@ -35,6 +42,16 @@ __device__ __forceinline__ uint4 load_once(uint4 const* address) {
 }
 __device__ __forceinline__ std::uint32_t load_once(std::uint32_t const* address) {
   return __ldcs(address);
+}
+/// Reads that another multiprocessor may have written meanwhile, or that this one will not repeat but others may.
+__device__ __forceinline__ uint4 load_from_l2(uint4 const* address) {
+  return __ldcg(address);
+}
+__device__ __forceinline__ float4 load_from_l2(float4 const* address) {
+  return __ldcg(address);
+}
+__device__ __forceinline__ float load_from_l2(float const* address) {
+  return __ldcg(address);
 }
 /// Writes that this kernel will not read.
 __device__ __forceinline__ void store_once(uint4* address, uint4 value) {

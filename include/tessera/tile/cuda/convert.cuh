@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Two floats to two stored values by the machine's own instructions: the bits that store<T>() gives, in a fraction of
-/// the time.
+/// Floats to stored values and back by the machine's own instructions: the bits that store<T>() and load() give, in a
+/// fraction of the time.
 #pragma once
 
 #include <cstdint>
 
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
+#include <tessera/core/float8.hpp>
+#include <tessera/core/precision.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -26,6 +28,38 @@ __device__ __forceinline__ std::uint32_t pack_pair<float16>(float low, float hig
   std::uint32_t pair;
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
   return pair;
+}
+
+/// Two stored values as floats, the lower half first: what load() gives, but for the bits of NaNs.
+template <class T>
+__device__ __forceinline__ float2 unpack_pair(std::uint32_t pair);
+
+template <>
+__device__ __forceinline__ float2 unpack_pair<bfloat16>(std::uint32_t pair) {
+  return {__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000U)};
+}
+template <>
+__device__ __forceinline__ float2 unpack_pair<float16>(std::uint32_t pair) {
+  float2 values;
+  asm("{ .reg .b16 low, high; mov.b32 {low, high}, %2; cvt.f32.f16 %0, low; cvt.f32.f16 %1, high; }"
+      : "=f"(values.x), "=f"(values.y)
+      : "r"(pair));
+  return values;
+}
+
+/// Four floats to four e4m3 bytes, `a` lowest; what is too large saturates at 448.
+__device__ __forceinline__ std::uint32_t pack_four_e4m3(float a, float b, float c, float d) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
+  return std::uint32_t{store<float8_e4m3>(a).bits} | std::uint32_t{store<float8_e4m3>(b).bits} << 8 |
+         std::uint32_t{store<float8_e4m3>(c).bits} << 16 | std::uint32_t{store<float8_e4m3>(d).bits} << 24;
+#else
+  std::uint32_t four;
+  asm("{ .reg .b16 low, high; cvt.rn.satfinite.e4m3x2.f32 low, %2, %1; cvt.rn.satfinite.e4m3x2.f32 high, %4, %3;"
+      "  mov.b32 %0, {low, high}; }"
+      : "=r"(four)
+      : "f"(a), "f"(b), "f"(c), "f"(d));
+  return four;
+#endif
 }
 
 }  // namespace v0

@@ -10,7 +10,7 @@
 /// Made by the driver (cuTensorMapEncodeTiled), which is found at run time: there is nothing to link. Elements of a box
 /// outside of the matrix read as zeros and are not written (but see store_box). Boxes lie swizzled by 128 bytes: the 16
 /// bytes c of row r at
-/// 128 r + 16 (c ^ (r % 8)).
+/// 128 r + 16 (c ^ (r % 8)). Those of 64 or 32 bytes a row can lie as wgmma wants them instead, see box_swizzle.
 #pragma once
 
 #include <cuda.h>
@@ -38,6 +38,9 @@ struct box_shape {
   int columns;
 };
 
+/// How many bytes a swizzle permutes: as many as a row of the box has, for operands of wgmma.
+enum class box_swizzle { bytes_128, bytes_64, bytes_32 };
+
 /// How boxes that are read are kept in L2: 256 bytes are fetched at a time where rows are long.
 inline constexpr CUtensorMapL2promotion tensor_map_l2 = CU_TENSOR_MAP_L2_PROMOTION_L2_256B;
 
@@ -57,6 +60,12 @@ constexpr CUtensorMapDataType tensor_map_type() {
     static_assert(sizeof(T) == 1, "tessera: tensor maps are for elements of 1, 2 or 4 bytes");
     return CU_TENSOR_MAP_DATA_TYPE_UINT8;
   }
+}
+
+constexpr CUtensorMapSwizzle tensor_map_swizzle(box_swizzle swizzle) {
+  return swizzle == box_swizzle::bytes_128  ? CU_TENSOR_MAP_SWIZZLE_128B
+         : swizzle == box_swizzle::bytes_64 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                            : CU_TENSOR_MAP_SWIZZLE_32B;
 }
 
 using encode_tiled = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, cuuint64_t const*,
@@ -95,7 +104,8 @@ template <class T>
 
 /// `function` is what messages name. Throws value_error for a matrix that cannot be mapped or a box that is none.
 template <class T>
-[[nodiscard]] tensor_map make_tensor_map(char const* function, matrix_view<T> matrix, box_shape box) {
+[[nodiscard]] tensor_map make_tensor_map(char const* function, matrix_view<T> matrix, box_shape box,
+                                         box_swizzle swizzle = box_swizzle::bytes_128) {
   constexpr auto bytes = static_cast<std::int64_t>(sizeof(T));
   check<value_error>(can_map(matrix), function, ": a matrix of ", matrix.extent(0), " x ", matrix.extent(1),
                      " with strides ", matrix.stride(0), " and ", matrix.stride(1),
@@ -113,7 +123,7 @@ template <class T>
   tensor_map made{};
   const CUresult result = detail::find_encode_tiled(function)(
       &made.map, detail::tensor_map_type<element>(), 2, const_cast<element*>(matrix.data), extents, strides, sizes,
-      steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, tensor_map_l2,
+      steps, CU_TENSOR_MAP_INTERLEAVE_NONE, detail::tensor_map_swizzle(swizzle), tensor_map_l2,
       CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {
     throw device_error(

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// SageAttention2: all of it from bf16 to bf16, its quantization, and attention over codes.
+///
+/// `TFLOPs` counts 4 operations for each channel of each pair of a query and a key, half of the pairs if causal. Errors
+/// are of 256 rows against attention in double. `of_copy` of quantization: each input read once and each code written
+/// once, at the rate of a copy. `ms` is the median of cold calls, back to back so that the clock is that of full load.
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include <tessera/algorithm/attention.cuh>
+#include <tessera/exec/buffer.hpp>
+#include <tessera/sage_attention2.hpp>
+
+#include "support/attention_problem.cuh"
+#include "support/cuda.cuh"
+
+namespace {
+
+using namespace tessera;
+using method = sage_attention2;
+
+enum class part { all, quantization, attention };
+
+/// The last problem stays, since rows and repetitions with the same one follow each other.
+bench::attention_problem& problem_of(attention_shape const& shape, bool is_causal) {
+  static std::unique_ptr<bench::attention_problem> last;
+  if (last == nullptr || !(last->shape() == shape) || last->options().is_causal != is_causal) {
+    last.reset();  // first, so that two are never in memory
+    last = std::make_unique<bench::attention_problem>(shape, is_causal);
+  }
+  return *last;
+}
+
+void measure(benchmark::State& state, part what, attention_shape const& shape, bool is_causal) {
+  bench::attention_problem& problem = problem_of(shape, is_causal);
+  auto const& exec = problem.exec();
+  auto const plan = method::plan(exec, shape);
+  buffer<std::byte> memory(exec, plan.bytes());
+  workspace const space(plan, memory);
+  auto codes = method::operands(shape, space);
+  codes.queries.mean_scores = {};
+  attention_call<method::method, bfloat16> call{shape, problem.options(), codes, problem.outputs()};
+  call.counters = method::counters(shape, space);
+  method::quantize(exec, shape, problem.inputs(), problem.options(), codes, space);
+  auto const run = [&](cudaStream_t) {
+    if (what == part::all) {
+      method::forward(exec, problem.inputs(), problem.options(), problem.outputs(), space);
+    } else if (what == part::quantization) {
+      method::quantize(exec, shape, problem.inputs(), problem.options(), codes, space);
+    } else {
+      method::forward(exec, call);
+    }
+  };
+  constexpr double wanted_seconds = 0.5;
+  int rounds = 1;
+  if (!bench::only_starts()) {
+    double const once = bench::median_cold_seconds(exec.stream, 3, run);
+    rounds = std::clamp(static_cast<int>(wanted_seconds / once), 15, 200);
+  }
+  double seconds = 0;
+  for (auto _ : state) {
+    seconds = bench::median_cold_seconds(exec.stream, rounds, run);
+    state.SetIterationTime(seconds);
+  }
+  state.counters["ms"] = 1e3 * seconds;
+  if (what == part::quantization) {
+    bench::report_cuda(state, seconds, {.traffic_bytes = problem.quantized_bytes()});
+    return;
+  }
+  auto const distance = problem.distance();
+  state.counters["relative_l1"] = distance.relative_l1;
+  state.counters["cosine"] = distance.cosine;
+  if (!(distance.relative_l1 < 0.05)) {
+    throw std::runtime_error("the relative L1 error is " + std::to_string(distance.relative_l1));
+  }
+  bench::report_cuda(state, seconds, {.operations = problem.operations()});
+}
+
+void add_shape(std::string const& name, attention_shape const& shape) {
+  for (bool const is_causal : {false, true}) {
+    std::string const size = name + (is_causal ? "/causal" : "");
+    auto const add = [&](std::string const& operation, part what) {
+      bench::add_cuda("attention/" + operation + "/bf16/" + size,
+                      [=](benchmark::State& state) { measure(state, what, shape, is_causal); });
+    };
+    add("forward", part::all);
+    add("codes", part::attention);
+    if (!is_causal) {
+      add("quantize", part::quantization);
+    }
+  }
+}
+
+bench::registration const registered([] {
+  add_shape("d128/4k", {8, 16, 16, 4096, 4096, 128});
+  add_shape("d128/16k", {2, 16, 16, 16384, 16384, 128});
+  add_shape("d128/32k", {1, 8, 8, 32768, 32768, 128});
+  add_shape("d64/4k", {8, 32, 32, 4096, 4096, 64});
+  add_shape("d64/16k", {2, 32, 32, 16384, 16384, 64});
+  add_shape("d64/32k", {1, 16, 16, 32768, 32768, 64});
+  add_shape("d128/16k_64_query_8_key_heads", {1, 64, 8, 16384, 16384, 128});
+});
+
+}  // namespace

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// What attention is measured on, made on the device: normal queries, keys and values of bf16; for each head 6 % of the
+/// channels of keys have an offset of 4 N(0, 1), 6 % of those of queries one of 2 N(0, 1), and all of those of values
+/// one of N(0, 1) / 2. And how far results are from attention in double.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <tessera/algorithm/attention.cuh>
+#include <tessera/core/bfloat16.hpp>
+#include <tessera/testing/generators.hpp>
+
+#include "device.cuh"
+
+namespace bench {
+
+template <class Generator>
+__global__ void fill_head(Generator generator, std::uint64_t seed, tessera::bfloat16* data, std::int64_t count) {
+  std::int64_t const step = std::int64_t{gridDim.x} * blockDim.x;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) {
+    data[i] = tessera::testing::sample<tessera::bfloat16>(generator, seed, static_cast<std::uint64_t>(i));
+  }
+}
+
+/// What one block makes of one row, in double. `scores` has room for the keys of each row.
+template <class Unused = void>
+__global__ void attend_exactly(tessera::head_view<tessera::bfloat16 const> queries,
+                               tessera::head_view<tessera::bfloat16 const> keys,
+                               tessera::head_view<tessera::bfloat16 const> values, bool is_causal,
+                               std::int64_t const* rows, double* scores, double* out) {
+  __shared__ double query[256];
+  __shared__ double largest[128];
+  __shared__ double total[128];
+  std::int64_t const row = rows[blockIdx.x];
+  std::int64_t const token = row % queries.extent(2);
+  std::int64_t const head = row / queries.extent(2) % queries.extent(1);
+  std::int64_t const sequence = row / queries.extent(2) / queries.extent(1);
+  std::int64_t const channels = queries.extent(3);
+  std::int64_t const key_head = head / (queries.extent(1) / keys.extent(1));
+  std::int64_t const end = is_causal ? token + keys.extent(2) - queries.extent(2) + 1 : keys.extent(2);
+  double* const own = scores + static_cast<std::int64_t>(blockIdx.x) * keys.extent(2);
+  auto const lane = static_cast<std::int64_t>(threadIdx.x);
+  for (std::int64_t c = lane; c < channels; c += 128) {
+    query[c] = static_cast<double>(tessera::load(queries(sequence, head, token, c)));
+  }
+  __syncthreads();
+  largest[lane] = -1e300;
+  for (std::int64_t key = lane; key < end; key += 128) {
+    double sum = 0;
+    for (std::int64_t c = 0; c < channels; ++c) {
+      sum += query[c] * static_cast<double>(tessera::load(keys(sequence, key_head, key, c)));
+    }
+    own[key] = sum / sqrt(static_cast<double>(channels));
+    largest[lane] = fmax(largest[lane], own[key]);
+  }
+  __syncthreads();
+  double most = -1e300;
+  for (double const one : largest) {
+    most = fmax(most, one);
+  }
+  total[lane] = 0;
+  for (std::int64_t key = lane; key < end; key += 128) {
+    own[key] = exp(own[key] - most);
+    total[lane] += own[key];
+  }
+  __syncthreads();
+  double all = 0;
+  for (double const one : total) {
+    all += one;
+  }
+  for (std::int64_t c = lane; c < channels; c += 128) {
+    double sum = 0;
+    for (std::int64_t key = 0; key < end; ++key) {
+      sum += own[key] * static_cast<double>(tessera::load(values(sequence, key_head, key, c)));
+    }
+    out[static_cast<std::int64_t>(blockIdx.x) * channels + c] = sum / all;
+  }
+}
+
+struct attention_distance {
+  double relative_l1;
+  double cosine;
+};
+
+class attention_problem {
+ public:
+  attention_problem(tessera::attention_shape const& shape, bool is_causal) : shape_(shape) {
+    options_.is_causal = is_causal;
+    auto const channels = static_cast<std::uint64_t>(shape.channels);
+    fill(queries_, shape.batch * shape.query_heads, shape.queries,
+         tessera::testing::offset_channels{channels, 0.06, 2.0}, 1);
+    fill(keys_, shape.batch * shape.key_heads, shape.keys, tessera::testing::offset_channels{channels, 0.06, 4.0}, 2);
+    fill(values_, shape.batch * shape.key_heads, shape.keys, tessera::testing::offset_channels{channels, 1.0, 0.5}, 3);
+    memory_.wait();
+  }
+
+  tessera::attention_shape const& shape() const { return shape_; }
+  tessera::attention_options const& options() const { return options_; }
+  tessera::cuda const& exec() const { return exec_; }
+  device_memory& memory() { return memory_; }
+  tessera::attention_inputs<tessera::bfloat16> inputs() const {
+    tessera::attention_shape const& s = shape_;
+    return {{queries_.data(), {s.batch, s.query_heads, s.queries, s.channels}},
+            {keys_.data(), {s.batch, s.key_heads, s.keys, s.channels}},
+            {values_.data(), {s.batch, s.key_heads, s.keys, s.channels}}};
+  }
+  tessera::attention_outputs<tessera::bfloat16> outputs() const {
+    tessera::attention_shape const& s = shape_;
+    return {{result_.data(), {s.batch, s.query_heads, s.queries, s.channels}}};
+  }
+
+  /// 4 for each channel of each pair of a query and a key; half of the pairs if causal.
+  double operations() const {
+    tessera::attention_shape const& s = shape_;
+    double const pairs = static_cast<double>(s.queries) * static_cast<double>(s.keys) * (options_.is_causal ? 0.5 : 1);
+    return 4 * static_cast<double>(s.batch * s.query_heads * s.channels) * pairs;
+  }
+  /// Inputs once and codes once.
+  double quantized_bytes() const {
+    tessera::attention_shape const& s = shape_;
+    double const tokens =
+        static_cast<double>(s.batch) * static_cast<double>(s.query_heads * s.queries + 2 * s.key_heads * s.keys);
+    return 3 * tokens * static_cast<double>(s.channels);
+  }
+
+  /// Of what is at outputs(), in some rows.
+  attention_distance distance() {
+    constexpr std::int64_t rows = 256;
+    tessera::attention_shape const& s = shape_;
+    std::int64_t const all = s.batch * s.query_heads * s.queries;
+    std::vector<std::int64_t> chosen;
+    for (std::int64_t i = 0; i < rows; ++i) {
+      chosen.push_back(static_cast<std::int64_t>(tessera::testing::hash(77, static_cast<std::uint64_t>(i)) %
+                                                 static_cast<std::uint64_t>(all)));
+    }
+    device_array<std::int64_t> const list(memory_, rows);
+    device_array<double> const scores(memory_, static_cast<std::size_t>(rows * s.keys));
+    device_array<double> const exact(memory_, static_cast<std::size_t>(rows * s.channels));
+    cudaStream_t const stream = memory_.stream();
+    check(cudaMemcpyAsync(list.data(), chosen.data(), list.bytes(), cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
+    auto const in = inputs();
+    attend_exactly<><<<rows, 128, 0, stream>>>(in.queries, in.keys, in.values, options_.is_causal, list.data(),
+                                               scores.data(), exact.data());
+    check(cudaGetLastError(), "attend_exactly");
+    std::vector<double> expected(exact.size());
+    check(cudaMemcpyAsync(expected.data(), exact.data(), exact.bytes(), cudaMemcpyDeviceToHost, stream),
+          "cudaMemcpyAsync");
+    std::vector<tessera::bfloat16> found(exact.size());
+    for (std::int64_t i = 0; i < rows; ++i) {
+      check(cudaMemcpyAsync(
+                found.data() + i * s.channels, result_.data() + chosen[static_cast<std::size_t>(i)] * s.channels,
+                static_cast<std::size_t>(s.channels) * sizeof(tessera::bfloat16), cudaMemcpyDeviceToHost, stream),
+            "cudaMemcpyAsync");
+    }
+    memory_.wait();
+    return compare(found, expected);
+  }
+
+ private:
+  static attention_distance compare(std::vector<tessera::bfloat16> const& found, std::vector<double> const& expected) {
+    double apart = 0;
+    double size = 0;
+    double product = 0;
+    double of_found = 0;
+    double of_expected = 0;
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      auto const value = static_cast<double>(tessera::load(found[i]));
+      apart += std::fabs(value - expected[i]);
+      size += std::fabs(expected[i]);
+      product += value * expected[i];
+      of_found += value * value;
+      of_expected += expected[i] * expected[i];
+    }
+    return {apart / size, product / std::sqrt(of_found * of_expected)};
+  }
+
+  template <class Generator>
+  void fill(device_array<tessera::bfloat16> const& to, std::int64_t heads, std::int64_t tokens,
+            Generator const& generator, std::uint64_t seed) {
+    std::int64_t const each = tokens * shape_.channels;
+    for (std::int64_t head = 0; head < heads; ++head) {
+      fill_head<<<2048, 256, 0, memory_.stream()>>>(generator, seed + 10 * static_cast<std::uint64_t>(head),
+                                                    to.data() + head * each, each);
+      check(cudaGetLastError(), "fill_head");
+    }
+  }
+  std::size_t query_size() const {
+    return static_cast<std::size_t>(shape_.batch * shape_.query_heads * shape_.queries * shape_.channels);
+  }
+  std::size_t key_size() const {
+    return static_cast<std::size_t>(shape_.batch * shape_.key_heads * shape_.keys * shape_.channels);
+  }
+
+  tessera::attention_shape shape_;
+  tessera::attention_options options_;
+  device_memory memory_;
+  tessera::cuda exec_{.stream = memory_.stream(), .memory = memory_};
+  device_array<tessera::bfloat16> queries_{memory_, query_size()};
+  device_array<tessera::bfloat16> keys_{memory_, key_size()};
+  device_array<tessera::bfloat16> values_{memory_, key_size()};
+  device_array<tessera::bfloat16> result_{memory_, query_size()};
+};
+
+}  // namespace bench

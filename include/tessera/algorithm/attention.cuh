@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Quantized attention on CUDA devices.
+///
+/// Include it and call attention as on the CPU, with a tessera::cuda executor. Nothing waits or allocates.
+///
+/// Codes, where queries and keys have 8 or 4 bits per_thread, queries are not smoothed, values are e4m3, and inputs are
+/// bfloat16 or float16 of 64 or 128 channels that lie next to each other in rows that begin at multiples of 16 bytes:
+/// one launch for all (program/quantize_heads.cuh). Attention, on sm_90a, over such codes, to bfloat16 or float16,
+/// without a bias, sinks, lists of tiles or lengths: by warpgroups and the copy engine
+/// (program/attention_on_warpgroups.cuh). Its log-sum-exps are of weights that are rounded to e4m3, by which
+/// results are divided: the right ones to merge results by. They are within 0.061 (log(17 / 16)) of those of the
+/// portable program, and usually within 0.03 / sqrt(keys that matter). Else the portable programs with mma.sync, also where queries are too few for all
+/// multiprocessors and keys are shared among groups.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/algorithm/attention.hpp>
+#include <tessera/core/arch.hpp>
+#include <tessera/exec/cuda.cuh>
+#include <tessera/program/attention_on_warpgroups.cuh>
+#include <tessera/program/quantize_heads.cuh>
+#include <tessera/quantize/granularity.hpp>
+#include <tessera/tile/cuda/gemm_tile.cuh>
+#include <tessera/tuning/attention.hpp>
+
+namespace tessera {
+inline namespace v0 {
+namespace detail {
+
+/// Whether codes and scales of a method are those that the programs for CUDA make and read.
+template <class Method>
+inline constexpr bool has_lane_scales =
+    std::is_same_v<typename Method::score_quantizer::granularity_type, std::remove_cvref_t<decltype(per_thread)>>&&
+        std::is_same_v<typename Method::value_code, float8_e4m3> &&
+    !quantized_regions<Method>::smooths_queries;
+
+template <class T>
+inline constexpr bool has_16_bits = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
+
+inline constexpr std::int64_t most_rows = 0x7fffffff - 4096;  // places of rows of codes are 32-bit
+
+template <class Architectures>
+int multiprocessors_of(basic_cuda<Architectures> const& exec, char const* where) {
+  int count = 0;
+  check_cuda(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, exec.state->device()), where,
+             "cudaDeviceGetAttribute");
+  return count;
+}
+
+/// Whether rows begin at multiples of 16 bytes and their elements lie next to each other. So do those of nothing.
+template <class T>
+bool has_whole_vectors(head_view<T> heads) {
+  if (heads.data == nullptr) {
+    return true;
+  }
+  bool is_whole = heads.stride(3) == 1 && reinterpret_cast<std::uintptr_t>(heads.data) % 16 == 0;
+  for (int dimension = 0; dimension < 3; ++dimension) {
+    const std::int64_t bytes = heads.stride(dimension) * static_cast<std::int64_t>(sizeof(T));
+    is_whole = is_whole && (heads.extent(dimension) < 2 || bytes % 16 == 0);
+  }
+  return is_whole;
+}
+
+inline bool is_aligned(void const* address) {
+  return reinterpret_cast<std::uintptr_t>(address) % 16 == 0;
+}
+
+// Codes.
+
+template <class Method, class T>
+bool suits_quantize_heads(quantize_call<Method, T> const& call) {
+  attention_shape const& s = call.shape;
+  const std::int64_t queries = s.batch * s.query_heads * padded_tokens(s.queries);
+  const std::int64_t keys = s.batch * s.key_heads * padded_tokens(s.keys);
+  auto const& out = call.out;
+  const bool has_places = is_aligned(out.queries.codes.data) && is_aligned(out.keys.codes.data) &&
+                          is_aligned(out.keys.mean.data) && is_aligned(out.values.codes.data) &&
+                          is_aligned(out.values.mean.data);
+  const bool has_strides = call.in.query_starts.first.data == nullptr && call.in.key_starts.first.data == nullptr;
+  return has_places && has_strides && s.keys > 0 && s.batch > 0 && queries < most_rows && keys < most_rows &&
+         has_whole_vectors(call.in.queries) && has_whole_vectors(call.in.keys) && has_whole_vectors(call.in.values);
+}
+
+template <int Channels, class Architectures, class Method, class T>
+void run_quantize_heads(basic_cuda<Architectures> const& exec, quantize_call<Method, T> const& call) {
+  using regions = quantized_regions<Method>;
+  constexpr char const* where = "attention.quantize";
+  constexpr quantized_means means{regions::smooths_keys, regions::smooths_values};
+  using program_type = quantize_heads<T, Channels, Method::score_quantizer::highest, means>;
+  attention_shape const& s = call.shape;
+  auto const& out = call.out;
+  const bool has_queries = call.in.queries.data != nullptr && out.queries.codes.data != nullptr;
+  const bool has_keys = call.in.keys.data != nullptr && out.keys.codes.data != nullptr;
+  const bool has_values = call.in.values.data != nullptr && out.values.codes.data != nullptr;
+  const auto tiles_of = [](std::int64_t tokens) { return static_cast<std::int32_t>(padded_tokens(tokens) / 128); };
+  const std::int64_t head_bytes = 2 * s.keys * s.channels * static_cast<std::int64_t>(sizeof(T));
+  const std::int64_t heads = s.batch * s.key_heads;
+  const std::int64_t section = clamp(quantize_heads_tuning{}(900).section_bytes / head_bytes, std::int64_t{1}, heads);
+  const auto counters = call.space[call.places.counters];
+  program_type program{};
+  program.schedule = {static_cast<std::int32_t>(heads),
+                      static_cast<std::int32_t>(s.query_heads / s.key_heads),
+                      has_queries ? tiles_of(s.queries) : 0,
+                      tiles_of(s.keys),
+                      static_cast<std::int32_t>(section),
+                      has_keys,
+                      has_values,
+                      has_keys && means.of_keys};
+  program.queries = call.in.queries;
+  program.keys = call.in.keys;
+  program.values = call.in.values;
+  program.query_lengths = call.in.query_lengths;
+  program.key_lengths = call.in.key_lengths;
+  program.factor = call.softmax_scale * log2_of_e;
+  program.softmax_scale = call.softmax_scale;
+  program.query_codes = out.queries.codes.data;
+  program.query_scales = out.queries.scales.data;
+  program.mean_scores = means.of_keys ? out.queries.mean_scores.data : nullptr;
+  program.key_codes = out.keys.codes.data;
+  program.key_scales = out.keys.scales.data;
+  program.key_mean = out.keys.mean.data;
+  program.value_codes = out.values.codes.data;
+  program.value_scales = out.values.scales.data;
+  program.value_mean = out.values.mean.data;
+  program.key_summaries = reinterpret_cast<float*>(call.space[call.places.key_summaries].data);
+  program.value_summaries = reinterpret_cast<float*>(call.space[call.places.value_summaries].data);
+  program.taken = counters.data + 1;
+  program.summaries = counters.data + 2;
+  exec.clear(counters);
+  const std::int64_t most = std::int64_t{multiprocessors_of(exec, where)} * program_type::blocks_per_multiprocessor;
+  exec.run(program, min(std::int64_t{program.schedule.count()}, most));
+}
+
+// Attention.
+
+template <class Method, class T, class Bias>
+bool suits_attention_on_warpgroups(attention_call<Method, T, Bias> const& call, int multiprocessors) {
+  constexpr std::int64_t most = std::int64_t{1} << 29;
+  attention_shape const& s = call.shape;
+  const std::int64_t blocks = s.batch * s.query_heads * divide_up(s.queries, std::int64_t{192});
+  const bool is_shared = call.partials.rows.data != nullptr && 2 * blocks < multiprocessors;
+  const bool has_extras = call.sinks.data != nullptr || call.block_list.counts.data != nullptr ||
+                          call.query_lengths.data != nullptr || call.key_lengths.data != nullptr ||
+                          call.query_starts.first.data != nullptr || call.heads.queries.corrections.data != nullptr;
+  const std::int64_t query_rows = s.batch * s.query_heads * padded_tokens(s.queries);
+  const std::int64_t key_rows = s.batch * s.key_heads * padded_tokens(s.keys);
+  const bool is_small = s.queries < most && s.keys < most && query_rows < most_rows && key_rows < most_rows &&
+                        s.batch * s.key_heads * s.channels < most_rows;
+  return !is_shared && !has_extras && is_small && s.keys > 0 && call.counters.data != nullptr &&
+         call.out.result.stride(3) == 1;
+}
+
+/// Codes of heads as rows of a matrix.
+template <class T>
+matrix_view<T const> rows_of_heads(head_view<T> codes) {
+  return {codes.data, {codes.extent(0) * codes.extent(1) * codes.extent(2), codes.extent(3)}};
+}
+
+template <class Program, class Architectures, class Method, class T, class Bias>
+void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attention_call<Method, T, Bias> const& call,
+                                 int multiprocessors) {
+  using shape = typename Program::shape;
+  constexpr char const* where = "attention.forward";
+  constexpr std::int64_t cached_bytes = std::int64_t{32} << 20;  // of codes of keys and values, in L2
+  attention_shape const& s = call.shape;
+  auto const& heads = call.heads;
+  const std::int64_t right = call.options.is_causal ? 0 : call.options.window_right;
+  const std::int64_t head_bytes = max(2 * padded_tokens(s.keys) * s.channels * s.key_heads / s.query_heads, 1);
+  const auto all_heads = static_cast<std::int32_t>(s.batch * s.query_heads);
+  const auto blocks = static_cast<std::int32_t>(divide_up(s.queries, std::int64_t{shape::cluster_rows}));
+  Program program{};
+  auto& pieces = program.pieces;
+  pieces.query_map =
+      make_tensor_map(where, rows_of_heads(heads.queries.codes), {shape::rows, shape::row_bytes}, shape::swizzle);
+  pieces.key_map =
+      make_tensor_map(where, rows_of_heads(heads.keys.codes), {shape::key_box_rows, shape::row_bytes}, shape::swizzle);
+  pieces.value_map = make_tensor_map(where, rows_of_heads(heads.values.codes),
+                                     {shape::value_box_rows, static_cast<int>(attention_padding)});
+  pieces.query_scales = heads.queries.scales.data;
+  pieces.key_scales = heads.keys.scales.data;
+  pieces.queries = static_cast<std::int32_t>(s.queries);
+  pieces.keys = static_cast<std::int32_t>(s.keys);
+  pieces.padded_queries = static_cast<std::int32_t>(padded_tokens(s.queries));
+  pieces.padded_keys = static_cast<std::int32_t>(padded_tokens(s.keys));
+  pieces.query_heads = static_cast<std::int32_t>(s.query_heads);
+  pieces.key_heads = static_cast<std::int32_t>(s.key_heads);
+  pieces.band = key_band::of({s.queries, s.keys, call.options.window_left, right});
+  pieces.schedule = {all_heads, blocks,
+                     static_cast<std::int32_t>(clamp(cached_bytes / head_bytes, std::int64_t{1},
+                                                     max(std::int64_t{all_heads}, std::int64_t{1}))),
+                     right >= 0};
+  pieces.taken = reinterpret_cast<std::int32_t*>(call.counters.data);
+  program.output = {
+      call.out.result,          has_whole_vectors(call.out.result),
+      heads.values.scales.data, heads.values.mean.data,
+      call.out.log_sum_exp,     call.out.log_sum_exp.data != nullptr ? heads.queries.mean_scores.data : nullptr};
+  exec.clear(call.counters.slice(0, 0, 1));
+  const std::int64_t works = std::int64_t{all_heads} * blocks * Program::blocks_per_cluster;
+  exec.run(program,
+           min(works, std::int64_t{multiprocessors / Program::blocks_per_cluster * Program::blocks_per_cluster}));
+}
+
+/// Whether it did.
+template <int Channels, class Architectures, class Method, class T, class Bias>
+bool try_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attention_call<Method, T, Bias> const& call) {
+  using program = attention_on_warpgroups<Channels, T, warpgroup_attention_tuning<Channels>{}(900)>;
+  const int multiprocessors = multiprocessors_of(exec, "attention.forward");
+  if (!suits_attention_on_warpgroups(call, multiprocessors) || !can_map(rows_of_heads(call.heads.queries.codes)) ||
+      !can_map(rows_of_heads(call.heads.keys.codes)) || !can_map(rows_of_heads(call.heads.values.codes)) ||
+      !exec.template has<program>()) {
+    return false;
+  }
+  run_attention_on_warpgroups<program>(exec, call, multiprocessors);
+  return true;
+}
+
+}  // namespace detail
+
+template <int... Architectures, class Method, class T>
+void quantize_attention(basic_cuda<arch_list<Architectures...>> const& exec, quantize_call<Method, T> const& call) {
+  if constexpr (detail::has_lane_scales<Method> && detail::has_16_bits<T>) {
+    if (detail::suits_quantize_heads(call)) {
+      if (call.shape.channels == 64) {
+        return detail::run_quantize_heads<64>(exec, call);
+      }
+      if (call.shape.channels == 128) {
+        return detail::run_quantize_heads<128>(exec, call);
+      }
+    }
+  }
+  detail::quantize_attention_portably(exec, call);
+}
+
+template <int... Architectures, class Method, class T, class Bias>
+void run_attention(basic_cuda<arch_list<Architectures...>> const& exec, attention_call<Method, T, Bias> const& call) {
+  constexpr bool has_hopper = ((Architectures == 900) || ...);
+  if constexpr (has_hopper && detail::has_lane_scales<Method> && detail::has_16_bits<T> &&
+                std::is_same_v<Bias, no_bias> && std::is_same_v<typename Method::softmax, online_softmax<float>>) {
+    if (call.shape.batch * call.shape.queries == 0 ||
+        (call.shape.channels == 64 && detail::try_attention_on_warpgroups<64>(exec, call)) ||
+        (call.shape.channels == 128 && detail::try_attention_on_warpgroups<128>(exec, call))) {
+      return;
+    }
+  }
+  detail::run_attention_portably(exec, call);
+}
+
+}  // namespace v0
+}  // namespace tessera

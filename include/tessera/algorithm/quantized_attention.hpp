@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Queries, keys and values as codes and scales, on their own: where they lie (`quantized_regions`), and
+/// `quantize_attention`, which makes them and which an executor with programs of its own overloads.
+///
+/// The format is that of program/attention_operands.hpp. Means of keys and values are those of their own sequence.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/algorithm/attention_types.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/check.hpp>
+#include <tessera/exec/workspace.hpp>
+#include <tessera/program/attention_corrections.hpp>
+#include <tessera/program/attention_operands.hpp>
+#include <tessera/program/attention_rows.hpp>
+#include <tessera/program/attention_tiles.hpp>
+#include <tessera/program/encode_heads.hpp>
+#include <tessera/program/head_source.hpp>
+#include <tessera/program/summarize_heads.hpp>
+#include <tessera/quantize/smoothed.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// All three, of one Method (attention_method).
+template <class Method>
+struct quantized_heads {
+  quantized_queries queries;
+  quantized_keys keys;
+  quantized_value_heads<typename Method::value_code> values;
+};
+
+/// Which of them are to be made.
+struct quantized_parts {
+  bool queries = true;
+  bool keys = true;
+  bool values = true;
+  bool mean_scores = true;  ///< for log-sum-exps and sinks, where keys are smoothed
+};
+
+namespace detail {
+
+template <class T, int Rank>
+view<T, Rank> view_of(array_view<T> list, std::int64_t const (&extents)[Rank]) {
+  return view<T, Rank>(list.data, extents);
+}
+
+}  // namespace detail
+
+/// Room for codes and scales, and for what making them needs beyond.
+template <class Method>
+struct quantized_regions {
+  using qk = typename Method::score_quantizer;
+  using pv = typename Method::value_quantizer;
+  using query_groups = typename Method::query_groups;
+  using key_groups = typename Method::key_groups;
+  using value_code = typename Method::value_code;
+  static constexpr bool smooths_keys = is_smoothed_by<token_mean, qk>;
+  static constexpr bool smooths_queries = is_smoothed_by<block_mean, qk>;
+  static constexpr bool smooths_values = is_smoothed_by<token_mean, pv>;
+
+  attention_shape shape;
+  quantized_parts parts;
+  workspace_plan plan;
+  region<std::int8_t> query_codes;
+  region<float> query_scales;
+  region<float> mean_scores;
+  region<float> corrections;
+  region<std::int8_t> key_codes;
+  region<float> key_scales;
+  region<float> key_mean;
+  region<value_code> value_codes;
+  region<float> value_scales;
+  region<float> value_mean;
+
+  quantized_regions(char const* where, attention_shape const& of, quantized_parts wanted = {})
+      : shape(of),
+        parts(wanted),
+        plan(where),
+        query_codes(plan.add<std::int8_t>(
+            "codes of queries",
+            parts.queries ? size(where, query_heads(), padded_tokens(of.queries), of.channels) : 0)),
+        query_scales(plan.add<float>("scales of queries", parts.queries ? query_heads() * query_scale_count() : 0)),
+        mean_scores(plan.add<float>("scores of the mean key", smooths_keys && parts.queries && parts.mean_scores
+                                                                  ? query_heads() * of.queries
+                                                                  : 0)),
+        corrections(plan.add<float>(
+            "scores of mean queries",
+            smooths_queries && parts.queries ? size(where, query_heads(), query_blocks(), padded_tokens(of.keys)) : 0)),
+        key_codes(plan.add<std::int8_t>(
+            "codes of keys", parts.keys ? size(where, key_heads(), padded_tokens(of.keys), of.channels) : 0)),
+        key_scales(plan.add<float>("scales of keys", parts.keys ? key_heads() * key_scale_count() : 0)),
+        key_mean(plan.add<float>("mean of keys", smooths_keys && parts.keys ? key_heads() * of.channels : 0)),
+        value_codes(plan.add<value_code>(
+            "codes of values", parts.values ? size(where, key_heads(), padded_tokens(of.keys), of.channels) : 0)),
+        value_scales(plan.add<float>("scales of values", parts.values ? key_heads() * of.channels : 0)),
+        value_mean(plan.add<float>("mean of values", smooths_values && parts.values ? key_heads() * of.channels : 0)) {}
+
+  [[nodiscard]] std::int64_t query_scale_count() const { return query_groups::count(padded_tokens(shape.queries)); }
+  [[nodiscard]] std::int64_t key_scale_count() const { return key_groups::count(padded_tokens(shape.keys)); }
+  [[nodiscard]] std::int64_t query_blocks() const { return divide_up(shape.queries, std::int64_t{block_mean::tokens}); }
+
+  /// The operands in a workspace of a plan that begins like this one; those that were left out have no data.
+  [[nodiscard]] quantized_heads<Method> operands(workspace const& space) const {
+    using detail::view_of;
+    attention_shape const& s = shape;
+    const std::int64_t queries = padded_tokens(s.queries);
+    const std::int64_t keys = padded_tokens(s.keys);
+    quantized_heads<Method> made;
+    if (parts.queries) {
+      made.queries.codes = view_of(space[query_codes], {s.batch, s.query_heads, queries, s.channels});
+      made.queries.scales = view_of(space[query_scales], {s.batch, s.query_heads, query_scale_count()});
+    }
+    if (smooths_keys && parts.queries && parts.mean_scores) {
+      made.queries.mean_scores = view_of(space[mean_scores], {s.batch, s.query_heads, s.queries});
+    }
+    if (smooths_queries && parts.queries) {
+      made.queries.corrections = view_of(space[corrections], {s.batch, s.query_heads, query_blocks(), keys});
+    }
+    if (parts.keys) {
+      made.keys.codes = view_of(space[key_codes], {s.batch, s.key_heads, keys, s.channels});
+      made.keys.scales = view_of(space[key_scales], {s.batch, s.key_heads, key_scale_count()});
+    }
+    if (smooths_keys && parts.keys) {
+      made.keys.mean = view_of(space[key_mean], {s.batch, s.key_heads, s.channels});
+    }
+    if (parts.values) {
+      made.values.codes = view_of(space[value_codes], {s.batch, s.key_heads, s.channels, keys});
+      made.values.scales = view_of(space[value_scales], {s.batch, s.key_heads, s.channels});
+    }
+    if (smooths_values && parts.values) {
+      made.values.mean = view_of(space[value_mean], {s.batch, s.key_heads, s.channels});
+    }
+    return made;
+  }
+
+ protected:
+  static std::int64_t size(char const* where, std::int64_t heads, std::int64_t tokens, std::int64_t channels) {
+    return checked_multiply(where, checked_multiply(where, heads, tokens), channels);
+  }
+
+ private:
+  [[nodiscard]] std::int64_t query_heads() const { return shape.batch * shape.query_heads; }
+  [[nodiscard]] std::int64_t key_heads() const { return shape.batch * shape.key_heads; }
+};
+
+/// What the passes below leave in the workspace for each other.
+template <class Method>
+struct quantization_regions : quantized_regions<Method> {
+  using base = quantized_regions<Method>;
+  using state_type = typename Method::softmax::state_type;
+  region<channel_summary> key_summaries;
+  region<channel_summary> value_summaries;
+  region<channel_summary> query_summaries;
+  region<float> query_means;
+  region<std::uint32_t> magnitudes;  ///< of query heads, then of key heads
+  region<float> totals;              ///< of shares of rows
+  region<attention_row<state_type>> rows;
+  region<std::uint32_t> counters;  ///< of works, of attention and of quantization, and of tiles of key heads
+
+  quantization_regions(char const* where, attention_shape const& of, quantized_parts wanted = {})
+      : base(where, of, wanted),
+        key_summaries(this->plan.template add<channel_summary>(
+            "summaries of keys", base::smooths_keys && wanted.keys ? key_blocks() * of.channels : 0)),
+        value_summaries(this->plan.template add<channel_summary>("summaries of values",
+                                                                 wanted.values ? key_blocks() * of.channels : 0)),
+        query_summaries(this->plan.template add<channel_summary>(
+            "summaries of queries", base::smooths_queries && wanted.queries ? mean_blocks() * of.channels : 0)),
+        query_means(this->plan.template add<float>(
+            "means of queries", base::smooths_queries && wanted.queries ? mean_blocks() * of.channels : 0)),
+        magnitudes(
+            this->plan.template add<std::uint32_t>("magnitudes of heads", of.batch * (of.query_heads + of.key_heads))),
+        totals(this->plan.template add<float>("totals of shares of rows",
+                                              wanted.queries ? base::size(where, shared_rows(), of.channels, 1) : 0)),
+        rows(this->plan.template add<attention_row<state_type>>("shares of rows", wanted.queries ? shared_rows() : 0)),
+        counters(this->plan.template add<std::uint32_t>("counters", 2 + 2 * of.batch * of.key_heads)) {}
+
+  /// Among how many groups the keys of a query are shared: so many that there are groups enough for any machine, but
+  /// none with less than four tiles. Not a function of the machine, so that results are none.
+  [[nodiscard]] std::int64_t shares() const {
+    constexpr std::int64_t enough_groups = 256;
+    constexpr std::int64_t least_keys = 4 * attention_padding;
+    constexpr std::int64_t most = 64;
+    attention_shape const& s = this->shape;
+    const std::int64_t groups = s.batch * s.query_heads * divide_up(s.queries, std::int64_t{block_mean::tokens});
+    const std::int64_t wanted = divide_up(enough_groups, max(groups, std::int64_t{1}));
+    return clamp(min(wanted, s.keys / least_keys), std::int64_t{1}, most);
+  }
+
+  [[nodiscard]] attention_partials<state_type> partials(workspace const& space) const {
+    attention_shape const& s = this->shape;
+    if (rows.count == 0) {
+      return {};
+    }
+    return {detail::view_of(space[totals], {shares(), s.batch, s.query_heads, s.queries, s.channels}),
+            detail::view_of(space[rows], {shares(), s.batch, s.query_heads, s.queries})};
+  }
+
+ private:
+  /// 0 where rows are not shared.
+  [[nodiscard]] std::int64_t shared_rows() const {
+    attention_shape const& s = this->shape;
+    return shares() == 1 ? 0 : shares() * s.batch * s.query_heads * s.queries;
+  }
+  [[nodiscard]] std::int64_t key_blocks() const {
+    attention_shape const& s = this->shape;
+    return s.batch * s.key_heads * divide_up(s.keys, attention_padding);
+  }
+  [[nodiscard]] std::int64_t mean_blocks() const {
+    return this->shape.batch * this->shape.query_heads * this->query_blocks();
+  }
+};
+
+/// Functions through which queries and keys are read, such as a rotary embedding or a norm: see head_source.hpp.
+template <class Queries = as_stored, class Keys = as_stored>
+struct attention_maps {
+  Queries queries = {};
+  Keys keys = {};
+};
+
+/// Codes and scales to be made of the inputs that are not null. Queries need the mean of keys, if those are smoothed,
+/// and the keys or their codes if queries are.
+template <class Method, class T, class Maps = attention_maps<>>
+struct quantize_call {
+  using method = Method;
+  using value_type = T;
+  using maps_type = Maps;
+
+  attention_shape shape;
+  float softmax_scale;
+  attention_inputs<T> in;
+  quantized_heads<Method> out;
+  quantization_regions<Method> const& places;
+  workspace const& space;
+  Maps maps = {};
+
+  [[nodiscard]] auto queries() const {
+    using map = decltype(maps.queries);
+    return head_source<T, map>{{in.queries, in.query_lengths, in.query_starts}, maps.queries};
+  }
+  [[nodiscard]] auto keys() const {
+    using map = decltype(maps.keys);
+    return head_source<T, map>{{in.keys, in.key_lengths, in.key_starts}, maps.keys};
+  }
+  [[nodiscard]] auto values() const { return head_source<T>{{in.values, in.key_lengths, in.key_starts}}; }
+};
+
+namespace detail {
+
+inline constexpr float log2_of_e = 1.4426950408889634F;
+
+/// A view of rank 3 as one of rank 4 with a single mean.
+template <class T>
+view<T, 4> as_only_mean(view<T, 3> means) {
+  return {means.data,
+          {means.extent(0), means.extent(1), 1, means.extent(2)},
+          {means.stride(0), means.stride(1), 0, means.stride(2)}};
+}
+
+/// `finish` without its inputs.
+template <class Executor, class Source>
+void summarize(Executor const& exec, Source const& source, finish_summaries finish,
+               array_view<channel_summary> memory) {
+  const std::int64_t blocks = divide_up(source.tokens(), finish.block);
+  const auto summaries = view_of(memory, {source.batch(), source.heads(), blocks, source.channels()});
+  const summarize_heads<Source> first{source, summaries, finish.block};
+  exec.run(first, first.groups());
+  finish.summaries = summaries;
+  finish.lengths = source.stored.lengths;
+  finish.tokens = source.tokens();
+  exec.run(finish, finish.groups());
+}
+
+template <class Q, class Groups, class Executor, class Source>
+void encode(Executor const& exec, smoothed_heads<Source> const& source, array_view<std::uint32_t> magnitudes,
+            float factor, head_view<std::int8_t> codes, view<float, 3> scales) {
+  const auto of_heads = view_of(magnitudes, {codes.extent(0), codes.extent(1)});
+  if constexpr (Groups::is_whole) {
+    const measure_heads<Source> measure{source, of_heads};
+    exec.run(measure, measure.groups());
+  }
+  const encode_tokens<Q, Groups, Source> program{source, of_heads, factor, codes, scales};
+  exec.run(program, program.groups());
+}
+
+/// Keys minus their mean, if they are smoothed.
+template <class Call>
+auto smoothed_keys(Call const& call) {
+  constexpr bool is_smooth = quantized_regions<typename Call::method>::smooths_keys;
+  const auto means = is_smooth ? as_only_mean(call.out.keys.mean) : view<float, 4>{};
+  const auto source = call.keys();
+  return smoothed_heads<std::remove_const_t<decltype(source)>>{source, means, max(call.shape.keys, std::int64_t{1})};
+}
+
+template <class Executor, class Call>
+void quantize_keys(Executor const& exec, Call const& call) {
+  using method = typename Call::method;
+  if constexpr (quantized_regions<method>::smooths_keys) {
+    const std::int64_t blocks = max(divide_up(call.shape.keys, attention_padding), std::int64_t{1});
+    summarize(exec, call.keys(), {{}, {}, 0, attention_padding, blocks, as_only_mean(call.out.keys.mean), {}, 0.0F, 1},
+              call.space[call.places.key_summaries]);
+  }
+  const std::int64_t before = call.shape.batch * call.shape.query_heads;
+  const auto magnitudes = call.space[call.places.magnitudes];
+  encode<typename method::score_quantizer, typename method::key_groups>(
+      exec, smoothed_keys(call), magnitudes.slice(0, before, magnitudes.size() - before), 1.0F, call.out.keys.codes,
+      call.out.keys.scales);
+}
+
+template <class Executor, class Call>
+void quantize_values(Executor const& exec, Call const& call) {
+  using pv = typename Call::method::value_quantizer;
+  auto const& out = call.out.values;
+  const std::int64_t blocks = max(divide_up(call.shape.keys, attention_padding), std::int64_t{1});
+  constexpr bool is_smooth = quantized_regions<typename Call::method>::smooths_values;
+  const auto means = is_smooth ? as_only_mean(out.mean) : view<float, 4>{};
+  const auto source = call.values();
+  const float highest = static_cast<float>(pv::highest);
+  summarize(exec, source, {{}, {}, 0, attention_padding, blocks, means, as_only_mean(out.scales), highest, 1},
+            call.space[call.places.value_summaries]);
+  using source_type = std::remove_const_t<decltype(source)>;
+  const encode_values<pv, source_type> program{
+      {source, means, max(call.shape.keys, std::int64_t{1})}, out.scales, out.codes};
+  exec.run(program, program.groups());
+}
+
+/// Scores of mean queries: of the keys themselves, or, where they were quantized before, of their codes.
+template <class Executor, class Call>
+void correct_queries(Executor const& exec, Call const& call, view<float, 4> query_means, float factor) {
+  const auto run = [&](auto const& keys) {
+    const query_corrections<std::remove_cvref_t<decltype(keys.source)>> program{query_means, keys, factor,
+                                                                                call.out.queries.corrections};
+    exec.run(program, program.groups());
+  };
+  if (call.in.keys.data != nullptr) {
+    run(smoothed_keys(call));
+  } else {
+    using source = decoded_keys<typename Call::method::key_groups>;
+    run(smoothed_heads<source>{{call.out.keys, call.in.key_lengths, call.shape.keys}, {}, 1});
+  }
+}
+
+template <class Executor, class Call>
+void quantize_queries(Executor const& exec, Call const& call) {
+  using method = typename Call::method;
+  auto const& out = call.out.queries;
+  const float factor = call.softmax_scale * log2_of_e;
+  const auto source = call.queries();
+  using source_type = std::remove_const_t<decltype(source)>;
+  view<float, 4> means;
+  if constexpr (quantized_regions<method>::smooths_queries) {
+    const std::int64_t blocks = call.places.query_blocks();
+    means = view_of(call.space[call.places.query_means],
+                    {call.shape.batch, call.shape.query_heads, blocks, call.shape.channels});
+    summarize(exec, source, {{}, {}, 0, block_mean::tokens, 1, means, {}, 0.0F, blocks},
+              call.space[call.places.query_summaries]);
+    correct_queries(exec, call, means, factor);
+  }
+  encode<typename method::score_quantizer, typename method::query_groups>(
+      exec, smoothed_heads<source_type>{source, means, block_mean::tokens}, call.space[call.places.magnitudes], factor,
+      out.codes, out.scales);
+  if (out.mean_scores.data != nullptr) {
+    const mean_scores<source_type> scores{source, call.out.keys.mean, call.softmax_scale, out.mean_scores};
+    exec.run(scores, scores.groups());
+  }
+}
+
+template <class Executor, class Call>
+void quantize_attention_portably(Executor const& exec, Call const& call) {
+  if (call.in.keys.data != nullptr && call.out.keys.codes.data != nullptr) {
+    quantize_keys(exec, call);
+  }
+  if (call.in.values.data != nullptr && call.out.values.codes.data != nullptr) {
+    quantize_values(exec, call);
+  }
+  if (call.in.queries.data != nullptr && call.out.queries.codes.data != nullptr) {
+    quantize_queries(exec, call);
+  }
+}
+
+}  // namespace detail
+
+/// An executor with programs of its own overloads this for itself.
+template <class Executor, class Method, class T, class Maps>
+void quantize_attention(Executor const& exec, quantize_call<Method, T, Maps> const& call) {
+  detail::quantize_attention_portably(exec, call);
+}
+
+}  // namespace v0
+}  // namespace tessera

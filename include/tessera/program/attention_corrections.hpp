@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// What smoothing takes away from scores and attention needs back: `mean_scores`, of the mean key, for log-sum-exps,
+/// and `query_corrections`, of mean queries, for every score. SageAttention2 (arXiv 2411.10958), section 3.1. In fp32.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/program/attention_operands.hpp>
+#include <tessera/program/encode_heads.hpp>
+#include <tessera/view/head_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// scale * query . mean key, for each query. A group takes 128 queries.
+template <class Source>
+struct mean_scores {
+  static constexpr int lanes = 128;
+  struct scratch_type {};
+
+  Source queries;
+  view<float const, 3> key_means;  ///< batch x key heads x channels
+  float scale;
+  view<float, 3> scores;  ///< batch x query heads x queries
+
+  TESSERA_FN constexpr std::int64_t blocks() const { return divide_up(queries.tokens(), std::int64_t{lanes}); }
+  TESSERA_FN constexpr std::int64_t groups() const { return queries.batch() * queries.heads() * blocks(); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    const std::int64_t head = which / blocks() % queries.heads();
+    const std::int64_t sequence = which / blocks() / queries.heads();
+    const std::int64_t key_head = head / (queries.heads() / key_means.extent(1));
+    for (int lane : group) {
+      const std::int64_t query = which % blocks() * lanes + lane;
+      if (query < queries.length(sequence)) {
+        float sum = 0.0F;
+        for (std::int64_t channel = 0; channel < queries.channels(); ++channel) {
+          sum += queries(sequence, head, query, channel) * key_means(sequence, key_head, channel);
+        }
+        scores(sequence, head, query) = scale * sum;
+      }
+    }
+  }
+};
+
+/// Keys as their codes say, without their mean: a source for query_corrections where keys themselves were not kept.
+template <class Groups>
+struct decoded_keys {
+  quantized_keys keys;
+  sequence_lengths lengths;
+  std::int64_t tokens;  ///< of a sequence
+
+  TESSERA_FN constexpr std::int64_t heads() const { return keys.codes.extent(1); }
+  TESSERA_FN std::int64_t length(std::int64_t sequence) const { return length_of(lengths, sequence, tokens); }
+  TESSERA_FN float operator()(std::int64_t sequence, std::int64_t head, std::int64_t token,
+                              std::int64_t channel) const {
+    return static_cast<float>(keys.codes(sequence, head, token, channel)) *
+           keys.scales(sequence, head, Groups::group_of(token));
+  }
+};
+
+/// factor * mean query . (key - mean key), for each block of queries and each key. A group takes a block and 128 keys.
+template <class Source>
+struct query_corrections {
+  static constexpr int lanes = 128;
+  struct scratch_type {};
+
+  view<float const, 4> query_means;  ///< batch x query heads x blocks x channels
+  smoothed_heads<Source> keys;
+  float factor;
+  view<float, 4> corrections;  ///< batch x query heads x blocks x padded keys
+
+  TESSERA_FN constexpr std::int64_t key_blocks() const { return corrections.extent(3) / lanes; }
+  TESSERA_FN constexpr std::int64_t groups() const {
+    return corrections.extent(0) * corrections.extent(1) * corrections.extent(2) * key_blocks();
+  }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    const std::int64_t of_queries = which / key_blocks();
+    const std::int64_t block = of_queries % corrections.extent(2);
+    const std::int64_t head = of_queries / corrections.extent(2) % corrections.extent(1);
+    const std::int64_t sequence = of_queries / corrections.extent(2) / corrections.extent(1);
+    const std::int64_t key_head = head / (corrections.extent(1) / keys.source.heads());
+    for (int lane : group) {
+      const std::int64_t key = which % key_blocks() * lanes + lane;
+      float sum = 0.0F;
+      if (key < keys.length(sequence)) {
+        for (std::int64_t channel = 0; channel < query_means.extent(3); ++channel) {
+          sum += query_means(sequence, head, block, channel) * keys(sequence, key_head, key, channel);
+        }
+      }
+      corrections(sequence, head, block, key) = factor * sum;
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

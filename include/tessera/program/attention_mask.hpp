@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `attention_mask`: which keys a query sees: an interval, aligned to the bottom right, so that the last query of a
+/// sequence is at the place of its last key.
+///
+///     attention_mask const mask{queries, keys, left, 0};        // causal, with a window of `left` keys before its own
+///     key_interval const seen = mask.of(query);                 // from seen.first to seen.end - 1; maybe none
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+struct key_interval {
+  std::int64_t first;
+  std::int64_t end;
+};
+
+struct attention_mask {
+  std::int64_t queries;
+  std::int64_t keys;
+  std::int64_t left;   ///< keys before a query's own that it sees; negative: all
+  std::int64_t right;  ///< likewise behind it
+
+  /// Empty for a query beyond the last. Both ends grow with the query.
+  [[nodiscard]] TESSERA_FN constexpr key_interval of(std::int64_t query) const {
+    const std::int64_t own = query + keys - queries;
+    const std::int64_t first = left < 0 || own < left ? 0 : own - left;
+    const std::int64_t end = right < 0 || right >= keys - own ? keys : own + right + 1;
+    return query < queries && first < end ? key_interval{first, end} : key_interval{0, 0};
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

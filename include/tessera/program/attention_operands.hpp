@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// What quantized attention works on: extents, and the codes and scales of queries, keys and values as they lie in
+/// memory. Written by the programs of quantize_heads.hpp, read by attention_tiles.hpp and by programs for one
+/// architecture; an engine may keep those of keys and values.
+///
+/// Tokens are padded to a multiple of 128 with codes of 0; codes and scales are contiguous. With the granularity
+/// per_thread, n a token:
+///
+///     queries   codes   int8      batch x query heads x padded tokens x channels
+///               scales  float     batch x query heads x padded tokens / 2; of token n: n / 16 * 8 + n % 8
+///     keys      codes   int8      batch x key heads x padded tokens x channels
+///               scales  float     batch x key heads x padded tokens / 32; of token n: n / 128 * 4 + n % 8 / 2
+///     values    codes   float8_e4m3  batch x key heads x channels x padded tokens, places of tokens by value_place()
+///               scales  float     batch x key heads x channels
+///
+/// A query's scale is multiplied by the softmax's and by log2(e): sums of codes times both scales are scores in base 2.
+/// A group or channel of zeros has scale 0. One with an infinity or a NaN has scale NaN and codes 0: everything that
+/// its tokens or its channel take part in is NaN, and nothing else.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/float8.hpp>
+#include <tessera/view/array_view.hpp>
+#include <tessera/view/head_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Query head h belongs to key head h / (query_heads / key_heads). Values have as many channels as keys.
+struct attention_shape {
+  std::int64_t batch;
+  std::int64_t query_heads;
+  std::int64_t key_heads;
+  std::int64_t queries;  ///< of a sequence
+  std::int64_t keys;     ///< likewise
+  std::int64_t channels;
+
+  friend constexpr bool operator==(attention_shape const&, attention_shape const&) = default;
+};
+
+/// Tokens of codes and scales are whole multiples of this.
+inline constexpr std::int64_t attention_padding = 128;
+
+[[nodiscard]] TESSERA_FN constexpr std::int64_t padded_tokens(std::int64_t tokens) {
+  return align_up(tokens, attention_padding);
+}
+
+/// Where token s of every 16 lies among the codes of a channel of values: lanes that hold weights of tokens 2t, 2t + 1,
+/// 8 + 2t and 8 + 2t + 1 as sums of one tensor core product hold them as four neighbours for the next.
+template <class Integer>
+[[nodiscard]] TESSERA_FN constexpr Integer value_place(Integer token) {
+  const Integer s = token % 16;
+  return token - s + s / 8 * 2 + s / 2 % 4 * 4 + s % 2;
+}
+
+/// Lengths of the sequences of a batch that is padded; null: all are whole. A length beyond the extent counts as that.
+using sequence_lengths = array_view<std::int32_t const>;
+
+[[nodiscard]] TESSERA_FN constexpr std::int64_t length_of(sequence_lengths const& lengths, std::int64_t sequence,
+                                                          std::int64_t extent) {
+  return lengths.data == nullptr ? extent : clamp(std::int64_t{lengths[sequence]}, std::int64_t{0}, extent);
+}
+
+/// Which tiles of 128 keys each 64 queries see, beside the mask: the first counts() of each list. A number that is no
+/// tile of keys is passed over; one that is there twice counts twice.
+struct attention_block_list {
+  view<std::int32_t const, 3> counts = {};  ///< batch x query heads x blocks of 64 queries; null: all tiles
+  view<std::int32_t const, 4> tiles = {};   ///< batch x query heads x blocks of 64 queries x at most so many
+
+  [[nodiscard]] TESSERA_FN std::int64_t count(std::int64_t sequence, std::int64_t head, std::int64_t block) const {
+    return clamp(std::int64_t{counts(sequence, head, block)}, std::int64_t{0}, tiles.extent(3));
+  }
+};
+
+/// Where sequences begin that lie one behind the other, so that a head_view's stride from sequence to sequence is 0.
+struct sequence_starts {
+  array_view<std::int32_t const> first = {};  ///< token of each sequence; null: sequences have strides
+  std::int64_t total = 0;                     ///< tokens of all; beyond them nothing is read or written
+
+  /// Where token `token` of a sequence lies; -1 for nowhere.
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t place(std::int64_t sequence, std::int64_t token) const {
+    if (first.data == nullptr) {
+      return token;
+    }
+    const std::int64_t at = first[sequence] + token;
+    return at >= 0 && at < total ? at : -1;
+  }
+};
+
+struct quantized_queries {
+  head_view<std::int8_t> codes;
+  view<float, 3> scales;
+  view<float, 3> mean_scores =
+      {};  ///< batch x query heads x queries: softmax scale * query . mean of keys, natural, in
+           ///< fp32; or null. Added to log-sum-exps.
+  head_view<float> corrections = {};  ///< batch x query heads x blocks of 64 queries x padded keys: scores of the mean
+                                      ///< query of the block, in base 2; null without a block_mean
+};
+
+struct quantized_keys {
+  head_view<std::int8_t> codes;
+  view<float, 3> scales;
+  view<float, 3> mean = {};  ///< batch x key heads x channels; it has been subtracted before coding; or null
+};
+
+template <class Code>
+struct quantized_value_heads {
+  head_view<Code> codes;
+  view<float, 3> scales;
+  view<float, 3> mean = {};  ///< batch x key heads x channels; it is to be added to results; or null
+};
+using quantized_values = quantized_value_heads<float8_e4m3>;
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `compare_heads` and `finish_comparison`: how far two tensors of heads are apart, in double and in a fixed order.
+#pragma once
+
+#include <cstdint>
+#include <math.h>  // not <cmath>: the global names are those that nvcc has on both sides
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/precision.hpp>
+#include <tessera/tile/per_lane.hpp>
+#include <tessera/view/array_view.hpp>
+#include <tessera/view/head_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Sums over some elements, a of the one tensor, b of the other.
+struct comparison_sums {
+  double products;  ///< a b
+  double first;     ///< a a
+  double second;    ///< b b
+  double apart;     ///< |a - b|
+  double size;      ///< |b|
+
+  TESSERA_FN constexpr void take(double a, double b) {
+    products += a * b;
+    first += a * a;
+    second += b * b;
+    apart += a < b ? b - a : a - b;
+    size += b < 0 ? -b : b;
+  }
+};
+
+namespace detail {
+
+/// One of the sums over all lanes, for all of them.
+template <class Group>
+TESSERA_FN double sum_of_lanes(Group const& group, per_lane<comparison_sums, Group> const& own,
+                               double comparison_sums::*part) {
+  per_lane<double, Group> one;
+  for (int lane : group) {
+    one[lane] = own[lane].*part;
+  }
+  return sum(group, one);
+}
+
+/// Each on its own, because lanes exchange at most 32 bytes at a time.
+template <class Group>
+TESSERA_FN comparison_sums sum_of_lanes(Group const& group, per_lane<comparison_sums, Group> const& own) {
+  const double products = sum_of_lanes(group, own, &comparison_sums::products);
+  const double first = sum_of_lanes(group, own, &comparison_sums::first);
+  const double second = sum_of_lanes(group, own, &comparison_sums::second);
+  const double apart = sum_of_lanes(group, own, &comparison_sums::apart);
+  const double size = sum_of_lanes(group, own, &comparison_sums::size);
+  return {products, first, second, apart, size};
+}
+
+}  // namespace detail
+
+/// A group takes 8192 elements in row-major order.
+template <class T, class Better>
+struct compare_heads {
+  static constexpr int lanes = 128;
+  static constexpr std::int64_t elements = 64 * lanes;
+  struct scratch_type {};
+
+  head_view<T const> found;
+  head_view<Better const> expected;
+  array_view<comparison_sums> sums;  ///< one for each group
+
+  TESSERA_FN constexpr std::int64_t groups() const { return divide_up(found.size(), elements); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    const std::int64_t end = min((which + 1) * elements, found.size());
+    per_lane<comparison_sums, Group> own;
+    for (int lane : group) {
+      own[lane] = comparison_sums{};
+      for (std::int64_t i = which * elements + lane; i < end; i += lanes) {
+        const std::int64_t channel = i % found.extent(3);
+        const std::int64_t token = i / found.extent(3) % found.extent(2);
+        const std::int64_t head = i / found.extent(3) / found.extent(2) % found.extent(1);
+        const std::int64_t sequence = i / found.extent(3) / found.extent(2) / found.extent(1);
+        own[lane].take(static_cast<double>(load(found(sequence, head, token, channel))),
+                       static_cast<double>(load(expected(sequence, head, token, channel))));
+      }
+    }
+    const comparison_sums total = detail::sum_of_lanes(group, own);
+    for (int lane : group) {
+      if (is_first(lane)) {
+        sums[which] = total;
+      }
+    }
+  }
+};
+
+/// cosine * (1 - relative L1 error); 1 for tensors that are equal, of zeros or empty too. Run with one group.
+struct finish_comparison {
+  static constexpr int lanes = 128;
+  struct scratch_type {};
+
+  array_view<comparison_sums const> sums;
+  array_view<float> score;  ///< one element
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {
+    per_lane<comparison_sums, Group> own;
+    for (int lane : group) {
+      own[lane] = comparison_sums{};
+      for (std::int64_t i = lane; i < sums.size(); i += lanes) {
+        own[lane].products += sums[i].products;
+        own[lane].first += sums[i].first;
+        own[lane].second += sums[i].second;
+        own[lane].apart += sums[i].apart;
+        own[lane].size += sums[i].size;
+      }
+    }
+    const comparison_sums total = detail::sum_of_lanes(group, own);
+    for (int lane : group) {
+      if (is_first(lane)) {
+        const double cosine = total.products / (::sqrt(total.first) * ::sqrt(total.second));
+        score[0] = total.apart == 0.0 ? 1.0F : static_cast<float>(cosine * (1.0 - total.apart / total.size));
+      }
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

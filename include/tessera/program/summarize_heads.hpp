@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `summarize_heads` and `finish_summaries`: sums and ranges of the channels of attention heads, over blocks of tokens
+/// and then over some blocks each: means, and scales of values.
+///
+/// The order of additions is part of the format, for codes depend on means: any program that makes the same codes adds
+/// in this order, in fp32. In a block of 64 or 128 tokens, sixteen sums: sum i of tokens i, i + 16, i + 32 ... in
+/// order. Over blocks, 32 sums: sum i of blocks i, i + 32, i + 64 ... in order. Either way the sums are then added in
+/// pairs at half their number apart, again and again: i + 8, i + 4, i + 2, i + 1. Infinities and NaNs count as zeros.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/program/attention_operands.hpp>
+#include <tessera/quantize/code_scale.hpp>
+#include <tessera/view/head_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Of one channel of some tokens. One infinity or NaN makes both ends of the range NaN.
+struct channel_summary {
+  float sum;  ///< of what is finite
+  float lowest;
+  float highest;
+
+  TESSERA_FN static constexpr channel_summary of_nothing() { return {0.0F, infinity, -infinity}; }
+  /// Takes a value into the range alone.
+  TESSERA_FN constexpr void widen(float value) {
+    const float known = is_finite(value) ? value : bit_cast<float>(0x7fffffffU);
+    lowest = known < lowest || is_nan(known) ? known : lowest;
+    highest = known > highest || is_nan(known) ? known : highest;
+  }
+  /// Takes in the range of another.
+  TESSERA_FN constexpr void widen(channel_summary const& other) {
+    lowest = other.lowest < lowest || is_nan(other.lowest) ? other.lowest : lowest;
+    highest = other.highest > highest || is_nan(other.highest) ? other.highest : highest;
+  }
+  /// The largest magnitude of a value minus `mean`, rounded as each difference is; 0 for nothing.
+  [[nodiscard]] TESSERA_FN constexpr float magnitude(float mean) const {
+    if (is_nan(lowest) || is_nan(highest)) {
+      return bit_cast<float>(0x7fffffffU);
+    }
+    const float most = lowest > highest ? 0.0F : max(absolute(highest - mean), absolute(lowest - mean));
+    return is_finite(most) ? most : bit_cast<float>(0x7fffffffU);
+  }
+};
+
+namespace detail {
+
+/// The sum of all parts, in pairs at half their number apart.
+template <int Parts>
+TESSERA_FN constexpr float add_halves(float (&parts)[Parts]) {
+  for (int distance = Parts / 2; distance > 0; distance /= 2) {
+    for (int i = 0; i < distance; ++i) {
+      parts[i] += parts[i + distance];
+    }
+  }
+  return parts[0];
+}
+
+}  // namespace detail
+
+/// A group takes a block of `block` tokens of a head: a multiple of 16. Source: a head_source.
+template <class Source>
+struct summarize_heads {
+  static constexpr int lanes = 128;
+  static constexpr int parts = 16;
+  struct scratch_type {};
+
+  Source source;
+  view<channel_summary, 4> summaries;  ///< batch x heads x blocks x channels
+  std::int64_t block;
+
+  TESSERA_FN constexpr std::int64_t groups() const {
+    return summaries.extent(0) * summaries.extent(1) * summaries.extent(2);
+  }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    const std::int64_t at = which % summaries.extent(2);
+    const std::int64_t head = which / summaries.extent(2) % summaries.extent(1);
+    const std::int64_t sequence = which / summaries.extent(2) / summaries.extent(1);
+    const std::int64_t end = min((at + 1) * block, source.length(sequence));
+    for (int lane : group) {
+      for (std::int64_t channel = lane; channel < source.channels(); channel += lanes) {
+        summaries(sequence, head, at, channel) = summarize(sequence, head, channel, at * block, end);
+      }
+    }
+  }
+
+ private:
+  TESSERA_FN channel_summary summarize(std::int64_t sequence, std::int64_t head, std::int64_t channel,
+                                       std::int64_t first, std::int64_t end) const {
+    channel_summary summary = channel_summary::of_nothing();
+    float sums[parts] = {};
+    for (std::int64_t token = first; token < end; token += parts) {
+      for (int i = 0; i < parts; ++i) {
+        if (token + i < end) {
+          const float value = source(sequence, head, token + i, channel);
+          sums[i] += is_finite(value) ? value : 0.0F;
+          summary.widen(value);
+        }
+      }
+    }
+    summary.sum = detail::add_halves(sums);
+    return summary;
+  }
+};
+
+/// Means and scales, where asked for, of every `blocks_each` blocks. A mean that is not finite is 0.
+struct finish_summaries {
+  static constexpr int lanes = 128;
+  static constexpr int parts = 32;
+  struct scratch_type {};
+
+  view<channel_summary const, 4> summaries;  ///< batch x heads x blocks x channels
+  sequence_lengths lengths;
+  std::int64_t tokens;        ///< of a sequence
+  std::int64_t block;         ///< tokens of one
+  std::int64_t blocks_each;   ///< at least 1
+  view<float, 4> means;       ///< batch x heads x one for every `blocks_each` x channels; or null
+  view<float, 4> scales;      ///< likewise: of what is left when the mean, if asked for, is subtracted
+  float highest;              ///< the largest code
+  std::int64_t means_a_head;  ///< so many times `blocks_each`, or less, are the blocks
+
+  TESSERA_FN constexpr std::int64_t groups() const { return summaries.extent(0) * summaries.extent(1) * means_a_head; }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    const std::int64_t part = which % means_a_head;
+    const std::int64_t head = which / means_a_head % summaries.extent(1);
+    const std::int64_t sequence = which / means_a_head / summaries.extent(1);
+    const std::int64_t first = part * blocks_each;
+    const std::int64_t end = min(first + blocks_each, summaries.extent(2));
+    const std::int64_t length = length_of(lengths, sequence, tokens);
+    const std::int64_t count = clamp(length - first * block, std::int64_t{0}, blocks_each * block);
+    for (int lane : group) {
+      for (std::int64_t channel = lane; channel < summaries.extent(3); channel += lanes) {
+        finish(sequence, head, part, channel, first, end, count);
+      }
+    }
+  }
+
+ private:
+  TESSERA_FN void finish(std::int64_t sequence, std::int64_t head, std::int64_t part, std::int64_t channel,
+                         std::int64_t first, std::int64_t end, std::int64_t count) const {
+    channel_summary summary = channel_summary::of_nothing();
+    float sums[parts] = {};
+    for (std::int64_t at = first; at < end; at += parts) {
+      for (int i = 0; i < parts; ++i) {
+        if (at + i < end) {
+          const channel_summary one = summaries(sequence, head, at + i, channel);
+          sums[i] += one.sum;
+          summary.widen(one);
+        }
+      }
+    }
+    float mean = 0.0F;
+    if (means.data != nullptr) {
+      const float found = count > 0 ? detail::add_halves(sums) / static_cast<float>(count) : 0.0F;
+      mean = is_finite(found) ? found : 0.0F;
+      means(sequence, head, part, channel) = mean;
+    }
+    if (scales.data != nullptr) {
+      scales(sequence, head, part, channel) = fit_scale(summary.magnitude(mean), highest).scale;
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `smoothed<Q, Mean>`: a quantizer of what is left of tokens when a mean of them has been subtracted. Adaptors nest.
+///
+///     using eight = smoothed<symmetric_quantizer<8, per_thread>>;                           // of keys: their mean
+///     using four = smoothed<smoothed<symmetric_quantizer<4, per_thread>>, block_mean>;      // and that of 64 queries
+///     using values = smoothed<float8_quantizer<float8_e4m3>>;                               // of values: their mean
+///
+/// Channels whose values lie far from zero, all on one side, cost every other channel its precision: their offset is
+/// what the mean takes away. What it takes away is known exactly, and comes back elsewhere. SageAttention2 (arXiv
+/// 2411.10958), section 3.1, with q and k means of queries and keys, and s the softmax's scale:
+///
+///     token_mean of keys      S_ij = s Q_i . (K_j - k)                softmax is the same; log-sum-exp gets s Q_i . k
+///     block_mean of queries   S_ij = s (Q_i - q) . K_j + s q . K_j    the last term is added before the softmax
+///     token_mean of values    O_i  = sum_j P_ij (V_j - v) + v         for the weights P_ij add up to 1
+///
+/// Codes, scales and laws are those of Q, for the differences.
+#pragma once
+
+#include <type_traits>
+
+#include <tessera/concepts/quantizer.hpp>
+#include <tessera/config.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// The mean of all tokens of a head, of keys or of values: a number for each channel.
+struct token_mean {};
+
+/// The mean of each 64 queries of a head.
+struct block_mean {
+  static constexpr int tokens = 64;
+};
+
+template <Quantizer Q, class Mean = token_mean>
+struct smoothed : Q {
+  static_assert(std::is_same_v<Mean, token_mean> || std::is_same_v<Mean, block_mean>,
+                "tessera: a quantizer is smoothed by a token_mean or a block_mean");
+  using quantizer_type = Q;
+  using mean_type = Mean;
+};
+
+/// Whether a quantizer is smoothed by `Mean`, on the outside or further in.
+template <class Mean, class Q>
+inline constexpr bool is_smoothed_by = false;
+template <class Mean, class Q, class Outer>
+inline constexpr bool is_smoothed_by<Mean, smoothed<Q, Outer>> = std::is_same_v<Mean, Outer> || is_smoothed_by<Mean, Q>;
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// The softmax of a row of scores that come in pieces, of whose weights vectors are added up meanwhile: what attention
+/// keeps of a row. Scores are in base 2: natural ones times log2(e).
+///
+///     tessera::online_softmax<float> softmax;
+///     auto state = softmax.identity();
+///     for (auto const& piece : pieces) {
+///       total *= softmax.turn(state, largest_of(piece));       // whatever was added up by weights before
+///       for (auto const& [score, value] : piece) {
+///         float const weight = softmax.weight(state, score);   // at most 1
+///         state.sum += weight;
+///         total += weight * value;
+///       }
+///     }
+///     float const mean = total / state.sum;
+///     float const lse = softmax.value(state);                  // natural: log of the sum of 2^score
+///
+/// Weights are relative to a reference. That of a piece is the largest score of the piece, not of all so far, so that
+/// weights which are rounded to 8 bits use their whole range in every piece, whatever came before; but it is never more
+/// than 2^64 below the largest of all, so that sums in fp32 cannot overflow. What was added up is moved from reference
+/// to reference by the factor that turn() gives, which may be greater than 1.
+#pragma once
+
+#include <type_traits>
+
+#include <tessera/concepts/reducer.hpp>
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/reduce/log_sum_exp.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// All in base 2.
+template <class T>
+struct softmax_state {
+  T largest;    ///< of the scores
+  T reference;  ///< of the weights: at most `largest`
+  T sum;        ///< of 2^(score - reference)
+};
+
+/// `T` is float or double. As a Reducer it is lse_reducer in base 2: pieces of a row, with what was added up by their
+/// weights, merge by merge_factors(). The value of nothing, and of nothing but minus infinities, is minus infinity; a
+/// NaN makes it NaN.
+template <class T>
+struct online_softmax {
+  static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>, "tessera: online_softmax takes float or double");
+
+  using state_type = softmax_state<T>;
+  using input_type = T;
+  static constexpr T lowest_reference = T{64};  ///< below the largest score; 2^64 * 2^20 keys * 448^2 fit fp32
+
+  /// What two sums by weights are multiplied by, so that they can be added.
+  struct factors {
+    T of_first;
+    T of_second;
+  };
+
+  TESSERA_FN constexpr state_type identity() const {
+    return {-static_cast<T>(infinity), -static_cast<T>(infinity), T{0}};
+  }
+  TESSERA_FN void push(state_type& state, input_type score) const { merge(state, {score, score, T{1}}); }
+
+  TESSERA_FN void merge(state_type& into, state_type const& other) const {
+    const factors by = merge_factors(into, other);
+    into.sum = into.sum * by.of_first + other.sum * by.of_second;
+    into.largest = max(into.largest, other.largest);
+    into.reference = max(into.reference, other.reference);
+  }
+
+  /// By what merge() multiplies the sum of either state, and its caller what it has added up by its weights.
+  TESSERA_FN factors merge_factors(state_type const& first, state_type const& second) const {
+    const T reference = max(first.reference, second.reference);
+    return {detail::relative_power<detail::binary_power>(first.reference, reference),
+            detail::relative_power<detail::binary_power>(second.reference, reference)};
+  }
+
+  /// Begins a piece of scores of which none is greater than `largest`. Gives the factor for what was added up before;
+  /// it is applied to `sum` already.
+  TESSERA_FN T turn(state_type& state, T largest) const {
+    state.largest = max(state.largest, largest);
+    const T reference = max(state.largest - lowest_reference, largest);
+    const T factor = detail::relative_power<detail::binary_power>(state.reference, reference);
+    state.sum *= factor;
+    state.reference = reference;
+    return factor;
+  }
+
+  /// The weight of a score of the piece; of minus infinity 0, of NaN NaN.
+  TESSERA_FN T weight(state_type const& state, T score) const {
+    const bool has_none = state.reference == -static_cast<T>(infinity);
+    return detail::binary_power::of(score - (has_none ? T{0} : state.reference));
+  }
+
+  /// The natural logarithm of the sum of 2^score.
+  TESSERA_FN T value(state_type const& state) const {
+    constexpr T ln2 = static_cast<T>(0.693147180559945309417232121458);
+    if constexpr (std::is_same_v<T, float>) {
+      return (state.reference + log2(state.sum)) * ln2;
+    } else {
+      return (state.reference + ::log2(state.sum)) * ln2;
+    }
+  }
+};
+
+static_assert(Reducer<online_softmax<float>>);
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include <tessera/exec/buffer.hpp>
+#include <tessera/exec/cpu.hpp>
+#include <tessera/exec/cuda.cuh>
+#include <tessera/sage_attention2.hpp>
+#include <tessera/tile/cuda/gemm_tile.cuh>
+
+#include "support/attention_reference.hpp"
+#include "support/catch.hpp"
+#include "support/cuda.hpp"
+#include "support/quantized_reference.hpp"
+
+using namespace tessera;
+using namespace tessera_test;
+
+namespace {
+
+template <class T>
+buffer<T> to_device(cuda const& exec, std::vector<T> const& values) {
+  buffer<T> copy(exec, static_cast<std::int64_t>(values.size()));
+  exec.copy(values, copy);
+  return copy;
+}
+
+template <class T>
+std::vector<T> to_host(cuda const& exec, buffer<T> const& values) {
+  std::vector<T> copy(static_cast<std::size_t>(values.size()));
+  exec.copy(values, copy);
+  return copy;
+}
+
+/// The whole workspace, and results, of the portable programs.
+struct portable_results {
+  std::vector<std::byte> bytes;
+  attention_results found;
+};
+
+template <class Attention, class T>
+portable_results run_portably(cuda const& exec, attention_problem<T> const& p) {
+  attention_shape const& s = p.shape;
+  auto const queries = to_device(exec, p.queries);
+  auto const keys = to_device(exec, p.keys);
+  auto const values = to_device(exec, p.values);
+  attention_inputs<T> const in{{queries.data(), {s.batch, s.query_heads, s.queries, s.channels}},
+                               {keys.data(), {s.batch, s.key_heads, s.keys, s.channels}},
+                               {values.data(), {s.batch, s.key_heads, s.keys, s.channels}}};
+  typename Attention::regions const places("test", s);
+  auto memory = to_device(exec, std::vector<std::byte>(static_cast<std::size_t>(places.plan.bytes()), std::byte{0xa5}));
+  workspace const space(places.plan, memory);
+  auto const heads = places.operands(space);
+  buffer<T> result(exec, static_cast<std::int64_t>(p.queries.size()));
+  buffer<float> lse(exec, s.batch * s.query_heads * s.queries);
+  float const scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(s.channels)));
+  detail::quantize_attention_portably(exec,
+                                      quantize_call<typename Attention::method, T>{s, scale, in, heads, places, space});
+  detail::run_attention_portably(exec, attention_call<typename Attention::method, T>{
+                                           s,
+                                           p.options,
+                                           heads,
+                                           {{result.data(), {s.batch, s.query_heads, s.queries, s.channels}},
+                                            {lse.data(), {s.batch, s.query_heads, s.queries}}}});
+  auto const on_host = to_host(exec, result);
+  auto const lse_on_host = to_host(exec, lse);
+  portable_results made{to_host(exec, memory), {}};
+  exec.wait();
+  made.found = {as_doubles(on_host), std::vector<double>(lse_on_host.begin(), lse_on_host.end())};
+  return made;
+}
+
+template <class T>
+bool same_bytes(portable_results const& found, std::byte const* expected, region<T> where) {
+  return where.count == 0 || std::memcmp(found.bytes.data() + where.offset, expected + where.offset,
+                                         static_cast<std::size_t>(where.count) * sizeof(T)) == 0;
+}
+
+/// Codes and scales are those of the host to the last bit; results are as near as sums in another order.
+template <class Attention, class T>
+void check_on_device(attention_problem<T> const& p) {
+  CAPTURE(p.shape.queries, p.shape.keys, p.shape.channels, p.options.is_causal);
+  cuda const exec;
+  auto const found = run_portably<Attention>(exec, p);
+  auto const made = make_operands<Attention>(cpu{}, p);
+  typename Attention::regions const places("test", p.shape);
+  CHECK(same_bytes(found, made.memory.data(), places.query_codes));
+  CHECK(same_bytes(found, made.memory.data(), places.query_scales));
+  CHECK(same_bytes(found, made.memory.data(), places.key_codes));
+  CHECK(same_bytes(found, made.memory.data(), places.key_scales));
+  CHECK(same_bytes(found, made.memory.data(), places.key_mean));
+  CHECK(same_bytes(found, made.memory.data(), places.value_codes));
+  CHECK(same_bytes(found, made.memory.data(), places.value_scales));
+  CHECK(same_bytes(found, made.memory.data(), places.value_mean));
+  auto const expected = run_attention_problem<Attention, T>(cpu{}, p);
+  CHECK(error_of(found.found.result, expected.result).relative_l1 < 4e-3);
+  CHECK(farthest(found.found.log_sum_exp, expected.log_sum_exp) < 1e-4);
+}
+
+}  // namespace
+
+TEST_CASE("on a device codes are those of the host, and portable attention agrees", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (std::int64_t const tokens : {1, 63, 64, 65, 127, 128, 129, 1100}) {
+    auto p = make_attention_problem<bfloat16>({1, 4, 2, tokens, tokens, 64});
+    check_on_device<sage_attention2>(p);
+    p.options.is_causal = true;
+    check_on_device<sage_attention2_int4>(p);
+  }
+  for (std::int64_t const channels : {16, 48, 128, 144, 256}) {
+    check_on_device<sage_attention2>(make_attention_problem<float16>({2, 2, 1, 70, 300, channels}));
+  }
+  using whole = attention<smoothed<symmetric_quantizer<8, per_tensor>>, smoothed<symmetric_quantizer<8>>>;
+  check_on_device<whole>(make_attention_problem<bfloat16>({1, 2, 2, 70, 300, 64}));
+}

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Attention as the formula says, in double, with all scores in memory; problems, results, and measures of error.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <tessera/algorithm/attention.hpp>
+#include <tessera/exec/buffer.hpp>
+#include <tessera/testing/generators.hpp>
+
+namespace tessera_test {
+
+inline std::size_t as_size(std::int64_t count) {
+  return static_cast<std::size_t>(count);
+}
+
+/// Inputs, in vectors, batch x heads x tokens x channels.
+template <class T>
+struct attention_problem {
+  tessera::attention_shape shape;
+  std::vector<T> queries;
+  std::vector<T> keys;
+  std::vector<T> values;
+  tessera::attention_options options = {};
+  std::vector<std::int32_t> query_lengths = {};
+  std::vector<std::int32_t> key_lengths = {};
+  std::vector<float> sinks = {};
+  std::vector<std::int32_t> list_counts = {};  ///< of tiles of keys, for each block of 64 queries of each head
+  std::vector<std::int32_t> list_tiles = {};   ///< of which there may be 8
+
+  tessera::attention_inputs<T> inputs() const {
+    tessera::attention_shape const& s = shape;
+    tessera::attention_inputs<T> in{{queries.data(), {s.batch, s.query_heads, s.queries, s.channels}},
+                                    {keys.data(), {s.batch, s.key_heads, s.keys, s.channels}},
+                                    {values.data(), {s.batch, s.key_heads, s.keys, s.channels}}};
+    if (!query_lengths.empty()) {
+      in.query_lengths = query_lengths;
+    }
+    if (!key_lengths.empty()) {
+      in.key_lengths = key_lengths;
+    }
+    if (!sinks.empty()) {
+      in.sinks = sinks;
+    }
+    if (!list_counts.empty()) {
+      std::int64_t const blocks = tessera::divide_up(s.queries, std::int64_t{64});
+      in.block_list = {{list_counts.data(), {s.batch, s.query_heads, blocks}},
+                       {list_tiles.data(), {s.batch, s.query_heads, blocks, 8}}};
+    }
+    return in;
+  }
+};
+
+template <class T, class Generator>
+std::vector<T> attention_samples(Generator const& generator, std::uint64_t seed, std::int64_t heads,
+                                 std::int64_t values) {
+  std::vector<T> made(as_size(heads * values));
+  for (std::int64_t head = 0; head < heads; ++head) {
+    tessera::testing::fill(generator, seed + 1000 * static_cast<std::uint64_t>(head), made.data() + head * values,
+                           as_size(values));
+  }
+  return made;
+}
+
+/// Each head from a seed of its own.
+template <class T, class Queries, class Keys, class Values>
+attention_problem<T> make_attention_problem(tessera::attention_shape const& s, Queries const& queries, Keys const& keys,
+                                            Values const& values, std::uint64_t seed = 1) {
+  return {s, attention_samples<T>(queries, seed, s.batch * s.query_heads, s.queries * s.channels),
+          attention_samples<T>(keys, seed + 1, s.batch * s.key_heads, s.keys * s.channels),
+          attention_samples<T>(values, seed + 2, s.batch * s.key_heads, s.keys * s.channels)};
+}
+
+template <class T>
+attention_problem<T> make_attention_problem(tessera::attention_shape const& s, std::uint64_t seed = 1) {
+  tessera::testing::gauss const normal;
+  auto problem = make_attention_problem<T>(s, normal, normal, normal, seed);
+  for (std::size_t i = 0; i < problem.keys.size(); ++i) {  // some channels of keys and values lie away from zero
+    std::size_t const channel = i % as_size(s.channels);
+    float const away = channel % 7 == 3 ? 5.0F : 0.0F;
+    problem.keys[i] = tessera::store<T>(static_cast<float>(tessera::load(problem.keys[i])) + away);
+    problem.values[i] = tessera::store<T>(static_cast<float>(tessera::load(problem.values[i])) - 0.5F * away);
+  }
+  return problem;
+}
+
+struct attention_results {
+  std::vector<double> result;
+  std::vector<double> log_sum_exp;
+};
+
+/// What is added to a score: (sequence, head, query, key).
+using reference_bias = std::function<double(std::int64_t, std::int64_t, std::int64_t, std::int64_t)>;
+
+/// Q, K: rows of doubles. Rows that see nothing give zeros and minus infinity.
+struct reference_attention {
+  tessera::attention_shape shape;
+  std::vector<double> queries;
+  std::vector<double> keys;
+  std::vector<double> values;
+
+  void row(attention_results& out, std::int64_t at, std::int64_t key_row, std::int64_t first, std::int64_t end,
+           double scale, std::function<double(std::int64_t)> const& bias, double sink) const {
+    std::int64_t const channels = shape.channels;
+    std::vector<double> scores;
+    double largest = sink;
+    for (std::int64_t key = first; key < end; ++key) {
+      double sum = 0;
+      for (std::int64_t c = 0; c < channels; ++c) {
+        sum += queries[as_size(at * channels + c)] * keys[as_size((key_row + key) * channels + c)];
+      }
+      scores.push_back(scale * sum + bias(key));
+      largest = std::max(largest, scores.back());
+    }
+    if (largest == -std::numeric_limits<double>::infinity()) {
+      out.log_sum_exp[as_size(at)] = largest;
+      return;
+    }
+    double total = std::exp(sink - largest);
+    for (std::int64_t key = first; key < end; ++key) {
+      double const weight = std::exp(scores[as_size(key - first)] - largest);
+      total += weight;
+      for (std::int64_t c = 0; c < channels; ++c) {
+        out.result[as_size(at * channels + c)] += weight * values[as_size((key_row + key) * channels + c)];
+      }
+    }
+    for (std::int64_t c = 0; c < channels; ++c) {
+      out.result[as_size(at * channels + c)] /= total;
+    }
+    out.log_sum_exp[as_size(at)] = largest + std::log(total);
+  }
+};
+
+template <class T>
+std::vector<double> as_doubles(std::vector<T> const& stored) {
+  std::vector<double> values;
+  values.reserve(stored.size());
+  for (T const& value : stored) {
+    values.push_back(static_cast<double>(tessera::load(value)));
+  }
+  return values;
+}
+
+/// With the operands of `with`, which need not be those of the problem.
+template <class T>
+attention_results attention_by_formula(attention_problem<T> const& p, reference_attention const& with,
+                                       reference_bias const& bias = {}) {
+  tessera::attention_shape const& s = p.shape;
+  attention_results out{
+      std::vector<double>(as_size(s.batch * s.query_heads * s.queries * s.channels)),
+      std::vector<double>(as_size(s.batch * s.query_heads * s.queries), -std::numeric_limits<double>::infinity())};
+  double const scale = p.options.softmax_scale > 0 ? static_cast<double>(p.options.softmax_scale)
+                                                   : 1.0 / std::sqrt(static_cast<double>(s.channels));
+  for (std::int64_t i = 0; i < s.batch * s.query_heads * s.queries; ++i) {
+    std::int64_t const query = i % s.queries;
+    std::int64_t const head = i / s.queries % s.query_heads;
+    std::int64_t const sequence = i / s.queries / s.query_heads;
+    std::int64_t const queries = p.query_lengths.empty() ? s.queries : p.query_lengths[as_size(sequence)];
+    std::int64_t const keys = p.key_lengths.empty() ? s.keys : p.key_lengths[as_size(sequence)];
+    if (query >= queries) {
+      continue;
+    }
+    std::int64_t const own = query + keys - queries;
+    std::int64_t const right = p.options.is_causal ? 0 : p.options.window_right;
+    std::int64_t const first = p.options.window_left < 0 ? 0 : std::max(own - p.options.window_left, std::int64_t{0});
+    std::int64_t const end = right < 0 ? keys : std::min(own + right + 1, keys);
+    std::int64_t const key_head = head / (s.query_heads / s.key_heads);
+    double const sink =
+        p.sinks.empty() ? -std::numeric_limits<double>::infinity() : static_cast<double>(p.sinks[as_size(head)]);
+    with.row(
+        out, i, (sequence * s.key_heads + key_head) * s.keys, first, std::max(first, end), scale,
+        [&](std::int64_t key) { return bias ? bias(sequence, head, query, key) : 0.0; }, sink);
+  }
+  return out;
+}
+
+template <class T>
+attention_results attention_by_formula(attention_problem<T> const& p, reference_bias const& bias = {}) {
+  return attention_by_formula(p, {p.shape, as_doubles(p.queries), as_doubles(p.keys), as_doubles(p.values)}, bias);
+}
+
+/// What an implementation gives, into memory full of rubbish.
+template <class Attention, class Result, class Executor, class T, class Bias = tessera::no_bias>
+attention_results run_attention_problem(Executor const& exec, attention_problem<T> const& p, Bias const& bias = {}) {
+  tessera::attention_shape const& s = p.shape;
+  std::vector<Result> result(as_size(s.batch * s.query_heads * s.queries * s.channels), tessera::store<Result>(-77.0F));
+  std::vector<float> lse(as_size(s.batch * s.query_heads * s.queries), -77.0F);
+  auto const plan = Attention::plan(exec, s);
+  tessera::buffer<std::byte> memory(exec, plan.bytes());
+  for (std::byte& byte : memory) {
+    byte = std::byte{0xa5};
+  }
+  tessera::attention_outputs<Result> const out{{result.data(), {s.batch, s.query_heads, s.queries, s.channels}},
+                                               {lse.data(), {s.batch, s.query_heads, s.queries}}};
+  Attention::forward(exec, p.inputs(), p.options, out, tessera::workspace(plan, memory), bias);
+  exec.wait();
+  return {as_doubles(result), std::vector<double>(lse.begin(), lse.end())};
+}
+
+/// The paper's measures, over all elements.
+struct attention_error {
+  double cosine;
+  double relative_l1;
+  double rmse;
+};
+
+inline attention_error error_of(std::vector<double> const& found, std::vector<double> const& expected) {
+  double product = 0;
+  double of_found = 0;
+  double of_expected = 0;
+  double apart = 0;
+  double size = 0;
+  double squares = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    product += found[i] * expected[i];
+    of_found += found[i] * found[i];
+    of_expected += expected[i] * expected[i];
+    apart += std::fabs(found[i] - expected[i]);
+    size += std::fabs(expected[i]);
+    squares += (found[i] - expected[i]) * (found[i] - expected[i]);
+  }
+  return {product / std::sqrt(of_found * of_expected), apart / size,
+          std::sqrt(squares / static_cast<double>(expected.size()))};
+}
+
+/// The largest difference, where infinities and NaNs must be the same.
+inline double farthest(std::vector<double> const& found, std::vector<double> const& expected) {
+  double most = found.size() == expected.size() ? 0.0 : std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < std::min(found.size(), expected.size()); ++i) {
+    bool const is_same = found[i] == expected[i] || (std::isnan(found[i]) && std::isnan(expected[i]));
+    double const apart = std::fabs(found[i] - expected[i]);
+    most = is_same ? most : std::isnan(apart) ? std::numeric_limits<double>::infinity() : std::max(most, apart);
+  }
+  return most;
+}
+
+}  // namespace tessera_test
