@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +21,7 @@
 #include "loss_reference.hpp"
 #include "loss_report.hpp"
 #include "seconds_of.hpp"
+#include "tensor_elements.hpp"
 
 namespace tessera_examples {
 namespace {
@@ -56,19 +56,6 @@ class counting_memory {
   std::int64_t live_ = 0;
   std::int64_t peak_ = 0;
 };
-
-template <class T>
-std::vector<T> elements_of(safetensors_reader const& model, std::string const& path, char const* name,
-                           char const* dtype) {
-  for (tensor_entry const& tensor : model.tensors()) {
-    if (tensor.name == name && tensor.dtype == dtype && tensor.elements() > 0) {
-      std::vector<T> elements(static_cast<std::size_t>(tensor.elements()));
-      std::memcpy(elements.data(), model.data(tensor).data(), elements.size() * sizeof(T));
-      return elements;
-    }
-  }
-  throw failure(exit_code::unsound, path + ": has no tensor " + name + " of dtype " + dtype);
-}
 
 classifier_problem read_problem(std::string const& path) {
   mapped_file const file(path);

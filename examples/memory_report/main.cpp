@@ -14,6 +14,7 @@
 #include "../support/atomic_file.hpp"
 #include "../support/failure.hpp"
 #include "../support/text_table.hpp"
+#include "attention_report.hpp"
 #include "loss_report.hpp"
 #include "report.hpp"
 #include "report_svg.hpp"
@@ -30,8 +31,8 @@ constexpr char const* help_text =
 
   memory_report [--data FOLDER] [--svg FILE] [--threads N] [--tensors]
 
-  --data FOLDER   where minilm_{fp32,bf16,fp16}.safetensors and smollm2_classifier.safetensors are; tests/data of the
-                  source tree by default
+  --data FOLDER   where minilm_{fp32,bf16,fp16}.safetensors and smollm2_{classifier,attention}.safetensors are;
+                  tests/data of the source tree by default
   --svg FILE      the picture; memory_report.svg in the build folder by default
   --threads N     CPU threads; all of them by default
   --tensors       a line for each tensor, too
@@ -114,9 +115,12 @@ void run(std::vector<std::string> const& words) {
   loss_report const loss = measure_loss(given.options);
   std::printf("\n");
   print(loss);
+  attention_report const attention = measure_attention(given.options);
+  print(attention);
   report_rows pictured = rows;
-  report_rows const more = as_report_rows(loss);
-  pictured.insert(pictured.end(), more.begin(), more.end());
+  for (report_rows const& more : {as_report_rows(loss), as_report_rows(attention)}) {
+    pictured.insert(pictured.end(), more.begin(), more.end());
+  }
   std::string const svg = report_svg(pictured);
   atomic_file file(given.svg, true);
   file.append(std::as_bytes(std::span(svg)));
@@ -128,6 +132,7 @@ void run(std::vector<std::string> const& words) {
             row.largest_error);
   }
   require_right(loss);
+  require_right(attention);
 }
 
 }  // namespace
