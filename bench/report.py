@@ -56,6 +56,21 @@ def loss_figures(model):
 
 FIGURES.update(loss_figures("gemma"), **loss_figures("llama"))
 
+LENGTHS = ["4k", "16k", "32k"]
+
+
+def attention_figures():
+    names = [f"{channels}/{length}{causal}" for channels in ["d128", "d64"] for length in LENGTHS
+             for causal in ["", "/causal"]]
+    return {**{f"sage.{name.replace('/', '.')}.tflops": ("value", "TFLOPs", [f"attention/forward/bf16/{name}"])
+               for name in names},
+            "sage.relative_l1": ("largest", "relative_l1", [f"attention/forward/bf16/d128/{length}"
+                                                            for length in LENGTHS]),
+            "sage.quantize.copy_fraction": ("value", "of_copy", ["attention/quantize/bf16/d128/16k"])}
+
+
+FIGURES.update(attention_figures())
+
 # Another implementation's rate for the same operation, distribution and size on the same kind of card, but measured
 # apart from our runs: one H200, CUDA 13.0, PyTorch 2.11, medians of CUDA-event times after warm-up, 2026-11-21. It is
 # shown beside our figures and never enters summary.json. Source: https://github.com/facebookresearch/dietgpu
@@ -92,6 +107,7 @@ COLUMNS = {
     "extra MiB": lambda name, c: number(c.get("extra_MiB"), 1),
     "blocks kept": lambda name, c: percent(c.get("kept")),
     "ordered": lambda name, c: percent(c.get("kept_ordered")),
+    "error, L1": lambda name, c: percent(c.get("relative_l1"), 2),
     "error, hidden": lambda name, c: percent(c.get("hidden_error"), 2),
     "error, classifier": lambda name, c: percent(c.get("classifier_error"), 2),
 }
@@ -128,7 +144,25 @@ def loss_table(model):
                   "error, classifier"], rows)
 
 
+def attention_table(channels):
+    """Ours and others' attention of heads with so many channels."""
+    rows = []
+    for causal in ["", "/causal"]:
+        for length in LENGTHS:
+            label, name = f"{length.upper()} tokens{', causal' if causal else ''}", f"bf16/d{channels}/{length}{causal}"
+            rows += [(label, f"attention/forward/{name}"),
+                     (f"{label}, over codes", f"attention/codes/{name}"),
+                     (f"{label}, cuDNN in bf16", f"cudnn/forward/{name}"),
+                     (f"{label}, FlashAttention-2", f"flash2/forward/{name}"),
+                     (f"{label}, SageAttention 1", f"sage1/forward/{name}")]
+    rows += [(f"quantization, {length.upper()} tokens", f"attention/quantize/bf16/d{channels}/{length}")
+             for length in LENGTHS]
+    return Table(f"Attention, {channels} channels", ["TFLOP/s", "ms", "error, L1", "of copy speed"], rows)
+
+
 TABLES = {
+    "attention-128": attention_table(128),
+    "attention-64": attention_table(64),
     "linear": Table("GPU, tokens x columns x depth, N(0, 1)", ["TFLOP/s", "cuBLAS", "of cuBLAS"], [
         (f"{format} {size.replace('x', ' x ')}", f"linear/{format}/gauss/{size}") for format, size in [
             ("bf16", "8192x8192x8192"), ("bf16", "4096x4096x4096"), ("bf16", "8192x28672x4096"),
@@ -228,7 +262,8 @@ SUFFIX = re.compile(r"/(iterations|repeats|threads|min_time|min_warmup_time):[^/
 NOT_COUNTERS = {"family_index", "per_family_instance_index", "repetitions", "repetition_index", "threads", "iterations",
                 "real_time", "cpu_time"}
 NAMES_THE_MACHINE = ("host_name", "load_avg")
-PEER_PACKAGES = {"cut_cross_entropy": "cut-cross-entropy", "liger_kernel": "Liger Kernel", "pytorch": "PyTorch"}
+PEER_PACKAGES = {"cut_cross_entropy": "cut-cross-entropy", "liger_kernel": "Liger Kernel", "pytorch": "PyTorch",
+                 "sageattention": "SageAttention"}
 
 
 def plain_name(run_name):

@@ -185,13 +185,16 @@ bool is_same(std::vector<std::byte> const& found, std::byte const* expected, tes
   return true;
 }
 
-/// Codes, scales and means are those of the host to the last bit.
+/// Codes, scales and means are those of the host to the last bit; without keys there are none of keys and values.
 template <class Attention, class T>
 void check_codes(std::vector<std::byte> const& found, attention_problem<T> const& p) {
   auto const made = make_operands<Attention>(tessera::cpu{}, p);
   typename Attention::regions const places("test", p.shape);
   CHECK(is_same(found, made.memory.data(), places.query_codes));
   CHECK(is_same(found, made.memory.data(), places.query_scales));
+  if (p.shape.keys == 0) {
+    return;
+  }
   CHECK(is_same(found, made.memory.data(), places.key_mean));
   CHECK(is_same(found, made.memory.data(), places.key_codes));
   CHECK(is_same(found, made.memory.data(), places.key_scales));
