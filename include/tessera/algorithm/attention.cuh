@@ -7,10 +7,10 @@
 /// bfloat16 or float16 of 64 or 128 channels that lie next to each other in rows that begin at multiples of 16 bytes:
 /// one launch for all (program/quantize_heads.cuh). Attention, on sm_90a, over such codes, to bfloat16 or float16,
 /// without a bias, sinks, lists of tiles or lengths: by warpgroups and the copy engine
-/// (program/attention_on_warpgroups.cuh). Its log-sum-exps are of weights that are rounded to e4m3, by which results are
-/// divided: the right ones to merge results by. They are within 0.061 (log(17 / 16)) of those of the portable program,
-/// and usually within 0.03 / sqrt(keys that matter). Else the portable programs with mma.sync, also where queries are
-/// too few for all multiprocessors and keys are shared among groups.
+/// (program/attention_on_warpgroups.cuh). Its log-sum-exps are of weights that are rounded to e4m3, by which results
+/// are divided: the right ones to merge results by. They are within 0.061 (log(17 / 16)) of those of the portable
+/// program, and usually within 0.03 / sqrt(keys that matter). Else the portable programs with mma.sync, also where
+/// queries are too few for all multiprocessors and keys are shared among groups.
 #pragma once
 
 #include <cstdint>
