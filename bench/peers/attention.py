@@ -137,10 +137,10 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         use_packages(options.package, folder)
         rows = measure_all(options)
+        described = context(executable="attention.py", sageattention=version_of("sageattention"),
+                            cudnn=torch.backends.cudnn.version())
     if not rows:
         sys.exit("attention.py: nothing could be measured")
-    described = context(executable="attention.py", sageattention=version_of("sageattention"),
-                        cudnn=torch.backends.cudnn.version())
     options.out.write_text(json.dumps({"context": described, "benchmarks": rows}, indent=1) + "\n", encoding="utf-8")
 
 
