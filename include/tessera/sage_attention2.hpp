@@ -63,6 +63,8 @@
 /// call can be captured in a CUDA graph. Determinism: the same bits each time and for any number of threads; codes and
 /// scales are the same on every executor, results differ by rounding.
 ///
+/// With a tessera::cuda executor include algorithm/attention.cuh, too; it says what its fast programs do.
+///
 /// Cost: 4 * queries * keys * channels operations a head, half of them in INT8, less what masks leave out in whole
 /// tiles; the portable quantization reads keys three times, values and queries twice. plan.describe() says what each
 /// region takes: about channels * (queries of query heads + 2.2 keys of key heads) bytes; for INT4 4 bytes for every 64
