@@ -21,7 +21,7 @@ using namespace tessera_test;
 namespace {
 
 template <int Bits>
-using threads = symmetric_quantizer<Bits, per_thread>;
+using by_thread = symmetric_quantizer<Bits, per_thread>;
 template <class Q>
 using both = smoothed<smoothed<Q>, block_mean>;
 using e4m3 = float8_quantizer<float8_e4m3>;
@@ -29,7 +29,7 @@ using fp16 = scaled_float_quantizer<float16>;
 
 template <class Attention, class T>
 attention_error error_on(attention_problem<T> const& p, attention_results const& expected) {
-  return error_of(run_attention_problem<Attention, bfloat16>(cpu{.threads = 2}, p).result, expected.result);
+  return error_of(run_attention_problem<Attention, bfloat16>(cpu{}, p).result, expected.result);
 }
 
 /// Queries and keys with channels far from zero and tokens of different lengths; values with offsets or without.
@@ -107,7 +107,7 @@ TEST_CASE("on normal data with offsets the error of SageAttention2 is that of it
         {1, 2, 2, 128, 4096, channels}, testing::offset_channels{width, 0.06, 2.0},
         testing::offset_channels{width, 0.06, 4.0}, testing::offset_channels{width, 1.0, 0.5}, 5);
     auto const expected = attention_by_formula(p);
-    auto const found = run_attention_problem<sage_attention2, bfloat16>(cpu{.threads = 2}, p);
+    auto const found = run_attention_problem<sage_attention2, bfloat16>(cpu{}, p);
     auto const error = error_of(found.result, expected.result);
     CAPTURE(channels, error.cosine, error.relative_l1, error.rmse);
     CHECK(error.relative_l1 < 0.0035);
@@ -119,7 +119,7 @@ TEST_CASE("on normal data with offsets the error of SageAttention2 is that of it
 TEST_CASE("SageAttention2 is close on a real model's queries, keys and values", "[host]") {
   auto const p = real_problem();
   auto const expected = attention_by_formula(p);
-  auto const found = run_attention_problem<sage_attention2, bfloat16>(cpu{.threads = 2}, p);
+  auto const found = run_attention_problem<sage_attention2, bfloat16>(cpu{}, p);
   auto const eight = error_of(found.result, expected.result);
   CAPTURE(eight.cosine, eight.relative_l1, eight.rmse);
   CHECK(eight.cosine > 0.9995);
@@ -129,23 +129,23 @@ TEST_CASE("SageAttention2 is close on a real model's queries, keys and values", 
   CHECK(four.cosine > 0.98);
   CHECK(four.relative_l1 < 0.16);
   // What the weights' and values' 8 bits cost, beside the scores'.
-  auto const scores_alone = error_on<attention<smoothed<threads<8>>, fp16>>(p, expected);
+  auto const scores_alone = error_on<attention<smoothed<by_thread<8>>, fp16>>(p, expected);
   CHECK(scores_alone.relative_l1 < eight.relative_l1);
-  CHECK(error_on<attention<both<threads<8>>, fp16>>(p, expected).relative_l1 < 0.5 * scores_alone.relative_l1);
-  CHECK(error_on<attention<both<threads<8>>, e4m3>>(p, expected).relative_l1 < 0.8 * eight.relative_l1);
+  CHECK(error_on<attention<both<by_thread<8>>, fp16>>(p, expected).relative_l1 < 0.5 * scores_alone.relative_l1);
+  CHECK(error_on<attention<both<by_thread<8>>, e4m3>>(p, expected).relative_l1 < 0.8 * eight.relative_l1);
 }
 
 TEST_CASE("a real model's log-sum-exps are those of the unsmoothed scores", "[host]") {
   auto const p = real_problem();
   auto const expected = attention_by_formula(p);
   using finely = attention<both<symmetric_quantizer<8, per_token>>, fp16>;
-  auto const found = run_attention_problem<finely, float>(cpu{.threads = 2}, p);
+  auto const found = run_attention_problem<finely, float>(cpu{}, p);
   CHECK(farthest(found.log_sum_exp, expected.log_sum_exp) < 0.12);  // of rows whose scores reach 30
 }
 
 TEST_CASE("smoothing helps: none, keys, queries, both, with 4 bits and with 8", "[host]") {
   auto const check = [](auto bits) {
-    using plain = threads<decltype(bits)::value>;
+    using plain = by_thread<decltype(bits)::value>;
     double error[4] = {};
     for (std::uint64_t const seed : {1, 50}) {
       auto const p = outlier_problem(0.0, 128, 1024, seed);
@@ -209,9 +209,9 @@ TEST_CASE("smoothing values helps where they lie away from zero", "[host]") {
   auto const p = outlier_problem(8.0);
   auto const expected = attention_by_formula(p);
   double const plain = error_on<sage_attention2>(p, expected).relative_l1;
-  using with_values = attention<smoothed<threads<8>>, smoothed<e4m3>>;
+  using with_values = attention<smoothed<by_thread<8>>, smoothed<e4m3>>;
   double const of_values = error_on<with_values>(p, expected).relative_l1;
-  using with_all = attention<both<threads<8>>, smoothed<e4m3>>;
+  using with_all = attention<both<by_thread<8>>, smoothed<e4m3>>;
   double const of_all = error_on<with_all>(p, expected).relative_l1;
   CAPTURE(plain, of_values, of_all);
   CHECK(of_values < 0.9 * plain);
@@ -220,7 +220,7 @@ TEST_CASE("smoothing values helps where they lie away from zero", "[host]") {
 }
 
 TEST_CASE("on outliers SageAttention2 is no worse than as it was published", "[host]") {
-  cpu const exec{.threads = 2};
+  cpu const exec;
   for (double const offset : {0.0, 8.0}) {
     auto const p = outlier_problem(offset, 64);
     auto const expected = attention_by_formula(p);
@@ -246,7 +246,7 @@ TEST_CASE("after a sink, small weights keep their precision", "[host]") {
     p.values[c] = bfloat16{0};  // as sinks of models have them: what comes out is of the other keys
   }
   auto const expected = attention_by_formula(p);
-  cpu const exec{.threads = 2};
+  cpu const exec;
   auto const published = error_of(as_published(p, make_operands<sage_attention2>(exec, p)).result, expected.result);
   auto const found = error_of(run_attention_problem<sage_attention2, float>(exec, p).result, expected.result);
   CAPTURE(published.relative_l1, found.relative_l1);
@@ -297,7 +297,7 @@ TEST_CASE("sums of tiles in fp32 keep what sums of 13 bits over all keys lose", 
   auto const p = make_attention_problem<bfloat16>({1, 1, 1, 64, keys, 16}, testing::gauss{0.5}, testing::gauss{},
                                                   testing::offset_channels{16, 1.0, 8.0}, 9);
   using method = attention<symmetric_quantizer<8, per_token>, coarse_quantizer>;
-  cpu const exec{.threads = 2};
+  cpu const exec;
   auto const made = make_operands<method>(exec, p);
   auto const decoded = decoded_operands(p, made);
   auto const expected = attention_by_formula(p, decoded);

@@ -64,7 +64,7 @@ head_view<bfloat16> packed_view(std::vector<bfloat16>& values, std::int64_t head
 }  // namespace
 
 TEST_CASE("sequences one behind the other give what those of a padded batch do", "[host]") {
-  cpu const exec{.threads = 2};
+  cpu const exec;
   auto p = make_attention_problem<bfloat16>({4, 2, 1, 100, 1100, 32});
   p.query_lengths = {100, 33, 0, 64};
   p.key_lengths = {1100, 70, 10, 0};
@@ -135,7 +135,7 @@ struct rotated {
 }  // namespace
 
 TEST_CASE("a function on the way in gives what rotating queries and keys before does", "[host]") {
-  cpu const exec{.threads = 2};
+  cpu const exec;
   auto p = make_attention_problem<float>({1, 2, 1, 140, 140, 32});
   std::vector<float> cosines;
   std::vector<float> sines;
@@ -172,7 +172,7 @@ TEST_CASE("a sink takes weight and has no value", "[host]") {
   auto p = make_attention_problem<bfloat16>({2, 4, 2, 66, 150, 32});
   p.sinks = {-3.0F, 1.0F, 6.0F, 40.0F};
   p.options.is_causal = true;
-  cpu const exec{.threads = 2};
+  cpu const exec;
   auto const made = make_operands<finely>(exec, p);
   auto const found = run_attention_problem<finely, float>(exec, p);
   // In the reference scores are without those of the mean key, and so must the sink be, which differs by row.
@@ -233,7 +233,7 @@ struct slope_bias {
 TEST_CASE("a bias is added to scores, and minus infinity masks", "[host]") {
   auto p = make_attention_problem<bfloat16>({1, 2, 1, 70, 70, 32});
   p.options.is_causal = true;
-  cpu const exec{.threads = 2};
+  cpu const exec;
   slope_bias const bias{0.05F};
   auto const made = make_operands<finely>(exec, p);
   auto const expected =
@@ -256,7 +256,7 @@ TEST_CASE("a list of tiles leaves keys out, and what is no tile is passed over",
       p.list_tiles.push_back(i < list.size() ? list[i] : 2);
     }
   }
-  cpu const exec{.threads = 2};
+  cpu const exec;
   for (bool const is_causal : {false, true}) {
     p.options.is_causal = is_causal;
     auto const made = make_operands<finely>(exec, p);
@@ -276,7 +276,7 @@ TEST_CASE("a list of tiles leaves keys out, and what is no tile is passed over",
 }
 
 TEST_CASE("the keys of few queries are shared among groups, and shares are merged", "[host]") {
-  cpu const exec{.threads = 2};
+  cpu const exec;
   for (attention_shape const& s : {attention_shape{1, 2, 1, 1, 2500, 32}, attention_shape{2, 1, 1, 70, 1100, 80}}) {
     CHECK_THAT(finely::plan(exec, s).describe(), contains("shares of rows"));
     CHECK(finely::partials(s, workspace(finely::plan(exec, s), buffer<std::byte>(finely::plan(exec, s).bytes()).view()))

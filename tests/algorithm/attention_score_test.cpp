@@ -39,7 +39,7 @@ std::vector<float> samples(std::uint64_t seed, std::int64_t count) {
 }  // namespace
 
 TEST_CASE("a score is cosine times one minus the relative L1 error", "[host]") {
-  cpu const exec{.threads = 2};
+  cpu const exec;
   for (std::int64_t const tokens : {1, 7, 300}) {
     auto const expected = samples(1, 2 * tokens * 48);
     auto found = expected;
@@ -68,7 +68,7 @@ TEST_CASE("equal results score 1, also zeros and nothing, and a NaN scores NaN",
 }
 
 TEST_CASE("8 bits score higher than 4 against a reference", "[host]") {
-  cpu const exec{.threads = 2};
+  cpu const exec;
   auto const p = make_attention_problem<bfloat16>({1, 2, 2, 64, 256, 64});
   auto const expected = attention_by_formula(p).result;
   std::vector<float> const truth(expected.begin(), expected.end());
