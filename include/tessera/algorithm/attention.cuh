@@ -169,15 +169,15 @@ void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attentio
   const std::int64_t right = call.options.is_causal ? 0 : call.options.window_right;
   const std::int64_t head_bytes = max(2 * padded_tokens(s.keys) * s.channels * s.key_heads / s.query_heads, 1);
   const auto all_heads = static_cast<std::int32_t>(s.batch * s.query_heads);
-  const auto blocks = static_cast<std::int32_t>(divide_up(s.queries, std::int64_t{shape::cluster_rows}));
+  const auto blocks = static_cast<std::int32_t>(divide_up(s.queries, std::int64_t{shape::rows}));
   Program program{};
   auto& pieces = program.pieces;
   pieces.query_map =
       make_tensor_map(where, rows_of_heads(heads.queries.codes), {shape::rows, shape::row_bytes}, shape::swizzle);
-  pieces.key_map =
-      make_tensor_map(where, rows_of_heads(heads.keys.codes), {shape::key_box_rows, shape::row_bytes}, shape::swizzle);
+  pieces.key_map = make_tensor_map(where, rows_of_heads(heads.keys.codes),
+                                   {static_cast<int>(attention_padding), shape::row_bytes}, shape::swizzle);
   pieces.value_map = make_tensor_map(where, rows_of_heads(heads.values.codes),
-                                     {shape::value_box_rows, static_cast<int>(attention_padding)});
+                                     {static_cast<int>(s.channels), static_cast<int>(attention_padding)});
   pieces.query_scales = heads.queries.scales.data;
   pieces.key_scales = heads.keys.scales.data;
   pieces.queries = static_cast<std::int32_t>(s.queries);
@@ -197,9 +197,8 @@ void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attentio
       heads.values.scales.data, heads.values.mean.data,
       call.out.log_sum_exp,     call.out.log_sum_exp.data != nullptr ? heads.queries.mean_scores.data : nullptr};
   exec.clear(call.counters.slice(0, 0, 1));
-  const std::int64_t works = std::int64_t{all_heads} * blocks * Program::blocks_per_cluster;
-  exec.run(program,
-           min(works, std::int64_t{multiprocessors / Program::blocks_per_cluster * Program::blocks_per_cluster}));
+  const std::int64_t works = std::int64_t{all_heads} * blocks;
+  exec.run(program, min(works, std::int64_t{multiprocessors}));
 }
 
 /// Whether it did.

@@ -3,7 +3,7 @@
 /// scores and e4m3 for products with values (SageAttention2, arXiv 2411.10958).
 ///
 /// A work is a block of queries of one head. One warpgroup has the copy engine bring the queries, and tiles of 128 keys
-/// and values through rings in shared memory; two or three others take 64 rows of queries each through all tiles that
+/// and values through rings in shared memory; three others take 64 rows of queries each through all tiles that
 /// their rows see, from the last to the first. For each tile a warpgroup
 ///
 ///  * multiplies queries by keys: S, 64 x 128 sums of int8 products, in 64 registers of each thread;
@@ -11,19 +11,17 @@
 ///    them as the left operand: quantized values are permuted so that no lane needs another's;
 ///  * multiplies P by values, the sums beginning at zero, and adds that to O in fp32 (two-level accumulation).
 ///
-/// With attention_overlap::none a warpgroup does one after the other, while two other warpgroups keep the tensor cores
-/// busy. With the other two kinds a warpgroup starts the scores of a tile and the products of the tile before together,
-/// and does its softmax while the latter are computed; that takes more registers.
+/// one after the other: meanwhile the others keep the tensor cores busy.
 ///
 /// Cycles of a multiprocessor for a tile of a warpgroup, 64 x 128 scores (8192 8-bit operations a cycle, 16
 /// exponentials a cycle, an instruction of a warp a cycle on each of four schedulers), with a column of ones:
 ///
-///     channels   tensor cores   exponentials   with 4 of 16 as polynomials   instructions   with polynomials
-///     128        256 + 272      528            400                           445            530
-///      64        128 + 144      528            400                           385            470
+///     channels   tensor cores   exponentials   instructions
+///     128        256 + 272      528            445
+///      64        128 + 144      528            385
 ///
-/// Bytes: a block of 128 rows copies 256 bytes of each channel for 64 x 128 x 2 scores: at the tensor cores' full speed
-/// 32 bytes a cycle through L2, 21 with three warpgroups, 16 with two blocks in a cluster.
+/// Bytes: a block of 192 rows copies 256 bytes of each channel for 192 x 128 scores: at the tensor cores' full speed 21
+/// bytes a cycle through L2.
 ///
 /// What few tiles need, masks of causal attention and ends, is in loops of its own.
 #pragma once
@@ -53,7 +51,6 @@ struct attention_on_warpgroups {
   using pieces_type = attention_pieces<Channels, Policy>;
   using scratch_type = typename pieces_type::scratch_type;
   static constexpr int lanes = shape::lanes;
-  static constexpr int blocks_per_cluster = Policy.blocks;
   static constexpr int from_architecture = 900;
   static constexpr int before_architecture = 1000;
   static constexpr bool needs_specific_architecture = true;
@@ -76,26 +73,19 @@ struct attention_on_warpgroups {
       raise_registers<Policy.consumer_registers>();
       consume(scratch, warpgroup - 1);
     }
-    __syncwarp();
-    pieces_type::sync_all(group);  // no block ends while the other still writes to its shared memory
+    group.sync();
   }
 
  private:
   using place_type = typename pieces_type::place_type;
   using score_mma = warpgroup_mma<std::int8_t, attention_tile_keys>;
-  static constexpr bool has_ones = shape::has_ones;
-  static constexpr bool overlaps = Policy.overlap != attention_overlap::none;
-  static constexpr bool takes_turns = Policy.overlap == attention_overlap::values_in_turn;
-  static constexpr int output_registers = Channels / 2 + (has_ones ? 2 : 0);
-  static_assert(!overlaps || Policy.value_channels >= Channels,
-                "tessera: values are multiplied all at once if that overlaps with softmax");
+  static constexpr int output_registers = Channels / 2 + 2;  ///< the last two are sums of weights
 
   /// Of a warpgroup that multiplies, in registers.
   struct consumer_state {
     int consumer;
     place_type key;
     place_type value;
-    unsigned turn;
     std::uint32_t query;        ///< address of this warpgroup's rows
     float const* query_scales;  ///< of this warpgroup
     std::int32_t group_row;     ///< the first of this warpgroup
@@ -103,13 +93,12 @@ struct attention_on_warpgroups {
     std::uint32_t weights[score_mma::registers / 16][4];
     float outputs[output_registers];
     float factor[2];  ///< for outputs, before the products of `weights` are added
-    attention_weights<Policy.polynomials, !has_ones> rows;
+    attention_weights rows;
   };
 
   __device__ __forceinline__ void consume(scratch_type& scratch, int consumer) const {
     consumer_state state;
     state.consumer = consumer;
-    state.turn = consumer == 0 ? 1 : 0;  // the first one's first turn has come
     ring_place<shape::query_stages> query;
     ring_place<shape::work_stages> work_place;
     while (true) {
@@ -126,7 +115,7 @@ struct attention_on_warpgroups {
   struct own_work {
     attention_work work;
     std::int32_t group_row;  ///< the first of this warpgroup
-    tile_range all;          ///< tiles of the cluster
+    tile_range all;          ///< tiles of the block
     tile_range own;          ///< of these
   };
   __device__ __forceinline__ own_work look_up(std::int32_t index, int consumer) const {
@@ -134,9 +123,8 @@ struct attention_on_warpgroups {
     pin_registers(words);
     own_work found;
     found.work = pieces.schedule.at(words[0]);
-    found.all = pieces.tiles_of_cluster(found.work);
-    const std::int32_t row =
-        found.work.block * shape::cluster_rows + pieces_type::rank() * shape::rows + consumer * shape::warpgroup_rows;
+    found.all = pieces.tiles_of(found.work);
+    const std::int32_t row = found.work.block * shape::rows + consumer * shape::warpgroup_rows;
     found.group_row = row;
     found.own = pieces.band.tiles({row, min(row + shape::warpgroup_rows, pieces.queries)}, pieces.keys);
     if (found.own.count() == 0) {
@@ -153,7 +141,7 @@ struct attention_on_warpgroups {
     if (uniform(found.own.count()) > 0) {
       attend_tiles(scratch, state, found.own, query);
     } else {
-      pieces_type::release_own(scratch.query_empty[query.stage]);
+      pieces_type::release(scratch.query_empty[query.stage]);
     }
     const own_work same = look_up(index, state.consumer);
     skip(scratch, state, uniform(same.own.begin - same.all.begin));
@@ -183,11 +171,7 @@ struct attention_on_warpgroups {
     const std::int32_t full_begin = uniform(clamp(own.full_begin, own.begin, full_end));
     const std::int32_t begin = uniform(own.begin);
     std::int32_t tile = uniform(end);
-    if constexpr (overlaps) {
-      begin_tiles(scratch, state, tile);
-    } else {
-      do_tile<true>(scratch, state, tile);
-    }
+    do_tile<true>(scratch, state, tile);
     while (tile > full_end) {
       --tile;
       do_tile<true>(scratch, state, tile);
@@ -200,26 +184,11 @@ struct attention_on_warpgroups {
       --tile;
       do_tile<true>(scratch, state, tile);
     }
-    pieces_type::release_own(scratch.query_empty[query.stage]);
-    if constexpr (overlaps) {
-      end_tiles(scratch, state);
-    }
+    pieces_type::release(scratch.query_empty[query.stage]);
   }
 
   template <bool Masked>
   __device__ __forceinline__ void do_tile(scratch_type& scratch, consumer_state& state, std::int32_t tile) const {
-    if constexpr (overlaps) {
-      do_overlapped_tile<Masked>(scratch, state, tile);
-    } else {
-      do_single_tile<Masked>(scratch, state, tile);
-    }
-  }
-
-  // Without overlap: scores, weights, products one after the other.
-
-  template <bool Masked>
-  __device__ __forceinline__ void do_single_tile(scratch_type& scratch, consumer_state& state,
-                                                 std::int32_t tile) const {
     scratch.key_full[state.key.stage].wait(state.key.phase);
     start_scores(scratch, state);
     const float scale = scale_of(scratch, state);
@@ -247,61 +216,6 @@ struct attention_on_warpgroups {
     }
   }
 
-  // With overlap: the products of a tile are computed during the softmax of the next.
-
-  __device__ __forceinline__ void begin_tiles(scratch_type& scratch, consumer_state& state, std::int32_t tile) const {
-    scratch.key_full[state.key.stage].wait(state.key.phase);
-    await_turn(scratch, state);
-    start_scores(scratch, state);
-    give_turn(scratch, state);
-    const float scale = scale_of(scratch, state);
-    await_multiply<0>(state.scores);
-    pieces_type::release(scratch.key_empty[state.key.stage]);
-    state.key.advance();
-    state.rows.template take<true>(state.scores, scale, limits_of(state, tile), state.factor);
-    state.rows.pack(state.scores, state.weights);
-    scratch.value_full[state.value.stage].wait(state.value.phase);
-  }
-
-  template <bool Masked>
-  __device__ __forceinline__ void do_overlapped_tile(scratch_type& scratch, consumer_state& state,
-                                                     std::int32_t tile) const {
-    float products[shape::value_columns(0) / 2];
-    scratch.key_full[state.key.stage].wait(state.key.phase);
-    await_turn(scratch, state);
-    start_scores(scratch, state);
-    start_products<0>(scratch, state, products);
-    give_turn(scratch, state);
-    const float scale = scale_of(scratch, state);
-    await_multiply<1>(state.scores);
-    pieces_type::release(scratch.key_empty[state.key.stage]);
-    state.key.advance();
-    float factor[2];
-    state.rows.template take<Masked>(state.scores, scale, limits_of(state, tile), factor);
-    pin_registers(state.scores);
-    const int stage = state.value.stage;
-    state.value.advance();
-    scratch.value_full[state.value.stage].wait(state.value.phase);  // this also keeps all above before what follows
-    await_multiply<0>(products);
-    pin_registers(state.scores);  // weights are packed after this: the products before use those registers
-    pieces_type::release(scratch.value_empty[stage]);
-    add_products<0>(state, products);
-    state.factor[0] = factor[0];
-    state.factor[1] = factor[1];
-    state.rows.pack(state.scores, state.weights);
-  }
-
-  __device__ __forceinline__ void end_tiles(scratch_type& scratch, consumer_state& state) const {
-    float products[shape::value_columns(0) / 2];
-    start_products<0>(scratch, state, products);
-    await_multiply<0>(products);
-    pieces_type::release(scratch.value_empty[state.value.stage]);
-    state.value.advance();
-    add_products<0>(state, products);
-  }
-
-  // Parts of all of these.
-
   /// All codes of this warpgroup's queries by those of 128 keys.
   __device__ __forceinline__ void start_scores(scratch_type& scratch, consumer_state& state) const {
     const matrix_descriptor keys = matrix_descriptor::rows_of<shape::row_bytes>(
@@ -310,10 +224,7 @@ struct attention_on_warpgroups {
     begin_multiply(state.scores);
 #pragma unroll
     for (int step = 0; step < shape::depth_steps; ++step) {
-      const int panel = step * 32 / shape::row_bytes;
-      const int bytes = step * 32 % shape::row_bytes;
-      score_mma::multiply(state.scores, queries.further(panel * shape::rows * shape::row_bytes + bytes),
-                          keys.further(panel * attention_tile_keys * shape::row_bytes + bytes), step != 0);
+      score_mma::multiply(state.scores, queries.further(32 * step), keys.further(32 * step), step != 0);
     }
     commit_multiply();
   }
@@ -355,32 +266,15 @@ struct attention_on_warpgroups {
     return {row + pieces.band.first, row + pieces.band.last + 1, pieces.keys - first_key};
   }
 
-  /// Tiles that other rows of the cluster need.
+  /// Tiles that other rows of the block need.
   __device__ __forceinline__ void skip(scratch_type& scratch, consumer_state& state, std::int32_t tiles) const {
     for (; tiles > 0; --tiles) {
-      await_turn(scratch, state);
-      give_turn(scratch, state);
       scratch.key_full[state.key.stage].wait(state.key.phase);
       pieces_type::release(scratch.key_empty[state.key.stage]);
       state.key.advance();
       scratch.value_full[state.value.stage].wait(state.value.phase);
       pieces_type::release(scratch.value_empty[state.value.stage]);
       state.value.advance();
-    }
-  }
-
-  __device__ __forceinline__ static void await_turn(scratch_type& scratch, consumer_state& state) {
-    if constexpr (takes_turns) {
-      scratch.turn[state.consumer].wait(state.turn);
-      state.turn ^= 1;
-    }
-  }
-  /// To the next warpgroup.
-  __device__ __forceinline__ static void give_turn(scratch_type& scratch, consumer_state const& state) {
-    if constexpr (takes_turns) {
-      if (threadIdx.x % 32 == 0) {
-        scratch.turn[state.consumer + 1 == Policy.consumers ? 0 : state.consumer + 1].arrive();
-      }
     }
   }
 
@@ -394,14 +288,8 @@ struct attention_on_warpgroups {
     weighted_row rows[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      if constexpr (has_ones) {
-        const float total = state.outputs[Channels / 2 + half];
-        rows[half].total = __shfl_sync(0xffffffffU, total, static_cast<int>(threadIdx.x & 28U));
-      } else {
-        float total = state.rows.sum[half];
-        total += __shfl_xor_sync(0xffffffffU, total, 1);
-        rows[half].total = total + __shfl_xor_sync(0xffffffffU, total, 2);
-      }
+      rows[half].total =
+          __shfl_sync(0xffffffffU, state.outputs[Channels / 2 + half], static_cast<int>(threadIdx.x & 28U));
       rows[half].reference = state.rows.reference[half];
     }
     const std::int32_t heads = pieces.query_heads;

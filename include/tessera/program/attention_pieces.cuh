@@ -2,9 +2,8 @@
 /// `attention_pieces`: extents and shared memory of attention_on_warpgroups, and the thread that hands out works and
 /// has the copy engine bring queries, keys and values.
 ///
-/// A cluster works on one block of queries after the other. Which comes next the first block of the cluster fetches: it
-/// sends the number to all blocks. Keys and values come in tiles of 128 tokens, from the last tile to the first; with
-/// two blocks in a cluster each copies half of a tile, for both.
+/// A thread block works on one block of queries after the other; which comes next, that thread fetches. Keys and values
+/// come in tiles of 128 tokens, from the last tile to the first.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +12,9 @@
 #include <tessera/program/attention_band.hpp>
 #include <tessera/tile/cuda/barrier.cuh>
 #include <tessera/tile/cuda/bulk_tensor.cuh>
-#include <tessera/tile/cuda/cluster.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/ring_place.cuh>
 #include <tessera/tile/cuda/tensor_map.cuh>
-#include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/tuning/attention.hpp>
 
 namespace tessera {
@@ -29,34 +26,25 @@ struct warpgroup_attention_shape {
   static constexpr int warpgroup_rows = 64;
   static constexpr int lanes = warpgroup * (1 + Policy.consumers);
   static constexpr int rows = warpgroup_rows * Policy.consumers;  ///< of queries, of a block
-  static constexpr int cluster_rows = rows * Policy.blocks;       ///< of a work
   static constexpr int query_stages = 2;
   static constexpr int work_stages = 2;
-  /// Rows of queries and keys lie in panels of as many bytes; channels that do not fill them read as zeros.
-  static constexpr int row_bytes = Channels > 64 ? 128 : Channels > 32 ? 64 : 32;
-  static constexpr int panels = divide_up(Channels, row_bytes);
-  static constexpr int depth_steps = divide_up(Channels, 32);
-  static constexpr int query_bytes = rows * row_bytes * panels;
-  static constexpr int key_bytes = attention_tile_keys * row_bytes * panels;
-  static constexpr bool has_ones = Policy.sum == weight_sum::ones_column;
+  static constexpr int row_bytes = Channels;  ///< of queries and keys
+  static constexpr int depth_steps = Channels / 32;
+  static constexpr int query_bytes = rows * row_bytes;
+  static constexpr int key_bytes = attention_tile_keys * row_bytes;
   static constexpr int loaded_value_bytes = attention_tile_keys * Channels;
-  static constexpr int value_bytes = attention_tile_keys * (Channels + (has_ones ? 8 : 0));
+  static constexpr int value_bytes = attention_tile_keys * (Channels + 8);  ///< with a column of ones
 
-  static constexpr int key_box_rows = attention_tile_keys / Policy.blocks;  ///< of a box; those of queries have `rows`
-  static constexpr int value_box_rows = Channels / Policy.blocks;           ///< channels
-  static constexpr box_swizzle swizzle = row_bytes == 128  ? box_swizzle::bytes_128
-                                         : row_bytes == 64 ? box_swizzle::bytes_64
-                                                           : box_swizzle::bytes_32;
+  static constexpr box_swizzle swizzle = row_bytes == 128 ? box_swizzle::bytes_128 : box_swizzle::bytes_64;
 
   /// Of the product with values whose first channel is `first`.
   TESSERA_FN static constexpr int value_columns(int first) {
     const int left = Channels - first;
-    return left > Policy.value_channels ? Policy.value_channels : left + (has_ones ? 8 : 0);
+    return left > Policy.value_channels ? Policy.value_channels : left + 8;
   }
 
-  static_assert(Channels % 16 == 0 && Channels >= 32 && Channels <= 256,
-                "tessera: attention by sm_90a's tensor cores takes 32, 48, ... 256 channels");
-  static_assert(Policy.blocks == 1 || Policy.blocks == 2, "tessera: clusters of this program have 1 or 2 blocks");
+  static_assert(Channels == 64 || Channels == 128,
+                "tessera: attention by sm_90a's tensor cores takes 64 or 128 channels");
   static constexpr int registers_at_entry = 65536 / lanes / 8 * 8;
   static_assert(Policy.producer_registers + Policy.consumers * Policy.consumer_registers <=
                     (1 + Policy.consumers) * registers_at_entry,
@@ -77,12 +65,11 @@ struct attention_pieces {
     shared_barrier query_full[shape::query_stages];
     shared_barrier query_empty[shape::query_stages];
     shared_barrier key_full[Policy.stages];
-    shared_barrier key_empty[Policy.stages];  ///< in all blocks of the cluster; likewise values
+    shared_barrier key_empty[Policy.stages];
     shared_barrier value_full[Policy.stages];
     shared_barrier value_empty[Policy.stages];
     shared_barrier work_full[shape::work_stages];
-    shared_barrier work_empty[shape::work_stages];  ///< of the cluster's first block: all have read
-    shared_barrier turn[Policy.consumers];
+    shared_barrier work_empty[shape::work_stages];  ///< all have read
     std::int32_t work[shape::work_stages];
   };
 
@@ -99,72 +86,46 @@ struct attention_pieces {
   std::int32_t key_heads;    ///< likewise; a divisor
   key_band band;
   attention_schedule schedule;
-  std::int32_t* taken;  ///< works that were handed out, beyond each cluster's first: 0 at launch
+  std::int32_t* taken;  ///< works that were handed out, beyond each block's first: 0 at launch
 
-  /// All threads of all blocks of the cluster.
-  __device__ __forceinline__ static void sync_all(cuda_block<shape::lanes> const& group) {
-    if constexpr (Policy.blocks == 1) {
-      group.sync();
-    } else {
-      sync_cluster();
-    }
-  }
-  __device__ __forceinline__ static std::int32_t rank() {
-    if constexpr (Policy.blocks == 1) {
-      return 0;
-    } else {
-      return static_cast<std::int32_t>(rank_in_cluster());
-    }
-  }
   [[nodiscard]] __device__ __forceinline__ std::int32_t key_head_of(std::int32_t head) const {
     return head / query_heads * key_heads + head % query_heads / (query_heads / key_heads);
   }
-  [[nodiscard]] __device__ __forceinline__ tile_range tiles_of_cluster(attention_work work) const {
-    const std::int32_t first = work.block * shape::cluster_rows;
-    return band.tiles({first, min(first + shape::cluster_rows, queries)}, keys);
+  [[nodiscard]] __device__ __forceinline__ tile_range tiles_of(attention_work work) const {
+    const std::int32_t first = work.block * shape::rows;
+    return band.tiles({first, min(first + shape::rows, queries)}, keys);
   }
 
   __device__ __forceinline__ void prepare(cuda_block<shape::lanes> const& group, scratch_type& scratch) const {
-    if constexpr (shape::has_ones) {
-      fill_ones(group, scratch);
-    }
+    fill_ones(group, scratch);
     if (group.lane == 0) {
       prefetch_tensor_map(query_map);
       prefetch_tensor_map(key_map);
       prefetch_tensor_map(value_map);
       init_barriers(scratch);
     }
-    sync_all(group);
+    group.sync();
   }
 
   /// One thread: hands out works and brings what they need.
   __device__ __forceinline__ void produce(scratch_type& scratch) const {
-    const auto cluster = static_cast<std::int32_t>(blockIdx.x) / Policy.blocks;
-    const auto clusters = static_cast<std::int32_t>(gridDim.x) / Policy.blocks;
-    const bool is_leader = rank() == 0;
     ring_place<shape::work_stages> work_place;
     ring_place<shape::query_stages> query;
     place_type place;
-    if (is_leader) {
-      send_work(scratch, work_place, cluster);
-    }
+    auto index = static_cast<std::int32_t>(blockIdx.x);
+    send_work(scratch, work_place, index);
     while (true) {
-      if constexpr (Policy.blocks > 1) {
-        scratch.work_full[work_place.stage].arrive_and_expect(sizeof(std::int32_t));
-      }
       scratch.work_full[work_place.stage].wait(work_place.phase);
-      const std::int32_t index = *const_cast<std::int32_t volatile*>(&scratch.work[work_place.stage]);
-      release_work(scratch.work_empty[work_place.stage]);
+      index = *const_cast<std::int32_t volatile*>(&scratch.work[work_place.stage]);
+      scratch.work_empty[work_place.stage].arrive();
       work_place.advance();
       if (index >= schedule.count()) {
         return;
       }
-      const std::int32_t next = is_leader ? clusters + atomicAdd(taken, 1) : 0;
+      const std::int32_t next = static_cast<std::int32_t>(gridDim.x) + atomicAdd(taken, 1);
       bring_work(scratch, schedule.at(index), query, place);
       query.advance();
-      if (is_leader) {
-        send_work(scratch, work_place, next);
-      }
+      send_work(scratch, work_place, next);
     }
   }
 
@@ -175,25 +136,14 @@ struct attention_pieces {
     const std::int32_t index = *const_cast<std::int32_t volatile*>(&scratch.work[place.stage]);
     const std::int32_t same = __shfl_sync(0xffffffffU, index, 0);
     if (threadIdx.x % 32 == 0) {
-      release_work(scratch.work_empty[place.stage]);
+      scratch.work_empty[place.stage].arrive();
     }
     place.advance();
     return same;
   }
 
-  /// A warp's, to the producers of all blocks of the cluster.
+  /// A warp's, to the producer.
   __device__ __forceinline__ static void release(shared_barrier& barrier) {
-    if constexpr (Policy.blocks == 1) {
-      release_own(barrier);
-    } else {
-      const unsigned lane = thread_index_here() % 32;
-      if (lane < Policy.blocks) {
-        barrier.arrive_at(lane);
-      }
-    }
-  }
-  /// A warp's, to this block's producer.
-  __device__ __forceinline__ static void release_own(shared_barrier& barrier) {
     if (threadIdx.x % 32 == 0) {
       barrier.arrive();
     }
@@ -222,15 +172,12 @@ struct attention_pieces {
     for (int stage = 0; stage < Policy.stages; ++stage) {
       scratch.key_full[stage].init(1);
       scratch.value_full[stage].init(1);
-      scratch.key_empty[stage].init(Policy.blocks * warps);
-      scratch.value_empty[stage].init(Policy.blocks * warps);
+      scratch.key_empty[stage].init(warps);
+      scratch.value_empty[stage].init(warps);
     }
     for (int stage = 0; stage < shape::work_stages; ++stage) {
       scratch.work_full[stage].init(1);
-      scratch.work_empty[stage].init(Policy.blocks * (warps + 1));
-    }
-    for (shared_barrier& turn : scratch.turn) {
-      turn.init(4);
+      scratch.work_empty[stage].init(warps + 1);
     }
     fence_barrier_init();
   }
@@ -238,30 +185,15 @@ struct attention_pieces {
   __device__ __forceinline__ static void send_work(scratch_type& scratch, ring_place<shape::work_stages> place,
                                                    std::int32_t index) {
     scratch.work_empty[place.stage].wait(place.phase ^ 1);
-    if constexpr (Policy.blocks == 1) {
-      *const_cast<std::int32_t volatile*>(&scratch.work[place.stage]) = index;
-      scratch.work_full[place.stage].arrive();
-    } else {
-      for (unsigned to = 0; to < Policy.blocks; ++to) {
-        scratch.work_full[place.stage].send_to(to, &scratch.work[place.stage], index);
-      }
-    }
-  }
-  /// One thread's, to the cluster's first block: the number is read.
-  __device__ __forceinline__ static void release_work(shared_barrier& barrier) {
-    if constexpr (Policy.blocks == 1) {
-      barrier.arrive();
-    } else {
-      barrier.arrive_at(0);
-    }
+    *const_cast<std::int32_t volatile*>(&scratch.work[place.stage]) = index;
+    scratch.work_full[place.stage].arrive();
   }
 
   __device__ __forceinline__ void bring_work(scratch_type& scratch, attention_work work,
                                              ring_place<shape::query_stages> query, place_type& place) const {
-    const std::int32_t own = rank();
     const std::int32_t key_head = key_head_of(work.head);
-    const tile_range tiles = tiles_of_cluster(work);
-    bring_queries(scratch, work.head, work.block * shape::cluster_rows + own * shape::rows, query);
+    const tile_range tiles = tiles_of(work);
+    bring_queries(scratch, work.head, work.block * shape::rows, query);
     for (std::int32_t tile = tiles.end - 1; tile >= tiles.begin; --tile) {
       bring_keys(scratch, place, key_head, tile);
       bring_values(scratch, place, key_head, tile);
@@ -281,44 +213,24 @@ struct attention_pieces {
     if (scale_bytes > 0) {
       load_bytes(scratch.query_scales[query.stage], scales, scale_bytes, full);
     }
-    for (int panel = 0; panel < shape::panels; ++panel) {
-      load_box(scratch.query[query.stage] + panel * shape::rows * shape::row_bytes, query_map, full,
-               {panel * shape::row_bytes, head * padded_queries + row});
-    }
+    load_box(scratch.query[query.stage], query_map, full, {0, head * padded_queries + row});
   }
   __device__ __forceinline__ void bring_keys(scratch_type& scratch, place_type place, std::int32_t head,
                                              std::int32_t tile) const {
     constexpr int scale_bytes = 4 * static_cast<int>(sizeof(float));
-    constexpr int box_bytes = shape::key_box_rows * shape::row_bytes;
-    const std::int32_t part = rank() * shape::key_box_rows;
     const std::int64_t which = std::int64_t{head} * (padded_keys / attention_tile_keys) + tile;
     shared_barrier& full = scratch.key_full[place.stage];
     scratch.key_empty[place.stage].wait(place.phase ^ 1);
     full.arrive_and_expect(shape::key_bytes + scale_bytes);
     load_bytes(scratch.key_scales[place.stage], key_scales + 4 * which, scale_bytes, full);
-    for (int panel = 0; panel < shape::panels; ++panel) {
-      load_part(scratch.key[place.stage] + panel * attention_tile_keys * shape::row_bytes + rank() * box_bytes, key_map,
-                full, {panel * shape::row_bytes, head * padded_keys + tile * attention_tile_keys + part});
-    }
+    load_box(scratch.key[place.stage], key_map, full, {0, head * padded_keys + tile * attention_tile_keys});
   }
   __device__ __forceinline__ void bring_values(scratch_type& scratch, place_type place, std::int32_t head,
                                                std::int32_t tile) const {
-    const std::int32_t part = rank() * shape::value_box_rows;
     shared_barrier& full = scratch.value_full[place.stage];
     scratch.value_empty[place.stage].wait(place.phase ^ 1);
     full.arrive_and_expect(shape::loaded_value_bytes);
-    load_part(scratch.value[place.stage] + part * attention_tile_keys, value_map, full,
-              {tile * attention_tile_keys, head * Channels + part});
-  }
-  /// What this block copies, to all of the cluster.
-  __device__ __forceinline__ static void load_part(void* shared, tensor_map const& map, shared_barrier& full,
-                                                   box_place place) {
-    if constexpr (Policy.blocks == 1) {
-      load_box(shared, map, full, place);
-    } else {
-      constexpr std::uint16_t everyone = (1 << Policy.blocks) - 1;
-      load_box_for_cluster(shared, map, full, place, everyone);
-    }
+    load_box(scratch.value[place.stage], value_map, full, {tile * attention_tile_keys, head * Channels});
   }
 };
 

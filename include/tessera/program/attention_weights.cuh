@@ -27,7 +27,6 @@
 #include <tessera/tile/cuda/exponential.cuh>
 #include <tessera/tile/cuda/largest_of_three.cuh>
 #include <tessera/tile/cuda/warpgroup_mma.cuh>
-#include <tessera/tuning/attention.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -40,8 +39,7 @@ struct key_limits {
   std::int32_t end;
 };
 
-/// Of rows t / 4 and t / 4 + 8 of a warp; `Polynomials` as the policy says, `Adds` if weights are added up here.
-template <int Polynomials, bool Adds>
+/// Of rows t / 4 and t / 4 + 8 of a warp.
 struct attention_weights {
   static constexpr int registers = 64;                 ///< scores of a lane
   static constexpr float log2_of_top = 8.807354922F;   ///< 448, the largest e4m3
@@ -51,7 +49,6 @@ struct attention_weights {
 
   float largest[2] = {-infinity, -infinity};    ///< M
   float reference[2] = {-infinity, -infinity};  ///< r
-  float sum[2] = {0.0F, 0.0F};                  ///< of the lane's weights, if `Adds`
 
   /// Scores become the bits of weights. `factor`: what the sums of earlier tiles are to be multiplied by.
   template <bool Masked>
@@ -63,9 +60,6 @@ struct attention_weights {
     float addend[2];
     refer<Masked>(scores, scale, addend, factor);
     exponentiate<Masked>(scores, scale, addend);
-    if constexpr (Adds) {
-      add(scores, factor);
-    }
   }
 
   /// Weights as the left operand of 64 x 32 codes, four registers for each 32 keys, whose order is that of quantized
@@ -137,36 +131,15 @@ struct attention_weights {
     }
   }
 
-  /// Whether element i is left to the polynomial: evenly spread.
-  TESSERA_FN static constexpr bool is_polynomial(int i) {
-    return (i * Polynomials) % 16 < Polynomials;
-  }
-
   template <bool Masked>
   __device__ __forceinline__ static void exponentiate(std::int32_t (&scores)[registers], float scale,
                                                       float const (&addend)[2]) {
-    constexpr float lowest = 119.0F;  // see polynomial_exp2
-    const float clamped_scale = scale * 0.0078125F;
-    const float clamped[2] = {addend[0] * 0.0078125F + lowest * 0.0078125F,
-                              addend[1] * 0.0078125F + lowest * 0.0078125F};
 #pragma unroll
     for (int i = 0; i < registers; ++i) {
       const float score = __int_as_float(scores[i] + magic_bits);
       const bool is_hidden = Masked && scores[i] == hidden;
-      const float weight = is_polynomial(i) ? polynomial_exp2(score, clamped_scale, clamped[i / 2 % 2])
-                                            : fast_exp2(__fmaf_rn(score, scale, addend[i / 2 % 2]));
+      const float weight = fast_exp2(__fmaf_rn(score, scale, addend[i / 2 % 2]));
       scores[i] = is_hidden ? 0 : __float_as_int(weight);
-    }
-  }
-
-  __device__ __forceinline__ void add(std::int32_t const (&weights)[registers], float const (&factor)[2]) {
-#pragma unroll
-    for (int row = 0; row < 2; ++row) {
-      sum[row] *= factor[row];
-    }
-#pragma unroll
-    for (int i = 0; i < registers; ++i) {
-      sum[i / 2 % 2] += __int_as_float(weights[i]);
     }
   }
 };

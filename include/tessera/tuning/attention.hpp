@@ -9,28 +9,11 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What a warpgroup's tensor cores do while it computes exponentials.
-enum class attention_overlap {
-  none,           ///< nothing: those of other warpgroups are at work meanwhile; takes fewest registers
-  own_values,     ///< they multiply the weights of the tile before by its values
-  values_in_turn  ///< the same, and warpgroups begin with a tile one after the other
-};
-
-/// How the weights of a row are added up.
-enum class weight_sum {
-  ones_column,  ///< by tensor cores, as if values had one more channel, which is 1: the sum of the rounded weights
-  additions     ///< one by one, before they are rounded
-};
-
 /// The program for sm_90a: a block has 64 rows of queries for each warpgroup that multiplies.
 struct warpgroup_attention_policy {
-  int consumers;       ///< warpgroups that multiply: 2 or 3
-  int blocks;          ///< of a cluster, which share keys and values: 1 or 2
-  int stages;          ///< tiles of 128 keys, and of as many values, in shared memory
-  int value_channels;  ///< that are multiplied at a time; all of them if there is overlap
-  int polynomials;     ///< of 16 exponentials; the others are left to the special function unit
-  attention_overlap overlap;
-  weight_sum sum;
+  int consumers;           ///< warpgroups that multiply
+  int stages;              ///< tiles of 128 keys, and of as many values, in shared memory
+  int value_channels;      ///< that are multiplied at a time
   int producer_registers;  ///< of each thread of the warpgroup that starts copies
   int consumer_registers;  ///< of each thread of those that multiply
 
@@ -41,17 +24,18 @@ struct warpgroup_attention_policy {
 /// heads of 4096, 2 x 16 of 16384 and 8 of 32768 tokens of 128 channels, and twice as many of 64:
 ///
 ///     128 channels                          4K    16K    32K   causal 4K    16K    32K
-///     2 warpgroups, own_values             823    911    914         703    901    902
-///     2 warpgroups, values_in_turn         804    871    888         697    868    868
-///     3 warpgroups, none                   915    993    972         797    906    967
-///     the same, 4 of 16 polynomials        880    947    927         765    864    926
-///     the same, additions                  859    929    909         750    845    914
+///     this                                 915    993    972         797    906    967
+///     2 warpgroups, products overlapped    823    911    914         703    901    902
+///     the same, one after the other        804    871    888         697    868    868
+///     this, 4 of 16 exponentials by FMA    880    947    927         765    864    926
+///     this, weights added up one by one    859    929    909         750    845    914
 ///      64 channels
-///     2 warpgroups, own_values             496    552    564         437    542    558
-///     3 warpgroups, none                   594    652    665         525    636    656
-///     the same, 4 of 16 polynomials        580    634    639         511    612    632
+///     this                                 594    652    665         525    636    656
+///     2 warpgroups, products overlapped    496    552    564         437    542    558
+///     this, 4 of 16 exponentials by FMA    580    634    639         511    612    632
 ///
-/// So other warpgroups hide what one waits for as well as its own products do, with fewer registers.
+/// "Overlapped": a warpgroup's softmax while its products with the tile before are computed, which takes 240 registers.
+/// So other warpgroups hide what one waits for as well as its own products do, with fewer.
 ///
 /// At 128 channels and 1.77 GHz schedulers issue in 47 % of cycles, tensor cores and exponentials take 49 and 51 %. A
 /// warp's samples: 22 % waiting for products, 29 % in exponentials, the rest in other instructions. What did not help
@@ -62,9 +46,7 @@ struct warpgroup_attention_policy {
 template <int Channels>
 struct warpgroup_attention_tuning {
   using policy_type = warpgroup_attention_policy;
-  TESSERA_FN constexpr policy_type operator()(int) const {
-    return {3, 1, Channels > 64 ? 4 : 6, 64, 0, attention_overlap::none, weight_sum::ones_column, 32, 160};
-  }
+  TESSERA_FN constexpr policy_type operator()(int) const { return {3, Channels > 64 ? 4 : 6, 64, 32, 160}; }
 };
 
 /// How quantize_heads goes over key heads: as many at a time as have about so many bytes of keys and values.

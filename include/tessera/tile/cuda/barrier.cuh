@@ -40,16 +40,6 @@ struct shared_barrier {
         "r"(rank)
         : "memory");
   }
-  /// Writes a word to the place of `shared` in thread block `rank` of the cluster; its barrier there counts 4 bytes. An
-  /// illegal instruction in a launch whose clusters have one block.
-  __device__ __forceinline__ void send_to(unsigned rank, std::int32_t* shared, std::int32_t sent) {
-    asm volatile(
-        "{ .reg .b32 place, remote; mapa.shared::cluster.u32 place, %0, %2; mapa.shared::cluster.u32 remote, %1, %2;"
-        "  st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [place], %3, [remote]; }" ::"r"(
-            static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))),
-        "r"(address()), "r"(rank), "r"(sent)
-        : "memory");
-  }
   [[nodiscard]] __device__ __forceinline__ bool has_ended(unsigned parity) {
     unsigned ended;
     asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.b32 %0, 1, 0, p; }"

@@ -10,7 +10,7 @@
 /// Made by the driver (cuTensorMapEncodeTiled), which is found at run time: there is nothing to link. Elements of a box
 /// outside of the matrix read as zeros and are not written (but see store_box). Boxes lie swizzled by 128 bytes: the 16
 /// bytes c of row r at
-/// 128 r + 16 (c ^ (r % 8)). Those of 64 or 32 bytes a row can lie as wgmma wants them instead, see box_swizzle.
+/// 128 r + 16 (c ^ (r % 8)). Those of 64 bytes a row can lie as wgmma wants them instead, see box_swizzle.
 #pragma once
 
 #include <cuda.h>
@@ -39,7 +39,7 @@ struct box_shape {
 };
 
 /// How many bytes a swizzle permutes: as many as a row of the box has, for operands of wgmma.
-enum class box_swizzle { bytes_128, bytes_64, bytes_32 };
+enum class box_swizzle { bytes_128, bytes_64 };
 
 /// How boxes that are read are kept in L2: 256 bytes are fetched at a time where rows are long.
 inline constexpr CUtensorMapL2promotion tensor_map_l2 = CU_TENSOR_MAP_L2_PROMOTION_L2_256B;
@@ -63,9 +63,7 @@ constexpr CUtensorMapDataType tensor_map_type() {
 }
 
 constexpr CUtensorMapSwizzle tensor_map_swizzle(box_swizzle swizzle) {
-  return swizzle == box_swizzle::bytes_128  ? CU_TENSOR_MAP_SWIZZLE_128B
-         : swizzle == box_swizzle::bytes_64 ? CU_TENSOR_MAP_SWIZZLE_64B
-                                            : CU_TENSOR_MAP_SWIZZLE_32B;
+  return swizzle == box_swizzle::bytes_128 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B;
 }
 
 using encode_tiled = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, cuuint64_t const*,

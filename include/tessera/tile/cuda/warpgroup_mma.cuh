@@ -12,7 +12,7 @@
 ///     await_multiply<0>(sums);                                    // all but the last 0 commits are done
 ///
 /// Operands lie in shared memory as the copy engine writes them with a swizzle of 128 bytes: rows of 128 bytes along
-/// the depth, tiles aligned to 1024 bytes; or, where the depth is less, of 64 or 32 bytes. Thread t of the warpgroup
+/// the depth, tiles aligned to 1024 bytes; or, where the depth is less, of 64 bytes. Thread t of the warpgroup
 /// holds, in register 4 j + 2 h + i, the sum of row 16 (t / 32) + (t % 32) / 4 + 8 h and column 8 j + 2 (t % 4) + i.
 ///
 /// Sums of 8-bit floats keep about 13 bits of mantissa below the largest addend (as cuBLAS's with fast accumulation);
@@ -42,11 +42,11 @@ struct matrix_descriptor {
   __device__ __forceinline__ static matrix_descriptor rows_of_128_bytes(std::uint32_t address) {
     return with_strides(address, 16, 1024);
   }
-  /// Rows of `Bytes` swizzled bytes along the depth, 128, 64 or 32, one behind the other.
+  /// Rows of `Bytes` swizzled bytes along the depth, 128 or 64, one behind the other.
   template <int Bytes>
   __device__ __forceinline__ static matrix_descriptor rows_of(std::uint32_t address) {
-    static_assert(Bytes == 128 || Bytes == 64 || Bytes == 32, "tessera: rows of operands have 128, 64 or 32 bytes");
-    constexpr std::uint64_t swizzle = Bytes == 128 ? 1 : Bytes == 64 ? 2 : 3;
+    static_assert(Bytes == 128 || Bytes == 64, "tessera: rows of operands have 128 or 64 bytes");
+    constexpr std::uint64_t swizzle = Bytes == 128 ? 1 : 2;
     constexpr std::uint64_t stride = 8 * Bytes;
     return {swizzle << 62 | stride >> 4 << 32 | std::uint64_t{1} << 16 | ((address & 0x3ffffU) >> 4)};
   }
@@ -120,8 +120,8 @@ struct warpgroup_mma_name<std::int8_t, operand_order::along_depth, operand_order
 
 }  // namespace detail
 
-/// Columns: 8, 16, 24, 32, 40, 64, 72, 96, 128, 136, 192 or 256; 40, 72 and 136 not for
-/// std::int8_t. Only bfloat16 and float16 may lie across the depth.
+/// Columns: 8, 16, 32, 64, 72, 96, 128, 192 or 256; 72 not for std::int8_t. Only bfloat16 and float16 may lie across
+/// the depth.
 template <class T, int Columns, operand_order A = operand_order::along_depth,
           operand_order B = operand_order::along_depth>
 struct warpgroup_mma {
