@@ -41,14 +41,6 @@ inline constexpr bool has_16_bits = std::is_same_v<T, bfloat16> || std::is_same_
 
 inline constexpr std::int64_t most_rows = 0x7fffffff - 4096;  // places of rows of codes are 32-bit
 
-template <class Architectures>
-int multiprocessors_of(basic_cuda<Architectures> const& exec, char const* where) {
-  int count = 0;
-  check_cuda(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, exec.state->device()), where,
-             "cudaDeviceGetAttribute");
-  return count;
-}
-
 /// Whether rows begin at multiples of 16 bytes and their elements lie next to each other. So do those of nothing.
 template <class T>
 bool has_whole_vectors(head_view<T> heads) {
@@ -86,7 +78,6 @@ bool suits_quantize_heads(quantize_call<Method, T> const& call) {
 template <int Channels, class Architectures, class Method, class T>
 void run_quantize_heads(basic_cuda<Architectures> const& exec, quantize_call<Method, T> const& call) {
   using regions = quantized_regions<Method>;
-  constexpr char const* where = "attention.quantize";
   constexpr quantized_means means{regions::smooths_keys, regions::smooths_values};
   using program_type = quantize_heads<T, Channels, Method::score_quantizer::highest, means>;
   attention_shape const& s = call.shape;
@@ -129,7 +120,7 @@ void run_quantize_heads(basic_cuda<Architectures> const& exec, quantize_call<Met
   program.taken = counters.data + 1;
   program.summaries = counters.data + 2;
   exec.clear(counters);
-  const std::int64_t most = std::int64_t{multiprocessors_of(exec, where)} * program_type::blocks_per_multiprocessor;
+  const std::int64_t most = std::int64_t{exec.state->multiprocessors()} * program_type::blocks_per_multiprocessor;
   exec.run(program, min(std::int64_t{program.schedule.count()}, most));
 }
 
@@ -205,7 +196,7 @@ void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attentio
 template <int Channels, class Architectures, class Method, class T, class Bias>
 bool try_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attention_call<Method, T, Bias> const& call) {
   using program = attention_on_warpgroups<Channels, T, warpgroup_attention_tuning<Channels>{}(900)>;
-  const int multiprocessors = multiprocessors_of(exec, "attention.forward");
+  const int multiprocessors = exec.state->multiprocessors();
   if (!suits_attention_on_warpgroups(call, multiprocessors) || !can_map(rows_of_heads(call.heads.queries.codes)) ||
       !can_map(rows_of_heads(call.heads.keys.codes)) || !can_map(rows_of_heads(call.heads.values.codes)) ||
       !exec.template has<program>()) {

@@ -41,10 +41,7 @@ void with_policy(basic_cuda<arch_list<Architectures...>> const& exec, Use&& use)
 /// As many thread blocks as the device runs at a time.
 template <class Architectures>
 std::int64_t resident_blocks(basic_cuda<Architectures> const& exec, int blocks_per_multiprocessor) {
-  int multiprocessors = 0;
-  check_cuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, exec.state->device()), "neuzip",
-             "cudaDeviceGetAttribute");
-  return std::int64_t{multiprocessors} * blocks_per_multiprocessor;
+  return std::int64_t{exec.state->multiprocessors()} * blocks_per_multiprocessor;
 }
 
 /// Tiles of a tensor: a thread block encodes as many blocks of weights at a time as it has warps.

@@ -94,9 +94,7 @@ void run_linear(basic_cuda<arch_list<Architectures...>> const& exec,
     using directly = store_sums_directly<Output, Map>;
     if (detail::suits_warpgroups(problem) &&
         exec.template has<gemm_on_warpgroups<Operand, dense_schedule, directly, policy>>()) {
-      int multiprocessors = 0;
-      check_cuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, exec.state->device()),
-                 "linear.forward", "cudaDeviceGetAttribute");
+      const int multiprocessors = exec.state->multiprocessors();
       if constexpr (detail::is_stored_by_boxes<Output>) {
         if (detail::suits_box_stores(problem.outputs)) {
           detail::run_with_boxes(exec, problem, multiprocessors);

@@ -76,9 +76,7 @@ loss_tiles_results run_loss_on_warpgroups(basic_cuda<Architectures> const& exec,
   constexpr char const* where = "linear_loss.forward";
   const auto hidden = portable.logits.hidden.matrix;
   const auto classifier = portable.logits.classifier.matrix;
-  int multiprocessors = 0;
-  check_cuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, exec.state->device()), where,
-             "cudaDeviceGetAttribute");
+  const int multiprocessors = exec.state->multiprocessors();
   const auto tiles_of = [](std::int64_t extent, int size) {
     return static_cast<std::int32_t>(divide_up(extent, std::int64_t{size}));
   };

@@ -290,11 +290,8 @@ void run_loss_gradients(basic_cuda<arch_list<Architectures...>> const& exec,
                         loss_gradient_call<Tile, Reducer, Filter, Gradient> const& call) {
   using call_type = loss_gradient_call<Tile, Reducer, Filter, Gradient>;
   if constexpr (detail::makes_gradients_on_warpgroups<typename call_type::blocks, Architectures...>) {
-    int multiprocessors = 0;
-    check_cuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, exec.state->device()),
-               "linear_loss.backward", "cudaDeviceGetAttribute");
     const detail::loss_gradients_on_warpgroups<arch_list<Architectures...>, call_type> launches{
-        exec, call, max(multiprocessors / 2, 1) * 2, detail::can_order_entries(call)};
+        exec, call, max(exec.state->multiprocessors() / 2, 1) * 2, detail::can_order_entries(call)};
     if (launches.is_suitable()) {
       launches.run();
       return;

@@ -204,6 +204,7 @@ class cuda_state {
                          static_cast<int>(cudaErrorInvalidDevice));
     }
     shared_bytes_ = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+    multiprocessors_ = attribute(cudaDevAttrMultiProcessorCount);
     overlaps_launches_ = major >= 9;
     word_ = cuda_word(device_word(), &free_on_device);
     mirror_ = cuda_word(pinned_word(), &free_on_host);
@@ -212,6 +213,7 @@ class cuda_state {
 
   [[nodiscard]] int device() const { return device_; }
   [[nodiscard]] int shared_bytes() const { return shared_bytes_; }
+  [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
   /// Whether a kernel may be launched while the one before it ends; see wait_for_stream().
   [[nodiscard]] bool overlaps_launches() const { return overlaps_launches_; }
   [[nodiscard]] status_word* status() const { return word_.get(); }
@@ -263,6 +265,7 @@ class cuda_state {
 
   int device_ = 0;
   int shared_bytes_ = 0;
+  int multiprocessors_ = 0;
   bool overlaps_launches_ = false;
   cuda_word word_{nullptr, &free_on_device};
   cuda_word mirror_{nullptr, &free_on_host};
