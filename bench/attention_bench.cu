@@ -3,7 +3,8 @@
 ///
 /// `TFLOPs` counts 4 operations for each channel of each pair of a query and a key, half of the pairs if causal. Errors
 /// are of 256 rows against attention in double. `of_copy` of quantization: each input read once and each code written
-/// once, at the rate of a copy. `ms` is the median of cold calls, back to back so that the clock is that of full load.
+/// once, at the rate of a copy. `of_read` of decoding: codes and scales of keys and values read once, at the rate of a
+/// kernel that only reads. `ms` is the median of cold calls, back to back so that the clock is that of full load.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -22,7 +23,15 @@ namespace {
 using namespace tessera;
 using method = sage_attention2;
 
-enum class part { all, quantization, attention };
+enum class part { all, quantization, attention, decoding };
+
+/// Codes and scales of keys and values.
+double key_and_value_bytes(attention_shape const& s) {
+  constexpr double bytes_of_key_scales = 0.125;  // of a token
+  auto const tokens = static_cast<double>(s.batch * s.key_heads * s.keys);
+  auto const channels = static_cast<double>(s.channels);
+  return tokens * (2 * channels + bytes_of_key_scales) + 4 * channels * static_cast<double>(s.batch * s.key_heads);
+}
 
 /// The last problem stays, since rows and repetitions with the same one follow each other.
 bench::attention_problem& problem_of(attention_shape const& shape, bool is_causal) {
@@ -44,6 +53,7 @@ void measure(benchmark::State& state, part what, attention_shape const& shape, b
   codes.queries.mean_scores = {};
   attention_call<method::method, bfloat16> call{shape, problem.options(), codes, problem.outputs()};
   call.counters = method::counters(shape, space);
+  call.partials = method::partials(shape, space);
   method::quantize(exec, shape, problem.inputs(), problem.options(), codes, space);
   auto const run = [&](cudaStream_t) {
     if (what == part::all) {
@@ -76,6 +86,12 @@ void measure(benchmark::State& state, part what, attention_shape const& shape, b
   if (!(distance.relative_l1 < 0.05)) {
     throw std::runtime_error("the relative L1 error is " + std::to_string(distance.relative_l1));
   }
+  if (what == part::decoding) {
+    double const bytes = key_and_value_bytes(shape);
+    state.counters["of_read"] = bytes / seconds / bench::read_ceiling();
+    bench::report_cuda(state, seconds, {.bytes = bytes});
+    return;
+  }
   bench::report_cuda(state, seconds, {.operations = problem.operations()});
 }
 
@@ -94,6 +110,11 @@ void add_shape(std::string const& name, attention_shape const& shape) {
   }
 }
 
+void add_decoding(std::string const& name, attention_shape const& shape) {
+  bench::add_cuda("attention/decode/bf16/" + name,
+                  [=](benchmark::State& state) { measure(state, part::decoding, shape, false); });
+}
+
 bench::registration const registered([] {
   add_shape("d128/4k", {8, 16, 16, 4096, 4096, 128});
   add_shape("d128/16k", {2, 16, 16, 16384, 16384, 128});
@@ -102,6 +123,12 @@ bench::registration const registered([] {
   add_shape("d64/16k", {2, 32, 32, 16384, 16384, 64});
   add_shape("d64/32k", {1, 16, 16, 32768, 32768, 64});
   add_shape("d128/16k_64_query_8_key_heads", {1, 64, 8, 16384, 16384, 128});
+  add_decoding("d128/128k", {1, 32, 8, 1, 131072, 128});
+  add_decoding("d128/batch64/4k", {64, 32, 8, 1, 4096, 128});
+  add_decoding("d128/batch16/16k", {16, 32, 8, 1, 16384, 128});
+  add_decoding("d128/batch4/64_query_heads/4_queries/32k", {4, 64, 8, 4, 32768, 128});
+  add_decoding("d64/128k", {1, 32, 8, 1, 131072, 64});
+  add_decoding("d64/batch64/4k", {64, 32, 8, 1, 4096, 64});
 });
 
 }  // namespace

@@ -70,4 +70,15 @@ inline double copy_ceiling() {
   return measured;
 }
 
+/// Likewise, of a kernel that only reads.
+inline double read_ceiling() {
+  static double const measured = [] {
+    ceiling_buffers buffers;
+    double const seconds = median_cold_seconds(buffers.memory.stream(), samples_per_repetition,
+                                               [&](cudaStream_t stream) { buffers.run(transfer::read, stream); });
+    return buffers.traffic(transfer::read) / seconds;
+  }();
+  return measured;
+}
+
 }  // namespace bench

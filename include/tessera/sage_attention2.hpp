@@ -40,7 +40,8 @@
 /// (which tiles of 64 queries x 128 keys there are), and a bias, any function object of (sequence, head, query, key).
 /// `sinks`: a score for each head that takes weight and has no value. Queries and keys may come through functions, such
 /// as a rotary embedding (attention_maps). Where queries are few, groups share their keys, and what they have is
-/// merged.
+/// merged; up to 16 queries a sequence are for decoding: on sm_90 all query heads of a key head take one read of its
+/// codes.
 ///
 /// Codes may be made once and kept: quantize() makes those of the inputs that it is given, and forward() of an
 /// attention_call attends over them. Keys and values take channels + 0.125 and channels bytes a token, with float

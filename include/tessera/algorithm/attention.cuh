@@ -9,8 +9,10 @@
 /// without a bias, sinks, lists of tiles or lengths: by warpgroups and the copy engine
 /// (program/attention_on_warpgroups.cuh). Its log-sum-exps are of weights that are rounded to e4m3, by which results
 /// are divided: the right ones to merge results by. They are within 0.061 (log(17 / 16)) of those of the portable
-/// program, and usually within 0.03 / sqrt(keys that matter). Else the portable programs with mma.sync, also where
-/// queries are too few for all multiprocessors and keys are shared among groups.
+/// program, and usually within 0.03 / sqrt(keys that matter). Sequences of up to 16 queries, on sm_90, over such codes
+/// of 64 or 128 channels, without a bias or lists of tiles: with one read of keys and values for all query heads that
+/// share them (program/attention_of_few_queries.cuh). Else the portable programs with mma.sync, also where queries are
+/// too few for all multiprocessors and keys are shared among groups.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +21,7 @@
 #include <tessera/algorithm/attention.hpp>
 #include <tessera/core/arch.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/program/attention_of_few_queries.cuh>
 #include <tessera/program/attention_on_warpgroups.cuh>
 #include <tessera/program/quantize_heads.cuh>
 #include <tessera/quantize/granularity.hpp>
@@ -206,6 +209,49 @@ bool try_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attentio
   return true;
 }
 
+template <class Method, class T, class Bias>
+bool suits_attention_of_few_queries(attention_call<Method, T, Bias> const& call) {
+  constexpr std::int64_t most = std::int64_t{1} << 29;
+  attention_shape const& s = call.shape;
+  auto const& heads = call.heads;
+  const bool has_extras = call.block_list.counts.data != nullptr || heads.queries.corrections.data != nullptr;
+  const std::int64_t key_rows = s.batch * s.key_heads * padded_tokens(s.keys);
+  const bool is_small = s.keys < most && key_rows < most_rows && s.batch * s.key_heads * s.channels < most_rows &&
+                        call.partials.shares() * s.batch * s.query_heads * s.queries < most_rows;
+  const bool is_whole = is_aligned(heads.queries.codes.data) && is_aligned(heads.keys.scales.data);
+  return s.queries <= few_queries && s.keys > 0 && !has_extras && is_small && is_whole;
+}
+
+/// Whether it did.
+template <int Channels, class Architectures, class Method, class T, class Bias>
+bool try_attention_of_few_queries(basic_cuda<Architectures> const& exec, attention_call<Method, T, Bias> const& call) {
+  using program_type = attention_of_few_queries<Channels, Method, T, few_queries_tuning<Channels>{}(900)>;
+  using shape = typename program_type::shape;
+  constexpr char const* where = "attention.forward";
+  auto const& heads = call.heads;
+  const auto keys = rows_of_heads(heads.keys.codes);
+  const auto values = rows_of_heads(heads.values.codes);
+  if (!suits_attention_of_few_queries(call) || !can_map(keys) || !can_map(values) ||
+      !exec.template has<program_type>()) {
+    return false;
+  }
+  const program_type program{make_tensor_map(where, keys, {shape::keys, shape::row_bytes}, shape::swizzle),
+                             make_tensor_map(where, values, {Channels, shape::keys}),
+                             heads.queries.codes.data,
+                             heads.queries.scales.data,
+                             heads.keys.scales.data,
+                             call.query_lengths,
+                             call.key_lengths,
+                             call.options.window_left,
+                             call.options.is_causal ? 0 : call.options.window_right,
+                             writer_of(call),
+                             call.partials};
+  const std::int64_t most = std::int64_t{multiprocessors_of(exec, where)} * program_type::blocks_per_multiprocessor;
+  exec.run(program, min(program.works(), most));
+  merge_shares(exec, call);
+  return true;
+}
+
 }  // namespace detail
 
 template <int... Architectures, class Method, class T>
@@ -229,6 +275,8 @@ void run_attention(basic_cuda<arch_list<Architectures...>> const& exec, attentio
   if constexpr (has_hopper && detail::has_lane_scales<Method> && detail::has_16_bits<T> &&
                 std::is_same_v<Bias, no_bias> && std::is_same_v<typename Method::softmax, online_softmax<float>>) {
     if (call.shape.batch * call.shape.queries == 0 ||
+        (call.shape.channels == 64 && detail::try_attention_of_few_queries<64>(exec, call)) ||
+        (call.shape.channels == 128 && detail::try_attention_of_few_queries<128>(exec, call)) ||
         (call.shape.channels == 64 && detail::try_attention_on_warpgroups<64>(exec, call)) ||
         (call.shape.channels == 128 && detail::try_attention_on_warpgroups<128>(exec, call))) {
       return;

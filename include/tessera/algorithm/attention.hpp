@@ -47,12 +47,25 @@ struct attention_call {
 
 namespace detail {
 
+template <class Method, class T, class Bias>
+attention_writer<Method, T> writer_of(attention_call<Method, T, Bias> const& call) {
+  auto const& heads = call.heads;
+  return {call.shape, heads.queries.mean_scores, heads.values.scales, heads.values.mean,   call.query_lengths,
+          call.sinks, call.query_starts,         call.out.result,     call.out.log_sum_exp};
+}
+
+/// Of rows that are shared.
+template <class Executor, class Method, class T, class Bias>
+void merge_shares(Executor const& exec, attention_call<Method, T, Bias> const& call) {
+  if (call.partials.rows.data != nullptr) {
+    const merge_attention<Method, T> merge{call.partials, writer_of(call)};
+    exec.run(merge, merge.groups());
+  }
+}
+
 template <int Channels, class Executor, class Method, class T, class Bias>
 void run_attention_tiles(Executor const& exec, attention_call<Method, T, Bias> const& call) {
   auto const& heads = call.heads;
-  const attention_writer<Method, T> results{call.shape,        heads.queries.mean_scores, heads.values.scales,
-                                            heads.values.mean, call.query_lengths,        call.sinks,
-                                            call.query_starts, call.out.result,           call.out.log_sum_exp};
   const std::int64_t right = call.options.is_causal ? 0 : call.options.window_right;
   const attention_tiles<Method, T, Bias, Channels> program{call.shape,
                                                            heads.queries,
@@ -64,13 +77,10 @@ void run_attention_tiles(Executor const& exec, attention_call<Method, T, Bias> c
                                                            right,
                                                            call.block_list,
                                                            call.bias,
-                                                           results,
+                                                           writer_of(call),
                                                            call.partials};
   exec.run(program, program.groups());
-  if (call.partials.rows.data != nullptr) {
-    const merge_attention<Method, T> merge{call.partials, results};
-    exec.run(merge, merge.groups());
-  }
+  merge_shares(exec, call);
 }
 
 template <class Executor, class Method, class T, class Bias>

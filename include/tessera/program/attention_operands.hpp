@@ -44,6 +44,10 @@ struct attention_shape {
 /// Tokens of codes and scales are whole multiples of this.
 inline constexpr std::int64_t attention_padding = 128;
 
+/// So many queries or fewer, of a sequence, are for a program that reads keys and values once for as many rows of all
+/// query heads of a key head (attention_of_few_queries.cuh): memory is what it waits for.
+inline constexpr std::int64_t few_queries = 16;
+
 [[nodiscard]] TESSERA_FN constexpr std::int64_t padded_tokens(std::int64_t tokens) {
   return align_up(tokens, attention_padding);
 }

@@ -119,13 +119,23 @@ struct attention_writer {
   }
 };
 
-/// Adds the shares of rows in order. A group takes a row.
+/// Adds the shares of rows: four quarters of them at the same time, each in order, then the quarters in order. A group
+/// takes a row.
 template <class Method, class T>
 struct merge_attention {
   using softmax_type = typename Method::softmax;
   using state_type = typename softmax_type::state_type;
-  static constexpr int lanes = 128;
-  struct scratch_type {};
+  using row_type = attention_row<state_type>;
+  static constexpr int parts = 4;
+  static constexpr int part_lanes = 128;
+  static constexpr int lanes = parts * part_lanes;
+  static constexpr int most_channels = 256;
+  static constexpr int at_a_time = 8;  ///< shares that are asked for before the first is there
+
+  struct scratch_type {
+    row_type rows[parts];
+    float totals[parts * most_channels];
+  };
 
   attention_partials<state_type> partials;
   attention_writer<Method, T> results;
@@ -135,30 +145,72 @@ struct merge_attention {
   }
 
   template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const std::int64_t query = which % results.shape.queries;
-    const std::int64_t head = which / results.shape.queries % results.shape.query_heads;
-    const std::int64_t sequence = which / results.shape.queries / results.shape.query_heads;
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+    const place at{which / results.shape.queries / results.shape.query_heads,
+                   which / results.shape.queries % results.shape.query_heads, which % results.shape.queries};
+    const std::int64_t each = divide_up(partials.shares(), std::int64_t{parts});
+    for (int lane : group) {
+      const int part = lane / part_lanes;
+      const std::int64_t end = min((part + 1) * each, partials.shares());
+      for (std::int64_t channel = lane % part_lanes; channel < results.shape.channels; channel += part_lanes) {
+        row_type row = nothing();
+        float total = 0.0F;
+        for (std::int64_t share = part * each; share < end; share += at_a_time) {
+          add_shares(row, total, at, channel, share, end);
+        }
+        scratch.totals[part * most_channels + channel] = total;
+        if (channel == 0) {
+          scratch.rows[part] = row;
+        }
+      }
+    }
+    group.sync();
     for (int lane : group) {
       for (std::int64_t channel = lane; channel < results.shape.channels; channel += lanes) {
-        attention_row<state_type> whole{softmax_type{}.identity(), 0.0F};
-        float total = 0.0F;
-        for (std::int64_t share = 0; share < partials.shares(); ++share) {
-          add(whole, total, partials.rows(share, sequence, head, query),
-              partials.totals(share, sequence, head, query, channel));
-        }
-        const finished_row row = results.finish(sequence, head, query, whole);
-        results.write(sequence, head, query, channel, row.inverse, row.share, total);
-        if (channel == 0) {
-          results.write_log_sum_exp(sequence, head, query, row);
-        }
+        finish(at, channel, scratch);
       }
     }
   }
 
  private:
-  TESSERA_FN static void add(attention_row<state_type>& whole, float& total, attention_row<state_type> const& part,
-                             float part_total) {
+  struct place {
+    std::int64_t sequence;
+    std::int64_t head;
+    std::int64_t query;
+  };
+
+  TESSERA_FN static row_type nothing() { return {softmax_type{}.identity(), 0.0F}; }
+
+  TESSERA_FN void add_shares(row_type& row, float& total, place const& at, std::int64_t channel, std::int64_t first,
+                             std::int64_t end) const {
+    row_type rows[at_a_time];
+    float totals[at_a_time];
+    for (int i = 0; i < at_a_time; ++i) {
+      const std::int64_t share = min(first + i, end - 1);
+      rows[i] = partials.rows(share, at.sequence, at.head, at.query);
+      totals[i] = partials.totals(share, at.sequence, at.head, at.query, channel);
+    }
+    for (int i = 0; i < at_a_time; ++i) {
+      if (first + i < end) {
+        add(row, total, rows[i], totals[i]);
+      }
+    }
+  }
+
+  TESSERA_FN void finish(place const& at, std::int64_t channel, scratch_type const& scratch) const {
+    row_type whole = nothing();
+    float total = 0.0F;
+    for (int part = 0; part < parts; ++part) {
+      add(whole, total, scratch.rows[part], scratch.totals[part * most_channels + channel]);
+    }
+    const finished_row row = results.finish(at.sequence, at.head, at.query, whole);
+    results.write(at.sequence, at.head, at.query, channel, row.inverse, row.share, total);
+    if (channel == 0) {
+      results.write_log_sum_exp(at.sequence, at.head, at.query, row);
+    }
+  }
+
+  TESSERA_FN static void add(row_type& whole, float& total, row_type const& part, float part_total) {
     const softmax_type softmax;
     const auto by = softmax.merge_factors(whole.state, part.state);
     total = total * by.of_first + part_total * by.of_second;

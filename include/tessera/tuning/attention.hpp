@@ -49,6 +49,24 @@ struct warpgroup_attention_tuning {
   TESSERA_FN constexpr policy_type operator()(int) const { return {3, Channels > 64 ? 4 : 6, 64, 32, 160}; }
 };
 
+/// The program for few queries: how many bytes are under way.
+struct few_queries_policy {
+  int stages;  ///< tiles of 128 keys, and of as many values, in shared memory of a block
+  int blocks;  ///< of a multiprocessor
+
+  friend constexpr bool operator==(few_queries_policy const&, few_queries_policy const&) = default;
+};
+
+/// 32 KiB of 128 channels' keys and values are a tile: one of keys and two of values are at work, the others under
+/// way.
+template <int Channels>
+struct few_queries_tuning {
+  using policy_type = few_queries_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const {
+    return Channels > 64 ? policy_type{6, 1} : policy_type{6, 2};
+  }
+};
+
 /// How quantize_heads goes over key heads: as many at a time as have about so many bytes of keys and values.
 ///
 /// H200, 2 x 16 heads of 16384 tokens, 64 channels: 254 us, 0.57 of the copy's speed; with sections of 3, 6, 24 and 48

@@ -62,5 +62,24 @@ __device__ __forceinline__ std::uint32_t pack_four_e4m3(float a, float b, float 
 #endif
 }
 
+/// Four e4m3 bytes to two pairs of fp16, the lowest byte first. Exact.
+__device__ __forceinline__ uint2 unpack_four_e4m3(std::uint32_t four) {
+  uint2 pairs;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
+  std::uint32_t halves[4];
+  for (int i = 0; i < 4; ++i) {
+    const float8_e4m3 code{static_cast<std::uint8_t>(four >> 8 * i)};
+    halves[i] = store<float16>(load(code)).bits;
+  }
+  pairs = {halves[0] | halves[1] << 16, halves[2] | halves[3] << 16};
+#else
+  asm("{ .reg .b16 low, high; mov.b32 {low, high}, %2; cvt.rn.f16x2.e4m3x2 %0, low;"
+      "  cvt.rn.f16x2.e4m3x2 %1, high; }"
+      : "=r"(pairs.x), "=r"(pairs.y)
+      : "r"(four));
+#endif
+  return pairs;
+}
+
 }  // namespace v0
 }  // namespace tessera

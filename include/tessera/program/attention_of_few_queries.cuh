@@ -1,0 +1,531 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `attention_of_few_queries`: attention of a few queries over many quantized keys, where memory is what
+/// one waits for (sm_90).
+///
+/// A work is 16 rows of a key head and a share of its keys. Rows are the queries of all query heads that share the key
+/// head, head after head, so that they share one read of its keys and values. One thread has the copy engine bring
+/// tiles of 128 keys and values into a ring in shared memory, from work to work without a pause; eight warps go through
+/// the tiles together. Of each tile a warp
+///
+///  * multiplies all rows by 16 keys (mma.sync of int8), and leaves the largest score of each row to the others;
+///  * makes the weights of these scores: e4m3 codes, as fp16, relative to the tile's largest score, as
+///    program/attention_tiles.hpp says, in shared memory for the others;
+///  * multiplies the weights of all 128 keys by an eighth of the channels of their values, whose codes become fp16 on
+///    the way (sm_90's mma.sync has no e4m3): products and sums are exact but for the rounding of fp32 sums.
+///
+/// In turns between two syncs a warp makes the weights of a tile, the products with values of the tile before, and the
+/// scores of the next one. Shares of rows go to merge_attention.
+///
+/// Where there are 8 rows or fewer, the other 8 are multiplied but have no weights.
+///
+/// For each key and key head 2 * channels bytes are read, and an eighth of a byte of scales: at 4.6 TB/s and 132
+/// multiprocessors a tile of 128 channels every 1600 cycles. A warp's turn has about 8 products of scores, 16 with
+/// values, 32 conversions and 8 exponentials for each lane, in about 350 instructions, which eight warps issue in 700
+/// cycles of four schedulers.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/bits.hpp>
+#include <tessera/core/float8.hpp>
+#include <tessera/program/attention_mask.hpp>
+#include <tessera/program/attention_operands.hpp>
+#include <tessera/program/attention_rows.hpp>
+#include <tessera/quantize/scaled_float.hpp>
+#include <tessera/reduce/online_softmax.hpp>
+#include <tessera/tile/cuda/barrier.cuh>
+#include <tessera/tile/cuda/bulk_tensor.cuh>
+#include <tessera/tile/cuda/convert.cuh>
+#include <tessera/tile/cuda/exponential.cuh>
+#include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/load_matrix.cuh>
+#include <tessera/tile/cuda/mma.cuh>
+#include <tessera/tile/cuda/ring_place.cuh>
+#include <tessera/tile/cuda/tensor_map.cuh>
+#include <tessera/tuning/attention.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Extents of a program of so many channels.
+template <int Channels>
+struct few_queries_shape {
+  static constexpr int rows = static_cast<int>(few_queries);
+  static constexpr int keys = static_cast<int>(attention_padding);
+  static constexpr int warps = 8;  ///< that multiply; one more starts copies
+  static constexpr int lanes = 32 * (warps + 1);
+  static constexpr int warp_keys = keys / warps;
+  static constexpr int warp_channels = Channels / warps;
+  static constexpr int row_bytes = Channels > 64 ? 128 : 64;  ///< of keys, which lie in panels of so many
+  static constexpr int panels = Channels / row_bytes;
+  static constexpr int tile_bytes = keys * Channels;  ///< of keys, and of values
+  static constexpr int depth_steps = Channels / 32;
+  static constexpr int column_steps = warp_channels / 8;
+  static constexpr int weight_words = keys / 2 + 4;  ///< of a row: rows lie in different banks
+  static constexpr box_swizzle swizzle = row_bytes == 128 ? box_swizzle::bytes_128 : box_swizzle::bytes_64;
+  static_assert(Channels == 64 || Channels == 128 || Channels == 256,
+                "tessera: attention of few queries takes 64, 128 or 256 channels");
+};
+
+/// Method: an attention_method whose scales are per_thread and whose values are e4m3. T: of results.
+template <int Channels, class Method, class T, few_queries_policy Policy>
+struct attention_of_few_queries {
+  using shape = few_queries_shape<Channels>;
+  using softmax_type = online_softmax<float>;
+  using row_type = attention_row<softmax_type::state_type>;
+  static constexpr int lanes = shape::lanes;
+  static constexpr int blocks_per_multiprocessor = Policy.blocks;
+  static constexpr int from_architecture = 900;
+  static constexpr int before_architecture = 1000;
+  static constexpr bool is_persistent = true;
+
+  /// Of a row of a work, what each warp has.
+  struct row_sums {
+    float sum[shape::warps];
+    float rounded[shape::warps];
+  };
+  struct scratch_type {
+    alignas(1024) unsigned char key[Policy.stages][shape::tile_bytes];
+    alignas(1024) unsigned char value[Policy.stages][shape::tile_bytes];
+    alignas(16) std::uint32_t weights[2][shape::rows * shape::weight_words];  ///< pairs of fp16; of tiles in turn
+    alignas(16) float largest[2][shape::rows][shape::warps];                  ///< likewise
+    alignas(16) row_sums sums[2][shape::rows];                                ///< of works in turn
+    alignas(16) float key_scales[Policy.stages][4];
+    shared_barrier key_full[Policy.stages];
+    shared_barrier key_empty[Policy.stages];
+    shared_barrier value_full[Policy.stages];
+    shared_barrier value_empty[Policy.stages];
+  };
+
+  tensor_map key_map;    ///< codes: (batch, head, padded token) x channel
+  tensor_map value_map;  ///< codes: (batch, head, channel) x padded token
+  std::int8_t const* query_codes;
+  float const* query_scales;
+  float const* key_scales;
+  sequence_lengths query_lengths;
+  sequence_lengths key_lengths;
+  std::int64_t left;   ///< see attention_mask
+  std::int64_t right;  ///< likewise
+  attention_writer<Method, T> results;
+  attention_partials<softmax_type::state_type> partials;
+
+  /// Query heads of a key head. Numbers of rows and works have 31 bits.
+  [[nodiscard]] TESSERA_FN constexpr std::uint32_t head_group() const {
+    return static_cast<std::uint32_t>(results.shape.query_heads) / static_cast<std::uint32_t>(results.shape.key_heads);
+  }
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t row_blocks() const {
+    return divide_up(std::int64_t{head_group()} * results.shape.queries, std::int64_t{shape::rows});
+  }
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t works() const {
+    return partials.shares() * results.shape.batch * results.shape.key_heads * row_blocks();
+  }
+
+  /// The launch has as many blocks as run at a time, or fewer.
+  __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
+                                             scratch_type& scratch) const {
+    if (group.lane == 0) {
+      prefetch_tensor_map(key_map);
+      prefetch_tensor_map(value_map);
+      for (int stage = 0; stage < Policy.stages; ++stage) {
+        scratch.key_full[stage].init(1);
+        scratch.value_full[stage].init(1);
+        scratch.key_empty[stage].init(shape::warps);
+        scratch.value_empty[stage].init(shape::warps);
+      }
+      fence_barrier_init();
+    }
+    group.sync();
+    const int warp = __shfl_sync(0xffffffffU, group.lane / 32, 0);
+    if (warp < shape::warps) {
+      attend(scratch, warp, group.lane % 32);
+    } else if (group.lane % 32 == 0) {
+      produce(scratch);
+    }
+  }
+
+ private:
+  using scores_mma = warp_mma<std::int8_t>;
+  using values_mma = warp_mma<float16>;
+  using place_type = ring_place<Policy.stages>;
+
+  struct work_place {
+    std::int64_t sequence;
+    std::int64_t key_head;
+    std::int64_t share;
+    std::int64_t first_row;
+    attention_mask mask;
+    std::int64_t first_tile;
+    std::int32_t tiles;
+  };
+
+  [[nodiscard]] __device__ __forceinline__ work_place place_of(std::uint32_t work) const {
+    attention_shape const& s = results.shape;
+    const auto blocks = static_cast<std::uint32_t>(row_blocks());
+    const auto heads = static_cast<std::uint32_t>(s.key_heads);
+    const auto batch = static_cast<std::uint32_t>(s.batch);
+    const std::uint32_t head = work / blocks;
+    work_place at{};
+    at.first_row = (work - head * blocks) * shape::rows;
+    at.key_head = head % heads;
+    at.sequence = head / heads % batch;
+    at.share = head / heads / batch;
+    at.mask = {length_of(query_lengths, at.sequence, s.queries), length_of(key_lengths, at.sequence, s.keys), left,
+               right};
+    const std::int64_t lowest = at.mask.of(0).first / shape::keys;
+    const std::int64_t seen = at.mask.queries > 0 ? at.mask.of(at.mask.queries - 1).end : 0;
+    const std::int64_t beyond = divide_up(seen, std::int64_t{shape::keys});
+    const std::int64_t count = max(beyond - lowest, std::int64_t{0});
+    const std::int64_t each =
+        divide_up(static_cast<std::uint32_t>(count), static_cast<std::uint32_t>(partials.shares()));
+    const std::int64_t begin = min(at.share * each, count);
+    at.first_tile = lowest + begin;
+    at.tiles = static_cast<std::int32_t>(min(begin + each, count) - begin);
+    return at;
+  }
+
+  // One thread: brings keys and values.
+
+  __device__ __forceinline__ void produce(scratch_type& scratch) const {
+    const auto count = static_cast<std::uint32_t>(works());
+    place_type place;
+    for (std::uint32_t work = blockIdx.x; work < count; work += gridDim.x) {
+      const work_place at = place_of(work);
+      const std::int64_t head = at.sequence * results.shape.key_heads + at.key_head;
+      const std::int64_t tiles_of_head = padded_tokens(results.shape.keys) / shape::keys;
+      for (std::int32_t i = 0; i < at.tiles; ++i) {
+        const std::int64_t tile = at.first_tile + i;
+        bring_keys(scratch, place, head * tiles_of_head + tile);
+        bring_values(scratch, place,
+                     {static_cast<std::int32_t>(tile * shape::keys), static_cast<std::int32_t>(head * Channels)});
+        place.advance();
+      }
+    }
+  }
+  __device__ __forceinline__ void bring_keys(scratch_type& scratch, place_type place, std::int64_t tile) const {
+    constexpr int scale_bytes = static_cast<int>(sizeof scratch.key_scales[0]);
+    shared_barrier& full = scratch.key_full[place.stage];
+    scratch.key_empty[place.stage].wait(place.phase ^ 1U);
+    full.arrive_and_expect(shape::tile_bytes + scale_bytes);
+#pragma unroll
+    for (int panel = 0; panel < shape::panels; ++panel) {
+      load_box(scratch.key[place.stage] + panel * shape::keys * shape::row_bytes, key_map, full,
+               {panel * shape::row_bytes, static_cast<std::int32_t>(tile * shape::keys)});
+    }
+    load_bytes(scratch.key_scales[place.stage], key_scales + tile * 4, scale_bytes, full);
+  }
+  __device__ __forceinline__ void bring_values(scratch_type& scratch, place_type place, box_place from) const {
+    scratch.value_empty[place.stage].wait(place.phase ^ 1U);
+    scratch.value_full[place.stage].arrive_and_expect(shape::tile_bytes);
+    load_box(scratch.value[place.stage], value_map, scratch.value_full[place.stage], from);
+  }
+
+  // Eight warps: rows lane / 4 and lane / 4 + 8 of a work, in two halves.
+
+  /// Which row of results it is, and the keys that it sees.
+  struct row_place {
+    std::int64_t head;
+    std::int64_t query;
+    bool is_inside;
+  };
+  [[nodiscard]] __device__ __forceinline__ row_place row_of(work_place const& at, int row) const {
+    attention_shape const& s = results.shape;
+    const auto queries = static_cast<std::uint32_t>(s.queries);
+    const std::uint32_t which = static_cast<std::uint32_t>(at.first_row) + static_cast<std::uint32_t>(row);
+    return {at.key_head * head_group() + which / queries, which % queries, which < head_group() * queries};
+  }
+
+  /// Of a warp, in registers.
+  struct warp_state {
+    int warp;
+    int lane;
+    place_type key;
+    place_type value;
+    std::uint32_t queries[shape::depth_steps][4];
+    bool has_second_half;  ///< else rows from 8 on are none, and nothing is known of them
+    float query_scale[2];
+    std::int32_t first_key[2];  ///< that the row sees
+    std::int32_t seen_keys[2];  ///< from there on
+    float scores[2][4];
+    float factor[2];  ///< for outputs, before the next products are added
+    row_type rows[2];
+    float outputs[shape::column_steps][4];
+  };
+
+  __device__ __forceinline__ void attend(scratch_type& scratch, int warp, int lane) const {
+    warp_state state;
+    state.warp = warp;
+    state.lane = lane;
+    const auto count = static_cast<std::uint32_t>(works());
+    int turn = 0;
+    for (std::uint32_t work = blockIdx.x; work < count; work += gridDim.x) {
+      const work_place at = place_of(work);
+      begin_work(state, at);
+      const auto first_key = static_cast<std::int32_t>(at.first_tile * shape::keys);
+      if (at.tiles > 0) {
+        make_scores(scratch, state, first_key, 0);
+      }
+      for (std::int32_t i = 0; i < at.tiles; ++i) {
+        sync_warps();
+        float const before[2] = {state.factor[0], state.factor[1]};
+        make_weights(scratch, state, i % 2);
+        if (i > 0) {
+          add_values(scratch, state, before, (i - 1) % 2);
+        }
+        if (i + 1 < at.tiles) {
+          make_scores(scratch, state, first_key + (i + 1) * shape::keys, (i + 1) % 2);
+        }
+      }
+      if (at.tiles > 0) {
+        sync_warps();
+        add_values(scratch, state, state.factor, (at.tiles - 1) % 2);
+      }
+      finish(scratch, state, at, turn);
+      turn ^= 1;
+    }
+  }
+
+  __device__ __forceinline__ static void sync_warps() {
+    sync_named(1, 32 * shape::warps);
+  }
+
+  __device__ __forceinline__ static void release(shared_barrier& barrier, int lane) {
+    __syncwarp();
+    if (lane == 0) {
+      barrier.arrive();
+    }
+  }
+
+  __device__ __forceinline__ void begin_work(warp_state& state, work_place const& at) const {
+    attention_shape const& s = results.shape;
+    const std::int64_t padded = padded_tokens(s.queries);
+    state.has_second_half = row_of(at, 8).is_inside;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const row_place row = row_of(at, state.lane / 4 + 8 * half);
+      const std::int64_t head = at.sequence * s.query_heads + row.head;
+      auto const* const codes =
+          reinterpret_cast<std::uint32_t const*>(query_codes + (head * padded + row.query) * Channels);
+#pragma unroll
+      for (int step = 0; step < shape::depth_steps; ++step) {
+        const int word = 8 * step + state.lane % 4;
+        state.queries[step][half] = row.is_inside ? codes[word] : 0U;
+        state.queries[step][half + 2] = row.is_inside ? codes[word + 4] : 0U;
+      }
+      const std::int64_t scale = head * Method::query_groups::count(padded) + Method::query_groups::group_of(row.query);
+      state.query_scale[half] = row.is_inside ? query_scales[scale] : 0.0F;
+      const key_interval seen = row.is_inside ? at.mask.of(row.query) : key_interval{0, 0};
+      state.first_key[half] = static_cast<std::int32_t>(seen.first);
+      state.seen_keys[half] = static_cast<std::int32_t>(seen.end - seen.first);
+      state.factor[half] = 1.0F;
+      state.rows[half] = {softmax_type{}.identity(), 0.0F};
+    }
+#pragma unroll
+    for (auto& column : state.outputs) {
+#pragma unroll
+      for (float& output : column) {
+        output = 0.0F;
+      }
+    }
+  }
+
+  /// Of the warp's keys of a tile, with each row's largest for all warps.
+  __device__ __forceinline__ void make_scores(scratch_type& scratch, warp_state& state, std::int32_t first_key,
+                                              int turn) const {
+    std::int32_t sums[2][4] = {};
+    scratch.key_full[state.key.stage].wait(state.key.phase);
+    multiply_keys(detail::plain_shared_address(scratch.key[state.key.stage]), state, sums);
+    const float key_scale = scratch.key_scales[state.key.stage][state.lane % 4];
+    release(scratch.key_empty[state.key.stage], state.lane);
+    state.key.advance();
+    const std::int32_t own_key = first_key + shape::warp_keys * state.warp + 2 * (state.lane % 4);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (half == 1 && !state.has_second_half) {
+        break;
+      }
+      const float scale = state.query_scale[half] * key_scale;
+      float largest = -infinity;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const auto behind = static_cast<std::uint32_t>(own_key + i / 2 * 8 + i % 2 - state.first_key[half]);
+        const bool is_seen = behind < static_cast<std::uint32_t>(state.seen_keys[half]);
+        const float score = is_seen ? scale * static_cast<float>(sums[i / 2][2 * half + i % 2]) : -infinity;
+        state.scores[half][i] = score;
+        largest = fmaxf(largest, score);
+      }
+      largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, 1));
+      largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, 2));
+      if (state.lane % 4 == 0) {
+        scratch.largest[turn][state.lane / 4 + 8 * half][state.warp] = largest;
+      }
+    }
+  }
+
+  /// Two products of 16 rows and 8 keys.
+  __device__ __forceinline__ static void multiply_keys(std::uint32_t keys, warp_state const& state,
+                                                       std::int32_t (&sums)[2][4]) {
+    constexpr int row_chunks = shape::row_bytes / 16;
+    const int row = state.lane % 8;
+    const int swizzled = shape::row_bytes == 128 ? row : row / 2;
+#pragma unroll
+    for (int i = 0; i < shape::depth_steps / 2; ++i) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int chunk = 4 * i % row_chunks + state.lane / 8;
+        const int panel = 4 * i / row_chunks;
+        const int key = shape::warp_keys * state.warp + 8 * half + row;
+        const int offset = (panel * shape::keys + key) * shape::row_bytes + (chunk ^ swizzled) * 16;
+        std::uint32_t codes[4];
+        load_matrix_x4(codes, keys + static_cast<std::uint32_t>(offset));
+        scores_mma::multiply(sums[half], state.queries[2 * i], {codes[0], codes[1]});
+        scores_mma::multiply(sums[half], state.queries[2 * i + 1], {codes[2], codes[3]});
+      }
+    }
+  }
+
+  /// Of all rows and the warp's keys.
+  __device__ __forceinline__ static void make_weights(scratch_type& scratch, warp_state& state, int turn) {
+    constexpr float highest = float8_quantizer<float8_e4m3>::highest;
+    const softmax_type softmax;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (half == 1 && !state.has_second_half) {
+        break;
+      }
+      const int row = state.lane / 4 + 8 * half;
+      row_type& own = state.rows[half];
+      state.factor[half] = softmax.turn(own.state, largest_of(scratch.largest[turn][row]));
+      const float reference = own.state.reference == -infinity ? 0.0F : own.state.reference;
+      float weights[4];
+      float sum = 0.0F;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        weights[i] = fast_exp2(state.scores[half][i] - reference);  // codes of denormal ones are 0
+        sum += weights[i];
+      }
+      own.state.sum += sum;
+      const uint2 codes = unpack_four_e4m3(
+          pack_four_e4m3(weights[0] * highest, weights[1] * highest, weights[2] * highest, weights[3] * highest));
+      const float2 first = unpack_pair<float16>(codes.x);
+      const float2 second = unpack_pair<float16>(codes.y);
+      own.rounded = own.rounded * state.factor[half] + ((first.x + first.y) + (second.x + second.y));
+      std::uint32_t* const to =
+          scratch.weights[turn] + row * shape::weight_words + shape::warp_keys / 2 * state.warp + state.lane % 4;
+      to[0] = codes.x;
+      to[4] = codes.y;
+    }
+  }
+  __device__ __forceinline__ static float largest_of(float const (&parts)[shape::warps]) {
+    static_assert(shape::warps == 8);
+    const float4 a = *reinterpret_cast<float4 const*>(parts);
+    const float4 b = *reinterpret_cast<float4 const*>(parts + 4);
+    return fmaxf(fmaxf(fmaxf(a.x, a.y), fmaxf(a.z, a.w)), fmaxf(fmaxf(b.x, b.y), fmaxf(b.z, b.w)));
+  }
+
+  /// All weights of a tile by the warp's channels; even and odd sixteens of keys are added up apart.
+  __device__ __forceinline__ static void add_values(scratch_type& scratch, warp_state& state, float const (&factor)[2],
+                                                    int turn) {
+    float sums[2][shape::column_steps][4] = {};
+    const std::uint32_t weights =
+        detail::plain_shared_address(scratch.weights[turn]) +
+        static_cast<std::uint32_t>(state.lane % 16 * shape::weight_words * 4 + state.lane / 16 * 16);
+    const std::uint32_t values =
+        detail::plain_shared_address(scratch.value[state.value.stage]) +
+        static_cast<std::uint32_t>((shape::warp_channels * state.warp + state.lane % 8) * shape::keys);
+    scratch.value_full[state.value.stage].wait(state.value.phase);
+#pragma unroll
+    for (int quarter = 0; quarter < 2; ++quarter) {
+      std::uint32_t left_operands[4][4];
+#pragma unroll
+      for (int step = 0; step < 4; ++step) {
+        load_matrix_x4(left_operands[step], weights + static_cast<std::uint32_t>(4 * quarter + step) * 32U);
+      }
+      const auto chunk = static_cast<std::uint32_t>((4 * quarter + state.lane / 8) ^ (state.lane % 8));
+#pragma unroll
+      for (int column = 0; column < shape::column_steps; ++column) {
+        std::uint32_t codes[4];
+        load_matrix_x4(codes, values + static_cast<std::uint32_t>(column * 8 * shape::keys) + chunk * 16U);
+#pragma unroll
+        for (int step = 0; step < 4; ++step) {
+          const uint2 pairs = unpack_four_e4m3(codes[step]);
+          values_mma::multiply(sums[step % 2][column], left_operands[step], {pairs.x, pairs.y});
+        }
+      }
+    }
+    release(scratch.value_empty[state.value.stage], state.lane);
+    state.value.advance();
+#pragma unroll
+    for (int column = 0; column < shape::column_steps; ++column) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        state.outputs[column][i] =
+            __fmaf_rn(state.outputs[column][i], factor[i / 2], sums[0][column][i] + sums[1][column][i]);
+      }
+    }
+  }
+
+  /// Adds up what warps know of rows, and writes results or shares of them.
+  __device__ __forceinline__ void finish(scratch_type& scratch, warp_state& state, work_place const& at,
+                                         int turn) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      row_sums& to = scratch.sums[turn][state.lane / 4 + 8 * half];
+      const float sum = sum_of_four(state.rows[half].state.sum);
+      const float rounded = sum_of_four(state.rows[half].rounded);
+      if (state.lane % 4 == 0) {
+        to.sum[state.warp] = sum;
+        to.rounded[state.warp] = rounded;
+      }
+    }
+    sync_warps();
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int number = state.lane / 4 + 8 * half;
+      const row_place place = row_of(at, number);
+      row_type row = state.rows[half];
+      row.state.sum = 0.0F;
+      row.rounded = 0.0F;
+#pragma unroll
+      for (int warp = 0; warp < shape::warps; ++warp) {
+        row.state.sum += scratch.sums[turn][number].sum[warp];
+        row.rounded += scratch.sums[turn][number].rounded[warp];
+      }
+      if (place.is_inside) {
+        write_row(state, at, place, half, row);
+      }
+    }
+  }
+  __device__ __forceinline__ static float sum_of_four(float value) {
+    value += __shfl_xor_sync(0xffffffffU, value, 1);
+    return value + __shfl_xor_sync(0xffffffffU, value, 2);
+  }
+
+  __device__ __forceinline__ void write_row(warp_state const& state, work_place const& at, row_place const& place,
+                                            int half, row_type const& row) const {
+    const bool is_shared = partials.rows.data != nullptr;
+    const bool is_first = state.warp == 0 && state.lane % 4 == 0;
+    const finished_row finished =
+        is_shared ? finished_row{} : results.finish(at.sequence, place.head, place.query, row);
+    if (is_first && is_shared) {
+      partials.rows(at.share, at.sequence, place.head, place.query) = row;
+    } else if (is_first) {
+      results.write_log_sum_exp(at.sequence, place.head, place.query, finished);
+    }
+#pragma unroll
+    for (int column = 0; column < shape::column_steps; ++column) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const std::int64_t channel = shape::warp_channels * state.warp + 8 * column + 2 * (state.lane % 4) + i;
+        const float total = state.outputs[column][2 * half + i];
+        if (is_shared) {
+          partials.totals(at.share, at.sequence, place.head, place.query, channel) = total;
+        } else {
+          results.write(at.sequence, place.head, place.query, channel, finished.inverse, finished.share, total);
+        }
+      }
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

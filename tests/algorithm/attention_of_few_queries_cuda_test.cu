@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "algorithm/attention_on_device.cuh"
+
+using namespace tessera;
+using namespace tessera_test;
+
+namespace {
+
+using eight = symmetric_quantizer<8, per_thread>;
+using e4m3 = float8_quantizer<float8_e4m3>;
+using with_value_means = attention<smoothed<eight>, smoothed<e4m3>>;
+using four_bits = attention<smoothed<symmetric_quantizer<4, per_thread>>, e4m3>;
+
+/// Against the portable program on the host, which weighs by the same codes but for the last bits of exponentials.
+template <class Attention = sage_attention2, class T = bfloat16>
+void check_on_device(attention_problem<T> const& p, head_layout layout = head_layout::heads_first) {
+  attention_shape const& s = p.shape;
+  CAPTURE(s.batch, s.query_heads, s.key_heads, s.queries, s.keys, s.channels, static_cast<int>(layout));
+  CAPTURE(p.options.is_causal, p.options.window_left, p.options.window_right);
+  tessera::cuda const exec;
+  auto const found = run_on_device<Attention, T>(exec, p, layout);
+  auto const expected = run_attention_problem<Attention, T>(cpu{}, p);
+  bool const is_zero = std::all_of(expected.result.begin(), expected.result.end(), [](double x) { return x == 0; });
+  CHECK(found.is_clean);
+  CHECK((is_zero ? found.found.result == expected.result
+                 : error_of(found.found.result, expected.result).relative_l1 < 2e-3));
+  CHECK(farthest(found.found.result, expected.result) < 0.07);
+  CHECK(farthest(found.found.log_sum_exp, expected.log_sum_exp) < 1e-3);
+}
+
+template <class Attention = sage_attention2, class T = bfloat16>
+void check_shape(attention_shape const& s, attention_options const& options = {},
+                 head_layout layout = head_layout::heads_first) {
+  auto p = make_attention_problem<T>(s);
+  p.options = options;
+  check_on_device<Attention, T>(p, layout);
+}
+
+attention_options causal() {
+  attention_options options;
+  options.is_causal = true;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("a few queries on a GPU attend as on the host, whatever the extents", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (std::int64_t const channels : {64, 128}) {
+    for (std::int64_t const queries : {1, 2, 7, 15, 16}) {
+      for (std::int64_t const keys : {1, 16, 127, 128, 129, 1000, 1024, 2500}) {
+        check_shape({1, 2, 1, queries, keys, channels});
+        check_shape({1, 2, 1, queries, keys, channels}, causal());
+      }
+    }
+    check_shape({3, 2, 2, 1, 9000, channels});
+    check_shape({1, 1, 1, 1, 40000, channels});
+  }
+}
+
+TEST_CASE("all query heads of a key head share its keys, also where they fill more than one block", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (std::int64_t const channels : {64, 128}) {
+    for (std::int64_t group = 1; group <= 16; ++group) {
+      check_shape({2, 2 * group, 2, 1, 1300, channels});
+      check_shape({1, group, 1, 3, 700, channels}, causal());
+    }
+    check_shape({2, 16, 1, 16, 1500, channels}, causal());
+    check_shape({70, 8, 8, 1, 600, channels});  // more works than blocks
+    check_shape({300, 8, 4, 2, 260, channels}, causal());
+  }
+}
+
+TEST_CASE("windows of a few queries are aligned to the bottom right", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (std::int64_t const channels : {64, 128}) {
+    for (std::int64_t const left : {-1, 0, 5, 700}) {
+      for (std::int64_t const right : {-1, 0, 3}) {
+        attention_options options;
+        options.window_left = left;
+        options.window_right = right;
+        check_shape({1, 4, 2, 5, 3000, channels}, options);
+        check_shape({1, 4, 2, 16, 9, channels}, options);  // of some rows nothing is seen
+      }
+    }
+  }
+}
+
+TEST_CASE("sequences of a few queries have lengths, heads have sinks", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (std::int64_t const channels : {64, 128}) {
+    for (bool const is_causal : {false, true}) {
+      auto p = make_attention_problem<bfloat16>({5, 4, 2, 6, 2600, channels});
+      p.options.is_causal = is_causal;
+      p.query_lengths = {6, 1, 0, 5, 6};
+      p.key_lengths = {2600, 1, 900, 0, 130};
+      check_on_device(p);
+      check_on_device<with_value_means>(p);
+      p.sinks = {3.0F, -1.0F, 0.0F, 9.0F};
+      check_on_device(p);
+      p.options.window_left = 200;
+      check_on_device(p);
+    }
+  }
+}
+
+TEST_CASE("a few queries come in any layout and of any method with scales of lanes", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (std::int64_t const channels : {64, 128}) {
+    for (head_layout const layout : {head_layout::heads_first, head_layout::tokens_first, head_layout::shifted}) {
+      check_shape<sage_attention2, float16>({2, 4, 2, 3, 1200, channels}, causal(), layout);
+      check_shape<four_bits>({2, 4, 2, 3, 1200, channels}, causal(), layout);
+      check_shape<with_value_means>({2, 4, 2, 3, 200, channels}, {}, layout);
+    }
+  }
+}
+
+TEST_CASE("an infinity or a NaN reaches a few queries on a GPU as on the host", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  tessera::cuda const exec;
+  for (std::int64_t const keys : {400, 2000}) {
+    auto p = make_attention_problem<bfloat16>({1, 8, 4, 2, keys, 128});
+    auto const at = [&](std::int64_t head, std::int64_t tokens, std::int64_t token, std::int64_t channel) {
+      return as_size((head * tokens + token) * 128 + channel);
+    };
+    p.queries[at(0, 2, 1, 3)] = store<bfloat16>(NAN);
+    p.keys[at(1, keys, 395, 7)] = store<bfloat16>(INFINITY);
+    p.values[at(2, keys, 20, 9)] = store<bfloat16>(NAN);
+    auto const found = run_on_device<sage_attention2, bfloat16>(exec, p).found;
+    auto const expected = run_attention_problem<sage_attention2, bfloat16>(cpu{}, p);
+    CHECK(farthest(found.result, expected.result) < 0.07);
+    CHECK(farthest(found.log_sum_exp, expected.log_sum_exp) < 1e-3);
+  }
+}
+
+TEST_CASE("on sm_90 a few queries have a program of their own, which needs no memory for shares", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  tessera::cuda const exec;
+  int major = 0;
+  cuda_ok(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
+  auto const p = make_attention_problem<bfloat16>({2, 8, 2, 3, 3000, 128});
+  device_attention<bfloat16> const in(exec, p, head_layout::heads_first);
+  auto const plan = sage_attention2::plan(exec, p.shape);
+  buffer<std::byte> memory(exec, plan.bytes());
+  workspace const space(plan, memory);
+  device_heads<bfloat16> const result(exec, {2, 8, 3, 128}, head_layout::heads_first);
+  auto const heads = sage_attention2::operands(p.shape, space);
+  sage_attention2::quantize(exec, p.shape, in.inputs(), {}, heads, space);
+  attention_call<sage_attention2::method, bfloat16> call{p.shape, {}, heads, {result.view()}};
+  auto const expected = run_attention_problem<sage_attention2, bfloat16>(cpu{}, p);
+  for (bool const is_shared : {false, true}) {
+    call.partials = is_shared ? sage_attention2::partials(p.shape, space) : decltype(call.partials){};
+    CHECK(call.partials.shares() == (is_shared ? 5 : 1));
+    CHECK(detail::try_attention_of_few_queries<128>(exec, call) == (major == 9));
+    sage_attention2::forward(exec, call);
+    bool is_clean = false;
+    CHECK(error_of(as_doubles(result.values(exec, is_clean)), expected.result).relative_l1 < 2e-3);
+    CHECK(is_clean);
+  }
+  exec.wait();
+}
+
+TEST_CASE("attention of a few queries repeats bit for bit", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  tessera::cuda const exec;
+  auto const p = make_attention_problem<bfloat16>({4, 16, 4, 1, 20000, 128});
+  auto const first = run_on_device<sage_attention2, bfloat16>(exec, p).found;
+  for (int i = 0; i < 5; ++i) {
+    auto const again = run_on_device<sage_attention2, bfloat16>(exec, p).found;
+    CHECK(again.result == first.result);
+    CHECK(again.log_sum_exp == first.log_sum_exp);
+  }
+}
