@@ -246,7 +246,7 @@ bool try_attention_of_few_queries(basic_cuda<Architectures> const& exec, attenti
                              call.options.is_causal ? 0 : call.options.window_right,
                              writer_of(call),
                              call.partials};
-  const std::int64_t most = std::int64_t{multiprocessors_of(exec, where)} * program_type::blocks_per_multiprocessor;
+  const std::int64_t most = std::int64_t{exec.state->multiprocessors()} * program_type::blocks_per_multiprocessor;
   exec.run(program, min(program.works(), most));
   merge_shares(exec, call);
   return true;
