@@ -317,6 +317,8 @@ struct attention {
                     {s.batch, s.query_heads, blocks, call.block_list.tiles.extent(3)});
     }
     const std::int64_t shares = call.partials.shares();
+    check<value_error>(shares <= most_attention_shares, function, ": ", shares, " shares of rows, of which there may be ",
+                       most_attention_shares);
     check_extents(function, "shares of rows", call.partials.rows, {shares, s.batch, s.query_heads, s.queries});
     if (call.partials.rows.data != nullptr) {
       check<value_error>(call.partials.totals.data != nullptr, function, ": the totals of shares of rows are null");

@@ -182,14 +182,14 @@ struct quantization_regions : quantized_regions<Method> {
   /// Not a function of the machine, so that results are none.
   [[nodiscard]] std::int64_t shares() const {
     constexpr std::int64_t least_keys = 4 * attention_padding;
-    constexpr std::int64_t most = 64;
+    constexpr std::int64_t most = most_attention_shares;
     attention_shape const& s = this->shape;
     const std::int64_t together = s.query_heads / s.key_heads * s.queries;
     const bool is_few = s.queries <= few_queries;
     const std::int64_t groups =
         s.batch * (is_few ? s.key_heads * divide_up(together, few_queries)
                           : s.query_heads * divide_up(s.queries, std::int64_t{block_mean::tokens}));
-    const std::int64_t enough_groups = is_few ? 512 : 256;
+    constexpr std::int64_t enough_groups = 256;
     const std::int64_t wanted = divide_up(enough_groups, max(groups, std::int64_t{1}));
     return clamp(min(wanted, s.keys / least_keys), std::int64_t{1}, most);
   }

@@ -90,7 +90,6 @@ struct attention_of_few_queries {
     alignas(16) std::uint32_t weights[2][shape::rows * shape::weight_words];  ///< pairs of fp16; of tiles in turn
     alignas(16) float largest[2][shape::rows][shape::warps];                  ///< likewise
     alignas(16) row_sums sums[2][shape::rows];                                ///< of works in turn
-    alignas(16) float key_scales[Policy.stages][4];
     shared_barrier key_full[Policy.stages];
     shared_barrier key_empty[Policy.stages];
     shared_barrier value_full[Policy.stages];
@@ -202,16 +201,14 @@ struct attention_of_few_queries {
     }
   }
   __device__ __forceinline__ void bring_keys(scratch_type& scratch, place_type place, std::int64_t tile) const {
-    constexpr int scale_bytes = static_cast<int>(sizeof scratch.key_scales[0]);
     shared_barrier& full = scratch.key_full[place.stage];
     scratch.key_empty[place.stage].wait(place.phase ^ 1U);
-    full.arrive_and_expect(shape::tile_bytes + scale_bytes);
+    full.arrive_and_expect(shape::tile_bytes);
 #pragma unroll
     for (int panel = 0; panel < shape::panels; ++panel) {
       load_box(scratch.key[place.stage] + panel * shape::keys * shape::row_bytes, key_map, full,
                {panel * shape::row_bytes, static_cast<std::int32_t>(tile * shape::keys)});
     }
-    load_bytes(scratch.key_scales[place.stage], key_scales + tile * 4, scale_bytes, full);
   }
   __device__ __forceinline__ void bring_values(scratch_type& scratch, place_type place, box_place from) const {
     scratch.value_empty[place.stage].wait(place.phase ^ 1U);
@@ -243,6 +240,8 @@ struct attention_of_few_queries {
     std::uint32_t queries[shape::depth_steps][4];
     bool has_second_half;  ///< else rows from 8 on are none, and nothing is known of them
     float query_scale[2];
+    float const* key_scales;  ///< of the tile whose scores come next, for the lane's keys
+    float key_scale;          ///< of that tile; loaded a turn before it is wanted
     std::int32_t first_key[2];  ///< that the row sees
     std::int32_t seen_keys[2];  ///< from there on
     float scores[2][4];
@@ -262,7 +261,7 @@ struct attention_of_few_queries {
       begin_work(state, at);
       const auto first_key = static_cast<std::int32_t>(at.first_tile * shape::keys);
       if (at.tiles > 0) {
-        make_scores(scratch, state, first_key, 0);
+        make_scores(scratch, state, first_key, 0, at.tiles > 1);
       }
       for (std::int32_t i = 0; i < at.tiles; ++i) {
         sync_warps();
@@ -272,7 +271,7 @@ struct attention_of_few_queries {
           add_values(scratch, state, before, (i - 1) % 2);
         }
         if (i + 1 < at.tiles) {
-          make_scores(scratch, state, first_key + (i + 1) * shape::keys, (i + 1) % 2);
+          make_scores(scratch, state, first_key + (i + 1) * shape::keys, (i + 1) % 2, i + 2 < at.tiles);
         }
       }
       if (at.tiles > 0) {
@@ -298,7 +297,11 @@ struct attention_of_few_queries {
   __device__ __forceinline__ void begin_work(warp_state& state, work_place const& at) const {
     attention_shape const& s = results.shape;
     const std::int64_t padded = padded_tokens(s.queries);
+    const std::int64_t key_head = at.sequence * s.key_heads + at.key_head;
     state.has_second_half = row_of(at, 8).is_inside;
+    state.key_scales =
+        key_scales + 4 * (key_head * (padded_tokens(s.keys) / shape::keys) + at.first_tile) + state.lane % 4;
+    state.key_scale = at.tiles > 0 ? *state.key_scales : 0.0F;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const row_place row = row_of(at, state.lane / 4 + 8 * half);
@@ -329,12 +332,16 @@ struct attention_of_few_queries {
   }
 
   /// Of the warp's keys of a tile, with each row's largest for all warps.
-  __device__ __forceinline__ void make_scores(scratch_type& scratch, warp_state& state, std::int32_t first_key,
-                                              int turn) const {
+  __device__ __forceinline__ static void make_scores(scratch_type& scratch, warp_state& state, std::int32_t first_key,
+                                                     int turn, bool has_next) {
     std::int32_t sums[2][4] = {};
     scratch.key_full[state.key.stage].wait(state.key.phase);
     multiply_keys(detail::plain_shared_address(scratch.key[state.key.stage]), state, sums);
-    const float key_scale = scratch.key_scales[state.key.stage][state.lane % 4];
+    const float key_scale = state.key_scale;
+    state.key_scales += 4;
+    if (has_next) {
+      state.key_scale = *state.key_scales;
+    }
     release(scratch.key_empty[state.key.stage], state.lane);
     state.key.advance();
     const std::int32_t own_key = first_key + shape::warp_keys * state.warp + 2 * (state.lane % 4);

@@ -23,6 +23,8 @@ struct attention_row {
   float rounded;  ///< the sum of the weights' codes
 };
 
+constexpr int most_attention_shares = 64;
+
 /// Shares of rows: their values are added up relative to their own references.
 template <class State>
 struct attention_partials {
@@ -119,8 +121,8 @@ struct attention_writer {
   }
 };
 
-/// Adds the shares of rows: four quarters of them at the same time, each in order, then the quarters in order. A group
-/// takes a row.
+/// Adds the shares of rows relative to the largest of their references: four quarters of them at the same time, each in
+/// order, then the quarters in order. A group takes a row.
 template <class Method, class T>
 struct merge_attention {
   using softmax_type = typename Method::softmax;
@@ -133,7 +135,9 @@ struct merge_attention {
   static constexpr int at_a_time = 8;  ///< shares that are asked for before the first is there
 
   struct scratch_type {
-    row_type rows[parts];
+    row_type rows[most_attention_shares];
+    float factors[most_attention_shares];
+    row_type part_rows[parts];
     float totals[parts * most_channels];
   };
 
@@ -148,21 +152,21 @@ struct merge_attention {
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
     const place at{which / results.shape.queries / results.shape.query_heads,
                    which / results.shape.queries % results.shape.query_heads, which % results.shape.queries};
-    const std::int64_t each = divide_up(partials.shares(), std::int64_t{parts});
+    const auto shares = static_cast<int>(partials.shares());
     for (int lane : group) {
-      const int part = lane / part_lanes;
-      const std::int64_t end = min((part + 1) * each, partials.shares());
-      for (std::int64_t channel = lane % part_lanes; channel < results.shape.channels; channel += part_lanes) {
-        row_type row = nothing();
-        float total = 0.0F;
-        for (std::int64_t share = part * each; share < end; share += at_a_time) {
-          add_shares(row, total, at, channel, share, end);
-        }
-        scratch.totals[part * most_channels + channel] = total;
-        if (channel == 0) {
-          scratch.rows[part] = row;
-        }
+      if (lane < shares) {
+        scratch.rows[lane] = partials.rows(lane, at.sequence, at.head, at.query);
       }
+    }
+    group.sync();
+    for (int lane : group) {
+      if (lane < shares) {
+        scratch.factors[lane] = factor_of(scratch, lane);
+      }
+    }
+    group.sync();
+    for (int lane : group) {
+      add_shares(scratch, at, lane / part_lanes, lane % part_lanes);
     }
     group.sync();
     for (int lane : group) {
@@ -179,29 +183,56 @@ struct merge_attention {
     std::int64_t query;
   };
 
-  TESSERA_FN static row_type nothing() { return {softmax_type{}.identity(), 0.0F}; }
+  /// What a share is multiplied by, so that it can be added to the others.
+  TESSERA_FN float factor_of(scratch_type const& scratch, int share) const {
+    const softmax_type softmax;
+    state_type whole = softmax.identity();
+    for (int i = 0; i < static_cast<int>(partials.shares()); ++i) {
+      whole.reference = max(whole.reference, scratch.rows[i].state.reference);
+    }
+    return softmax.merge_factors(scratch.rows[share].state, whole).of_first;
+  }
 
-  TESSERA_FN void add_shares(row_type& row, float& total, place const& at, std::int64_t channel, std::int64_t first,
-                             std::int64_t end) const {
-    row_type rows[at_a_time];
+  TESSERA_FN void add_shares(scratch_type& scratch, place const& at, int part, int lane) const {
+    const auto shares = static_cast<int>(partials.shares());
+    const int each = divide_up(shares, parts);
+    const int begin = min(part * each, shares);
+    const int end = min(begin + each, shares);
+    for (int channel = lane; channel < static_cast<int>(results.shape.channels); channel += part_lanes) {
+      float total = 0.0F;
+      for (int share = begin; share < end; share += at_a_time) {
+        add_some(scratch, total, at, channel, share, end);
+      }
+      scratch.totals[part * most_channels + channel] = total;
+    }
+    if (lane == 0) {
+      row_type sum{softmax_type{}.identity(), 0.0F};
+      for (int share = begin; share < end; ++share) {
+        add(sum, scratch.rows[share], scratch.factors[share]);
+      }
+      scratch.part_rows[part] = sum;
+    }
+  }
+
+  TESSERA_FN void add_some(scratch_type const& scratch, float& total, place const& at, int channel, int first,
+                           int end) const {
     float totals[at_a_time];
     for (int i = 0; i < at_a_time; ++i) {
-      const std::int64_t share = min(first + i, end - 1);
-      rows[i] = partials.rows(share, at.sequence, at.head, at.query);
-      totals[i] = partials.totals(share, at.sequence, at.head, at.query, channel);
+      totals[i] = partials.totals(min(first + i, end - 1), at.sequence, at.head, at.query, channel);
     }
     for (int i = 0; i < at_a_time; ++i) {
       if (first + i < end) {
-        add(row, total, rows[i], totals[i]);
+        total += totals[i] * scratch.factors[first + i];
       }
     }
   }
 
   TESSERA_FN void finish(place const& at, std::int64_t channel, scratch_type const& scratch) const {
-    row_type whole = nothing();
+    row_type whole{softmax_type{}.identity(), 0.0F};
     float total = 0.0F;
     for (int part = 0; part < parts; ++part) {
-      add(whole, total, scratch.rows[part], scratch.totals[part * most_channels + channel]);
+      add(whole, scratch.part_rows[part], 1.0F);
+      total += scratch.totals[part * most_channels + channel];
     }
     const finished_row row = results.finish(at.sequence, at.head, at.query, whole);
     results.write(at.sequence, at.head, at.query, channel, row.inverse, row.share, total);
@@ -210,12 +241,12 @@ struct merge_attention {
     }
   }
 
-  TESSERA_FN static void add(row_type& whole, float& total, row_type const& part, float part_total) {
-    const softmax_type softmax;
-    const auto by = softmax.merge_factors(whole.state, part.state);
-    total = total * by.of_first + part_total * by.of_second;
-    whole.rounded = whole.rounded * by.of_first + part.rounded * by.of_second;
-    softmax.merge(whole.state, part.state);
+  /// Sums by the same reference, once `factor` was applied.
+  TESSERA_FN static void add(row_type& whole, row_type const& part, float factor) {
+    whole.state.largest = max(whole.state.largest, part.state.largest);
+    whole.state.reference = max(whole.state.reference, part.state.reference);
+    whole.state.sum += part.state.sum * factor;
+    whole.rounded += part.rounded * factor;
   }
 };
 

@@ -63,7 +63,7 @@ template <int Channels>
 struct few_queries_tuning {
   using policy_type = few_queries_policy;
   TESSERA_FN constexpr policy_type operator()(int) const {
-    return Channels > 64 ? policy_type{6, 1} : policy_type{6, 2};
+    return Channels > 64 ? policy_type{3, 2} : policy_type{6, 2};
   }
 };
 
