@@ -5,14 +5,15 @@
 ///
 /// Codes, where queries and keys have 8 or 4 bits per_thread, queries are not smoothed, values are e4m3, and inputs are
 /// bfloat16 or float16 of 64 or 128 channels that lie next to each other in rows that begin at multiples of 16 bytes:
-/// one launch for all (program/quantize_heads.cuh). Attention, on sm_90a, over such codes, to bfloat16 or float16,
-/// without a bias, sinks, lists of tiles or lengths: by warpgroups and the copy engine
-/// (program/attention_on_warpgroups.cuh). Its log-sum-exps are of weights that are rounded to e4m3, by which results
-/// are divided: the right ones to merge results by. They are within 0.061 (log(17 / 16)) of those of the portable
-/// program, and usually within 0.03 / sqrt(keys that matter). Sequences of up to 16 queries, on sm_90, over such codes
-/// of 64 or 128 channels, without a bias or lists of tiles: with one read of keys and values for all query heads that
-/// share them (program/attention_of_few_queries.cuh). Else the portable programs with mma.sync, also where queries are
-/// too few for all multiprocessors and keys are shared among groups.
+/// one launch for all (program/quantize_heads.cuh). Attention, on sm_90a, over such codes of any number of channels, to
+/// bfloat16 or float16, without a bias, sinks, lists of tiles or lengths: by warpgroups and the copy engine
+/// (program/attention_on_warpgroups.cuh), in a program of 64, 128 or 256 channels, the next that is large enough: 80
+/// channels take as long as 128. Its log-sum-exps are of weights that are rounded to e4m3, by which results are divided:
+/// the right ones to merge results by. They are within 0.061 (log(17 / 16)) of those of the portable program, and
+/// usually within 0.03 / sqrt(keys that matter). Sequences of up to 16 queries, on sm_90, over such codes, without a
+/// bias or lists of tiles: with one read of keys and values for all query heads that share them
+/// (program/attention_of_few_queries.cuh). Else the portable programs with mma.sync, also where queries are too few for
+/// all multiprocessors and keys are shared among groups.
 #pragma once
 
 #include <cstdint>
