@@ -122,11 +122,15 @@ bench::registration const registered([] {
   add_shape("d64/4k", {8, 32, 32, 4096, 4096, 64});
   add_shape("d64/16k", {2, 32, 32, 16384, 16384, 64});
   add_shape("d64/32k", {1, 16, 16, 32768, 32768, 64});
+  add_shape("d256/16k", {1, 16, 16, 16384, 16384, 256});
+  add_shape("d96/16k", {2, 16, 16, 16384, 16384, 96});
   add_shape("d128/16k_64_query_8_key_heads", {1, 64, 8, 16384, 16384, 128});
   add_decoding("d128/128k", {1, 32, 8, 1, 131072, 128});
   add_decoding("d128/batch64/4k", {64, 32, 8, 1, 4096, 128});
   add_decoding("d128/batch16/16k", {16, 32, 8, 1, 16384, 128});
   add_decoding("d128/batch4/64_query_heads/4_queries/32k", {4, 64, 8, 4, 32768, 128});
+  add_decoding("d256/128k", {1, 32, 8, 1, 131072, 256});
+  add_decoding("d96/128k", {1, 32, 8, 1, 131072, 96});
   add_decoding("d64/128k", {1, 32, 8, 1, 131072, 64});
   add_decoding("d64/batch64/4k", {64, 32, 8, 1, 4096, 64});
 });

@@ -138,9 +138,6 @@ TEST_CASE("attention on a GPU agrees with the host, whatever the extents", "[cud
     }
     check_shape({0, 2, 1, 10, 10, channels});
   }
-  for (std::int64_t const channels : {16, 80, 96, 256}) {  // by the portable programs
-    check_shape({1, 2, 1, 130, 200, channels}, causal());
-  }
 }
 
 TEST_CASE("query heads of a GPU's attention share key heads, in every sequence of a batch", "[cuda]") {
@@ -256,7 +253,7 @@ TEST_CASE("zeros and equal values come back from a GPU as they do from the host"
   }
 }
 
-TEST_CASE("on sm_90 attention over 64 and 128 channels is for warpgroups, unless a feature is asked for", "[cuda]") {
+TEST_CASE("on sm_90 attention is for warpgroups, unless a feature is asked for", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   tessera::cuda const exec;
   int major = 0;

@@ -5,14 +5,15 @@
 ///
 /// Codes, where queries and keys have 8 or 4 bits per_thread, queries are not smoothed, values are e4m3, and inputs are
 /// bfloat16 or float16 of 64 or 128 channels that lie next to each other in rows that begin at multiples of 16 bytes:
-/// one launch for all (program/quantize_heads.cuh). Attention, on sm_90a, over such codes, to bfloat16 or float16,
-/// without a bias, sinks, lists of tiles or lengths: by warpgroups and the copy engine
-/// (program/attention_on_warpgroups.cuh). Its log-sum-exps are of weights that are rounded to e4m3, by which results
-/// are divided: the right ones to merge results by. They are within 0.061 (log(17 / 16)) of those of the portable
-/// program, and usually within 0.03 / sqrt(keys that matter). Sequences of up to 16 queries, on sm_90, over such codes
-/// of 64 or 128 channels, without a bias or lists of tiles: with one read of keys and values for all query heads that
-/// share them (program/attention_of_few_queries.cuh). Else the portable programs with mma.sync, also where queries are
-/// too few for all multiprocessors and keys are shared among groups.
+/// one launch for all (program/quantize_heads.cuh). Attention, on sm_90a, over such codes of any number of channels, to
+/// bfloat16 or float16, without a bias, sinks, lists of tiles or lengths: by warpgroups and the copy engine
+/// (program/attention_on_warpgroups.cuh), in a program of 64, 128 or 256 channels, the next that is large enough: 80
+/// channels take as long as 128. Its log-sum-exps are of weights that are rounded to e4m3, by which results are divided:
+/// the right ones to merge results by. They are within 0.061 (log(17 / 16)) of those of the portable program, and
+/// usually within 0.03 / sqrt(keys that matter). Sequences of up to 16 queries, on sm_90, over such codes, without a
+/// bias or lists of tiles: with one read of keys and values for all query heads that share them
+/// (program/attention_of_few_queries.cuh). Else the portable programs with mma.sync, also where queries are too few for
+/// all multiprocessors and keys are shared among groups.
 #pragma once
 
 #include <cstdint>
@@ -129,11 +130,12 @@ void run_quantize_heads(basic_cuda<Architectures> const& exec, quantize_call<Met
 
 // Attention.
 
+/// block_rows: of queries, that a group takes.
 template <class Method, class T, class Bias>
-bool suits_attention_on_warpgroups(attention_call<Method, T, Bias> const& call, int multiprocessors) {
+bool suits_attention_on_warpgroups(attention_call<Method, T, Bias> const& call, int block_rows, int multiprocessors) {
   constexpr std::int64_t most = std::int64_t{1} << 29;
   attention_shape const& s = call.shape;
-  const std::int64_t blocks = s.batch * s.query_heads * divide_up(s.queries, std::int64_t{192});
+  const std::int64_t blocks = s.batch * s.query_heads * divide_up(s.queries, std::int64_t{block_rows});
   const bool is_shared = call.partials.rows.data != nullptr && 2 * blocks < multiprocessors;
   const bool has_extras = call.sinks.data != nullptr || call.block_list.counts.data != nullptr ||
                           call.query_lengths.data != nullptr || call.key_lengths.data != nullptr ||
@@ -186,6 +188,7 @@ void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attentio
                                                      max(std::int64_t{all_heads}, std::int64_t{1}))),
                      right >= 0};
   pieces.taken = reinterpret_cast<std::int32_t*>(call.counters.data);
+  pieces.channels = static_cast<std::int32_t>(s.channels);
   program.output = {
       call.out.result,          has_whole_vectors(call.out.result),
       heads.values.scales.data, heads.values.mean.data,
@@ -195,14 +198,14 @@ void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attentio
   exec.run(program, min(works, std::int64_t{multiprocessors}));
 }
 
-/// Whether it did.
+/// Whether it did. The call has so many channels, or fewer.
 template <int Channels, class Architectures, class Method, class T, class Bias>
 bool try_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attention_call<Method, T, Bias> const& call) {
   using program = attention_on_warpgroups<Channels, T, warpgroup_attention_tuning<Channels>{}(900)>;
   const int multiprocessors = exec.state->multiprocessors();
-  if (!suits_attention_on_warpgroups(call, multiprocessors) || !can_map(rows_of_heads(call.heads.queries.codes)) ||
-      !can_map(rows_of_heads(call.heads.keys.codes)) || !can_map(rows_of_heads(call.heads.values.codes)) ||
-      !exec.template has<program>()) {
+  if (!suits_attention_on_warpgroups(call, program::shape::rows, multiprocessors) ||
+      !can_map(rows_of_heads(call.heads.queries.codes)) || !can_map(rows_of_heads(call.heads.keys.codes)) ||
+      !can_map(rows_of_heads(call.heads.values.codes)) || !exec.template has<program>()) {
     return false;
   }
   run_attention_on_warpgroups<program>(exec, call, multiprocessors);
@@ -222,7 +225,7 @@ bool suits_attention_of_few_queries(attention_call<Method, T, Bias> const& call)
   return s.queries <= few_queries && s.keys > 0 && !has_extras && is_small && is_whole;
 }
 
-/// Whether it did.
+/// Whether it did. The call has so many channels, or fewer.
 template <int Channels, class Architectures, class Method, class T, class Bias>
 bool try_attention_of_few_queries(basic_cuda<Architectures> const& exec, attention_call<Method, T, Bias> const& call) {
   using program_type = attention_of_few_queries<Channels, Method, T, few_queries_tuning<Channels>{}(900)>;
@@ -236,7 +239,7 @@ bool try_attention_of_few_queries(basic_cuda<Architectures> const& exec, attenti
     return false;
   }
   const program_type program{make_tensor_map(where, keys, {shape::keys, shape::row_bytes}, shape::swizzle),
-                             make_tensor_map(where, values, {Channels, shape::keys}),
+                             make_tensor_map(where, values, {static_cast<int>(call.shape.channels), shape::keys}),
                              heads.queries.codes.data,
                              heads.queries.scales.data,
                              heads.keys.scales.data,
@@ -250,6 +253,12 @@ bool try_attention_of_few_queries(basic_cuda<Architectures> const& exec, attenti
   exec.run(program, min(program.works(), most));
   merge_shares(exec, call);
   return true;
+}
+
+/// Whether one of the programs for sm_90 did.
+template <int Channels, class Architectures, class Method, class T, class Bias>
+bool try_attention_by_copy_engine(basic_cuda<Architectures> const& exec, attention_call<Method, T, Bias> const& call) {
+  return try_attention_of_few_queries<Channels>(exec, call) || try_attention_on_warpgroups<Channels>(exec, call);
 }
 
 }  // namespace detail
@@ -274,11 +283,11 @@ void run_attention(basic_cuda<arch_list<Architectures...>> const& exec, attentio
   constexpr bool has_hopper = ((Architectures == 900) || ...);
   if constexpr (has_hopper && detail::has_lane_scales<Method> && detail::has_16_bits<T> &&
                 std::is_same_v<Bias, no_bias> && std::is_same_v<typename Method::softmax, online_softmax<float>>) {
+    const std::int64_t channels = call.shape.channels;
     if (call.shape.batch * call.shape.queries == 0 ||
-        (call.shape.channels == 64 && detail::try_attention_of_few_queries<64>(exec, call)) ||
-        (call.shape.channels == 128 && detail::try_attention_of_few_queries<128>(exec, call)) ||
-        (call.shape.channels == 64 && detail::try_attention_on_warpgroups<64>(exec, call)) ||
-        (call.shape.channels == 128 && detail::try_attention_on_warpgroups<128>(exec, call))) {
+        (channels <= 64 && detail::try_attention_by_copy_engine<64>(exec, call)) ||
+        (channels > 64 && channels <= 128 && detail::try_attention_by_copy_engine<128>(exec, call)) ||
+        (channels > 128 && detail::try_attention_by_copy_engine<256>(exec, call))) {
       return;
     }
   }

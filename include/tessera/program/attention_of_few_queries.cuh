@@ -16,7 +16,9 @@
 /// In turns between two syncs a warp makes the weights of a tile, the products with values of the tile before, and the
 /// scores of the next one. Shares of rows go to merge_attention.
 ///
-/// Where there are 8 rows or fewer, the other 8 are multiplied but have no weights.
+/// Where there are 8 rows or fewer, the other 8 are multiplied but have no weights. Where there are fewer channels than
+/// the program has, the others of queries and keys are zeros, and those of values whatever lies there: outputs of such
+/// are not stored.
 ///
 /// For each key and key head 2 * channels bytes are read, and an eighth of a byte of scales: at 4.6 TB/s and 132
 /// multiprocessors a tile of 128 channels every 1600 cycles. A warp's turn has about 8 products of scores, 16 with
@@ -47,7 +49,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Extents of a program of so many channels.
+/// Extents of a program of so many channels or fewer.
 template <int Channels>
 struct few_queries_shape {
   static constexpr int rows = static_cast<int>(few_queries);
@@ -194,8 +196,9 @@ struct attention_of_few_queries {
       for (std::int32_t i = 0; i < at.tiles; ++i) {
         const std::int64_t tile = at.first_tile + i;
         bring_keys(scratch, place, head * tiles_of_head + tile);
-        bring_values(scratch, place,
-                     {static_cast<std::int32_t>(tile * shape::keys), static_cast<std::int32_t>(head * Channels)});
+        bring_values(
+            scratch, place,
+            {static_cast<std::int32_t>(tile * shape::keys), static_cast<std::int32_t>(head * results.shape.channels)});
         place.advance();
       }
     }
@@ -212,7 +215,7 @@ struct attention_of_few_queries {
   }
   __device__ __forceinline__ void bring_values(scratch_type& scratch, place_type place, box_place from) const {
     scratch.value_empty[place.stage].wait(place.phase ^ 1U);
-    scratch.value_full[place.stage].arrive_and_expect(shape::tile_bytes);
+    scratch.value_full[place.stage].arrive_and_expect(static_cast<int>(results.shape.channels) * shape::keys);
     load_box(scratch.value[place.stage], value_map, scratch.value_full[place.stage], from);
   }
 
@@ -307,12 +310,12 @@ struct attention_of_few_queries {
       const row_place row = row_of(at, state.lane / 4 + 8 * half);
       const std::int64_t head = at.sequence * s.query_heads + row.head;
       auto const* const codes =
-          reinterpret_cast<std::uint32_t const*>(query_codes + (head * padded + row.query) * Channels);
+          reinterpret_cast<std::uint32_t const*>(query_codes + (head * padded + row.query) * s.channels);
 #pragma unroll
       for (int step = 0; step < shape::depth_steps; ++step) {
         const int word = 8 * step + state.lane % 4;
-        state.queries[step][half] = row.is_inside ? codes[word] : 0U;
-        state.queries[step][half + 2] = row.is_inside ? codes[word + 4] : 0U;
+        state.queries[step][half] = row.is_inside && 4 * word < s.channels ? codes[word] : 0U;
+        state.queries[step][half + 2] = row.is_inside && 4 * word + 16 < s.channels ? codes[word + 4] : 0U;
       }
       const std::int64_t scale = head * Method::query_groups::count(padded) + Method::query_groups::group_of(row.query);
       state.query_scale[half] = row.is_inside ? query_scales[scale] : 0.0F;
@@ -524,6 +527,9 @@ struct attention_of_few_queries {
       for (int i = 0; i < 2; ++i) {
         const std::int64_t channel = shape::warp_channels * state.warp + 8 * column + 2 * (state.lane % 4) + i;
         const float total = state.outputs[column][2 * half + i];
+        if (channel >= results.shape.channels) {
+          continue;
+        }
         if (is_shared) {
           partials.totals(at.share, at.sequence, place.head, place.query, channel) = total;
         } else {

@@ -3,8 +3,8 @@
 /// scores and e4m3 for products with values (SageAttention2, arXiv 2411.10958).
 ///
 /// A work is a block of queries of one head. One warpgroup has the copy engine bring the queries, and tiles of 128 keys
-/// and values through rings in shared memory; three others take 64 rows of queries each through all tiles that
-/// their rows see, from the last to the first. For each tile a warpgroup
+/// and values through rings in shared memory; three others (two, for 256 channels) take 64 rows of queries each through
+/// all tiles that their rows see, from the last to the first. For each tile a warpgroup
 ///
 ///  * multiplies queries by keys: S, 64 x 128 sums of int8 products, in 64 registers of each thread;
 ///  * makes weights P of them (attention_weights.cuh), four to a register, in the place where the tensor cores take
@@ -17,11 +17,15 @@
 /// exponentials a cycle, an instruction of a warp a cycle on each of four schedulers), with a column of ones:
 ///
 ///     channels   tensor cores   exponentials   instructions
+///     256        512 + 528      528            565
 ///     128        256 + 272      528            445
 ///      64        128 + 144      528            385
 ///
 /// Bytes: a block of 192 rows copies 256 bytes of each channel for 192 x 128 scores: at the tensor cores' full speed 21
-/// bytes a cycle through L2.
+/// bytes a cycle through L2; a block of 128 rows of 256 channels 31.
+///
+/// Heads with fewer channels than the program has: the copy engine fills queries and keys with zeros. Values of the
+/// channels that are missing are whatever lies in shared memory, and so are their outputs, which nobody stores.
 ///
 /// What few tiles need, masks of causal attention and ends, is in loops of its own.
 #pragma once
@@ -79,6 +83,8 @@ struct attention_on_warpgroups {
  private:
   using place_type = typename pieces_type::place_type;
   using score_mma = warpgroup_mma<std::int8_t, attention_tile_keys>;
+  static constexpr int product_sets = Policy.product_sets > 0 ? Policy.product_sets : 1;
+  static constexpr int product_registers = Policy.value_channels / 2 + 4;
   static constexpr int output_registers = Channels / 2 + 2;  ///< the last two are sums of weights
 
   /// Of a warpgroup that multiplies, in registers.
@@ -92,6 +98,7 @@ struct attention_on_warpgroups {
     std::int32_t scores[score_mma::registers];
     std::uint32_t weights[score_mma::registers / 16][4];
     float outputs[output_registers];
+    float products[product_sets][product_registers];
     float factor[2];  ///< for outputs, before the products of `weights` are added
     attention_weights rows;
   };
@@ -198,21 +205,44 @@ struct attention_on_warpgroups {
     state.rows.template take<Masked>(state.scores, scale, limits_of(state, tile), state.factor);
     state.rows.pack(state.scores, state.weights);
     scratch.value_full[state.value.stage].wait(state.value.phase);
-    multiply_values<0>(scratch, state);
+    float own[shape::value_columns(0) / 2];
+    auto& products = products_of<0>(state, own);
+    start_products<0>(scratch, state, products);
+    multiply_values<0>(scratch, state, products);
     pieces_type::release(scratch.value_empty[state.value.stage]);
     state.value.advance();
   }
 
-  /// Some channels at a time, so that products take fewer registers.
-  template <int First>
-  __device__ __forceinline__ void multiply_values(scratch_type& scratch, consumer_state& state) const {
-    constexpr int columns = shape::value_columns(First);
-    float products[columns / 2];
-    start_products<First>(scratch, state, products);
-    await_multiply<0>(products);
-    add_products<First>(state, products);
-    if constexpr (First + Policy.value_channels < Channels) {
-      multiply_values<First + Policy.value_channels>(scratch, state);
+  /// Some channels at a time, so that products take fewer registers. Those from First on have been started.
+  template <int First, int Registers>
+  __device__ __forceinline__ void multiply_values(scratch_type& scratch, consumer_state& state,
+                                                  float (&products)[Registers]) const {
+    constexpr int next = First + Policy.value_channels;
+    if constexpr (next >= Channels) {
+      await_multiply<0>(products);
+      add_products<First>(state, products);
+    } else {
+      float own[shape::value_columns(next) / 2];
+      auto& next_products = products_of<next>(state, own);
+      if constexpr (Policy.product_sets > 1) {
+        start_products<next>(scratch, state, next_products);
+        await_multiply<1>(products);
+        add_products<First>(state, products);
+      } else {
+        await_multiply<0>(products);
+        add_products<First>(state, products);
+        start_products<next>(scratch, state, next_products);
+      }
+      multiply_values<next>(scratch, state, next_products);
+    }
+  }
+
+  template <int First, int Registers>
+  __device__ __forceinline__ static auto& products_of(consumer_state& state, float (&own)[Registers]) {
+    if constexpr (Policy.product_sets > 0) {
+      return reinterpret_cast<float(&)[Registers]>(state.products[First / Policy.value_channels % product_sets]);
+    } else {
+      return own;
     }
   }
 
@@ -224,12 +254,15 @@ struct attention_on_warpgroups {
     begin_multiply(state.scores);
 #pragma unroll
     for (int step = 0; step < shape::depth_steps; ++step) {
-      score_mma::multiply(state.scores, queries.further(32 * step), keys.further(32 * step), step != 0);
+      score_mma::multiply(state.scores, queries.further(shape::step_bytes(step, shape::rows)),
+                          keys.further(shape::step_bytes(step, attention_tile_keys)), step != 0);
     }
     commit_multiply();
   }
 
-  /// Weights of 128 keys by some channels of their values, and by ones behind the last.
+  /// Weights of 128 keys by some channels of their values, and by ones behind the last. `is_never` is nothing that the
+  /// compiler knows: it takes products that follow others in their registers for dependent on them. Else it puts off
+  /// additions of the others, and takes more registers than there are.
   template <int First, int Registers>
   __device__ __forceinline__ void start_products(scratch_type& scratch, consumer_state& state,
                                                  float (&products)[Registers]) const {
@@ -237,10 +270,12 @@ struct attention_on_warpgroups {
     const matrix_descriptor values = matrix_descriptor::rows_of<128>(
         detail::plain_shared_address(scratch.value[0]) +
         static_cast<std::uint32_t>(state.value.stage * shape::value_bytes + First * attention_tile_keys));
+    constexpr int unused = Policy.product_sets > 0 ? Policy.product_sets * Policy.value_channels : Channels;
+    const bool is_never = First >= unused && pieces.keys < 0;
     begin_multiply(products);
 #pragma unroll
     for (int step = 0; step < attention_tile_keys / 32; ++step) {
-      mma::multiply(products, state.weights[step], values.further(32 * step), step != 0);
+      mma::multiply(products, state.weights[step], values.further(32 * step), step != 0 || is_never);
     }
     commit_multiply();
   }

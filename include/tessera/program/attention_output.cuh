@@ -58,22 +58,24 @@ struct attention_output {
     }
   }
 
-  /// sums[4 j + 2 h + i]: row lane / 4 + 8 h, channel 8 j + 2 (lane % 4) + i.
-  template <int Channels, int Registers>
+  /// sums[4 j + 2 h + i]: row lane / 4 + 8 h, channel 8 j + 2 (lane % 4) + i, of the target's channels, a multiple of
+  /// 16 up to Most.
+  template <int Most, int Registers>
   __device__ __forceinline__ void write_rows(float const (&sums)[Registers], weighted_row const (&rows)[2],
                                              warp_rows_place place) const {
     const auto lane = static_cast<std::int32_t>(threadIdx.x % 32);
-    float const* const scales = value_scales + std::int64_t{place.key_head} * Channels + 2 * (lane % 4);
-    float const* const means = value_means + std::int64_t{place.key_head} * Channels + 2 * (lane % 4);
+    const auto channels = static_cast<std::int32_t>(target.extents[3]);
+    float const* const scales = value_scales + std::int64_t{place.key_head} * channels + 2 * (lane % 4);
+    float const* const means = value_means + std::int64_t{place.key_head} * channels + 2 * (lane % 4);
     const float inverse[2] = {rows[0].total == 0.0F ? 0.0F : fast_reciprocal(rows[0].total),
                               rows[1].total == 0.0F ? 0.0F : fast_reciprocal(rows[1].total)};
 #pragma unroll
-    for (int first = 0; first < Channels; first += 32) {
+    for (int first = 0; first < Most; first += 32) {
       std::uint32_t words[2][4];
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         const int channel = first + 8 * j;
-        if (channel >= Channels) {
+        if (channel >= channels) {
           words[0][j] = words[1][j] = 0;
           continue;
         }
@@ -93,7 +95,7 @@ struct attention_output {
         exchange(words[half]);
         const std::int32_t row = place.row + lane / 4 + 8 * half;
         const std::int32_t channel = first + 8 * (lane % 4);
-        if (row < target.extents[2] && channel < Channels) {
+        if (row < target.extents[2] && channel < channels) {
           store(&target(place.batch, place.head, row, channel), words[half]);
         }
       }

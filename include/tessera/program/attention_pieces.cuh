@@ -28,14 +28,19 @@ struct warpgroup_attention_shape {
   static constexpr int rows = warpgroup_rows * Policy.consumers;  ///< of queries, of a block
   static constexpr int query_stages = 2;
   static constexpr int work_stages = 2;
-  static constexpr int row_bytes = Channels;  ///< of queries and keys
+  static constexpr int row_bytes = Channels > 64 ? 128 : 64;  ///< of queries and keys, which lie in panels of so many
+  static constexpr int panels = Channels / row_bytes;
   static constexpr int depth_steps = Channels / 32;
-  static constexpr int query_bytes = rows * row_bytes;
-  static constexpr int key_bytes = attention_tile_keys * row_bytes;
-  static constexpr int loaded_value_bytes = attention_tile_keys * Channels;
+  static constexpr int query_bytes = rows * Channels;
+  static constexpr int key_bytes = attention_tile_keys * Channels;
   static constexpr int value_bytes = attention_tile_keys * (Channels + 8);  ///< with a column of ones
 
   static constexpr box_swizzle swizzle = row_bytes == 128 ? box_swizzle::bytes_128 : box_swizzle::bytes_64;
+
+  /// Where 32 channels lie in a tile of so many rows.
+  TESSERA_FN static constexpr int step_bytes(int step, int tile_rows) {
+    return 32 * step / row_bytes * (tile_rows * row_bytes) + 32 * step % row_bytes;
+  }
 
   /// Of the product with values whose first channel is `first`.
   TESSERA_FN static constexpr int value_columns(int first) {
@@ -43,8 +48,8 @@ struct warpgroup_attention_shape {
     return left > Policy.value_channels ? Policy.value_channels : left + 8;
   }
 
-  static_assert(Channels == 64 || Channels == 128,
-                "tessera: attention by sm_90a's tensor cores takes 64 or 128 channels");
+  static_assert(Channels == 64 || Channels == 128 || Channels == 256,
+                "tessera: attention by sm_90a's tensor cores takes 64, 128 or 256 channels");
   static constexpr int registers_at_entry = 65536 / lanes / 8 * 8;
   static_assert(Policy.producer_registers + Policy.consumers * Policy.consumer_registers <=
                     (1 + Policy.consumers) * registers_at_entry,
@@ -75,7 +80,7 @@ struct attention_pieces {
 
   tensor_map query_map;       ///< codes: (batch, head, padded token) x channel
   tensor_map key_map;         ///< likewise
-  tensor_map value_map;       ///< codes: (batch, head, channel) x padded token
+  tensor_map value_map;       ///< codes: (batch, head, channel) x padded token; a box has a head's channels
   float const* query_scales;  ///< batch, head, group of 2 tokens
   float const* key_scales;    ///< batch, head, tile, 4 groups
   std::int32_t queries;
@@ -86,7 +91,8 @@ struct attention_pieces {
   std::int32_t key_heads;    ///< likewise; a divisor
   key_band band;
   attention_schedule schedule;
-  std::int32_t* taken;  ///< works that were handed out, beyond each block's first: 0 at launch
+  std::int32_t* taken;    ///< works that were handed out, beyond each block's first: 0 at launch
+  std::int32_t channels;  ///< that there are, a multiple of 16
 
   [[nodiscard]] __device__ __forceinline__ std::int32_t key_head_of(std::int32_t head) const {
     return head / query_heads * key_heads + head % query_heads / (query_heads / key_heads);
@@ -155,7 +161,7 @@ struct attention_pieces {
     constexpr std::uint32_t four_ones = 0x38383838U;  // e4m3
     constexpr int words = 8 * attention_tile_keys / 4;
     for (int stage = 0; stage < Policy.stages; ++stage) {
-      auto* const added = reinterpret_cast<std::uint32_t*>(scratch.value[stage] + shape::loaded_value_bytes);
+      auto* const added = reinterpret_cast<std::uint32_t*>(scratch.value[stage] + Channels * attention_tile_keys);
       for (int i = group.lane; i < words; i += shape::lanes) {
         added[i] = i < attention_tile_keys / 4 ? four_ones : 0;
       }
@@ -213,7 +219,11 @@ struct attention_pieces {
     if (scale_bytes > 0) {
       load_bytes(scratch.query_scales[query.stage], scales, scale_bytes, full);
     }
-    load_box(scratch.query[query.stage], query_map, full, {0, head * padded_queries + row});
+#pragma unroll
+    for (int panel = 0; panel < shape::panels; ++panel) {
+      load_box(scratch.query[query.stage] + panel * shape::rows * shape::row_bytes, query_map, full,
+               {panel * shape::row_bytes, head * padded_queries + row});
+    }
   }
   __device__ __forceinline__ void bring_keys(scratch_type& scratch, place_type place, std::int32_t head,
                                              std::int32_t tile) const {
@@ -223,14 +233,18 @@ struct attention_pieces {
     scratch.key_empty[place.stage].wait(place.phase ^ 1);
     full.arrive_and_expect(shape::key_bytes + scale_bytes);
     load_bytes(scratch.key_scales[place.stage], key_scales + 4 * which, scale_bytes, full);
-    load_box(scratch.key[place.stage], key_map, full, {0, head * padded_keys + tile * attention_tile_keys});
+#pragma unroll
+    for (int panel = 0; panel < shape::panels; ++panel) {
+      load_box(scratch.key[place.stage] + panel * attention_tile_keys * shape::row_bytes, key_map, full,
+               {panel * shape::row_bytes, head * padded_keys + tile * attention_tile_keys});
+    }
   }
   __device__ __forceinline__ void bring_values(scratch_type& scratch, place_type place, std::int32_t head,
                                                std::int32_t tile) const {
     shared_barrier& full = scratch.value_full[place.stage];
     scratch.value_empty[place.stage].wait(place.phase ^ 1);
-    full.arrive_and_expect(shape::loaded_value_bytes);
-    load_box(scratch.value[place.stage], value_map, full, {tile * attention_tile_keys, head * Channels});
+    full.arrive_and_expect(channels * attention_tile_keys);
+    load_box(scratch.value[place.stage], value_map, full, {tile * attention_tile_keys, head * channels});
   }
 };
 

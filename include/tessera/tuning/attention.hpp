@@ -14,6 +14,7 @@ struct warpgroup_attention_policy {
   int consumers;           ///< warpgroups that multiply
   int stages;              ///< tiles of 128 keys, and of as many values, in shared memory
   int value_channels;      ///< that are multiplied at a time
+  int product_sets;        ///< of registers for products; 0: which they take, is left to the compiler
   int producer_registers;  ///< of each thread of the warpgroup that starts copies
   int consumer_registers;  ///< of each thread of those that multiply
 
@@ -46,7 +47,9 @@ struct warpgroup_attention_policy {
 template <int Channels>
 struct warpgroup_attention_tuning {
   using policy_type = warpgroup_attention_policy;
-  TESSERA_FN constexpr policy_type operator()(int) const { return {3, Channels > 64 ? 4 : 6, 64, 32, 160}; }
+  TESSERA_FN constexpr policy_type operator()(int) const {
+    return Channels > 128 ? policy_type{2, 2, 64, 2, 24, 240} : policy_type{3, Channels > 64 ? 4 : 6, 64, 0, 32, 160};
+  }
 };
 
 /// The program for few queries: how many bytes are under way.
@@ -63,7 +66,7 @@ template <int Channels>
 struct few_queries_tuning {
   using policy_type = few_queries_policy;
   TESSERA_FN constexpr policy_type operator()(int) const {
-    return Channels > 64 ? policy_type{3, 2} : policy_type{6, 2};
+    return Channels > 128 ? policy_type{3, 1} : Channels > 64 ? policy_type{3, 2} : policy_type{6, 2};
   }
 };
 
