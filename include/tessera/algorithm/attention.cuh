@@ -143,15 +143,19 @@ bool suits_attention_on_warpgroups(attention_call<Method, T, Bias> const& call, 
   const std::int64_t query_rows = s.batch * s.query_heads * padded_tokens(s.queries);
   const std::int64_t key_rows = s.batch * s.key_heads * padded_tokens(s.keys);
   const bool is_small = s.queries < most && s.keys < most && query_rows < most_rows && key_rows < most_rows &&
-                        s.batch * s.key_heads * s.channels < most_rows;
+                        key_rows / attention_padding * s.channels < most_rows;
   return !is_shared && !has_extras && is_small && s.keys > 0 && call.counters.data != nullptr &&
          call.out.result.stride(3) == 1;
 }
 
 /// Codes of heads as rows of a matrix.
-template <class T>
-matrix_view<T const> rows_of_heads(head_view<T> codes) {
-  return {codes.data, {codes.extent(0) * codes.extent(1) * codes.extent(2), codes.extent(3)}};
+template <class T, int Rank>
+matrix_view<T const> rows_of_heads(view<T, Rank> codes) {
+  std::int64_t rows = 1;
+  for (int dimension = 0; dimension + 1 < Rank; ++dimension) {
+    rows *= codes.extent(dimension);
+  }
+  return {codes.data, {rows, codes.extent(Rank - 1)}};
 }
 
 template <class Program, class Architectures, class Method, class T, class Bias>
@@ -219,7 +223,7 @@ bool suits_attention_of_few_queries(attention_call<Method, T, Bias> const& call)
   auto const& heads = call.heads;
   const bool has_extras = call.block_list.counts.data != nullptr || heads.queries.corrections.data != nullptr;
   const std::int64_t key_rows = s.batch * s.key_heads * padded_tokens(s.keys);
-  const bool is_small = s.keys < most && key_rows < most_rows && s.batch * s.key_heads * s.channels < most_rows &&
+  const bool is_small = s.keys < most && key_rows < most_rows && key_rows / attention_padding * s.channels < most_rows &&
                         call.partials.shares() * s.batch * s.query_heads * s.queries < most_rows;
   const bool is_whole = is_aligned(heads.queries.codes.data) && is_aligned(heads.keys.scales.data);
   return s.queries <= few_queries && s.keys > 0 && !has_extras && is_small && is_whole;

@@ -358,7 +358,8 @@ struct attention {
     check_operand(function, "scales of keys", out.keys.scales, has_keys, {s.batch, s.key_heads, key_scales});
     check_operand(function, "means of keys", out.keys.mean, has_keys && regions::smooths_keys,
                   {s.batch, s.key_heads, s.channels});
-    check_operand(function, "codes of values", out.values.codes, has_values, {s.batch, s.key_heads, s.channels, keys});
+    check_operand(function, "codes of values", out.values.codes, has_values,
+                  {s.batch, s.key_heads, keys / attention_padding, s.channels, attention_padding});
     check_operand(function, "scales of values", out.values.scales, has_values, {s.batch, s.key_heads, s.channels});
     check_operand(function, "means of values", out.values.mean, has_values && regions::smooths_values,
                   {s.batch, s.key_heads, s.channels});

@@ -80,7 +80,7 @@ struct attention_pieces {
 
   tensor_map query_map;       ///< codes: (batch, head, padded token) x channel
   tensor_map key_map;         ///< likewise
-  tensor_map value_map;       ///< codes: (batch, head, channel) x padded token; a box has a head's channels
+  tensor_map value_map;       ///< codes: (batch, head, tile, channel) x place of 128 tokens; a box is a tile
   float const* query_scales;  ///< batch, head, group of 2 tokens
   float const* key_scales;    ///< batch, head, tile, 4 groups
   std::int32_t queries;
@@ -244,7 +244,7 @@ struct attention_pieces {
     shared_barrier& full = scratch.value_full[place.stage];
     scratch.value_empty[place.stage].wait(place.phase ^ 1);
     full.arrive_and_expect(channels * attention_tile_keys);
-    load_box(scratch.value[place.stage], value_map, full, {tile * attention_tile_keys, head * channels});
+    load_box(scratch.value[place.stage], value_map, full, {0, (head * (padded_keys / attention_tile_keys) + tile) * channels});
   }
 };
 
