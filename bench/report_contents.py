@@ -62,7 +62,8 @@ def attention_figures():
                for name in names},
             "sage.relative_l1": ("largest", "relative_l1", [f"attention/forward/bf16/d128/{length}"
                                                             for length in LENGTHS]),
-            "sage.quantize.copy_fraction": ("value", "of_copy", ["attention/quantize/bf16/d128/16k"])}
+            "sage.quantize.copy_fraction": ("value", "of_copy", ["attention/quantize/bf16/d128/16k"]),
+            "sage.decode128k.read_fraction": ("value", "of_read", ["attention/decode/bf16/d128/128k"])}
 
 
 FIGURES.update(attention_figures())
@@ -89,6 +90,7 @@ COLUMNS = {
     "GB/s": lambda name, c: number(c.get("GBps")),
     "limit by memory": lambda name, c: number(floor(c)),
     "of copy speed": lambda name, c: percent(c.get("of_copy")),
+    "of read speed": lambda name, c: percent(c.get("of_read")),
     PEER: lambda name, c: number(PEER_TBPS.get(name)),
     "bits per weight": lambda name, c: number(c.get("bits_per_weight")),
     "entropy": lambda name, c: number(c.get("entropy_bits")),
@@ -156,9 +158,38 @@ def attention_table(channels):
     return Table(f"Attention, {channels} channels", ["TFLOP/s", "ms", "error, L1", "of copy speed"], rows)
 
 
+def more_attention():
+    """Other heads and lengths."""
+    rows = []
+    for label, name in [("256 channels, 16K tokens", "d256/16k"), ("96 channels, 16K tokens", "d96/16k"),
+                        ("64 query heads, 8 key heads, 16K tokens", "d128/16k_64_query_8_key_heads"),
+                        ("16 sequences of 1K to 8K tokens", "d128/lengths_1k_to_8k")]:
+        for causal in ["", "/causal"]:
+            rows += [(f"{label}{', causal' if causal else ''}", f"attention/forward/bf16/{name}{causal}"),
+                     (f"{label}{', causal' if causal else ''}, over codes", f"attention/codes/bf16/{name}{causal}")]
+    rows += [(f"8 heads, {queries} queries, 32K keys, over codes",
+              f"attention/codes/bf16/d128/8_heads/{queries}_queries/32k") for queries in [1024, 256]]
+    return Table("Attention, other heads and lengths", ["TFLOP/s", "ms", "error, L1"], rows)
+
+
+def decoding_table():
+    """One query, or a few, over codes that are kept."""
+    return Table("Decoding over codes, 32 query heads, 8 key heads", ["ms", "TB/s", "of read speed", "error, L1"], [
+        (label, f"attention/decode/bf16/{name}") for label, name in [
+            ("128K tokens, 128 channels", "d128/128k"),
+            ("64 sequences of 4K tokens, 128 channels", "d128/batch64/4k"),
+            ("16 sequences of 16K tokens, 128 channels", "d128/batch16/16k"),
+            ("4 sequences of 32K tokens, 4 queries, 64 query heads", "d128/batch4/64_query_heads/4_queries/32k"),
+            ("128K tokens, 256 channels", "d256/128k"), ("128K tokens, 96 channels", "d96/128k"),
+            ("128K tokens, 64 channels", "d64/128k"),
+            ("64 sequences of 4K tokens, 64 channels", "d64/batch64/4k")]])
+
+
 TABLES = {
     "attention-128": attention_table(128),
     "attention-64": attention_table(64),
+    "attention-more": more_attention(),
+    "attention-decoding": decoding_table(),
     "linear": Table("GPU, tokens x columns x depth, N(0, 1)", ["TFLOP/s", "cuBLAS", "of cuBLAS"], [
         (f"{format} {size.replace('x', ' x ')}", f"linear/{format}/gauss/{size}") for format, size in [
             ("bf16", "8192x8192x8192"), ("bf16", "4096x4096x4096"), ("bf16", "8192x28672x4096"),

@@ -145,7 +145,7 @@ struct attention_of_few_queries {
       const std::int64_t head = at.sequence * results.shape.key_heads + at.key_head;
       const std::int64_t tiles_of_head = padded_tokens(results.shape.keys) / shape::keys;
       for (std::int32_t i = 0; i < at.tiles; ++i) {
-        const std::int64_t tile = head * tiles_of_head + at.tile(i);
+        const std::int64_t tile = head * tiles_of_head + at.first_tile + i;
         bring_keys(scratch, place, tile);
         bring_values(scratch, place, tile);
         place.advance();
@@ -181,8 +181,8 @@ struct attention_of_few_queries {
     std::uint32_t queries[shape::depth_steps][4];
     bool has_second_half;  ///< else rows from 8 on are none, and nothing is known of them
     float query_scale[2];
-    float const* key_scales;    ///< of the head, for the lane's keys
-    float key_scale;            ///< of the tile whose scores come next; loaded a turn before it is wanted
+    float const* key_scales;    ///< of the tile whose scores come next, for the lane's keys
+    float key_scale;            ///< of that tile; loaded a turn before it is wanted
     std::int32_t first_key[2];  ///< that the row sees
     std::int32_t seen_keys[2];  ///< from there on
     float scores[2][4];
@@ -200,8 +200,9 @@ struct attention_of_few_queries {
     for (std::uint32_t work = blockIdx.x; work < count; work += gridDim.x) {
       const few_query_work at = works.at(work);
       begin_work(state, at);
+      const auto first_key = static_cast<std::int32_t>(at.first_tile * shape::keys);
       if (at.tiles > 0) {
-        make_scores(scratch, state, at, 0);
+        make_scores(scratch, state, first_key, 0, at.tiles > 1);
       }
       for (std::int32_t i = 0; i < at.tiles; ++i) {
         sync_warps();
@@ -211,7 +212,7 @@ struct attention_of_few_queries {
           add_values(scratch, state, before, (i - 1) % 2);
         }
         if (i + 1 < at.tiles) {
-          make_scores(scratch, state, at, i + 1);
+          make_scores(scratch, state, first_key + (i + 1) * shape::keys, (i + 1) % 2, i + 2 < at.tiles);
         }
       }
       if (at.tiles > 0) {
@@ -239,8 +240,9 @@ struct attention_of_few_queries {
     const std::int64_t padded = padded_tokens(s.queries);
     const std::int64_t key_head = at.sequence * s.key_heads + at.key_head;
     state.has_second_half = works.row_of(at, 8).is_inside;
-    state.key_scales = key_scales + 4 * key_head * (padded_tokens(s.keys) / shape::keys) + state.lane % 4;
-    state.key_scale = at.tiles > 0 ? state.key_scales[4 * at.tile(0)] : 0.0F;
+    state.key_scales =
+        key_scales + 4 * (key_head * (padded_tokens(s.keys) / shape::keys) + at.first_tile) + state.lane % 4;
+    state.key_scale = at.tiles > 0 ? *state.key_scales : 0.0F;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const few_query_row row = works.row_of(at, state.lane / 4 + 8 * half);
@@ -271,18 +273,18 @@ struct attention_of_few_queries {
   }
 
   /// Of the warp's keys of a tile, with each row's largest for all warps.
-  __device__ __forceinline__ static void make_scores(scratch_type& scratch, warp_state& state, few_query_work const& at,
-                                                     std::int32_t turn) {
+  __device__ __forceinline__ static void make_scores(scratch_type& scratch, warp_state& state, std::int32_t first_key,
+                                                     int turn, bool has_next) {
     std::int32_t sums[2][4] = {};
     scratch.key_full[state.key.stage].wait(state.key.phase);
     multiply_keys(detail::plain_shared_address(scratch.key[state.key.stage]), state, sums);
     const float key_scale = state.key_scale;
-    if (turn + 1 < at.tiles) {
-      state.key_scale = state.key_scales[4 * at.tile(turn + 1)];
+    state.key_scales += 4;
+    if (has_next) {
+      state.key_scale = *state.key_scales;
     }
     release(scratch.key_empty[state.key.stage], state.lane);
     state.key.advance();
-    const auto first_key = static_cast<std::int32_t>(at.tile(turn) * shape::keys);
     const std::int32_t own_key = first_key + shape::warp_keys * state.warp + 2 * (state.lane % 4);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -302,7 +304,7 @@ struct attention_of_few_queries {
       largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, 1));
       largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, 2));
       if (state.lane % 4 == 0) {
-        scratch.largest[turn % 2][state.lane / 4 + 8 * half][state.warp] = largest;
+        scratch.largest[turn][state.lane / 4 + 8 * half][state.warp] = largest;
       }
     }
   }

@@ -21,13 +21,6 @@ struct few_query_work {
   attention_mask mask;
   std::int64_t first_tile;
   std::int32_t tiles;  ///< of 128 keys
-  std::int32_t first;  ///< of these is worked on first
-
-  /// The one that is worked on after `i` others.
-  [[nodiscard]] TESSERA_FN constexpr std::int64_t tile(std::int32_t i) const {
-    const std::int32_t place = first + i;
-    return first_tile + (place < tiles ? place : place - tiles);
-  }
 };
 
 struct few_query_row {
@@ -39,9 +32,6 @@ struct few_query_row {
 /// Numbers of rows and works have 31 bits.
 struct few_query_works {
   static constexpr std::int64_t rows = few_queries;
-  /// Works begin with different ones of their tiles: else all would go over memory at equal distances, which are powers
-  /// of two as a rule.
-  static constexpr std::uint32_t spread = 7;
 
   attention_shape shape;
   sequence_lengths query_lengths;
@@ -66,8 +56,6 @@ struct few_query_works {
     found.mask = {length_of(query_lengths, found.sequence, shape.queries),
                   length_of(key_lengths, found.sequence, shape.keys), left, right};
     find_tiles(found);
-    found.first =
-        found.tiles > 0 ? static_cast<std::int32_t>(work * spread % static_cast<std::uint32_t>(found.tiles)) : 0;
     return found;
   }
 
