@@ -126,6 +126,12 @@ TEST_CASE("the tokens with the largest angles are retained, bit for bit", "[host
   constexpr std::int64_t channels = 64;
   constexpr std::int64_t tokens = 640;
   auto const pair = make_layer_pair<bfloat16>(2, 2, tokens, channels);
+  std::vector<float> originals[2][2];
+  for (int layer = 0; layer < 2; ++layer) {
+    for (int which = 0; which < 2; ++which) {
+      originals[layer][which] = as_floats(pair.part[layer][which]);
+    }
+  }
   for (auto const rule : {retain_most_different::range(0.3F), retain_most_different::fraction(0.03F),
                           retain_most_different::angle(1.5F)}) {
     cache_problem<bfloat16> cache({channels, 4, 4, 1, 2}, 2, 2, tokens, 128, 40);
@@ -139,8 +145,8 @@ TEST_CASE("the tokens with the largest angles are retained, bit for bit", "[host
         for (int which = 0; which < 2; ++which) {
           for (std::int64_t token = 0; token < sealed; ++token) {
             std::int64_t const row = (slot * 2 + head) * tokens + token;
-            angles[which].push_back(testing::reference_angle(row_of(as_floats(pair.part[0][which]), row, channels),
-                                                             row_of(as_floats(pair.part[1][which]), row, channels)));
+            angles[which].push_back(testing::reference_angle(row_of(originals[0][which], row, channels),
+                                                             row_of(originals[1][which], row, channels)));
           }
           auto sorted = angles[which];
           std::sort(sorted.begin(), sorted.end());

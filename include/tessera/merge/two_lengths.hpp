@@ -49,8 +49,8 @@ TESSERA_FN inline float length_of(double square) {
   return static_cast<float>(is_too_long ? largest : root);
 }
 
-/// Between 0 and pi, within 2.5e-7; 0 if either vector is zero, NaN if either is not finite. From the sine and the cosine, because the cosine alone
-/// loses half of its digits near 0 and pi.
+/// Between 0 and pi, within 2.5e-7; 0 if either vector is zero, NaN if either is not finite. From the sine and the
+/// cosine, because the cosine alone loses half of its digits near 0 and pi.
 TESSERA_FN inline float angle_between(pair_products const& measured) {
   if (length_of(measured.first) == 0.0F || length_of(measured.second) == 0.0F) {
     return 0.0F;

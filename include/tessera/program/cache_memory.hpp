@@ -9,7 +9,7 @@
 ///     refused_rows  slot x key head      tokens that should have been retained when there was no row left
 ///     thresholds    slot x key head x {key, value}      angles; NaN: not known yet
 ///
-/// A *block* of pages is what a block table numbers: page p of sequence i lies in block blocks(i, p), for all key heads.
+/// A *block* of pages is what a block table numbers: page p of sequence i is in block blocks(i, p), for all key heads.
 /// A *slot* is what a sequence has for itself. Token n of a sequence is in page n / 64 if that is sealed, else in row n
 /// % 64 of tail block n / 64 % tail_blocks.
 #pragma once

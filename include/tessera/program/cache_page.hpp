@@ -33,12 +33,12 @@
 ///
 /// Field f = 4 * tile + a of its strip lies in both halves of a word at the same place:
 ///
-///     bits   words   field f                                                    place of word w of a lane of strip s
-///     2      2       word f / 8, bit 2 * (f % 8)                                (s * 32 + lane) * 2 + w
-///     3      3       word f / 5, bit 3 * (f % 5); of field 15 bit i: word i,    (s * 32 + lane) * 3 + w
+///     bits   words   field f                                                 place of word w of a lane of strip s
+///     2      2       word f / 8, bit 2 * (f % 8)                             (s * 32 + lane) * 2 + w
+///     3      3       word f / 5, bit 3 * (f % 5); of field 15 bit i: word i, (s * 32 + lane) * 3 + w
 ///                    bit 15
-///     4      4       word f / 4, bit 4 * (f % 4)                                (s * 32 + lane) * 4 + w
-///     8      8       word f / 2, bit 8 * (f % 2)                                s * 256 + w / 4 * 128 + lane * 4 + w % 4
+///     4      4       word f / 4, bit 4 * (f % 4)                             (s * 32 + lane) * 4 + w
+///     8      8       word f / 2, bit 8 * (f % 2)                             s * 256 + w / 4 * 128 + lane * 4 + w % 4
 ///
 /// With 4 bits 16 bytes of a lane are its operands of 16 channels x 64 tokens. Read as fp16, word & 0x000f000f is
 /// codes times 2^-24 (subnormal numbers, which tensor cores take as they are), and word & 0x00f000f0 codes times

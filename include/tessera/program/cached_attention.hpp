@@ -5,7 +5,7 @@
 /// A group takes up to 16 rows, which are queries of the query heads that share a key head, and walks over a share of
 /// the pages and of the tail, 64 tokens at a time:
 ///
-///     q'_d = q_d * scale_d          b = sum of q_d * minimum_d                 q: times the softmax's scale and log2(e)
+///     q'_d = q_d * scale_d          b = sum of q_d * minimum_d             q: times the softmax's scale and log2(e)
 ///     x_j  = norm_j * (sum of q'_d * code_jd + b)                              in base 2; retained and tail: q . k_j
 ///     w_j  = 2^(x_j - r)            r: the tile's largest x
 ///     O_d += w_j * scale_j * (code_jd + ratio_j)                               retained and tail: w_j * v_jd

@@ -66,8 +66,8 @@ struct page_reader {
   }
 };
 
-/// Tokens that are retained or in the tail come back bit for bit, if `Result` is T. Nothing is written beyond the length
-/// of a sequence. A group takes 64 tokens of a head.
+/// Tokens that are retained or in the tail come back bit for bit, if `Result` is T. Nothing is written beyond the
+/// length of a sequence. A group takes 64 tokens of a head.
 template <class T, class Result>
 struct restore_pages {
   static constexpr int lanes = 128;
