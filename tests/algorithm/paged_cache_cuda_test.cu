@@ -67,7 +67,7 @@ void check_attention(cuda const& exec, cache_problem<T> const& host, cache_memor
         {{out, {s.batch, s.query_heads, s.queries, s.channels}}, {sums, {s.batch, s.query_heads, s.queries}}},
         regions.partials(with)};
   };
-  run_cached_attention(exec, call(memory, {{blocks.data(), {2, host.most_pages}}, {}, lengths.view(), 2},
+  run_cached_attention(exec, call(memory, {{blocks.data(), {2, host.most_pages}}, {}, lengths.view(), {}, 2},
                                   their_queries.data(), result.data(), lse.data(), workspace(regions.plan, space)));
   run_cached_attention(cpu{}, call(host.memory, host.sequences(), queries.data(), expected.data(), expected_lse.data(),
                                    workspace(regions.plan, host_space)));
@@ -108,21 +108,23 @@ void check_format(cache_page_format const& format, std::int64_t tokens) {
     }
   }
   for (auto [from, count] : {std::pair<std::int64_t, std::int64_t>{0, first}, {first, tokens - first}}) {
+    host.append(cpu{}, pair.inputs(from, count), rule);
     auto const lengths = on_device(exec, host.lengths.data(), host.lengths.size());
     cache_append_regions const regions("test", 2, count, heads);
     buffer<std::byte> space_memory(exec, regions.plan.bytes());
     workspace const space(regions.plan, space_memory);
     cache_inputs<T> const part{{all[0][0].slice(2, from, count), all[1][0].slice(2, from, count)},
                                {all[0][1].slice(2, from, count), all[1][1].slice(2, from, count)}};
-    run_cache_append(exec, cache_append_call<slerp_merger<float>, T>{
-                               {},
-                               rule,
-                               false,
-                               {memory, part, {{blocks.data(), {2, host.most_pages}}, {}, lengths.view(), 2}, {}},
-                               regions.rows_in(space),
-                               regions.marks_in(space)});
+    run_cache_append(
+        exec,
+        cache_append_call<slerp_merger<float>, T>{
+            {},
+            rule,
+            false,
+            {memory, part, {{blocks.data(), {2, host.most_pages}}, {}, lengths.view(), {}, 2}, count, regions.pages},
+            regions.rows_in(space),
+            regions.marks_in(space)});
     exec.wait();
-    host.append(cpu{}, pair.inputs(from, count), rule);
   }
   CAPTURE(format.channels, format.key_bits, format.value_bits, format.layers);
   CHECK(is_same(on_host(exec, pages), host.memory.pages));

@@ -243,7 +243,7 @@ TEST_CASE("appending token by token gives the bytes of appending at once", "[hos
     // Blocks of the tail that tokens of sealed pages went through hold those still.
     for (std::int64_t slot = 0; slot < 2; ++slot) {
       for (std::int64_t head = 0; head < 2; ++head) {
-        for (std::int64_t page = 0; page < bulk.memory.sealed(tokens); ++page) {
+        for (std::int64_t page = 0; page < sealed_pages(tokens, 128); ++page) {
           CHECK(std::memcmp(bulk.page(slot, page, head).page, pieced.page(slot, page, head).page,
                             as_size(bulk.memory.format.bytes())) == 0);
         }
@@ -449,15 +449,16 @@ TEST_CASE("lengths of new tokens and slots of sequences are honoured", "[host]")
   cache_append_regions const regions("test", 3, 200, 1);
   buffer<std::byte> memory(exec, regions.plan.bytes());
   workspace const space(regions.plan, memory);
+  other.lengths = counts;
   cache_sequences sequences = other.sequences();
   sequences.slots = slots;
-  run_cache_append(exec,
-                   cache_append_call<slerp_merger<float>, bfloat16>{{},
-                                                                    retain_most_different::angle(1.5F),
-                                                                    false,
-                                                                    {other.memory, pair.inputs(), sequences, counts},
-                                                                    regions.rows_in(space),
-                                                                    regions.marks_in(space)});
+  run_cache_append(exec, cache_append_call<slerp_merger<float>, bfloat16>{
+                             {},
+                             retain_most_different::angle(1.5F),
+                             false,
+                             {other.memory, pair.inputs(), sequences, 200, regions.pages, counts},
+                             regions.rows_in(space),
+                             regions.marks_in(space)});
   CHECK(other.row_counts[2] == plain.row_counts[0]);
   CHECK(other.row_counts[1] == 0);
   CHECK(std::isnan(other.thresholds[2]));

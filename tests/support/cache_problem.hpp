@@ -107,7 +107,7 @@ struct cache_problem {
   cache_problem(cache_problem const&) = delete;
   cache_problem& operator=(cache_problem const&) = delete;
 
-  cache_sequences sequences() const { return {{blocks.data(), {slots, most_pages}}, {}, lengths, slots}; }
+  cache_sequences sequences() const { return {{blocks.data(), {slots, most_pages}}, {}, lengths, {}, slots}; }
 
   template <class Merger = slerp_merger<float>, class Executor>
   void append(Executor const& exec, cache_inputs<T> const& inputs, retain_most_different rule = {},
@@ -119,13 +119,17 @@ struct cache_problem {
       byte = std::byte{0xa5};
     }
     workspace const space(regions.plan, memory_for_it);
-    cache_append_call<Merger, T> const call{
-        merger, rule, whole_tokens, {memory, inputs, sequences(), {}}, regions.rows_in(space), regions.marks_in(space)};
-    run_cache_append(exec, call);
-    exec.wait();
     for (std::int32_t& length : lengths) {
       length += static_cast<std::int32_t>(count);
     }
+    cache_append_call<Merger, T> const call{merger,
+                                            rule,
+                                            whole_tokens,
+                                            {memory, inputs, sequences(), count, regions.pages},
+                                            regions.rows_in(space),
+                                            regions.marks_in(space)};
+    run_cache_append(exec, call);
+    exec.wait();
   }
 
   page_reader page(std::int64_t slot, std::int64_t number, std::int64_t head, int layer = 0) const {

@@ -64,8 +64,8 @@ template <class Merger, class T>
 struct cache_append_call {
   Merger merger;
   retain_most_different rule;
-  bool whole_tokens;  ///< vectors are those of all heads of a token together
-  cache_source<T> source;
+  bool whole_tokens;         ///< vectors are those of all heads of a token together
+  cache_source<T> source;    ///< without inputs: pages that are complete in the tail are sealed
   view<merged_row, 5> rows;  ///< memory; see cache_append_regions
   view<page_mark, 3> marks;  ///< likewise
 };
@@ -117,8 +117,10 @@ void append_portably(Executor const& exec, cache_append_call<Merger, T> const& c
       encode_cache_pages<256>(exec, call);
     }
   }
-  const keep_tail<T> keep{call.source};
-  exec.run(keep, keep.groups());
+  if (call.source.tokens > 0) {
+    const keep_tail<T> keep{call.source, true};
+    exec.run(keep, keep.groups());
+  }
 }
 
 template <class T, class Result>

@@ -11,7 +11,8 @@
 ///
 /// A *block* of pages is what a block table numbers: page p of sequence i is in block blocks(i, p), for all key heads.
 /// A *slot* is what a sequence has for itself. Token n of a sequence is in page n / 64 if that is sealed, else in row n
-/// % 64 of tail block n / 64 % tail_blocks.
+/// % 64 of tail block n / 64 % tail_blocks. The tail has room for `window` tokens, for those of a page that is not yet
+/// sealed, and for 64 more, which layers write before it is.
 #pragma once
 
 #include <cstddef>
@@ -36,11 +37,21 @@ inline constexpr int value_part = 1;
 struct cache_sequences {
   matrix_view<std::int32_t const> blocks;       ///< sequence x page: its block
   array_view<std::int32_t const> slots = {};    ///< of each sequence; null: its own number
-  array_view<std::int32_t const> lengths = {};  ///< tokens of each that are in the cache
+  array_view<std::int32_t const> lengths = {};  ///< tokens of each, with those that a call brings; null: none
+  array_view<std::int32_t const> pages = {};    ///< sealed ones of each; null: as many as can be
   std::int64_t count = 0;
 
   [[nodiscard]] TESSERA_FN constexpr std::int64_t slot(std::int64_t sequence) const {
     return slots.data == nullptr ? sequence : slots[sequence];
+  }
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t length(std::int64_t sequence) const {
+    return lengths.data == nullptr ? 0 : lengths[sequence];
+  }
+  /// Sealed pages of a sequence of which `length` tokens have been there.
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t sealed(std::int64_t sequence, std::int64_t length_then,
+                                                         std::int64_t window) const {
+    const std::int64_t found = pages.data == nullptr ? sealed_pages(length_then, window) : pages[sequence];
+    return clamp(found, std::int64_t{0}, blocks.extent(1));
   }
 };
 
@@ -60,10 +71,8 @@ struct cache_memory {
   std::uint32_t* refused_rows;
   float* thresholds;
 
-  [[nodiscard]] TESSERA_FN constexpr std::int64_t tail_blocks() const { return window / cache_page_format::tokens + 1; }
-  [[nodiscard]] TESSERA_FN constexpr std::int64_t sealed(std::int64_t length) const {
-    return sealed_pages(length, window);
-  }
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t tail_blocks() const { return window / cache_page_format::tokens + 2; }
+
   [[nodiscard]] TESSERA_FN constexpr std::byte* page(std::int64_t block, std::int64_t head) const {
     return pages + (block * heads + head) * format.bytes();
   }
@@ -109,26 +118,27 @@ struct cache_inputs {
 template <class T>
 struct cache_source {
   cache_memory<T> memory;
-  cache_inputs<T> inputs;
-  cache_sequences sequences;         ///< lengths: before the new tokens; null: all 0
-  sequence_lengths new_tokens = {};  ///< of each sequence; null: as many as the inputs have
+  cache_inputs<T> inputs;  ///< null: all tokens are in the tail
+  cache_sequences sequences;
+  std::int64_t tokens;               ///< that the inputs have room for
+  std::int64_t most_pages;           ///< of a sequence that are sealed at a time
+  sequence_lengths new_tokens = {};  ///< of each sequence, in the inputs; null: `tokens`
 
+  /// Tokens that are in the cache already.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t before(std::int64_t sequence) const {
-    return sequences.lengths.data == nullptr ? 0 : sequences.lengths[sequence];
+    return max(sequences.length(sequence) - length_of(new_tokens, sequence, tokens), std::int64_t{0});
   }
   [[nodiscard]] TESSERA_FN constexpr std::int64_t after(std::int64_t sequence) const {
-    return before(sequence) + length_of(new_tokens, sequence, inputs.keys[0].extent(2));
+    return sequences.length(sequence);
   }
+  /// The pages that are to be sealed now.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t first_page(std::int64_t sequence) const {
-    return memory.sealed(before(sequence));
+    return sequences.sealed(sequence, before(sequence), memory.window);
   }
   [[nodiscard]] TESSERA_FN constexpr std::int64_t end_page(std::int64_t sequence) const {
-    return memory.sealed(after(sequence));
-  }
-  /// Pages that a sequence may seal: as many as any number of tokens before makes possible.
-  [[nodiscard]] TESSERA_FN constexpr std::int64_t most_pages() const {
-    const std::int64_t tokens = inputs.keys[0].extent(2);
-    return tokens == 0 ? 0 : (tokens - 1) / cache_page_format::tokens + 1;
+    const std::int64_t first = first_page(sequence);
+    const std::int64_t most = min(first + most_pages, sequences.blocks.extent(1));
+    return max(first, min(sealed_pages(after(sequence), memory.window), most));
   }
   /// The element, as it is stored.
   [[nodiscard]] TESSERA_FN constexpr T stored(std::int64_t sequence, int layer, int part, std::int64_t head,

@@ -87,7 +87,7 @@ struct cached_attention {
              0,
              0};
     at.row_count = static_cast<int>(min(std::int64_t{rows}, head_rows() - at.first_row));
-    at.sealed = memory.sealed(at.length);
+    at.sealed = sequences.sealed(sequence, at.length, memory.window);
     begin(group, at, scratch);
     const std::int64_t tiles = divide_up(at.length, std::int64_t{tokens});
     const std::int64_t each = divide_up(tiles, partials.shares());

@@ -289,14 +289,16 @@ struct encode_pages {
   }
 };
 
-/// Puts the new tokens that are not in sealed pages into the tail. A group takes a head of a layer of a sequence. Runs
-/// after encode_pages, which reads what this writes over.
+/// Puts new tokens into the tail: those of the layers that the inputs have. A group takes a head of a layer of a
+/// sequence. Where pages are sealed from the inputs, it runs after encode_pages, which reads what this writes over, and
+/// leaves out what these pages have.
 template <class T>
 struct keep_tail {
   static constexpr int lanes = 128;
   struct scratch_type {};
 
   cache_source<T> source;
+  bool are_sealed;  ///< pages that are complete are written
 
   TESSERA_FN constexpr std::int64_t groups() const {
     return source.sequences.count * source.memory.format.layers * source.memory.heads;
@@ -309,9 +311,9 @@ struct keep_tail {
     const int layer = static_cast<int>(which / memory.heads % memory.format.layers);
     const std::int64_t sequence = which / memory.heads / memory.format.layers;
     const std::int64_t slot = source.sequences.slot(sequence);
-    const std::int64_t end = source.after(sequence);
-    const std::int64_t first =
-        max(source.before(sequence), source.end_page(sequence) * std::int64_t{cache_page_format::tokens});
+    const std::int64_t end = source.inputs.keys[layer].data == nullptr ? 0 : source.after(sequence);
+    const std::int64_t sealed = are_sealed ? source.end_page(sequence) * cache_page_format::tokens : 0;
+    const std::int64_t first = max(source.before(sequence), sealed);
     const std::int64_t channels = memory.format.channels;
     for (int lane : group) {
       for (std::int64_t i = lane; i < 2 * (end - first) * channels; i += lanes) {

@@ -90,9 +90,9 @@ struct restore_pages {
     const std::int64_t page = which % tiles();
     const std::int64_t head = which / tiles() % memory.heads;
     const std::int64_t sequence = which / tiles() / memory.heads;
-    const std::int64_t length = min(std::int64_t{sequences.lengths[sequence]}, keys.extent(2));
+    const std::int64_t length = min(sequences.length(sequence), keys.extent(2));
     const std::int64_t end = min((page + 1) * tokens, length);
-    const bool is_sealed = page < memory.sealed(sequences.lengths[sequence]);
+    const bool is_sealed = page < sequences.sealed(sequence, sequences.length(sequence), memory.window);
     const int channels = memory.format.channels;
     for (int lane : group) {
       for (std::int64_t i = page * tokens * channels + lane; i < end * channels; i += lanes) {
