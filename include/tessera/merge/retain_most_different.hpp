@@ -36,6 +36,8 @@ enum class retention_rule : std::uint8_t {
 inline constexpr float no_threshold = infinity;
 
 struct retain_most_different {
+  static constexpr bool whole_tokens = false;
+
   retention_rule rule = retention_rule::range;
   float amount = 0.05F;
 
@@ -65,6 +67,11 @@ struct retain_most_different {
   [[nodiscard]] TESSERA_FN constexpr std::int64_t most(std::int64_t count) const {
     return static_cast<std::int64_t>(amount * static_cast<float>(count));
   }
+};
+
+/// The same for vectors that are whole tokens, of all heads together, as the paper has them.
+struct retain_most_different_tokens : retain_most_different {
+  static constexpr bool whole_tokens = true;
 };
 
 /// Whether a pair with this angle stays unmerged. A NaN, the angle of what is not finite, does.
