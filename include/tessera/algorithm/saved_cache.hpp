@@ -7,8 +7,8 @@
 ///     tessera::load_cache(exec, cache, saved.data(), std::ssize(saved), slot, blocks);
 ///     // ... its length is info.tokens, its count of sealed pages info.pages
 ///
-/// The format, version 1, little-endian: a header of 64 bytes (saved_cache_header); for each part of the layers 32 bytes
-/// (saved_cache_part); and then for each part four sections:
+/// The format, version 1, little-endian: a header of 64 bytes (saved_cache_header); for each part of the layers 32
+/// bytes (saved_cache_part); and then for each part four sections:
 ///
 ///     numbers    2 floats a key head: thresholds; 4 bytes a key head: retained tokens
 ///     codes      page x head: codes of keys, codes of values

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The sections of a saved cache (algorithm/saved_cache.hpp): `saved_part`, what a sequence has of a part of the layers,
-/// from a cache to bytes and back.
+/// The sections of a saved cache (algorithm/saved_cache.hpp): `saved_part`, what a sequence has of a part of the
+/// layers, from a cache to bytes and back.
 #pragma once
 
 #include <cstddef>

@@ -13,7 +13,7 @@
 ///     words       in the order in which the decoder wants them
 ///
 /// A block that would not become shorter is left as it is. Decoding reads nothing outside of what it is given, and
-/// throws corrupt_data for bytes that no encoder wrote, as far as they can be told; a checksum is the caller's business.
+/// throws corrupt_data for bytes that no encoder wrote, as far as they can be told; checksums are the caller's.
 #pragma once
 
 #include <cstddef>
