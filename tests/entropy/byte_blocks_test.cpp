@@ -39,7 +39,7 @@ std::vector<std::byte> codes(std::size_t count) {
 
 TEST_CASE("bytes come back, whatever they are", "[host]") {
   std::size_t coded = 0;
-  for (std::size_t size : {0, 1, 2, 519, 65535, 65536, 65537, 200001}) {
+  for (std::size_t size : std::vector<std::size_t>{0, 1, 2, 519, 65535, 65536, 65537, 200001}) {
     CAPTURE(size);
     auto const normal = codes(size);
     CHECK(round_trip(normal, coded) == normal);
