@@ -63,6 +63,12 @@ struct offload_extents {
   friend constexpr bool operator==(offload_extents const&, offload_extents const&) = default;
 };
 
+/// What programs have room for in scratch.
+inline constexpr int most_group = 16;             ///< query heads of a key head
+inline constexpr int most_channels = 256;         ///< of a head
+inline constexpr int most_chunk_elements = 8192;  ///< tokens of a chunk * channels
+inline constexpr int most_slots = 8192;           ///< of a head
+
 /// Chunks of one head that a group scores.
 inline constexpr std::int64_t scored_chunks = 256;
 /// Tokens that one share of attention is over. They begin at multiples of this in the list of tokens of their part.
@@ -79,8 +85,12 @@ struct cached_sequence {
   std::int32_t streamed;    ///< chunks archived since
   float streamed_residual;  ///< the sum of their shares
 
-  /// Tokens in the ring: those from this one on.
-  [[nodiscard]] TESSERA_FN constexpr std::int64_t oldest(std::int64_t chunk) const { return chunks * chunk; }
+  /// Tokens in the ring, of chunks of `chunk` tokens.
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t in_ring(std::int64_t chunk) const { return tokens - chunks * chunk; }
+  /// Whether a step, whose token is not counted yet, fills the ring, so that a chunk leaves it.
+  [[nodiscard]] TESSERA_FN constexpr bool archives(offload_extents const& n) const {
+    return in_ring(n.chunk) + 1 == n.ring && chunks < capacity;
+  }
 };
 
 /// Where a chunk of a head is, beside its archive: a slot, or one of these.
@@ -145,10 +155,12 @@ struct offload_step {
   array_view<float> residuals;                     ///< of each step: of the chunk that is archived; -1: none
 
   [[nodiscard]] TESSERA_FN constexpr std::int64_t steps() const { return queries.extent(0); }
-  /// The sequence of a step, or -1.
-  [[nodiscard]] TESSERA_FN constexpr std::int64_t sequence(std::int64_t step, std::int64_t batch) const {
-    const std::int64_t found = sequences.data == nullptr ? step : std::int64_t{sequences[step]};
-    return found >= 0 && found < batch ? found : -1;
+  /// The sequence of a step; -1 for none, or for one that has no room for another token.
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t sequence(offload_extents const& n,
+                                                           array_view<cached_sequence const> all,
+                                                           std::int64_t which) const {
+    const std::int64_t found = sequences.data == nullptr ? which : std::int64_t{sequences[which]};
+    return found >= 0 && found < n.batch && all[found].in_ring(n.chunk) < n.ring ? found : -1;
   }
 };
 
