@@ -2,12 +2,12 @@
 /// The directions that hold most of the keys of all heads, without a singular value decomposition: the products of all
 /// pairs of channels are added up as keys come, on tensor cores, and a subspace is found from them.
 ///
-///     key_factorization const factorization(width, 160);                       // {.iterations = 4, .oversampling = 32}
+///     key_factorization const factorization(width, 160);          // {.iterations = 4, .oversampling = 32}
 ///     workspace_plan plan("my layer");
 ///     auto const regions = factorization.add_to(plan);
 ///     ...
 ///     exec.clear(gram);
-///     factorization.accumulate(exec, keys, gram);                               // heads x tokens x channels, in pieces
+///     factorization.accumulate(exec, keys, gram);                 // heads x tokens x channels, in pieces
 ///     factorization.find(exec, gram, regions, space, directions);               // width x rank
 ///
 /// Sums of 2048 tokens are added up in fp32 and then to the others, so that pieces of multiples of 2048 tokens give the

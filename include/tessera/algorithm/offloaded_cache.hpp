@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// A KV cache whose keys are low-rank on the device and whose values are elsewhere, of which each step reads the ring of
-/// latest tokens, a few exact chunks, and the chunks that a selector chooses.
+/// A KV cache whose keys are low-rank on the device and whose values are elsewhere, of which each step reads the ring
+/// of latest tokens, a few exact chunks, and the chunks that a selector chooses.
 ///
 ///     using method = tessera::offloaded_cache<low_rank_projector<160>, landmark_selector<8>, keep_outliers<48>>;
 ///     auto const plan = method::plan<bfloat16>(shape, options);
@@ -47,8 +47,8 @@ struct open_cache {
   float scale;
 };
 
-/// Projector: says the rank; S: a ChunkSelector; Outliers: keep_outliers<n>; Codec: how values are kept, exact_values or
-/// a Quantizer.
+/// Projector: says the rank; S: a ChunkSelector; Outliers: keep_outliers<n>; Codec: how values are kept, exact_values
+/// or a Quantizer.
 template <class Projector, ChunkSelector S, class Outliers, class Codec = exact_values>
 struct offloaded_cache {
   using selector_type = S;

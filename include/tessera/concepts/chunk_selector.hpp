@@ -13,7 +13,7 @@
 ///       TESSERA_FN std::int64_t pieces(std::int64_t channels) const;      // that can be made at the same time
 ///       template <class Keys>                                         // keys(token, channel), a float
 ///       TESSERA_FN void reduce(Keys const& keys, std::int64_t piece, std::int64_t channels, element_type* kept) const;
-///       template <class Query>                                        // query(channel), a float, times the softmax's scale
+///       template <class Query> // query(channel), a float, scaled
 ///       TESSERA_FN float score(Query const& query, element_type const* kept, std::int64_t channels,
 ///                              scored_chunk const& at) const;
 ///       TESSERA_FN std::int64_t budget(std::int64_t candidates) const;
@@ -57,7 +57,7 @@ struct query_archetype {
 template <class S>
 concept ChunkSelector =
     (requires { requires S::chunk >= 1; typename S::group_type; }
-        || because<"a ChunkSelector names its chunk and its group: static constexpr int chunk = 8; using group_type = group_max;">) &&
+        || because<"a ChunkSelector has static constexpr int chunk = ...; and using group_type = group_max;">) &&
     (requires(S const& s, std::int64_t candidates) {
        requires std::is_same_v<decltype(s.budget(candidates)), std::int64_t>;
      } || because<"a ChunkSelector has budget(): std::int64_t budget(std::int64_t candidates) const">) &&

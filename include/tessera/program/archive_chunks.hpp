@@ -6,8 +6,8 @@
 ///     add_to_gram         its products, where the cache keeps those
 ///     finish_steps        the new token counts
 ///
-/// The outliers of a head are always those of its archived chunks whose least cosine is least. Chunks whose coefficients
-/// leave much of them are strays: those that leave most.
+/// The outliers of a head are always those of its archived chunks whose least cosine is least. Chunks whose
+/// coefficients leave much of them are strays: those that leave most.
 #pragma once
 
 #include <cstdint>
@@ -166,7 +166,8 @@ struct archive_chunks {
     if (outlier >= 0) {
       return {outlier, cosine};
     }
-    return residual > residual_limit * max(usual, least_residual) ? choose_stray(sequence, head, residual) : exact_place{-1, 0.0F};
+    return residual > residual_limit * max(usual, least_residual) ? choose_stray(sequence, head, residual)
+                                                                  : exact_place{-1, 0.0F};
   }
 
   TESSERA_FN exact_place choose_stray(std::int64_t sequence, std::int64_t head, float residual) const {

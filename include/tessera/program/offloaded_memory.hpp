@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Where everything of an offloaded cache lies: what algorithm/offloaded_cache.hpp plans, and what its programs read and
-/// write. One cache is one layer of all sequences of a batch.
+/// Where everything of an offloaded cache lies: what algorithm/offloaded_cache.hpp plans, and what its programs read
+/// and write. One cache is one layer of all sequences of a batch.
 ///
 /// Tokens of a sequence come in chunks of `chunk` tokens; chunk c holds tokens c * chunk and on. The latest tokens are
 /// in a ring, exact. Once the ring is full the oldest chunk leaves it (an archived chunk) and is known by
@@ -137,7 +137,8 @@ struct missed_chunk {
   std::int32_t slot;
 };
 
-/// What one step leaves on its way; in a workspace. `steps`: tokens of this step, one for each sequence that takes part.
+/// What one step leaves on its way; in a workspace. `steps`: tokens of this step, one for each sequence that takes
+/// part.
 template <class T>
 struct offload_step {
   array_view<std::int32_t const> sequences;  ///< of each step; null: sequence i is i's; -1: none

@@ -2,9 +2,9 @@
 /// What an offloaded cache wants to know of a chunk of keys of one head: `staged_keys`, the keys in scratch, and
 /// `summarize_chunk`, which writes their landmark and finds out how well their mean stands for them.
 ///
-/// The same bits on every executor: a mean is the sum of the keys in order, divided by their number; of products of keys
-/// and means, lane i of 32 adds up channels i, i + 32, i + 64 ... in order, each with one rounding, and the lanes' sums
-/// are added as tile/per_lane.hpp says.
+/// The same bits on every executor: a mean is the sum of the keys in order, divided by their number; of products of
+/// keys and means, lane i of 32 adds up channels i, i + 32, i + 64 ... in order, each with one rounding, and the lanes'
+/// sums are added as tile/per_lane.hpp says.
 #pragma once
 
 #include <cstdint>

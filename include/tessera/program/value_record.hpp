@@ -7,8 +7,8 @@
 ///     for (piece : record::pieces(8, 128)) { record::put(values, piece, 8, 128, to); }
 ///     bfloat16 const value = record::get(from, 8, 128, token, channel);
 ///
-/// Of values as they are: tokens x channels. Of codes: tokens x channels, 4-bit ones two a byte with the even channel in
-/// the low half, then the parameters of the groups, in the order of the values, 4 or 8 bytes each. Groups are
+/// Of values as they are: tokens x channels. Of codes: tokens x channels, 4-bit ones two a byte with the even channel
+/// in the low half, then the parameters of the groups, in the order of the values, 4 or 8 bytes each. Groups are
 /// neighbouring channels of a token, as many as the quantizer says or all. The size is a multiple of 64 bytes.
 #pragma once
 

@@ -8,9 +8,10 @@
 /// Models differ in which channels are a pair (the halves of a head, or neighbours), in how many channels turn at all
 /// (the first ones), and in the frequencies; scaled ones (Llama 3.1, YaRN with its amplitude) are only other numbers.
 ///
-/// The tables (project/rotary_tables.hpp makes them) are two: for positions within a block of 256, and for the beginnings of blocks, whose angles add up:
-/// 400 KB instead of 64 MB for 128K positions of 64 pairs, so that they stay in a GPU's cache. A caller with a table of
-/// all positions passes that instead. The same bits on every executor; the angle's error is below 2e-7.
+/// The tables (project/rotary_tables.hpp makes them) are two: for positions within a block of 256, and for the
+/// beginnings of blocks, whose angles add up: 400 KB instead of 64 MB for 128K positions of 64 pairs, so that they stay
+/// in a GPU's cache. A caller with a table of all positions passes that instead. The same bits on every executor; the
+/// angle's error is below 2e-7.
 #pragma once
 
 #include <cstdint>

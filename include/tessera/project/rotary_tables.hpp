@@ -3,7 +3,7 @@
 ///
 ///     tessera::rotary_tables const tables(tessera::rotary_frequencies(10000.0, 128), 131072);
 ///     auto const rotary = tables.embedding(tessera::rotary_pairs::halves);      // for executors on the host
-///     exec.copy(tables.within(), within);                                        // for others: copies, and their views
+///     exec.copy(tables.within(), within);                       // for others: copies, and their views
 ///     exec.copy(tables.blocks(), blocks);
 ///     auto const there = tables.embedding(tessera::rotary_pairs::halves, within.data(), blocks.data());
 #pragma once

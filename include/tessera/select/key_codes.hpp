@@ -5,8 +5,8 @@
 ///     tessera::key_code_selector<8> selector{.chunks = 256};
 ///
 /// Of a key 2 bits a channel and a scale are kept, of a chunk of 8 keys as many bytes as its mean in 16 bits has, and
-/// 32 more. Codes stand for the four levels with the least squared error for normal values (Max 1960), times the root of
-/// the key's mean square.
+/// 32 more. Codes stand for the four levels with the least squared error for normal values (Max 1960), times the root
+/// of the key's mean square.
 #pragma once
 
 #include <cstdint>
