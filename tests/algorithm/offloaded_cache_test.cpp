@@ -311,3 +311,55 @@ TEST_CASE("steps keep the rules for programs", "[host]") {
   host_cache<low_rank, float> other(small_heads, {92}, embedding(), options, {.chunks = 2});
   CHECK(generate(cpu{.threads = 1}, one, s, 88) == generate(testing::adversary{.seed = 2}, other, s, 88));
 }
+
+TEST_CASE("new directions hold what the prompt did not have", "[host]") {
+  cpu const exec{.threads = 2};
+  // What is generated has nothing to do with the prompt.
+  auto const prompt = make_sequence<float>(small_heads, 600, 13);
+  auto s = make_sequence<float>(small_heads, 600, 13);
+  for (std::size_t i = 0; i < s.keys.size(); ++i) {
+    auto const token = static_cast<std::int64_t>(i / 16 % 600);
+    auto const channel = static_cast<std::int64_t>(i % 16 + i / 16 / 600 * 16);
+    bool const is_odd = channel % 2 == 1;
+    s.keys[i] = (token < 200) == is_odd ? 0.1F * prompt.keys[i] : 1.4F * prompt.keys[i];
+  }
+  offload_options options;
+  options.keeps_products = true;
+  options.strays = 0;
+  host_cache<low_rank, float> cache(small_heads, {600}, embedding(), options, {.chunks = 70});
+  generate(exec, cache, s, 200);
+  auto const& known = cache.memory().sequences[0];
+  CHECK(known.residual < 0.1F);
+  REQUIRE(known.streamed == cache.plan().extents.archived(600) - cache.plan().extents.archived(200));
+  CHECK(known.streamed_residual / static_cast<float>(known.streamed) > 5 * known.residual);
+  float const prompt_residual = known.residual;
+  low_rank::refit(exec, cache.cache(), 0, cache.prompt_space());
+  CHECK(known.streamed == 0);
+  CHECK(known.residual > prompt_residual);
+  CHECK(known.residual < 0.35F);
+  // The prompt's own chunks, which the old directions held, are rebuilt about as well as before.
+  auto const result = cache.decode(exec, {&prompt}, {599});
+  CHECK(std::all_of(result.begin(), result.end(), [](float x) { return std::isfinite(x); }));
+  auto const statistics = low_rank::wait_for_statistics(exec, cache.cache());
+  CHECK(statistics.sequences[0].tokens == 601);
+  CHECK(statistics.hit_rate() > 0.5);
+}
+
+TEST_CASE("new directions of full rank change results by rounding alone", "[host]") {
+  cpu const exec{.threads = 2};
+  auto const s = make_sequence<float>(small_heads, 400, 14);
+  offload_options options;
+  options.keeps_products = true;
+  host_cache<full_rank, float> cache(small_heads, {400}, embedding(), options);
+  cache.prefill(exec, 0, s, 300);
+  for (std::int64_t position = 300; position < 400; ++position) {
+    if (position % 20 == 0) {
+      full_rank::refit(exec, cache.cache(), 0, cache.prompt_space());
+    }
+    auto const found = cache.decode(exec, {&s}, {position});
+    REQUIRE(relative_error(found, dense_attention(small_heads, s, position, embedding())) < 5e-5);
+  }
+  host_cache<full_rank, float> without(small_heads, {400}, embedding());
+  CHECK_THROWS_WITH(full_rank::refit(exec, without.cache(), 0, without.prompt_space()),
+                    tessera_test::contains("keeps no products"));
+}

@@ -49,7 +49,6 @@ struct subspace_regions {
 class key_factorization {
  public:
   static constexpr std::int64_t block_tokens = 2048;
-  static constexpr std::int64_t most_columns = 2 * diagonalize::most_pairs;
 
   key_factorization(std::int64_t width, std::int64_t rank, subspace_options options = {})
       : width_(width),
@@ -58,8 +57,8 @@ class key_factorization {
         iterations_(options.iterations) {
     check<value_error>(rank >= 1 && rank <= width, "key_factorization: the rank is ", rank,
                        " but keys of all heads have ", width, " channels");
-    check<value_error>(columns_ <= most_columns, "key_factorization: ", columns_,
-                       " directions are looked for but at most ", most_columns, " can be");
+    check<value_error>(columns_ <= key_directions, "key_factorization: ", columns_,
+                       " directions are looked for but at most ", key_directions, " can be");
     check<value_error>(options.iterations >= 1, "key_factorization: there are ", options.iterations,
                        " iterations but at least 1 is needed");
   }

@@ -29,6 +29,7 @@
 #include <tessera/program/bring_chunks.hpp>
 #include <tessera/program/cache_prompt.hpp>
 #include <tessera/program/place_chunks.hpp>
+#include <tessera/program/refit_keys.hpp>
 #include <tessera/program/run_program.hpp>
 #include <tessera/program/score_chunks.hpp>
 #include <tessera/program/select_chunks.hpp>
@@ -184,7 +185,7 @@ struct offloaded_cache {
     auto const& memory = cache.memory;
     std::int64_t const row = cache.plan.first_rows[static_cast<std::size_t>(prompt.sequence)];
     std::int64_t const chunks = n.archived(prompt.tokens);
-    find_directions(exec, cache, prompt.sequence, space);
+    find_directions(exec, cache, prompt.sequence, space, memory.directions[prompt.sequence]);
     project(exec, cache, prompt.sequence, keys.slice(1, 0, chunks * n.chunk), row * n.chunk);
     view<float const, 2> const cosines = cosines_of(cache, space);
     run_program(exec, choose_outliers<T, element_of<T>>{n, memory, prompt.sequence, row, chunks, cosines});
@@ -229,6 +230,39 @@ struct offloaded_cache {
     run_program(exec, finish_steps<T, element>{n, memory, step});
   }
 
+  /// Finds directions anew, from all keys so far, and writes the coefficients of archived chunks in those; for a cache
+  /// that keeps products, where what streams in leaves more than the prompt did (cached_sequence). In a workspace of a
+  /// prompt.
+  template <class Executor, class T>
+  static void refit(Executor const& exec, cache_type<T> const& cache, std::int64_t sequence, workspace const& space) {
+    constexpr char const* here = "offloaded_cache.refit";
+    auto const& plan = cache.plan;
+    offload_extents const& n = plan.extents;
+    check_sequence(here, n, sequence);
+    check<value_error>(cache.memory.gram.data != nullptr, here,
+                       ": the cache keeps no products of keys; its option keeps_products is 0");
+    matrix_view<T> const directions(space[plan.prompt_parts.directions].data, {n.width(), n.rank});
+    matrix_view<float> const relation(space[plan.prompt_parts.relation].data, {n.rank, n.rank});
+    find_directions(exec, cache, sequence, space, directions);
+    run_program(exec, relate_directions<T>{cache.memory.directions[sequence], directions, relation});
+    run_program(exec,
+                turn_coefficients<T, element_of<T>>{n, cache.memory, relation, sequence, plan.capacity(sequence)});
+    run_program(exec, finish_refit<T, element_of<T>>{n, cache.memory, directions, sequence, measures_of(cache, space)});
+  }
+
+  /// Waits for what was enqueued and tells how it went.
+  template <class Executor, class T>
+  static offload_statistics wait_for_statistics(Executor const& exec, cache_type<T> const& cache) {
+    auto const& memory = cache.memory;
+    offload_statistics found;
+    found.sequences.resize(static_cast<std::size_t>(memory.sequences.size()));
+    found.usage.resize(static_cast<std::size_t>(memory.usage.size()));
+    exec.copy(memory.sequences, found.sequences);
+    exec.copy(array_view<chunk_usage>(memory.usage.data, memory.usage.size()), found.usage);
+    exec.wait();
+    return found;
+  }
+
  private:
   template <class T>
   using element_of = typename plan_type<T>::element_type;
@@ -251,9 +285,9 @@ struct offloaded_cache {
 
   template <class Executor, class T>
   static void find_directions(Executor const& exec, cache_type<T> const& cache, std::int64_t sequence,
-                              workspace const& space) {
+                              workspace const& space, matrix_view<std::type_identity_t<T>> directions) {
     cache.plan.search.find(exec, matrix_view<float const>(gram_of(cache, sequence, space)),
-                           cache.plan.prompt_parts.search, space, cache.memory.directions[sequence]);
+                           cache.plan.prompt_parts.search, space, directions);
   }
 
   /// Coefficients of tokens, from row `first` on.

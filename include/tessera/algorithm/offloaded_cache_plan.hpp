@@ -71,9 +71,12 @@ struct offload_step_regions {
 };
 
 /// Parts of the workspace of a prompt.
+template <class T>
 struct offload_prompt_regions {
   region<float> gram;
   region<float> cosines;
+  region<T> directions;    ///< of refit()
+  region<float> relation;  ///< likewise
   subspace_regions search;
 };
 
@@ -99,7 +102,7 @@ struct offload_plan {
 
   detail::offload_regions<T, element_type> parts;
   detail::offload_step_regions<T> step_parts;
-  detail::offload_prompt_regions prompt_parts;
+  detail::offload_prompt_regions<T> prompt_parts;
 
   offload_plan(offload_extents const& n, offload_options const& chosen, std::vector<std::int64_t> rows)
       : extents(n),
@@ -112,6 +115,9 @@ struct offload_plan {
     add_step();
     prompt_parts.gram = prompt.add<float>("products of channels", chosen.keeps_products ? 0 : n.width() * n.width());
     prompt_parts.cosines = prompt.add<float>("least cosines of chunks", n.key_heads * n.longest);
+    prompt_parts.directions = prompt.add<T>("new directions", chosen.keeps_products ? n.width() * n.rank : 0);
+    prompt_parts.relation =
+        prompt.add<float>("old directions in new ones", chosen.keeps_products ? n.rank * n.rank : 0);
     prompt_parts.search = search.add_to(prompt);
   }
 

@@ -60,6 +60,23 @@ struct offload_results {
   view<float, 2> log_sum_exp = {};  ///< steps x query heads: natural, of the scaled scores attended to; or null
 };
 
+/// How a cache does.
+struct offload_statistics {
+  std::vector<cached_sequence> sequences;
+  std::vector<chunk_usage> usage;  ///< of each sequence, of each key head
+
+  /// Of selected chunks that were in a slot already; 0 of none.
+  [[nodiscard]] double hit_rate() const {
+    std::int64_t selected = 0;
+    std::int64_t resident = 0;
+    for (chunk_usage const& head : usage) {
+      selected += head.selected;
+      resident += head.resident;
+    }
+    return selected == 0 ? 0.0 : static_cast<double>(resident) / static_cast<double>(selected);
+  }
+};
+
 /// How far a prompt is: from begin() over take() to finish().
 struct offload_prompt {
   std::int64_t sequence;

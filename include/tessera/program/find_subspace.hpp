@@ -26,6 +26,9 @@
 namespace tessera {
 inline namespace v0 {
 
+/// Directions that can be looked for at a time.
+inline constexpr int key_directions = 1024;
+
 /// What is known of the products before and after.
 struct subspace_measures {
   double trace;  ///< the sum of the squares of all rows
@@ -185,10 +188,10 @@ struct solve_rows {
 };
 
 /// Eigenvalues of a symmetric matrix on its diagonal, and eigenvectors as rows, by rotations of n / 2 pairs of columns
-/// at a time: who meets whom goes round as in a tournament. One group; n up to 1024.
+/// at a time: who meets whom goes round as in a tournament. One group; n up to key_directions.
 struct diagonalize {
   static constexpr int lanes = 256;
-  static constexpr int most_pairs = 512;
+  static constexpr int most_pairs = key_directions / 2;
   static constexpr int most_rounds = 12;
 
   struct turn {
