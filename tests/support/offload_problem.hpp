@@ -35,38 +35,44 @@ struct offload_heads {
   std::int64_t channels;
 };
 
-/// Keys of a few directions and some noise, whose coefficients change slowly from token to token; queries like keys.
+/// Coefficients of tokens in a few directions, of which each token keeps the share `persistence`, and some noise.
 template <class T>
-offload_sequence<T> make_sequence(offload_heads const& n, std::int64_t tokens, std::uint64_t seed) {
+std::vector<T> make_heads(std::int64_t heads, std::int64_t tokens, std::int64_t channels, std::uint64_t seed,
+                          double noise, double persistence) {
   using tessera::testing::gauss;
-  offload_sequence<T> made{tokens, {}, {}, {}};
-  constexpr std::int64_t directions = 12;
-  auto const fill = [&](std::vector<T>& heads, std::int64_t count, std::uint64_t stream, double noise) {
-    std::vector<double> state(directions);
-    std::vector<double> row(static_cast<std::size_t>(count * n.channels));
-    heads.resize(static_cast<std::size_t>(count * tokens * n.channels));
-    for (std::int64_t t = 0; t < tokens; ++t) {
-      for (std::int64_t k = 0; k < directions; ++k) {
-        double const news = double{gauss().value(seed + stream, static_cast<std::uint64_t>(t * directions + k))};
-        auto& s = state[static_cast<std::size_t>(k)];
-        s = t == 0 ? news : 0.9 * s + 0.43 * news;
-      }
-      for (std::int64_t i = 0; i < count * n.channels; ++i) {
-        double value =
-            noise * double{gauss().value(seed + stream + 1, static_cast<std::uint64_t>(t * count * n.channels + i))};
-        for (std::int64_t k = 0; k < directions; ++k) {
-          auto const at = static_cast<std::uint64_t>(i % (n.key_heads * n.channels) * directions + k);
-          value += state[static_cast<std::size_t>(k)] * double{gauss().value(77, at)} / std::sqrt(double(directions));
-        }
-        auto const place = static_cast<std::size_t>((i / n.channels * tokens + t) * n.channels + i % n.channels);
-        heads[place] = tessera::store<T>(static_cast<float>(value));
-      }
+  constexpr std::size_t directions = 12;
+  auto const width = static_cast<std::size_t>(heads * channels);
+  double const news = std::sqrt(1 - persistence * persistence);
+  std::vector<double> mixture(width * directions);
+  for (std::size_t i = 0; i < mixture.size(); ++i) {
+    mixture[i] = double{gauss().value(77, i)} / std::sqrt(static_cast<double>(directions));
+  }
+  std::vector<double> state(directions);
+  std::vector<T> made(width * static_cast<std::size_t>(tokens));
+  for (std::size_t t = 0; t < static_cast<std::size_t>(tokens); ++t) {
+    for (std::size_t k = 0; k < directions; ++k) {
+      double const own = double{gauss().value(seed, t * directions + k)};
+      state[k] = t == 0 ? own : persistence * state[k] + news * own;
     }
-  };
-  fill(made.queries, n.query_heads, 10, 0.7);
-  fill(made.keys, n.key_heads, 20, 0.3);
-  fill(made.values, n.key_heads, 30, 1.0);
+    for (std::size_t i = 0; i < width; ++i) {
+      double value = noise * double{gauss().value(seed + 1, t * width + i)};
+      for (std::size_t k = 0; k < directions; ++k) {
+        value += state[k] * mixture[i * directions + k];
+      }
+      auto const n = static_cast<std::size_t>(channels);
+      made[(i / n * static_cast<std::size_t>(tokens) + t) * n + i % n] = tessera::store<T>(static_cast<float>(value));
+    }
+  }
   return made;
+}
+
+/// Queries are like keys, and change faster.
+template <class T>
+offload_sequence<T> make_sequence(offload_heads const& n, std::int64_t tokens, std::uint64_t seed,
+                                  double persistence = 0.9) {
+  return {tokens, make_heads<T>(n.query_heads, tokens, n.channels, seed + 10, 0.7, persistence),
+          make_heads<T>(n.key_heads, tokens, n.channels, seed + 20, 0.3, persistence),
+          make_heads<T>(n.key_heads, tokens, n.channels, seed + 30, 1.0, persistence)};
 }
 
 /// Attention of the token `position` over the tokens up to it, or those that attended(key head, token) says, in double,
