@@ -194,9 +194,12 @@ struct diagonalize {
   static constexpr int most_pairs = key_directions / 2;
   static constexpr int most_rounds = 12;
 
+  /// Of two columns; high is n for nobody.
   struct turn {
     double cosine;
     double sine;
+    std::int32_t low;
+    std::int32_t high;
   };
   struct scratch_type {
     turn turns[most_pairs];
@@ -214,25 +217,21 @@ struct diagonalize {
       }
     }
     group.sync();
-    const std::int64_t players = n + n % 2;
+    const auto players = static_cast<std::int32_t>(n + n % 2);
     for (int sweep = 0; sweep < most_rounds && !is_diagonal(group); ++sweep) {
-      for (std::int64_t round = 0; round + 1 < players; ++round) {
+      for (std::int32_t round = 0; round + 1 < players; ++round) {
         turn_pairs(group, round, players, scratch);
       }
     }
   }
 
  private:
-  struct couple_of {
-    std::int64_t low;
-    std::int64_t high;  ///< n: nobody
-  };
-
-  TESSERA_FN static couple_of couple(std::int64_t i, std::int64_t round, std::int64_t players) {
-    const std::int64_t others = players - 1;
-    const std::int64_t a = i == 0 ? others : (round + i) % others;
-    const std::int64_t b = (round + others - i) % others;
-    return a < b ? couple_of{a, b} : couple_of{b, a};
+  /// Who meets whom: the last stays, the others go round.
+  TESSERA_FN static turn couple(std::int32_t i, std::int32_t round, std::int32_t players) {
+    const std::int32_t others = players - 1;
+    const std::int32_t a = i == 0 ? others : (round + i) % others;
+    const std::int32_t b = (round + others - i) % others;
+    return a < b ? turn{1.0, 0.0, a, b} : turn{1.0, 0.0, b, a};
   }
 
   template <class Group>
@@ -253,51 +252,51 @@ struct diagonalize {
   }
 
   template <class Group>
-  TESSERA_FN void turn_pairs(Group const& group, std::int64_t round, std::int64_t players,
+  TESSERA_FN void turn_pairs(Group const& group, std::int32_t round, std::int32_t players,
                              scratch_type& scratch) const {
-    const std::int64_t n = matrix.extent(0);
-    const std::int64_t pairs = players / 2;
+    const auto n = static_cast<std::int32_t>(matrix.extent(0));
+    const std::int32_t pairs = players / 2;
     for (int lane : group) {
-      for (std::int64_t i = lane; i < pairs; i += lanes) {
-        const couple_of c = couple(i, round, players);
-        scratch.turns[i] = c.high < n ? turn_of(c) : turn{1.0, 0.0};
+      for (std::int32_t i = lane; i < pairs; i += lanes) {
+        scratch.turns[i] = turn_of(couple(i, round, players));
       }
     }
     group.sync();
     for (int lane : group) {
-      for (std::int64_t at = lane; at < pairs * n; at += lanes) {
-        const couple_of c = couple(at / n, round, players);
-        if (c.high < n) {
-          apply(scratch.turns[at / n], matrix(at % n, c.low), matrix(at % n, c.high));
+      for (std::int32_t at = lane; at < pairs * n; at += lanes) {
+        const turn t = scratch.turns[at / n];
+        if (t.high < n) {
+          apply(t, matrix(at % n, t.low), matrix(at % n, t.high));
         }
       }
     }
     group.sync();
     for (int lane : group) {
-      for (std::int64_t at = lane; at < pairs * n; at += lanes) {
-        const couple_of c = couple(at / n, round, players);
-        if (c.high < n) {
-          apply(scratch.turns[at / n], matrix(c.low, at % n), matrix(c.high, at % n));
-          apply(scratch.turns[at / n], vectors(c.low, at % n), vectors(c.high, at % n));
+      for (std::int32_t at = lane; at < pairs * n; at += lanes) {
+        const turn t = scratch.turns[at / n];
+        if (t.high < n) {
+          apply(t, matrix(t.low, at % n), matrix(t.high, at % n));
+          apply(t, vectors(t.low, at % n), vectors(t.high, at % n));
         }
       }
     }
     group.sync();
   }
 
-  TESSERA_FN turn turn_of(couple_of c) const {
-    const double beside = matrix(c.low, c.high);
+  TESSERA_FN turn turn_of(turn t) const {
+    const double beside = t.high < matrix.extent(0) ? matrix(t.low, t.high) : 0.0;
     if (beside == 0.0) {
-      return {1.0, 0.0};
+      return t;
     }
-    const double ratio = (matrix(c.high, c.high) - matrix(c.low, c.low)) / (2.0 * beside);
+    const double ratio = (matrix(t.high, t.high) - matrix(t.low, t.low)) / (2.0 * beside);
     const double size = ratio < 0.0 ? -ratio : ratio;
     const double tangent = (ratio < 0.0 ? -1.0 : 1.0) / (size + ::sqrt(1.0 + ratio * ratio));
-    const double cosine = 1.0 / ::sqrt(1.0 + tangent * tangent);
-    return {cosine, tangent * cosine};
+    t.cosine = 1.0 / ::sqrt(1.0 + tangent * tangent);
+    t.sine = tangent * t.cosine;
+    return t;
   }
 
-  TESSERA_FN static void apply(turn t, double& first, double& second) {
+  TESSERA_FN static void apply(turn const& t, double& first, double& second) {
     const double before = first;
     first = t.cosine * before - t.sine * second;
     second = t.sine * before + t.cosine * second;
