@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -211,7 +210,7 @@ class host_cache {
  private:
   cache_type make(tessera::rotary_embedding const& rotary, typename Method::selector_type const& selector) {
     for (auto* block : {&device_, &host_, &prompt_, &step_}) {
-      std::memset(static_cast<void*>(block->data()), 0xfb, static_cast<std::size_t>(block->size()));
+      std::fill(block->begin(), block->end(), std::byte{0xfb});
     }
     return Method::open(plan_, device_.view(), host_.view(), rotary, selector);
   }
