@@ -32,9 +32,9 @@
 /// Chunks that are selected stay in slots of the GPU until others need those, so that only what is new is fetched and
 /// rebuilt. Results depend on no slot: the same bits with any number of slots and with none kept.
 ///
-/// What differs from the paper or its authors' code on purpose: directions come from the products of channels, in
-/// milliseconds, not from a singular value decomposition; ranks are not rounded to 16 bits, so that chunks do not tie;
-/// keys of selected chunks are always rebuilt, never at times exact, so that results do not depend on history;
+/// What differs from the paper or its authors' code on purpose: directions come from the products of channels by
+/// subspace iteration, not from a singular value decomposition; ranks are not rounded to 16 bits, so that chunks do not
+/// tie; keys of selected chunks are always rebuilt, never at times exact, so that results do not depend on history;
 /// rotations are in fp32 with one rounding; tokens that are generated become chunks like those of the prompt when they
 /// leave the ring, so that sequences grow without bound; what their directions leave is watched (cached_sequence),
 /// chunks of which they leave much are kept exactly, and refit() finds other directions; lengths differ within a batch;
@@ -46,8 +46,9 @@
 /// random_selector (select/) in the second place, group_mean instead of group_max in theirs.
 ///
 /// Accuracy, relative error of the attention output of a real layer (SmolLM2-135M, layers 14, 15 and 16; 64 steps after
-/// 448 tokens of text, ring of 32, 4 outliers; tests/shadow_kv_test.cpp), by the CPU. Keys of 192 channels of all
-/// heads, left out by rank (of the keys before / after their rotation), and results when all chunks are attended to:
+/// 448 tokens of text, ring of 32, 4 outliers, no strays, chunks of 8 for all; tests/shadow_kv_test.cpp), by the CPU.
+/// Keys of 192 channels of all heads, left out by rank (of the keys before / after their rotation), and results when
+/// all chunks are attended to:
 ///
 ///     rank   keys, layer 14    layer 15          layer 16          results
 ///       32   0.186 / 0.286     0.180 / 0.280     0.160 / 0.276     0.132   0.094   0.034
@@ -70,8 +71,8 @@
 ///
 /// What it does not do: a token that is alone in its chunk and unlike nothing around it is not seen by a mean
 /// (tests/shadow_kv_needle_test.cpp: where keys of neighbours point in all directions, 3 of 12 heads find a needle of
-/// one token, 12 of 12 with two bits a channel; needles of whole chunks are found by all). Text that must be read
-/// densely is not for a fixed budget.
+/// one token, 12 of 12 with two bits a channel; needles of whole chunks are found by means and by codes alike). Text
+/// that must be read densely is not for a fixed budget.
 ///
 /// Memory for 8 key heads of 128 channels and 131072 tokens, in bf16: 87 MB on the GPU instead of 537 (6.17 times
 /// less), 268 MB on the host. plan.describe() lists it all. Determinism: the same bits each time and for any number of
