@@ -3,9 +3,9 @@
 /// scores and e4m3 for products with values (SageAttention2, arXiv 2411.10958).
 ///
 /// A work is a block of queries of one head, or a share of its keys (attention_shares.hpp). One warpgroup has the copy
-/// engine bring the queries, and tiles of 128 keys and values through rings in shared memory; three others (two, for 256
-/// channels) take 64 rows of queries each through all tiles that their rows see, from the last to the first. For each
-/// tile a warpgroup
+/// engine bring the queries, and tiles of 128 keys and values through rings in shared memory. Three others (two, for
+/// 256 channels) take 64 rows of queries each through all tiles that their rows see, from the last to the first. For
+/// each tile a warpgroup
 ///
 ///  * multiplies queries by keys: S, 64 x 128 sums of int8 products, in 64 registers of each thread;
 ///  * makes weights P of them (attention_weights.cuh), four to a register, in the place where the tensor cores take
