@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// SageAttention2: all of it from bf16 to bf16, its quantization, and attention over codes.
 ///
-/// `TFLOPs` counts 4 operations for each channel of each pair of a query and a key, half of the pairs if causal. Errors
+/// `TFLOPs` counts 4 operations for each channel of each pair of a query and a key that a sequence really has, half of
+/// the pairs if causal. Errors
 /// are of 256 rows against attention in double. `of_copy` of quantization: each input read once and each code written
 /// once, at the rate of a copy. `of_read` of decoding: codes and scales of keys and values read once, at the rate of a
 /// kernel that only reads. `ms` is the median of cold calls, back to back so that the clock is that of full load.
@@ -10,6 +11,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include <tessera/algorithm/attention.cuh>
 #include <tessera/exec/buffer.hpp>
@@ -34,24 +36,28 @@ double key_and_value_bytes(attention_shape const& s) {
 }
 
 /// The last problem stays, since rows and repetitions with the same one follow each other.
-bench::attention_problem& problem_of(attention_shape const& shape, bool is_causal) {
+bench::attention_problem& problem_of(attention_shape const& shape, bool is_causal,
+                                     std::vector<std::int32_t> const& lengths) {
   static std::unique_ptr<bench::attention_problem> last;
-  if (last == nullptr || !(last->shape() == shape) || last->options().is_causal != is_causal) {
+  if (last == nullptr || !(last->shape() == shape) || last->options().is_causal != is_causal ||
+      last->lengths() != lengths) {
     last.reset();  // first, so that two are never in memory
-    last = std::make_unique<bench::attention_problem>(shape, is_causal);
+    last = std::make_unique<bench::attention_problem>(shape, is_causal, lengths);
   }
   return *last;
 }
 
-void measure(benchmark::State& state, part what, attention_shape const& shape, bool is_causal) {
-  bench::attention_problem& problem = problem_of(shape, is_causal);
+void measure(benchmark::State& state, part what, attention_shape const& shape, bool is_causal,
+             std::vector<std::int32_t> const& lengths = {}) {
+  bench::attention_problem& problem = problem_of(shape, is_causal, lengths);
   auto const& exec = problem.exec();
   auto const plan = method::plan(exec, shape);
   buffer<std::byte> memory(exec, plan.bytes());
   workspace const space(plan, memory);
   auto codes = method::operands(shape, space);
   codes.queries.mean_scores = {};
-  attention_call<method::method, bfloat16> call{shape, problem.options(), codes, problem.outputs()};
+  attention_call<method::method, bfloat16> call{
+      shape, problem.options(), codes, problem.outputs(), problem.device_lengths(), problem.device_lengths()};
   call.counters = method::counters(shape, space);
   call.partials = method::partials(shape, space);
   call.work_shares = method::work_shares(exec, shape, space);
@@ -111,6 +117,22 @@ void add_shape(std::string const& name, attention_shape const& shape) {
   }
 }
 
+/// 16 sequences of 1024 to 8192 tokens, long and short ones mixed.
+void add_lengths() {
+  constexpr attention_shape shape{16, 16, 16, 8192, 8192, 128};
+  std::vector<std::int32_t> lengths;
+  for (std::int32_t i = 0; i < 16; ++i) {
+    lengths.push_back(1024 + i * 7 % 16 * 7168 / 15);
+  }
+  for (bool const is_causal : {false, true}) {
+    std::string const size = std::string("d128/lengths_1k_to_8k") + (is_causal ? "/causal" : "");
+    bench::add_cuda("attention/forward/bf16/" + size,
+                    [=](benchmark::State& state) { measure(state, part::all, shape, is_causal, lengths); });
+    bench::add_cuda("attention/codes/bf16/" + size,
+                    [=](benchmark::State& state) { measure(state, part::attention, shape, is_causal, lengths); });
+  }
+}
+
 /// Blocks of queries are fewer than multiprocessors.
 void add_few_blocks(std::string const& name, attention_shape const& shape) {
   bench::add_cuda("attention/forward/bf16/" + name,
@@ -134,6 +156,7 @@ bench::registration const registered([] {
   add_shape("d256/16k", {1, 16, 16, 16384, 16384, 256});
   add_shape("d96/16k", {2, 16, 16, 16384, 16384, 96});
   add_shape("d128/16k_64_query_8_key_heads", {1, 64, 8, 16384, 16384, 128});
+  add_lengths();
   add_few_blocks("d128/8_heads/1024_queries/32k", {1, 8, 8, 1024, 32768, 128});
   add_few_blocks("d128/8_heads/256_queries/32k", {1, 8, 8, 256, 32768, 128});
   add_decoding("d128/128k", {1, 32, 8, 1, 131072, 128});

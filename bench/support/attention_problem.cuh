@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// What attention is measured on, made on the device: normal queries, keys and values of bf16; for each head 6 % of the
 /// channels of keys have an offset of 4 N(0, 1), 6 % of those of queries one of 2 N(0, 1), and all of those of values
-/// one of N(0, 1) / 2. And how far results are from attention in double.
+/// one of N(0, 1) / 2. Sequences may be shorter than their extent. And how far results are from attention in double.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tessera/algorithm/attention.cuh>
@@ -31,8 +32,8 @@ __global__ void fill_head(Generator generator, std::uint64_t seed, tessera::bflo
 template <class Unused = void>
 __global__ void attend_exactly(tessera::head_view<tessera::bfloat16 const> queries,
                                tessera::head_view<tessera::bfloat16 const> keys,
-                               tessera::head_view<tessera::bfloat16 const> values, bool is_causal,
-                               std::int64_t const* rows, double* scores, double* out) {
+                               tessera::head_view<tessera::bfloat16 const> values, tessera::sequence_lengths lengths,
+                               bool is_causal, std::int64_t const* rows, double* scores, double* out) {
   __shared__ double query[256];
   __shared__ double largest[128];
   __shared__ double total[128];
@@ -42,7 +43,9 @@ __global__ void attend_exactly(tessera::head_view<tessera::bfloat16 const> queri
   std::int64_t const sequence = row / queries.extent(2) / queries.extent(1);
   std::int64_t const channels = queries.extent(3);
   std::int64_t const key_head = head / (queries.extent(1) / keys.extent(1));
-  std::int64_t const end = is_causal ? token + keys.extent(2) - queries.extent(2) + 1 : keys.extent(2);
+  std::int64_t const key_count = tessera::length_of(lengths, sequence, keys.extent(2));
+  std::int64_t const query_count = tessera::length_of(lengths, sequence, queries.extent(2));
+  std::int64_t const end = is_causal ? token + key_count - query_count + 1 : key_count;
   double* const own = scores + static_cast<std::int64_t>(blockIdx.x) * keys.extent(2);
   auto const lane = static_cast<std::int64_t>(threadIdx.x);
   for (std::int64_t c = lane; c < channels; c += 128) {
@@ -89,8 +92,13 @@ struct attention_distance {
 
 class attention_problem {
  public:
-  attention_problem(tessera::attention_shape const& shape, bool is_causal) : shape_(shape) {
+  /// lengths: of queries and keys of each sequence; none: all are whole.
+  attention_problem(tessera::attention_shape const& shape, bool is_causal, std::vector<std::int32_t> lengths = {})
+      : shape_(shape), lengths_(std::move(lengths)) {
     options_.is_causal = is_causal;
+    check(cudaMemcpyAsync(device_lengths_.data(), lengths_.data(), lengths_.size() * sizeof(std::int32_t),
+                          cudaMemcpyHostToDevice, memory_.stream()),
+          "cudaMemcpyAsync");
     auto const channels = static_cast<std::uint64_t>(shape.channels);
     fill(queries_, shape.batch * shape.query_heads, shape.queries,
          tessera::testing::offset_channels{channels, 0.06, 2.0}, 1);
@@ -101,24 +109,35 @@ class attention_problem {
 
   tessera::attention_shape const& shape() const { return shape_; }
   tessera::attention_options const& options() const { return options_; }
+  std::vector<std::int32_t> const& lengths() const { return lengths_; }
   tessera::cuda const& exec() const { return exec_; }
   device_memory& memory() { return memory_; }
   tessera::attention_inputs<tessera::bfloat16> inputs() const {
     tessera::attention_shape const& s = shape_;
     return {{queries_.data(), {s.batch, s.query_heads, s.queries, s.channels}},
             {keys_.data(), {s.batch, s.key_heads, s.keys, s.channels}},
-            {values_.data(), {s.batch, s.key_heads, s.keys, s.channels}}};
+            {values_.data(), {s.batch, s.key_heads, s.keys, s.channels}},
+            device_lengths(),
+            device_lengths()};
+  }
+  /// Where the device reads them; null if all are whole.
+  tessera::sequence_lengths device_lengths() const {
+    return lengths_.empty() ? tessera::sequence_lengths{}
+                            : tessera::sequence_lengths(device_lengths_.data(), {shape_.batch});
   }
   tessera::attention_outputs<tessera::bfloat16> outputs() const {
     tessera::attention_shape const& s = shape_;
     return {{result_.data(), {s.batch, s.query_heads, s.queries, s.channels}}};
   }
 
-  /// 4 for each channel of each pair of a query and a key; half of the pairs if causal.
+  /// 4 for each channel of each pair of a query and a key that there are; half of the pairs if causal.
   double operations() const {
     tessera::attention_shape const& s = shape_;
-    double const pairs = static_cast<double>(s.queries) * static_cast<double>(s.keys) * (options_.is_causal ? 0.5 : 1);
-    return 4 * static_cast<double>(s.batch * s.query_heads * s.channels) * pairs;
+    double pairs = 0;
+    for (std::int64_t sequence = 0; sequence < s.batch; ++sequence) {
+      pairs += static_cast<double>(length_of(sequence, s.queries)) * static_cast<double>(length_of(sequence, s.keys));
+    }
+    return 4 * static_cast<double>(s.query_heads * s.channels) * pairs * (options_.is_causal ? 0.5 : 1);
   }
   /// Inputs once and codes once.
   double quantized_bytes() const {
@@ -135,8 +154,10 @@ class attention_problem {
     std::int64_t const all = s.batch * s.query_heads * s.queries;
     std::vector<std::int64_t> chosen;
     for (std::int64_t i = 0; i < rows; ++i) {
-      chosen.push_back(static_cast<std::int64_t>(tessera::testing::hash(77, static_cast<std::uint64_t>(i)) %
-                                                 static_cast<std::uint64_t>(all)));
+      auto const row = static_cast<std::int64_t>(tessera::testing::hash(77, static_cast<std::uint64_t>(i)) %
+                                                 static_cast<std::uint64_t>(all));
+      std::int64_t const token = row % s.queries;
+      chosen.push_back(row - token + token % length_of(row / s.queries / s.query_heads, s.queries));
     }
     device_array<std::int64_t> const list(memory_, rows);
     device_array<double> const scores(memory_, static_cast<std::size_t>(rows * s.keys));
@@ -144,8 +165,8 @@ class attention_problem {
     cudaStream_t const stream = memory_.stream();
     check(cudaMemcpyAsync(list.data(), chosen.data(), list.bytes(), cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
     auto const in = inputs();
-    attend_exactly<><<<rows, 128, 0, stream>>>(in.queries, in.keys, in.values, options_.is_causal, list.data(),
-                                               scores.data(), exact.data());
+    attend_exactly<><<<rows, 128, 0, stream>>>(in.queries, in.keys, in.values, in.key_lengths, options_.is_causal,
+                                               list.data(), scores.data(), exact.data());
     check(cudaGetLastError(), "attend_exactly");
     std::vector<double> expected(exact.size());
     check(cudaMemcpyAsync(expected.data(), exact.data(), exact.bytes(), cudaMemcpyDeviceToHost, stream),
@@ -162,6 +183,10 @@ class attention_problem {
   }
 
  private:
+  std::int64_t length_of(std::int64_t sequence, std::int64_t extent) const {
+    return lengths_.empty() ? extent : lengths_[static_cast<std::size_t>(sequence)];
+  }
+
   static attention_distance compare(std::vector<tessera::bfloat16> const& found, std::vector<double> const& expected) {
     double apart = 0;
     double size = 0;
@@ -197,6 +222,7 @@ class attention_problem {
   }
 
   tessera::attention_shape shape_;
+  std::vector<std::int32_t> lengths_;
   tessera::attention_options options_;
   device_memory memory_;
   tessera::cuda exec_{.stream = memory_.stream(), .memory = memory_};
@@ -204,6 +230,7 @@ class attention_problem {
   device_array<tessera::bfloat16> keys_{memory_, key_size()};
   device_array<tessera::bfloat16> values_{memory_, key_size()};
   device_array<tessera::bfloat16> result_{memory_, query_size()};
+  device_array<std::int32_t> device_lengths_{memory_, static_cast<std::size_t>(shape_.batch)};
 };
 
 }  // namespace bench

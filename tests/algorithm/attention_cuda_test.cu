@@ -253,7 +253,7 @@ TEST_CASE("zeros and equal values come back from a GPU as they do from the host"
   }
 }
 
-TEST_CASE("on sm_90 attention is for warpgroups, unless a feature is asked for", "[cuda]") {
+TEST_CASE("on sm_90 attention is for warpgroups, if there is memory for counters", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   tessera::cuda const exec;
   int major = 0;

@@ -5,14 +5,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "algorithm/attention_on_device.cuh"
+#include "algorithm/attention_codes_on_device.cuh"
 
 using namespace tessera;
 using namespace tessera_test;
 
 namespace {
-
-using method = sage_attention2::method;
 
 attention_options options_of(bool is_causal, std::int64_t left = -1, std::int64_t right = -1) {
   attention_options options;
@@ -22,98 +20,13 @@ attention_options options_of(bool is_causal, std::int64_t left = -1, std::int64_
   return options;
 }
 
-bool is_hopper() {
-  int major = 0;
-  cuda_ok(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
-  return major == 9;
-}
-
-/// A problem's codes on the device, over which attention runs with works whole and shared, and by the portable program.
-class device_codes {
- public:
-  explicit device_codes(attention_problem<bfloat16> const& of)
-      : p_(of),
-        in_(exec_, of, head_layout::heads_first),
-        plan_(sage_attention2::plan(exec_, of.shape)),
-        memory_(to_device(exec_, std::vector<std::byte>(as_size(plan_.bytes()), std::byte{0xff}))),
-        space_(plan_, memory_) {
-    sage_attention2::quantize(exec_, p_.shape, in_.inputs(), p_.options, codes(), space_);
-  }
-
-  array_view<float> work_shares() const { return sage_attention2::work_shares(exec_, p_.shape, space_); }
-  std::vector<float> work_shares_on_host() const {
-    std::vector<float> found(as_size(work_shares().size()));
-    exec_.copy(work_shares(), found);
-    exec_.wait();
-    return found;
-  }
-
-  attention_results whole() const { return run({}, false); }
-  attention_results shared() const { return run(work_shares(), false); }
-  attention_results portable() const { return run({}, true); }
-
-  bool by_warpgroups(array_view<float> work_shares) const {
-    device_heads<bfloat16> const result = make_result();
-    auto const call = call_of(result, {}, work_shares);
-    bool const took = p_.shape.channels == 64 ? detail::try_attention_on_warpgroups<64>(exec_, call)
-                                              : detail::try_attention_on_warpgroups<128>(exec_, call);
-    exec_.wait();
-    return took;
-  }
-
- private:
-  quantized_heads<method> codes() const { return sage_attention2::operands(p_.shape, space_); }
-  device_heads<bfloat16> make_result() const {
-    attention_shape const& s = p_.shape;
-    return device_heads<bfloat16>(exec_, {s.batch, s.query_heads, s.queries, s.channels}, head_layout::heads_first);
-  }
-
-  attention_call<method, bfloat16> call_of(device_heads<bfloat16> const& result, view<float, 3> lse,
-                                           array_view<float> work_shares) const {
-    attention_call<method, bfloat16> call{p_.shape, p_.options, codes(), {result.view(), lse}};
-    call.partials = sage_attention2::partials(p_.shape, space_);
-    call.counters = sage_attention2::counters(p_.shape, space_);
-    call.work_shares = work_shares;
-    return call;
-  }
-
-  attention_results run(array_view<float> work_shares, bool is_portable) const {
-    attention_shape const& s = p_.shape;
-    device_heads<bfloat16> const result = make_result();
-    auto const lse = to_device(exec_, std::vector<float>(as_size(s.batch * s.query_heads * s.queries + 1), -77.0F));
-    auto call = call_of(result, {const_cast<float*>(lse.data()), {s.batch, s.query_heads, s.queries}}, work_shares);
-    if (work_shares.data == nullptr && !is_portable) {
-      call.partials = {};  // with them the portable program takes what blocks are too few for
-    }
-    if (is_portable) {
-      detail::run_attention_portably(exec_, call);
-    } else {
-      sage_attention2::forward(exec_, call);
-    }
-    bool is_clean = false;
-    attention_results found{as_doubles(result.values(exec_, is_clean)), {}};
-    auto const values = to_host(exec_, lse);
-    CHECK(is_clean);
-    CHECK(values.back() == -77.0F);
-    found.log_sum_exp.assign(values.begin(), values.end() - 1);
-    return found;
-  }
-
-  attention_problem<bfloat16> const& p_;
-  tessera::cuda exec_;
-  device_attention<bfloat16> in_;
-  workspace_plan plan_;
-  buffer<std::byte> memory_;
-  workspace space_;
-};
-
 /// Whether some works were shared.
 bool check_shared(attention_shape const& s, attention_options const& options = {}) {
   CAPTURE(s.batch, s.query_heads, s.key_heads, s.queries, s.keys, s.channels);
   CAPTURE(options.is_causal, options.window_left, options.window_right);
   auto p = make_attention_problem<bfloat16>(s);
   p.options = options;
-  device_codes const codes(p);
+  device_codes<> const codes(p);
   auto const portable = codes.portable();
   auto const whole = codes.whole();
   auto const shared = codes.shared();
@@ -196,7 +109,7 @@ TEST_CASE("a NaN reaches of shared works on a GPU what it reaches of whole ones"
   p.queries[at(0, 300, 37, 3)] = store<bfloat16>(NAN);
   p.values[at(0, 5000, 20, 9)] = store<bfloat16>(NAN);
   p.values[at(1, 5000, 21, 10)] = store<bfloat16>(INFINITY);
-  device_codes const codes(p);
+  device_codes<> const codes(p);
   auto const whole = codes.whole();
   auto const shared = codes.shared();
   std::int64_t wrong = 0;
@@ -219,7 +132,7 @@ TEST_CASE("shared works on a GPU repeat bit for bit, and need their memory", "[c
     CHECK(again.result == first.result);
     CHECK(again.log_sum_exp == first.log_sum_exp);
   }
-  device_codes const codes(p);
+  device_codes<> const codes(p);
   auto const memory = codes.work_shares();
   CHECK((memory.size() > 0) == is_hopper());
   CHECK(codes.by_warpgroups(memory) == is_hopper());

@@ -51,6 +51,35 @@ TEST_CASE("A block of queries gets all tiles of keys that it sees, and no mask w
   }
 }
 
+TEST_CASE("A band moves to where that of a sequence of other lengths is") {
+  constexpr std::int32_t extents[] = {1, 70, 300, (1 << 29) - 1};
+  constexpr std::int64_t sizes[] = {-1, 0, 60, (1 << 29) - 1, 1 << 30, std::int64_t{1} << 40};
+  for (std::int32_t const queries : extents) {
+    for (std::int32_t const keys : extents) {
+      for (std::int64_t const left : sizes) {
+        for (std::int64_t const right : sizes) {
+          key_band const band = key_band::of({queries, keys, left, right});
+          for (std::int32_t const own_queries : {1, 64, queries / 2 + 1, queries}) {
+            for (std::int32_t const own_keys : {0, 1, 129, keys}) {
+              attention_mask const mask{own_queries, own_keys, left, right};
+              key_band const moved = band.moved((own_keys - own_queries) - (keys - queries));
+              for (std::int32_t const row : {0, own_queries / 2, own_queries - 1}) {
+                if (own_queries > queries || own_keys > keys) {
+                  continue;
+                }
+                key_interval const seen = mask.of(row);
+                std::int64_t const first = clamp(row + moved.first, 0, own_keys);
+                std::int64_t const end = clamp(row + moved.last + 1, 0, own_keys);
+                CHECK((seen.first < seen.end ? first == seen.first && end == seen.end : first >= end));
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("Causal attention is aligned to the last query and the last key") {
   const key_band band = key_band::causal(1000, 1500);
   CHECK(sees(band, 999, 1499));

@@ -6,14 +6,16 @@
 /// Codes, where queries and keys have 8 or 4 bits per_thread, queries are not smoothed, values are e4m3, and inputs are
 /// bfloat16 or float16 of 64 or 128 channels that lie next to each other in rows that begin at multiples of 16 bytes:
 /// one launch for all (program/quantize_heads.cuh). Attention, on sm_90a, over such codes of any number of channels, to
-/// bfloat16 or float16, without a bias, sinks, lists of tiles or lengths: by warpgroups and the copy engine
-/// (program/attention_on_warpgroups.cuh), in a program of 64, 128 or 256 channels, the next that is large enough: 80
-/// channels take as long as 128. Keys of the last blocks of queries, or of all if they are few, are shared among
-/// multiprocessors, so that all of them have something to do until the end. Its log-sum-exps are of weights that are
-/// rounded to e4m3, by which results are divided: the right ones to merge results by. They are within 0.061
-/// (log(17 / 16)) of those of the portable program, and usually within 0.03 / sqrt(keys that matter). Sequences of up
-/// to 16 queries, on sm_90, over such codes, without a bias or lists of tiles: with one read of keys and values for all
-/// query heads that share them (program/attention_of_few_queries.cuh). Else the portable programs with mma.sync.
+/// bfloat16 or float16, without a bias or lists of tiles (which are of 64 queries, fewer than a block of the program
+/// has): by warpgroups and the copy engine (program/attention_on_warpgroups.cuh), in a program of 64, 128 or 256
+/// channels, the next that is large enough: 80 channels take as long as 128. Lengths of sequences are read by the
+/// device, once for each block of queries; blocks behind the last query only write zeros. Keys of the last blocks of
+/// queries, or of all if they are few, are shared among multiprocessors, so that all of them have something to do until
+/// the end. Its log-sum-exps are of weights that are rounded to e4m3, by which results are divided: the right ones to
+/// merge results by. They, and what a sink leaves of results, are within 0.061 (log(17 / 16)) of those of the portable
+/// program, and usually within 0.03 / sqrt(keys that matter). Sequences of up to 16 queries, on sm_90, over such codes,
+/// without a bias or lists of tiles: with one read of keys and values for all query heads that share them
+/// (program/attention_of_few_queries.cuh). Else the portable programs with mma.sync.
 #pragma once
 
 #include <cstdint>
@@ -213,9 +215,7 @@ bool suits_attention_on_warpgroups(attention_call<Method, T, Bias> const& call, 
   const std::int64_t blocks = s.batch * s.query_heads * divide_up(s.queries, std::int64_t{block_rows_of(s)});
   const bool is_shared = call.partials.rows.data != nullptr && call.work_shares.data == nullptr &&
                          2 * blocks < multiprocessors && has_long_works(s);
-  const bool has_extras = call.sinks.data != nullptr || call.block_list.counts.data != nullptr ||
-                          call.query_lengths.data != nullptr || call.key_lengths.data != nullptr ||
-                          call.query_starts.first.data != nullptr || call.heads.queries.corrections.data != nullptr;
+  const bool has_extras = call.block_list.counts.data != nullptr || call.heads.queries.corrections.data != nullptr;
   return !is_shared && !has_extras && has_places_for_warpgroups(s) && call.counters.data != nullptr &&
          call.out.result.stride(3) == 1;
 }
@@ -259,6 +259,8 @@ void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attentio
   pieces.query_heads = static_cast<std::int32_t>(s.query_heads);
   pieces.key_heads = static_cast<std::int32_t>(s.key_heads);
   pieces.band = key_band::of({s.queries, s.keys, call.options.window_left, right});
+  pieces.query_lengths = call.query_lengths;
+  pieces.key_lengths = call.key_lengths;
   pieces.schedule = {all_heads, blocks,
                      static_cast<std::int32_t>(clamp(cached_bytes / head_bytes, std::int64_t{1},
                                                      max(std::int64_t{all_heads}, std::int64_t{1}))),
@@ -266,15 +268,23 @@ void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attentio
   pieces.taken = reinterpret_cast<std::int32_t*>(call.counters.data);
   pieces.channels = static_cast<std::int32_t>(s.channels);
   using slots = typename attention_share_output::slots_type;
-  const bool has_memory = is_aligned(call.work_shares.data) && call.work_shares.is_contiguous();
+  const bool has_lengths = call.query_lengths.data != nullptr || call.key_lengths.data != nullptr;
+  // Of lengths that the host does not know, a work may have more tiles than the schedule thinks.
+  const bool has_memory = is_aligned(call.work_shares.data) && call.work_shares.is_contiguous() &&
+                          !(has_lengths && s.keys / attention_padding >= attention_share::most_cost);
   const std::int64_t range_floats = 2 * slots::floats_of_slot(shape::rows, shape::channels);
   pieces.shares = attention_work_cost{pieces.schedule, pieces.band, pieces.queries, pieces.keys, shape::rows}.shared(
       multiprocessors, has_memory ? call.work_shares.size() / range_floats : 0);
   program.share_output.slots = slots::in(call.work_shares, 2 * pieces.shares.ranges, shape::rows, shape::channels);
-  program.output = {
-      call.out.result,          has_whole_vectors(call.out.result),
-      heads.values.scales.data, heads.values.mean.data,
-      call.out.log_sum_exp,     call.out.log_sum_exp.data != nullptr ? heads.queries.mean_scores.data : nullptr};
+  const bool needs_offsets = call.out.log_sum_exp.data != nullptr || call.sinks.data != nullptr;
+  program.output = {call.out.result,
+                    has_whole_vectors(call.out.result),
+                    heads.values.scales.data,
+                    heads.values.mean.data,
+                    call.out.log_sum_exp,
+                    needs_offsets ? heads.queries.mean_scores.data : nullptr,
+                    call.sinks,
+                    call.query_starts};
   exec.clear(call.counters.slice(0, 0, 1));
   exec.run(program, min(pieces.shares.turns(), multiprocessors));
   if (pieces.shares.ranges > 0) {

@@ -57,6 +57,11 @@ struct key_band {
   [[nodiscard]] TESSERA_FN static constexpr key_band causal(std::int32_t queries, std::int32_t keys) {
     return {-unlimited, keys - queries};
   }
+  /// What the same mask shows where the last query's own key lies `by` keys further behind the query's number.
+  [[nodiscard]] TESSERA_FN constexpr key_band moved(std::int32_t by) const {
+    return {first == -unlimited ? first : max(first + by, -unlimited),
+            last == unlimited ? last : min(last + by, unlimited)};
+  }
 
   /// Of some rows, at least one. Without a key to see the range is empty.
   [[nodiscard]] TESSERA_FN constexpr tile_range tiles(row_range rows, std::int32_t keys) const {

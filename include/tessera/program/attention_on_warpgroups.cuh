@@ -3,9 +3,9 @@
 /// scores and e4m3 for products with values (SageAttention2, arXiv 2411.10958).
 ///
 /// A work is a block of queries of one head, or a share of its keys (attention_shares.hpp). One warpgroup has the copy
-/// engine bring the queries, and tiles of 128 keys and values through rings in shared memory; three others (two, for 256
-/// channels) take 64 rows of queries each through all tiles that their rows see, from the last to the first. For each
-/// tile a warpgroup
+/// engine bring the queries, and tiles of 128 keys and values through rings in shared memory. Three others (two, for
+/// 256 channels) take 64 rows of queries each through all tiles that their rows see, from the last to the first. For
+/// each tile a warpgroup
 ///
 ///  * multiplies queries by keys: S, 64 x 128 sums of int8 products, in 64 registers of each thread;
 ///  * makes weights P of them (attention_weights.cuh), four to a register, in the place where the tensor cores take
@@ -27,6 +27,9 @@
 ///
 /// Heads with fewer channels than the program has: the copy engine fills queries and keys with zeros. Values of the
 /// channels that are missing are whatever lies in shared memory, and so are their outputs, which nobody stores.
+///
+/// Sequences of a batch may have fewer queries and keys than the others: what differs is looked up once for a work, and
+/// kept in shared memory. Works without a tile bring nothing and write zeros.
 ///
 /// What few tiles need, masks of causal attention and ends, is in loops of its own.
 #pragma once
@@ -77,7 +80,7 @@ struct attention_on_warpgroups {
       }
     } else {
       raise_registers<Policy.consumer_registers>();
-      consume(scratch, warpgroup - 1);
+      consume(scratch);
     }
     group.sync();
   }
@@ -92,12 +95,11 @@ struct attention_on_warpgroups {
 
   /// Of a warpgroup that multiplies, in registers.
   struct consumer_state {
-    int consumer;
+    int warp;  ///< of those that multiply
     place_type key;
     place_type value;
     std::uint32_t query;        ///< address of this warpgroup's rows
-    float const* query_scales;  ///< of this warpgroup
-    std::int32_t group_row;     ///< the first of this warpgroup
+    float const* query_scales;  ///< of all warpgroups
     std::int32_t scores[score_mma::registers];
     std::uint32_t weights[score_mma::registers / 16][4];
     float outputs[output_registers];
@@ -106,13 +108,12 @@ struct attention_on_warpgroups {
     attention_weights rows;
   };
 
-  __device__ __forceinline__ void consume(scratch_type& scratch, int consumer) const {
+  __device__ __forceinline__ void consume(scratch_type& scratch) const {
     consumer_state state;
-    state.consumer = consumer;
+    state.warp = uniform(static_cast<int>(threadIdx.x / 32)) - 4;
     ring_place<shape::query_stages> query;
-    ring_place<shape::work_stages> work_place;
     while (true) {
-      const std::int32_t index = pieces_type::next_work(scratch, work_place);
+      const std::int32_t index = pieces_type::next_work(scratch, query);
       if (index < 0) {
         return;
       }
@@ -123,41 +124,51 @@ struct attention_on_warpgroups {
 
   __device__ __forceinline__ void attend(scratch_type& scratch, consumer_state& state,
                                          ring_place<shape::query_stages> query, std::int32_t index) const {
-    look_up(scratch, index, state.consumer);
+    look_up(scratch, index, state.warp);
     begin_work(scratch, state, query);
-    skip(scratch, state, uniform(own(scratch).end - own(scratch).own_end));
-    if (uniform(own(scratch).own_end - own(scratch).own_begin) > 0) {
+    skip(scratch, state, uniform(own(scratch, state).end - own(scratch, state).own_end));
+    if (uniform(own(scratch, state).own_end - own(scratch, state).own_begin) > 0) {
       attend_tiles(scratch, state, query);
     } else {
       pieces_type::release(scratch.query_empty[query.stage]);
     }
-    skip(scratch, state, uniform(own(scratch).own_begin - own(scratch).begin));
+    skip(scratch, state, uniform(own(scratch, state).own_begin - own(scratch, state).begin));
     finish(scratch, state);
   }
 
   /// Leaves it in shared memory, for registers are scarce. A warp's lanes have done with what was there.
-  __device__ __forceinline__ void look_up(scratch_type& scratch, std::int32_t index, int consumer) const {
-    const auto [work, all, slot] = pieces.share_of(index);
-    const std::int32_t row = work.block * shape::rows + consumer * shape::warpgroup_rows;
-    const tile_range seen = pieces.band.tiles({row, min(row + shape::warpgroup_rows, pieces.queries)}, pieces.keys);
-    const tile_range seen_here = seen.between(all.begin, all.end);
+  __device__ __forceinline__ void look_up(scratch_type& scratch, std::int32_t index, int warp) const {
+    const auto [work, extents, all, slot] = pieces.share_of(index);
+    const std::int32_t row = work.block * shape::rows + warp / 4 * shape::warpgroup_rows;
+    const std::int32_t first = row + row_of_warp(warp);
+    const tile_range seen = extents.tiles(row, shape::warpgroup_rows).between(all.begin, all.end);
     __syncwarp();
-    scratch.looked_up[threadIdx.x / 32 - 4] = {
-        work.head,         row, slot, all.begin, all.end, seen_here.begin, seen_here.end, seen_here.full_begin,
-        seen_here.full_end};
+    scratch.looked_up[warp] = {work.head,
+                               row,
+                               slot,
+                               extents.queries,
+                               extents.keys,
+                               first + extents.band.first,
+                               first + extents.band.last + 1,
+                               all.begin,
+                               all.end,
+                               seen.begin,
+                               seen.end,
+                               seen.full_begin,
+                               seen.full_end};
     __syncwarp();
   }
-  /// Nothing of it stays in a register, not even where it is.
-  __device__ __forceinline__ static warp_work const volatile& own(scratch_type const& scratch) {
-    return scratch.looked_up[thread_index_here() / 32 - 4];
+  /// Nothing of it stays in a register.
+  __device__ __forceinline__ static warp_work const volatile& own(scratch_type const& scratch,
+                                                                  consumer_state const& state) {
+    return scratch.looked_up[state.warp];
   }
 
   __device__ __forceinline__ void begin_work(scratch_type& scratch, consumer_state& state,
                                              ring_place<shape::query_stages> query) const {
-    state.group_row = uniform(own(scratch).row);
     state.query = detail::plain_shared_address(scratch.query[query.stage]) +
-                  static_cast<std::uint32_t>(state.consumer * shape::warpgroup_rows * shape::row_bytes);
-    state.query_scales = scratch.query_scales[query.stage] + state.consumer * (shape::warpgroup_rows / 2);
+                  static_cast<std::uint32_t>(state.warp / 4 * shape::warpgroup_rows * shape::row_bytes);
+    state.query_scales = scratch.query_scales[query.stage];
     state.rows = {};
 #pragma unroll
     for (int i = 0; i < output_registers; ++i) {
@@ -169,17 +180,17 @@ struct attention_on_warpgroups {
   /// From the last tile to the first: masks of causal attention are met at once.
   __device__ __forceinline__ void attend_tiles(scratch_type& scratch, consumer_state& state,
                                                ring_place<shape::query_stages> query) const {
-    std::int32_t tile = uniform(own(scratch).own_end) - 1;
+    std::int32_t tile = uniform(own(scratch, state).own_end) - 1;
     do_tile<true>(scratch, state, tile);
-    for (std::int32_t left = tile - uniform(own(scratch).full_end); left > 0; --left) {
+    for (std::int32_t left = tile - uniform(own(scratch, state).full_end); left > 0; --left) {
       --tile;
       do_tile<true>(scratch, state, tile);
     }
-    for (std::int32_t left = tile - uniform(own(scratch).full_begin); left > 0; --left) {
+    for (std::int32_t left = tile - uniform(own(scratch, state).full_begin); left > 0; --left) {
       do_tile<false>(scratch, state, tile);  // which does not matter without a mask
     }
-    tile = min(tile, uniform(own(scratch).full_begin));
-    for (std::int32_t left = tile - uniform(own(scratch).own_begin); left > 0; --left) {
+    tile = min(tile, uniform(own(scratch, state).full_begin));
+    for (std::int32_t left = tile - uniform(own(scratch, state).own_begin); left > 0; --left) {
       --tile;
       do_tile<true>(scratch, state, tile);
     }
@@ -194,7 +205,11 @@ struct attention_on_warpgroups {
     await_multiply<0>(state.scores);
     pieces_type::release(scratch.key_empty[state.key.stage]);
     state.key.advance();
-    state.rows.template take<Masked>(state.scores, scale, limits_of(state, tile), state.factor);
+    key_limits limits{};
+    if constexpr (Masked) {
+      limits = limits_of(scratch, state, tile);
+    }
+    state.rows.template take<Masked>(state.scores, scale, limits, state.factor);
     state.rows.pack(state.scores, state.weights);
     scratch.value_full[state.value.stage].wait(state.value.phase);
     float own[shape::value_columns(0) / 2];
@@ -286,11 +301,13 @@ struct attention_on_warpgroups {
     }
   }
 
-  __device__ __forceinline__ key_limits limits_of(consumer_state const& state, std::int32_t tile) const {
-    const auto index = static_cast<std::int32_t>(thread_index_here() % 128);
-    const std::int32_t first_key = tile * attention_tile_keys + 2 * (index % 4);
-    const std::int32_t row = state.group_row + index / 32 * 16 + index % 32 / 4 - first_key;
-    return {row + pieces.band.first, row + pieces.band.last + 1, pieces.keys - first_key};
+  __device__ __forceinline__ static key_limits limits_of(scratch_type const& scratch, consumer_state const& state,
+                                                         std::int32_t tile) {
+    warp_work const volatile& work = own(scratch, state);
+    const auto lane = static_cast<std::int32_t>(thread_index_here() % 32);
+    const std::int32_t first_key = tile * attention_tile_keys + 2 * (lane % 4);
+    const std::int32_t row = lane / 4 - first_key;
+    return {work.low + row, work.high + row, work.keys - first_key};
   }
 
   /// Tiles that other rows of the block need.
@@ -307,8 +324,9 @@ struct attention_on_warpgroups {
 
   /// Makes logits of the lane's scores of the tile at `state.key`.
   __device__ __forceinline__ static float scale_of(scratch_type const& scratch, consumer_state const& state) {
-    const unsigned lane = thread_index_here() % 128;
-    return state.query_scales[lane / 4] * scratch.key_scales[state.key.stage][lane % 4];
+    constexpr unsigned before = shape::warpgroup / 4;  // the warpgroup that brings tiles has none
+    const unsigned index = thread_index_here();
+    return state.query_scales[index / 4 - before] * scratch.key_scales[state.key.stage][index % 4];
   }
 
   __device__ __forceinline__ void finish(scratch_type const& scratch, consumer_state& state) const {
@@ -319,22 +337,24 @@ struct attention_on_warpgroups {
           __shfl_sync(0xffffffffU, state.outputs[Channels / 2 + half], static_cast<int>(threadIdx.x & 28U));
       rows[half].reference = state.rows.reference[half];
     }
-    const std::int32_t slot = uniform(own(scratch).slot);
+    const std::int32_t slot = uniform(own(scratch, state).slot);
     if (slot >= 0) {
       share_output.template write_rows<Channels>(state.outputs, rows, slot,
-                                                 state.consumer * shape::warpgroup_rows + row_of_warp());
+                                                 state.warp / 4 * shape::warpgroup_rows + row_of_warp(state.warp));
       return;
     }
     const std::int32_t heads = pieces.query_heads;
-    const std::int32_t head = own(scratch).head;
-    const warp_rows_place place{head / heads, head % heads, pieces.key_head_of(head), own(scratch).row + row_of_warp()};
-    output.template write_rows<Channels>(state.outputs, rows, place);
-    output.write_log_sum_exps(rows, place);
+    const std::int32_t head = own(scratch, state).head;
+    const warp_rows_place place{head / heads, head % heads, pieces.key_head_of(head),
+                                own(scratch, state).row + row_of_warp(state.warp), own(scratch, state).queries};
+    const finished_row finished[2] = {output.finish(rows[0], place, 0), output.finish(rows[1], place, 1)};
+    output.template write_rows<Channels>(state.outputs, finished, place);
+    output.write_log_sum_exps(finished, place);
   }
 
   /// In a warpgroup's rows.
-  __device__ __forceinline__ static std::int32_t row_of_warp() {
-    return static_cast<std::int32_t>(threadIdx.x / 32 % 4 * 16);
+  __device__ __forceinline__ static std::int32_t row_of_warp(int warp) {
+    return warp % 4 * 16;
   }
 
   /// The same in all lanes, and known to be.

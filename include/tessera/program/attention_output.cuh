@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `attention_output`: what a warp makes of its 16 rows of attention once all keys are done: divides by the sums of
-/// weights, applies the values' scales and means, and writes bfloat16 or float16, and log-sum-exps.
+/// weights, those of sinks among them, applies the values' scales and means, and writes bfloat16 or float16, and
+/// log-sum-exps, to where rows of the sequence belong.
 ///
 /// Four lanes have 2 channels of 8 each; they exchange them, so that each writes 16 bytes.
 #pragma once
@@ -8,10 +9,13 @@
 #include <cstdint>
 
 #include <tessera/core/math.hpp>
+#include <tessera/program/attention_operands.hpp>
+#include <tessera/program/attention_rows.hpp>
 #include <tessera/program/merge_attention_shares.hpp>
 #include <tessera/reduce/online_softmax.hpp>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/exponential.cuh>
+#include <tessera/view/array_view.hpp>
 #include <tessera/view/view.hpp>
 
 namespace tessera {
@@ -23,6 +27,12 @@ struct warp_rows_place {
   std::int32_t head;      ///< of queries, of this batch
   std::int32_t key_head;  ///< of all batches
   std::int32_t row;       ///< the warp's first
+  std::int32_t queries;   ///< of this batch; rows beyond them are nothing
+
+  /// The lane's first (0) or second row.
+  [[nodiscard]] __device__ __forceinline__ std::int32_t row_of(int half) const {
+    return row + static_cast<std::int32_t>(threadIdx.x % 32 / 4) + 8 * half;
+  }
 };
 
 /// How a row's weights are related to the exponentials of its logits: their sum is `total` 2^reference / 448.
@@ -42,15 +52,17 @@ struct attention_share_output {
                                              std::int32_t slot, std::int32_t row) const {
     constexpr float of_top = 1.0F / 448.0F;
     const auto lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    float* const first = slots.totals_of(slot, row + lane / 4) + 2 * (lane % 4);
+    float* const second = first + 8 * slots.pitch;
+#pragma unroll
+    for (int channel = 0; channel < Channels; channel += 8) {
+      const int at = channel / 2;
+      *reinterpret_cast<float2*>(first + channel) = float2{sums[at], sums[at + 1]};
+      *reinterpret_cast<float2*>(second + channel) = float2{sums[at + 2], sums[at + 3]};
+    }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const std::int32_t own = row + lane / 4 + 8 * half;
-      float* const to = slots.totals_of(slot, own) + 2 * (lane % 4);
-#pragma unroll
-      for (int channel = 0; channel < Channels; channel += 8) {
-        const int at = channel / 2 + 2 * half;
-        *reinterpret_cast<float2*>(to + channel) = float2{sums[at], sums[at + 1]};
-      }
       if (lane % 4 == 0) {
         const float reference = rows[half].reference;
         slots.row_of(slot, own) = {{reference, reference, rows[half].total * of_top}, rows[half].total};
@@ -61,29 +73,48 @@ struct attention_share_output {
 
 template <class T>
 struct attention_output {
-  view<T, 4> target;            ///< batch, head, token, channel; channels lie next to each other
-  bool has_whole_words;         ///< rows begin at multiples of 16 bytes
-  float const* value_scales;    ///< batch, head of keys, channel
-  float const* value_means;     ///< likewise, or null
-  view<float, 3> log_sum_exps;  ///< batch, head of queries, token, or null
-  float const* logit_offsets;   ///< likewise, one behind the other, added to log_sum_exps, or null
+  view<T, 4> target;              ///< batch, head, token, channel; channels lie next to each other
+  bool has_whole_words;           ///< rows begin at multiples of 16 bytes
+  float const* value_scales;      ///< batch, head of keys, channel
+  float const* value_means;       ///< likewise, or null
+  view<float, 3> log_sum_exps;    ///< batch, head of queries, token, or null
+  float const* logit_offsets;     ///< likewise, one behind the other, by which logits are too small, or null
+  array_view<float const> sinks;  ///< a logit of each head of queries, or null
+  sequence_starts starts;         ///< of what is written
 
-  __device__ __forceinline__ void write_log_sum_exps(weighted_row const (&rows)[2], warp_rows_place place) const {
+  /// With the sink's weight w beside the sum s of the others: s / (s + w) and log(s + w), by log2(w / s).
+  [[nodiscard]] __device__ __forceinline__ finished_row finish(weighted_row const& row, warp_rows_place place,
+                                                               int half) const {
     constexpr float ln_2 = 0.693147181F;
     constexpr float log2_of_top = 8.807354922F;
-    const auto lane = static_cast<std::int32_t>(threadIdx.x % 32);
-    const auto queries = static_cast<std::int32_t>(target.extents[2]);
-    if (log_sum_exps.data == nullptr || lane % 4 != 0) {
+    const std::int32_t query = place.row_of(half);
+    if (query >= place.queries) {
+      return no_attention_row();
+    }
+    const float sink = sinks.data == nullptr ? -infinity : sinks[place.head];
+    if (row.total == 0.0F) {
+      return {0.0F, 0.0F, sink};
+    }
+    const float offset = logit_offsets == nullptr ? 0.0F : logit_offsets[offset_place(place, query)];
+    const float log2_sum = fast_log2(row.total) + (row.reference - log2_of_top);
+    if (sink == -infinity) {
+      return {fast_reciprocal(row.total), 1.0F, log2_sum * ln_2 + offset};
+    }
+    const float apart = (sink - offset) / ln_2 - log2_sum;
+    const float share = fast_reciprocal(1.0F + fast_exp2(apart));
+    const float log2_all = fmaxf(log2_sum, log2_sum + apart) + fast_log2(1.0F + fast_exp2(-fabsf(apart)));
+    return {share * fast_reciprocal(row.total), share, log2_all * ln_2 + offset};
+  }
+
+  __device__ __forceinline__ void write_log_sum_exps(finished_row const (&rows)[2], warp_rows_place place) const {
+    if (log_sum_exps.data == nullptr || threadIdx.x % 4 != 0) {
       return;
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const std::int32_t row = place.row + lane / 4 + 8 * half;
-      if (row < queries) {
-        const std::int64_t at = (place.batch * target.extents[1] + place.head) * queries + row;
-        const float offset = logit_offsets == nullptr ? 0.0F : logit_offsets[at];
-        const float sum = (fast_log2(rows[half].total) + (rows[half].reference - log2_of_top)) * ln_2 + offset;
-        log_sum_exps(place.batch, place.head, row) = rows[half].total == 0.0F ? -infinity : sum;
+      const std::int64_t at = token_of(place, place.row_of(half));
+      if (at >= 0) {
+        log_sum_exps(place.batch, place.head, at) = rows[half].log_sum_exp;
       }
     }
   }
@@ -91,14 +122,13 @@ struct attention_output {
   /// sums[4 j + 2 h + i]: row lane / 4 + 8 h, channel 8 j + 2 (lane % 4) + i, of the target's channels, a multiple of
   /// 16 up to Most.
   template <int Most, int Registers>
-  __device__ __forceinline__ void write_rows(float const (&sums)[Registers], weighted_row const (&rows)[2],
+  __device__ __forceinline__ void write_rows(float const (&sums)[Registers], finished_row const (&rows)[2],
                                              warp_rows_place place) const {
     const auto lane = static_cast<std::int32_t>(threadIdx.x % 32);
     const auto channels = static_cast<std::int32_t>(target.extents[3]);
     float const* const scales = value_scales + std::int64_t{place.key_head} * channels + 2 * (lane % 4);
     float const* const means = value_means + std::int64_t{place.key_head} * channels + 2 * (lane % 4);
-    const float inverse[2] = {rows[0].total == 0.0F ? 0.0F : fast_reciprocal(rows[0].total),
-                              rows[1].total == 0.0F ? 0.0F : fast_reciprocal(rows[1].total)};
+    T* const to[2] = {channels_of(place, place.row_of(0)), channels_of(place, place.row_of(1))};
 #pragma unroll
     for (int first = 0; first < Most; first += 32) {
       std::uint32_t words[2][4];
@@ -115,24 +145,41 @@ struct attention_output {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const int at = channel / 2 + 2 * half;
-          const std::uint32_t both = pack_pair<T>(__fmaf_rn(sums[at] * inverse[half], scale.x, mean.x),
-                                                  __fmaf_rn(sums[at + 1] * inverse[half], scale.y, mean.y));
-          words[half][j] = rows[half].total == 0.0F ? 0 : both;  // also where a scale is NaN
+          const float share = rows[half].share;
+          const float inverse = rows[half].inverse;
+          const std::uint32_t both = pack_pair<T>(__fmaf_rn(sums[at] * inverse, scale.x, share * mean.x),
+                                                  __fmaf_rn(sums[at + 1] * inverse, scale.y, share * mean.y));
+          words[half][j] = inverse == 0.0F ? 0 : both;  // also where a scale is NaN
         }
       }
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         exchange(words[half]);
-        const std::int32_t row = place.row + lane / 4 + 8 * half;
-        const std::int32_t channel = first + 8 * (lane % 4);
-        if (row < target.extents[2] && channel < channels) {
-          store(&target(place.batch, place.head, row, channel), words[half]);
+        if (to[half] != nullptr && first + 8 * (lane % 4) < channels) {
+          store(to[half] + first, words[half]);
         }
       }
     }
   }
 
  private:
+  [[nodiscard]] __device__ __forceinline__ std::int64_t offset_place(warp_rows_place place, std::int32_t query) const {
+    return (place.batch * target.extents[1] + place.head) * target.extents[2] + query;
+  }
+  /// Where a row is written; -1: nowhere, for behind a sequence that is not padded the next one begins.
+  [[nodiscard]] __device__ __forceinline__ std::int64_t token_of(warp_rows_place place, std::int32_t query) const {
+    if (starts.first.data == nullptr) {
+      return query < target.extents[2] ? query : -1;
+    }
+    return query < place.queries ? starts.place(place.batch, query) : -1;
+  }
+  /// Where the lane's channels of a row are; null: nowhere.
+  [[nodiscard]] __device__ __forceinline__ T* channels_of(warp_rows_place place, std::int32_t query) const {
+    const std::int64_t token = token_of(place, query);
+    return token < 0 ? nullptr
+                     : &target(place.batch, place.head, token, 8 * static_cast<std::int32_t>(threadIdx.x % 4));
+  }
+
   /// Word j of lane t of four to word t of lane j.
   __device__ __forceinline__ static void exchange(std::uint32_t (&words)[4]) {
 #pragma unroll

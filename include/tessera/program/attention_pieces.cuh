@@ -10,6 +10,7 @@
 
 #include <tessera/core/bits.hpp>
 #include <tessera/program/attention_band.hpp>
+#include <tessera/program/attention_operands.hpp>
 #include <tessera/program/attention_shares.hpp>
 #include <tessera/tile/cuda/barrier.cuh>
 #include <tessera/tile/cuda/bulk_tensor.cuh>
@@ -29,7 +30,7 @@ struct warpgroup_attention_shape {
   static constexpr int lanes = warpgroup * (1 + Policy.consumers);
   static constexpr int rows = warpgroup_rows * Policy.consumers;  ///< of queries, of a block
   static constexpr int query_stages = 2;
-  static constexpr int work_stages = 2;
+  static constexpr int work_stages = query_stages;            ///< a work's are at the same place
   static constexpr int row_bytes = Channels > 64 ? 128 : 64;  ///< of queries and keys, which lie in panels of so many
   static constexpr int panels = Channels / row_bytes;
   static constexpr int depth_steps = Channels / 32;
@@ -64,11 +65,15 @@ struct attention_pieces {
   using place_type = ring_place<Policy.stages>;
 
   /// What of a work concerns a warp. Tiles are those that are brought, those its warpgroup's rows see, and those of
-  /// them that need no mask.
-  struct warp_work {
+  /// them that need no mask. Aligned so that its place is made by a shift, without another register.
+  struct alignas(64) warp_work {
     std::int32_t head;
-    std::int32_t row;   ///< the first of its warpgroup
-    std::int32_t slot;  ///< see attention_share
+    std::int32_t row;      ///< the first of its warpgroup
+    std::int32_t slot;     ///< see attention_share
+    std::int32_t queries;  ///< of its sequence
+    std::int32_t keys;     ///< likewise
+    std::int32_t low;      ///< the warp's first row sees the keys from here
+    std::int32_t high;     ///< to before here
     std::int32_t begin;
     std::int32_t end;
     std::int32_t own_begin;
@@ -107,6 +112,8 @@ struct attention_pieces {
   std::int32_t query_heads;  ///< of each batch
   std::int32_t key_heads;    ///< likewise; a divisor
   key_band band;
+  sequence_lengths query_lengths;  ///< of each batch; or null
+  sequence_lengths key_lengths;    ///< likewise
   attention_schedule schedule;
   std::int32_t* taken;      ///< turns that were handed out, beyond each block's first: 0 at launch
   std::int32_t channels;    ///< that there are, a multiple of 16
@@ -115,9 +122,25 @@ struct attention_pieces {
   [[nodiscard]] __device__ __forceinline__ std::int32_t key_head_of(std::int32_t head) const {
     return head / query_heads * key_heads + head % query_heads / (query_heads / key_heads);
   }
-  [[nodiscard]] __device__ __forceinline__ tile_range tiles_of(attention_work work) const {
-    const std::int32_t first = work.block * shape::rows;
-    return band.tiles({first, min(first + shape::rows, queries)}, keys);
+
+  /// Of a sequence.
+  struct sequence_extents {
+    std::int32_t queries;
+    std::int32_t keys;
+    key_band band;
+
+    [[nodiscard]] __device__ __forceinline__ tile_range tiles(std::int32_t row, std::int32_t count) const {
+      return band.tiles({row, min(row + count, queries)}, keys);
+    }
+  };
+  [[nodiscard]] __device__ __forceinline__ sequence_extents extents_of(std::int32_t head) const {
+    if (query_lengths.data == nullptr && key_lengths.data == nullptr) {
+      return {queries, keys, band};
+    }
+    const std::int32_t sequence = head / query_heads;
+    const auto own_queries = static_cast<std::int32_t>(length_of(query_lengths, sequence, queries));
+    const auto own_keys = static_cast<std::int32_t>(length_of(key_lengths, sequence, keys));
+    return {own_queries, own_keys, band.moved((own_keys - own_queries) - (keys - queries))};
   }
 
   __device__ __forceinline__ void prepare(cuda_block<shape::lanes> const& group, scratch_type& scratch) const {
@@ -159,25 +182,27 @@ struct attention_pieces {
   /// A share of a work, and its tiles.
   struct work_share {
     attention_work work;
+    sequence_extents extents;
     tile_range tiles;
     std::int32_t slot;  ///< see attention_share
   };
   [[nodiscard]] __device__ __forceinline__ work_share share_of(std::int32_t index) const {
+    const attention_work work = schedule.at(shares.at(index).work);  // the rest of it later: registers are scarce
+    const sequence_extents extents = extents_of(work.head);
+    const tile_range tiles = extents.tiles(work.block * shape::rows, shape::rows);
     const attention_share share = shares.at(index);
-    const attention_work work = schedule.at(share.work);
-    return {work, share.of(tiles_of(work)), share.slot};
+    return {work, extents, share.of(tiles), share.slot};
   }
 
   /// A warp's turn to learn its next work: a number of `shares`, negative behind the last.
   __device__ __forceinline__ static std::int32_t next_work(scratch_type& scratch,
-                                                           ring_place<shape::work_stages>& place) {
+                                                           ring_place<shape::work_stages> place) {
     scratch.work_full[place.stage].wait(place.phase);
     const std::int32_t index = *const_cast<std::int32_t volatile*>(&scratch.work[place.stage]);
     const std::int32_t same = __shfl_sync(0xffffffffU, index, 0);
     if (threadIdx.x % 32 == 0) {
       scratch.work_empty[place.stage].arrive();
     }
-    place.advance();
     return same;
   }
 
@@ -230,14 +255,24 @@ struct attention_pieces {
 
   __device__ __forceinline__ void bring_work(scratch_type& scratch, std::int32_t index,
                                              ring_place<shape::query_stages> query, place_type& place) const {
-    const auto [work, tiles, slot] = share_of(index);
+    const auto [work, extents, tiles, slot] = share_of(index);
     const std::int32_t key_head = key_head_of(work.head);
-    bring_queries(scratch, work.head, work.block * shape::rows, query);
+    if (tiles.count() > 0) {
+      bring_queries(scratch, work.head, work.block * shape::rows, query);
+    } else {
+      bring_no_queries(scratch, query);
+    }
     for (std::int32_t tile = tiles.end - 1; tile >= tiles.begin; --tile) {
       bring_keys(scratch, place, key_head, tile);
       bring_values(scratch, place, key_head, tile);
       place.advance();
     }
+  }
+
+  __device__ __forceinline__ static void bring_no_queries(scratch_type& scratch,
+                                                          ring_place<shape::query_stages> query) {
+    scratch.query_empty[query.stage].wait(query.phase ^ 1);
+    scratch.query_full[query.stage].arrive();
   }
 
   /// Rows beyond the last are another head's, or zeros; their scales are not brought.

@@ -25,7 +25,7 @@ inline namespace v0 {
 
 /// Part of a work: from `begin` to before `end`, of `cost`.
 struct attention_share {
-  static constexpr std::int32_t most_cost = 65535;  ///< of a work that is shared, which has no more tiles
+  static constexpr std::int32_t most_cost = 65535;  ///< of a work that is shared; it may have as many tiles
 
   std::int32_t work;
   std::int32_t begin;
