@@ -54,6 +54,7 @@ void measure(benchmark::State& state, part what, attention_shape const& shape, b
   attention_call<method::method, bfloat16> call{shape, problem.options(), codes, problem.outputs()};
   call.counters = method::counters(shape, space);
   call.partials = method::partials(shape, space);
+  call.work_shares = method::work_shares(exec, shape, space);
   method::quantize(exec, shape, problem.inputs(), problem.options(), codes, space);
   auto const run = [&](cudaStream_t) {
     if (what == part::all) {
@@ -110,6 +111,14 @@ void add_shape(std::string const& name, attention_shape const& shape) {
   }
 }
 
+/// Blocks of queries are fewer than multiprocessors.
+void add_few_blocks(std::string const& name, attention_shape const& shape) {
+  bench::add_cuda("attention/forward/bf16/" + name,
+                  [=](benchmark::State& state) { measure(state, part::all, shape, false); });
+  bench::add_cuda("attention/codes/bf16/" + name,
+                  [=](benchmark::State& state) { measure(state, part::attention, shape, false); });
+}
+
 void add_decoding(std::string const& name, attention_shape const& shape) {
   bench::add_cuda("attention/decode/bf16/" + name,
                   [=](benchmark::State& state) { measure(state, part::decoding, shape, false); });
@@ -125,6 +134,8 @@ bench::registration const registered([] {
   add_shape("d256/16k", {1, 16, 16, 16384, 16384, 256});
   add_shape("d96/16k", {2, 16, 16, 16384, 16384, 96});
   add_shape("d128/16k_64_query_8_key_heads", {1, 64, 8, 16384, 16384, 128});
+  add_few_blocks("d128/8_heads/1024_queries/32k", {1, 8, 8, 1024, 32768, 128});
+  add_few_blocks("d128/8_heads/256_queries/32k", {1, 8, 8, 256, 32768, 128});
   add_decoding("d128/128k", {1, 32, 8, 1, 131072, 128});
   add_decoding("d128/batch64/4k", {64, 32, 8, 1, 4096, 128});
   add_decoding("d128/batch16/16k", {16, 32, 8, 1, 16384, 128});

@@ -322,7 +322,7 @@ TEST_CASE("sums of tiles in fp32 keep what sums of 13 bits over all keys lose", 
       for (std::int64_t c = 0; c < 16; ++c) {
         float& total = totals[as_size(c)];
         total = gemm_operand<coarse_e4m3>::multiply_add(
-            load(weight), load(made.heads.values.codes(0, 0, c, value_place(key))), total);
+            load(weight), load(made.heads.values.code(0, 0, key, c)), total);
       }
     }
     for (std::int64_t c = 0; c < 16; ++c) {

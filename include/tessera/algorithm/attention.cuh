@@ -8,12 +8,12 @@
 /// one launch for all (program/quantize_heads.cuh). Attention, on sm_90a, over such codes of any number of channels, to
 /// bfloat16 or float16, without a bias, sinks, lists of tiles or lengths: by warpgroups and the copy engine
 /// (program/attention_on_warpgroups.cuh), in a program of 64, 128 or 256 channels, the next that is large enough: 80
-/// channels take as long as 128. Its log-sum-exps are of weights that are rounded to e4m3, by which results are divided:
-/// the right ones to merge results by. They are within 0.061 (log(17 / 16)) of those of the portable program, and
-/// usually within 0.03 / sqrt(keys that matter). Sequences of up to 16 queries, on sm_90, over such codes, without a
-/// bias or lists of tiles: with one read of keys and values for all query heads that share them
-/// (program/attention_of_few_queries.cuh). Else the portable programs with mma.sync, also where queries are too few for
-/// all multiprocessors and keys are shared among groups.
+/// channels take as long as 128. Keys of the last blocks of queries, or of all if they are few, are shared among
+/// multiprocessors, so that all of them have something to do until the end. Its log-sum-exps are of weights that are
+/// rounded to e4m3, by which results are divided: the right ones to merge results by. They are within 0.061
+/// (log(17 / 16)) of those of the portable program, and usually within 0.03 / sqrt(keys that matter). Sequences of up
+/// to 16 queries, on sm_90, over such codes, without a bias or lists of tiles: with one read of keys and values for all
+/// query heads that share them (program/attention_of_few_queries.cuh). Else the portable programs with mma.sync.
 #pragma once
 
 #include <cstdint>
@@ -130,28 +130,100 @@ void run_quantize_heads(basic_cuda<Architectures> const& exec, quantize_call<Met
 
 // Attention.
 
-/// block_rows: of queries, that a group takes.
-template <class Method, class T, class Bias>
-bool suits_attention_on_warpgroups(attention_call<Method, T, Bias> const& call, int block_rows, int multiprocessors) {
+/// Of queries, of the program for sm_90a.
+inline int block_rows_of(attention_shape const& s) {
+  return 64 *
+         (s.channels > 128 ? warpgroup_attention_tuning<256>{}(900) : warpgroup_attention_tuning<128>{}(900)).consumers;
+}
+
+/// Whether there are keys, and places of everything have 32 bits.
+inline bool has_places_for_warpgroups(attention_shape const& s) {
   constexpr std::int64_t most = std::int64_t{1} << 29;
+  const std::int64_t query_rows = s.batch * s.query_heads * padded_tokens(s.queries);
+  const std::int64_t key_rows = s.batch * s.key_heads * padded_tokens(s.keys);
+  return s.keys > 0 && s.queries < most && s.keys < most && query_rows < most_rows && key_rows < most_rows &&
+         key_rows / attention_padding * s.channels < most_rows;
+}
+
+/// What blocks of queries cost: less where they have fewer rows than warpgroups.
+struct attention_work_cost {
+  attention_schedule schedule;
+  key_band band;
+  std::int32_t queries;
+  std::int32_t keys;
+  std::int32_t rows;  ///< of a block
+
+  [[nodiscard]] std::int64_t operator()(std::int32_t index) const {
+    constexpr attention_sharing_policy policy = attention_sharing_tuning{}(900);
+    constexpr int most = 2;
+    const std::int32_t first = schedule.at(index).block * rows;
+    const std::int32_t end = min(first + rows, queries);
+    return std::int64_t{band.tiles({first, end}, keys).count()} * policy.tile[min((end - first - 1) / 64, most)];
+  }
+  /// Whether the first and the last block of a head see as many tiles.
+  [[nodiscard]] bool is_even() const {
+    const std::int32_t last = (schedule.blocks - 1) * rows;
+    return band.tiles({0, min(rows, queries)}, keys).count() == band.tiles({last, queries}, keys).count();
+  }
+  [[nodiscard]] attention_shares shared(int multiprocessors, std::int64_t most_ranges) const {
+    const std::int64_t most = min(most_ranges, std::int64_t{1} << 20);
+    return attention_shares::of({schedule.count(), multiprocessors, static_cast<std::int32_t>(most), is_even()}, *this,
+                                attention_sharing_tuning{}(900));
+  }
+};
+
+/// All keys are seen. The shape has places.
+inline attention_work_cost cost_without_mask(attention_shape const& s) {
+  const auto queries = static_cast<std::int32_t>(s.queries);
+  const auto heads = static_cast<std::int32_t>(s.batch * s.query_heads);
+  const std::int32_t rows = block_rows_of(s);
+  const attention_schedule schedule{heads, divide_up(queries, rows), 1, false};
+  return {schedule, key_band{}, queries, static_cast<std::int32_t>(s.keys), rows};
+}
+
+/// Whether keys of few works are worth sharing: there are queries, keys and places.
+inline bool has_long_works(attention_shape const& s) {
+  constexpr attention_sharing_policy policy = attention_sharing_tuning{}(900);
+  return s.batch * s.queries > 0 && has_places_for_warpgroups(s) &&
+         cost_without_mask(s)(0) > policy.least + policy.share + policy.merging;
+}
+
+/// Memory for as many shares as there may be, whatever the mask is.
+inline std::int64_t floats_of_work_shares(attention_shape const& s, int multiprocessors) {
+  using slots = typename attention_share_output::slots_type;
+  constexpr attention_sharing_policy policy = attention_sharing_tuning{}(900);
+  if (s.queries <= few_queries || !has_long_works(s)) {
+    return 0;
+  }
+  const attention_work_cost work = cost_without_mask(s);
+  const std::int64_t most = std::int64_t{multiprocessors} * policy.ranges;
+  const std::int64_t works = work.schedule.count();
+  const std::int64_t ranges = works > attention_shares::most_works ? work.shared(multiprocessors, most).ranges
+                                                                   : min(most, works * work(0) / policy.least);
+  return 2 * ranges * slots::floats_of_slot(block_rows_of(s), s.channels);
+}
+
+template <class Method, class T, class Bias>
+bool suits_attention_on_warpgroups(attention_call<Method, T, Bias> const& call, int multiprocessors) {
   attention_shape const& s = call.shape;
-  const std::int64_t blocks = s.batch * s.query_heads * divide_up(s.queries, std::int64_t{block_rows});
-  const bool is_shared = call.partials.rows.data != nullptr && 2 * blocks < multiprocessors;
+  const std::int64_t blocks = s.batch * s.query_heads * divide_up(s.queries, std::int64_t{block_rows_of(s)});
+  const bool is_shared = call.partials.rows.data != nullptr && call.work_shares.data == nullptr &&
+                         2 * blocks < multiprocessors && has_long_works(s);
   const bool has_extras = call.sinks.data != nullptr || call.block_list.counts.data != nullptr ||
                           call.query_lengths.data != nullptr || call.key_lengths.data != nullptr ||
                           call.query_starts.first.data != nullptr || call.heads.queries.corrections.data != nullptr;
-  const std::int64_t query_rows = s.batch * s.query_heads * padded_tokens(s.queries);
-  const std::int64_t key_rows = s.batch * s.key_heads * padded_tokens(s.keys);
-  const bool is_small = s.queries < most && s.keys < most && query_rows < most_rows && key_rows < most_rows &&
-                        s.batch * s.key_heads * s.channels < most_rows;
-  return !is_shared && !has_extras && is_small && s.keys > 0 && call.counters.data != nullptr &&
+  return !is_shared && !has_extras && has_places_for_warpgroups(s) && call.counters.data != nullptr &&
          call.out.result.stride(3) == 1;
 }
 
 /// Codes of heads as rows of a matrix.
-template <class T>
-matrix_view<T const> rows_of_heads(head_view<T> codes) {
-  return {codes.data, {codes.extent(0) * codes.extent(1) * codes.extent(2), codes.extent(3)}};
+template <class T, int Rank>
+matrix_view<T const> rows_of_heads(view<T, Rank> codes) {
+  std::int64_t rows = 1;
+  for (int dimension = 0; dimension + 1 < Rank; ++dimension) {
+    rows *= codes.extent(dimension);
+  }
+  return {codes.data, {rows, codes.extent(Rank - 1)}};
 }
 
 template <class Program, class Architectures, class Method, class T, class Bias>
@@ -189,13 +261,25 @@ void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attentio
                      right >= 0};
   pieces.taken = reinterpret_cast<std::int32_t*>(call.counters.data);
   pieces.channels = static_cast<std::int32_t>(s.channels);
+  using slots = typename attention_share_output::slots_type;
+  const bool has_memory = is_aligned(call.work_shares.data) && call.work_shares.is_contiguous();
+  const std::int64_t range_floats = 2 * slots::floats_of_slot(shape::rows, s.channels);
+  pieces.shares = attention_work_cost{pieces.schedule, pieces.band, pieces.queries, pieces.keys, shape::rows}.shared(
+      multiprocessors, has_memory ? call.work_shares.size() / range_floats : 0);
+  program.share_output.slots =
+      slots::in(call.work_shares, 2 * pieces.shares.ranges, shape::rows, static_cast<std::int32_t>(s.channels));
   program.output = {
       call.out.result,          has_whole_vectors(call.out.result),
       heads.values.scales.data, heads.values.mean.data,
       call.out.log_sum_exp,     call.out.log_sum_exp.data != nullptr ? heads.queries.mean_scores.data : nullptr};
   exec.clear(call.counters.slice(0, 0, 1));
-  const std::int64_t works = std::int64_t{all_heads} * blocks;
-  exec.run(program, min(works, std::int64_t{multiprocessors}));
+  exec.run(program, min(pieces.shares.turns(), multiprocessors));
+  if (pieces.shares.ranges > 0) {
+    const merge_attention_shares<Method, T> merge{pieces.shares, pieces.schedule, program.share_output.slots,
+                                                  writer_of(call),
+                                                  merge_attention_shares<Method, T>::parts_of(pieces.shares)};
+    exec.run(merge, merge.groups());
+  }
 }
 
 /// Whether it did. The call has so many channels, or fewer.
@@ -203,9 +287,9 @@ template <int Channels, class Architectures, class Method, class T, class Bias>
 bool try_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attention_call<Method, T, Bias> const& call) {
   using program = attention_on_warpgroups<Channels, T, warpgroup_attention_tuning<Channels>{}(900)>;
   const int multiprocessors = exec.state->multiprocessors();
-  if (!suits_attention_on_warpgroups(call, program::shape::rows, multiprocessors) ||
-      !can_map(rows_of_heads(call.heads.queries.codes)) || !can_map(rows_of_heads(call.heads.keys.codes)) ||
-      !can_map(rows_of_heads(call.heads.values.codes)) || !exec.template has<program>()) {
+  if (!suits_attention_on_warpgroups(call, multiprocessors) || !can_map(rows_of_heads(call.heads.queries.codes)) ||
+      !can_map(rows_of_heads(call.heads.keys.codes)) || !can_map(rows_of_heads(call.heads.values.codes)) ||
+      !exec.template has<program>()) {
     return false;
   }
   run_attention_on_warpgroups<program>(exec, call, multiprocessors);
@@ -219,7 +303,8 @@ bool suits_attention_of_few_queries(attention_call<Method, T, Bias> const& call)
   auto const& heads = call.heads;
   const bool has_extras = call.block_list.counts.data != nullptr || heads.queries.corrections.data != nullptr;
   const std::int64_t key_rows = s.batch * s.key_heads * padded_tokens(s.keys);
-  const bool is_small = s.keys < most && key_rows < most_rows && s.batch * s.key_heads * s.channels < most_rows &&
+  const bool is_small = s.keys < most && key_rows < most_rows &&
+                        key_rows / attention_padding * s.channels < most_rows &&
                         call.partials.shares() * s.batch * s.query_heads * s.queries < most_rows;
   const bool is_whole = is_aligned(heads.queries.codes.data) && is_aligned(heads.keys.scales.data);
   return s.queries <= few_queries && s.keys > 0 && !has_extras && is_small && is_whole;
@@ -276,6 +361,19 @@ void quantize_attention(basic_cuda<arch_list<Architectures...>> const& exec, qua
     }
   }
   detail::quantize_attention_portably(exec, call);
+}
+
+/// Of programs for sm_90a.
+template <int... Architectures, class Method>
+std::int64_t floats_of_work_shares(basic_cuda<arch_list<Architectures...>> const& exec,
+                                   quantized_regions<Method> const& regions) {
+  attention_shape const& s = regions.shape;
+  constexpr bool has_hopper = ((Architectures == 900) || ...);
+  const bool has_channels = s.channels % 16 == 0 && s.channels <= 256;
+  if (!has_hopper || !detail::has_lane_scales<Method> || !has_channels) {
+    return 0;
+  }
+  return detail::floats_of_work_shares(s, exec.state->multiprocessors());
 }
 
 template <int... Architectures, class Method, class T, class Bias>

@@ -43,6 +43,7 @@ struct attention_call {
   attention_partials<typename Method::softmax::state_type> partials = {};  ///< memory for shares of rows, or null
   sequence_starts query_starts = {};                                       ///< of results
   array_view<std::uint32_t> counters = {};  ///< memory for programs that hand out works; null: the portable one runs
+  array_view<float> work_shares = {};       ///< memory for works that several groups share; null: none is shared
 };
 
 namespace detail {
@@ -102,6 +103,12 @@ void run_attention(Executor const& exec, attention_call<Method, T, Bias> const& 
   detail::run_attention_portably(exec, call);
 }
 
+/// How many floats of memory for works that several groups share the executor's program can make use of.
+template <class Executor, class Method>
+std::int64_t floats_of_work_shares(Executor const&, quantized_regions<Method> const&) {
+  return 0;
+}
+
 /// QK: how queries and keys are coded: symmetric_quantizer<8 or 4, a granularity>, which may be smoothed. PV: how
 /// values are, and the weights of the softmax, whose scale is fixed: float8_quantizer, scaled_float_quantizer<float16>
 /// or symmetric_quantizer<8>; it may be smoothed.
@@ -117,9 +124,12 @@ struct attention {
 
   /// What forward() needs, and quantize(); with room for the codes and scales of `parts`.
   template <class Executor>
-  static workspace_plan plan(Executor const&, attention_shape const& shape, quantized_parts parts = {}) {
+  static workspace_plan plan(Executor const& exec, attention_shape const& shape, quantized_parts parts = {}) {
     check_shape(where, shape);
-    return regions(where, shape, parts).plan;
+    const regions places(where, shape, parts);
+    workspace_plan plan = places.plan;
+    plan.template add<float>("shares of works", parts.queries ? floats_of_work_shares(exec, places) : 0);
+    return plan;
   }
 
   /// The codes and scales in a workspace of plan() with the same extents and parts.
@@ -139,6 +149,15 @@ struct attention {
     return space[regions(where, shape, parts).counters];
   }
 
+  /// Memory for works that several groups share, in a workspace of plan() with the same executor; null where none is.
+  template <class Executor>
+  static array_view<float> work_shares(Executor const& exec, attention_shape const& shape, workspace const& space,
+                                       quantized_parts parts = {}) {
+    const regions places(where, shape, parts);
+    const std::int64_t floats = parts.queries ? floats_of_work_shares(exec, places) : 0;
+    return floats > 0 ? space[region<float>{places.plan.bytes(), floats}] : array_view<float>{};
+  }
+
   /// Enqueues everything. Throws shape_error or value_error for what does not fit together. T, Result: bfloat16,
   /// float16 or float. Bias: see no_bias. Maps: see attention_maps.
   template <class Executor, class T, class Result, class Bias = no_bias, class Maps = attention_maps<>>
@@ -155,6 +174,7 @@ struct attention {
         in.key_lengths, in.sinks, bias,      in.block_list, partials(shape, space),
         in.query_starts};
     call.counters = counters(shape, space);
+    call.work_shares = work_shares(exec, shape, space);
     check_call(where, call);
     make_codes(exec, where, shape, in, options, quantized, {}, space, maps);
     run_attention(exec, call);
@@ -317,8 +337,8 @@ struct attention {
                     {s.batch, s.query_heads, blocks, call.block_list.tiles.extent(3)});
     }
     const std::int64_t shares = call.partials.shares();
-    check<value_error>(shares <= most_attention_shares, function, ": ", shares, " shares of rows, of which there may be ",
-                       most_attention_shares);
+    check<value_error>(shares <= most_attention_shares, function, ": ", shares,
+                       " shares of rows, of which there may be ", most_attention_shares);
     check_extents(function, "shares of rows", call.partials.rows, {shares, s.batch, s.query_heads, s.queries});
     if (call.partials.rows.data != nullptr) {
       check<value_error>(call.partials.totals.data != nullptr, function, ": the totals of shares of rows are null");
@@ -358,7 +378,8 @@ struct attention {
     check_operand(function, "scales of keys", out.keys.scales, has_keys, {s.batch, s.key_heads, key_scales});
     check_operand(function, "means of keys", out.keys.mean, has_keys && regions::smooths_keys,
                   {s.batch, s.key_heads, s.channels});
-    check_operand(function, "codes of values", out.values.codes, has_values, {s.batch, s.key_heads, s.channels, keys});
+    check_operand(function, "codes of values", out.values.codes, has_values,
+                  {s.batch, s.key_heads, keys / attention_padding, s.channels, attention_padding});
     check_operand(function, "scales of values", out.values.scales, has_values, {s.batch, s.key_heads, s.channels});
     check_operand(function, "means of values", out.values.mean, has_values && regions::smooths_values,
                   {s.batch, s.key_heads, s.channels});

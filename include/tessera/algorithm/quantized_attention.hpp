@@ -127,7 +127,9 @@ struct quantized_regions {
       made.keys.mean = view_of(space[key_mean], {s.batch, s.key_heads, s.channels});
     }
     if (parts.values) {
-      made.values.codes = view_of(space[value_codes], {s.batch, s.key_heads, s.channels, keys});
+      made.values.codes =
+          view_of(space[value_codes],
+                  {s.batch, s.key_heads, keys / attention_padding, s.channels, attention_padding});
       made.values.scales = view_of(space[value_scales], {s.batch, s.key_heads, s.channels});
     }
     if (smooths_values && parts.values) {

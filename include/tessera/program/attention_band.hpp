@@ -33,6 +33,11 @@ struct tile_range {
   std::int32_t full_end;
 
   [[nodiscard]] TESSERA_FN constexpr std::int32_t count() const { return end - begin; }
+  /// Those of them that lie from `first` to before `beyond`.
+  [[nodiscard]] TESSERA_FN constexpr tile_range between(std::int32_t first, std::int32_t beyond) const {
+    return {clamp(begin, first, beyond), clamp(end, first, beyond), clamp(full_begin, first, beyond),
+            clamp(full_end, first, beyond)};
+  }
 };
 
 /// Query i sees the keys from i + first to i + last, of those that there are.

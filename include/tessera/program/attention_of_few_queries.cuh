@@ -99,7 +99,7 @@ struct attention_of_few_queries {
   };
 
   tensor_map key_map;    ///< codes: (batch, head, padded token) x channel
-  tensor_map value_map;  ///< codes: (batch, head, channel) x padded token
+  tensor_map value_map;  ///< codes: (batch, head, tile, channel) x place of 128 tokens
   std::int8_t const* query_codes;
   float const* query_scales;
   float const* key_scales;
@@ -194,11 +194,9 @@ struct attention_of_few_queries {
       const std::int64_t head = at.sequence * results.shape.key_heads + at.key_head;
       const std::int64_t tiles_of_head = padded_tokens(results.shape.keys) / shape::keys;
       for (std::int32_t i = 0; i < at.tiles; ++i) {
-        const std::int64_t tile = at.first_tile + i;
-        bring_keys(scratch, place, head * tiles_of_head + tile);
-        bring_values(
-            scratch, place,
-            {static_cast<std::int32_t>(tile * shape::keys), static_cast<std::int32_t>(head * results.shape.channels)});
+        const std::int64_t tile = head * tiles_of_head + at.first_tile + i;
+        bring_keys(scratch, place, tile);
+        bring_values(scratch, place, tile);
         place.advance();
       }
     }
@@ -213,10 +211,12 @@ struct attention_of_few_queries {
                {panel * shape::row_bytes, static_cast<std::int32_t>(tile * shape::keys)});
     }
   }
-  __device__ __forceinline__ void bring_values(scratch_type& scratch, place_type place, box_place from) const {
+  __device__ __forceinline__ void bring_values(scratch_type& scratch, place_type place, std::int64_t tile) const {
     scratch.value_empty[place.stage].wait(place.phase ^ 1U);
-    scratch.value_full[place.stage].arrive_and_expect(static_cast<int>(results.shape.channels) * shape::keys);
-    load_box(scratch.value[place.stage], value_map, scratch.value_full[place.stage], from);
+    const auto channels = static_cast<std::int32_t>(results.shape.channels);
+    scratch.value_full[place.stage].arrive_and_expect(channels * shape::keys);
+    load_box(scratch.value[place.stage], value_map, scratch.value_full[place.stage],
+             {0, static_cast<std::int32_t>(tile) * channels});
   }
 
   // Eight warps: rows lane / 4 and lane / 4 + 8 of a work, in two halves.

@@ -2,9 +2,10 @@
 /// `attention_on_warpgroups`: attention over quantized queries, keys and values by sm_90a's tensor cores: int8 for
 /// scores and e4m3 for products with values (SageAttention2, arXiv 2411.10958).
 ///
-/// A work is a block of queries of one head. One warpgroup has the copy engine bring the queries, and tiles of 128 keys
-/// and values through rings in shared memory; three others (two, for 256 channels) take 64 rows of queries each through
-/// all tiles that their rows see, from the last to the first. For each tile a warpgroup
+/// A work is a block of queries of one head, or a share of its keys (attention_shares.hpp). One warpgroup has the copy
+/// engine bring the queries, and tiles of 128 keys and values through rings in shared memory; three others (two, for 256
+/// channels) take 64 rows of queries each through all tiles that their rows see, from the last to the first. For each
+/// tile a warpgroup
 ///
 ///  * multiplies queries by keys: S, 64 x 128 sums of int8 products, in 64 registers of each thread;
 ///  * makes weights P of them (attention_weights.cuh), four to a register, in the place where the tensor cores take
@@ -62,6 +63,7 @@ struct attention_on_warpgroups {
 
   pieces_type pieces;
   attention_output<Output> output;
+  attention_share_output share_output;
 
   /// The launch has as many blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
@@ -82,6 +84,7 @@ struct attention_on_warpgroups {
 
  private:
   using place_type = typename pieces_type::place_type;
+  using warp_work = typename pieces_type::warp_work;
   using score_mma = warpgroup_mma<std::int8_t, attention_tile_keys>;
   static constexpr int product_sets = Policy.product_sets > 0 ? Policy.product_sets : 1;
   static constexpr int product_registers = Policy.value_channels / 2 + 4;
@@ -110,7 +113,7 @@ struct attention_on_warpgroups {
     ring_place<shape::work_stages> work_place;
     while (true) {
       const std::int32_t index = pieces_type::next_work(scratch, work_place);
-      if (index >= pieces.schedule.count()) {
+      if (index < 0) {
         return;
       }
       attend(scratch, state, query, index);
@@ -118,47 +121,40 @@ struct attention_on_warpgroups {
     }
   }
 
-  /// What of a work concerns this warpgroup. Looked up again after the work is done: meanwhile registers are scarce.
-  struct own_work {
-    attention_work work;
-    std::int32_t group_row;  ///< the first of this warpgroup
-    tile_range all;          ///< tiles of the block
-    tile_range own;          ///< of these
-  };
-  __device__ __forceinline__ own_work look_up(std::int32_t index, int consumer) const {
-    std::int32_t words[1] = {index};
-    pin_registers(words);
-    own_work found;
-    found.work = pieces.schedule.at(words[0]);
-    found.all = pieces.tiles_of(found.work);
-    const std::int32_t row = found.work.block * shape::rows + consumer * shape::warpgroup_rows;
-    found.group_row = row;
-    found.own = pieces.band.tiles({row, min(row + shape::warpgroup_rows, pieces.queries)}, pieces.keys);
-    if (found.own.count() == 0) {
-      found.own = {found.all.begin, found.all.begin, found.all.begin, found.all.begin};
-    }
-    return found;
-  }
-
   __device__ __forceinline__ void attend(scratch_type& scratch, consumer_state& state,
                                          ring_place<shape::query_stages> query, std::int32_t index) const {
-    begin_work(scratch, state, query, index);
-    const own_work found = look_up(index, state.consumer);
-    skip(scratch, state, uniform(found.all.end - found.own.end));
-    if (uniform(found.own.count()) > 0) {
-      attend_tiles(scratch, state, found.own, query);
+    look_up(scratch, index, state.consumer);
+    begin_work(scratch, state, query);
+    skip(scratch, state, uniform(own(scratch).end - own(scratch).own_end));
+    if (uniform(own(scratch).own_end - own(scratch).own_begin) > 0) {
+      attend_tiles(scratch, state, query);
     } else {
       pieces_type::release(scratch.query_empty[query.stage]);
     }
-    const own_work same = look_up(index, state.consumer);
-    skip(scratch, state, uniform(same.own.begin - same.all.begin));
-    finish(state, same.work, same.group_row + row_of_warp());
+    skip(scratch, state, uniform(own(scratch).own_begin - own(scratch).begin));
+    finish(scratch, state);
+  }
+
+  /// Leaves it in shared memory, for registers are scarce. A warp's lanes have done with what was there.
+  __device__ __forceinline__ void look_up(scratch_type& scratch, std::int32_t index, int consumer) const {
+    const auto [work, all, slot] = pieces.share_of(index);
+    const std::int32_t row = work.block * shape::rows + consumer * shape::warpgroup_rows;
+    const tile_range seen = pieces.band.tiles({row, min(row + shape::warpgroup_rows, pieces.queries)}, pieces.keys);
+    const tile_range seen_here = seen.between(all.begin, all.end);
+    __syncwarp();
+    scratch.looked_up[threadIdx.x / 32 - 4] = {
+        work.head,         row, slot, all.begin, all.end, seen_here.begin, seen_here.end, seen_here.full_begin,
+        seen_here.full_end};
+    __syncwarp();
+  }
+  /// Nothing of it stays in a register, not even where it is.
+  __device__ __forceinline__ static warp_work const volatile& own(scratch_type const& scratch) {
+    return scratch.looked_up[thread_index_here() / 32 - 4];
   }
 
   __device__ __forceinline__ void begin_work(scratch_type& scratch, consumer_state& state,
-                                             ring_place<shape::query_stages> query, std::int32_t index) const {
-    const own_work found = look_up(index, state.consumer);
-    state.group_row = uniform(found.group_row);
+                                             ring_place<shape::query_stages> query) const {
+    state.group_row = uniform(own(scratch).row);
     state.query = detail::plain_shared_address(scratch.query[query.stage]) +
                   static_cast<std::uint32_t>(state.consumer * shape::warpgroup_rows * shape::row_bytes);
     state.query_scales = scratch.query_scales[query.stage] + state.consumer * (shape::warpgroup_rows / 2);
@@ -171,23 +167,19 @@ struct attention_on_warpgroups {
   }
 
   /// From the last tile to the first: masks of causal attention are met at once.
-  __device__ __forceinline__ void attend_tiles(scratch_type& scratch, consumer_state& state, tile_range own,
+  __device__ __forceinline__ void attend_tiles(scratch_type& scratch, consumer_state& state,
                                                ring_place<shape::query_stages> query) const {
-    const std::int32_t end = own.end - 1;
-    const std::int32_t full_end = uniform(clamp(own.full_end, own.begin, end));
-    const std::int32_t full_begin = uniform(clamp(own.full_begin, own.begin, full_end));
-    const std::int32_t begin = uniform(own.begin);
-    std::int32_t tile = uniform(end);
+    std::int32_t tile = uniform(own(scratch).own_end) - 1;
     do_tile<true>(scratch, state, tile);
-    while (tile > full_end) {
+    for (std::int32_t left = tile - uniform(own(scratch).full_end); left > 0; --left) {
       --tile;
       do_tile<true>(scratch, state, tile);
     }
-    while (tile > full_begin) {
-      --tile;
-      do_tile<false>(scratch, state, tile);
+    for (std::int32_t left = tile - uniform(own(scratch).full_begin); left > 0; --left) {
+      do_tile<false>(scratch, state, tile);  // which does not matter without a mask
     }
-    while (tile > begin) {
+    tile = min(tile, uniform(own(scratch).full_begin));
+    for (std::int32_t left = tile - uniform(own(scratch).own_begin); left > 0; --left) {
       --tile;
       do_tile<true>(scratch, state, tile);
     }
@@ -319,7 +311,7 @@ struct attention_on_warpgroups {
     return state.query_scales[lane / 4] * scratch.key_scales[state.key.stage][lane % 4];
   }
 
-  __device__ __forceinline__ void finish(consumer_state& state, attention_work work, std::int32_t warp_row) const {
+  __device__ __forceinline__ void finish(scratch_type const& scratch, consumer_state& state) const {
     weighted_row rows[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -327,8 +319,15 @@ struct attention_on_warpgroups {
           __shfl_sync(0xffffffffU, state.outputs[Channels / 2 + half], static_cast<int>(threadIdx.x & 28U));
       rows[half].reference = state.rows.reference[half];
     }
+    const std::int32_t slot = uniform(own(scratch).slot);
+    if (slot >= 0) {
+      share_output.template write_rows<Channels>(state.outputs, rows, slot,
+                                                 state.consumer * shape::warpgroup_rows + row_of_warp());
+      return;
+    }
     const std::int32_t heads = pieces.query_heads;
-    const warp_rows_place place{work.head / heads, work.head % heads, pieces.key_head_of(work.head), warp_row};
+    const std::int32_t head = own(scratch).head;
+    const warp_rows_place place{head / heads, head % heads, pieces.key_head_of(head), own(scratch).row + row_of_warp()};
     output.template write_rows<Channels>(state.outputs, rows, place);
     output.write_log_sum_exps(rows, place);
   }

@@ -10,7 +10,7 @@
 ///               scales  float     batch x query heads x padded tokens / 2; of token n: n / 16 * 8 + n % 8
 ///     keys      codes   int8      batch x key heads x padded tokens x channels
 ///               scales  float     batch x key heads x padded tokens / 32; of token n: n / 128 * 4 + n % 8 / 2
-///     values    codes   float8_e4m3  batch x key heads x channels x padded tokens, places of tokens by value_place()
+///     values    codes   float8_e4m3  batch x key heads x tiles of 128 tokens x channels x places by value_place()
 ///               scales  float     batch x key heads x channels
 ///
 /// A query's scale is multiplied by the softmax's and by log2(e): sums of codes times both scales are scores in base 2.
@@ -112,9 +112,15 @@ struct quantized_keys {
 
 template <class Code>
 struct quantized_value_heads {
-  head_view<Code> codes;
+  view<Code, 5> codes;
   view<float, 3> scales;
   view<float, 3> mean = {};  ///< batch x key heads x channels; it is to be added to results; or null
+
+  /// Of a channel of a token.
+  [[nodiscard]] TESSERA_FN constexpr Code& code(std::int64_t sequence, std::int64_t head, std::int64_t token,
+                                                std::int64_t channel) const {
+    return codes(sequence, head, token / attention_padding, channel, value_place(token % attention_padding));
+  }
 };
 using quantized_values = quantized_value_heads<float8_e4m3>;
 

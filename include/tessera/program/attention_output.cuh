@@ -8,6 +8,8 @@
 #include <cstdint>
 
 #include <tessera/core/math.hpp>
+#include <tessera/program/merge_attention_shares.hpp>
+#include <tessera/reduce/online_softmax.hpp>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/exponential.cuh>
 #include <tessera/view/view.hpp>
@@ -27,6 +29,36 @@ struct warp_rows_place {
 struct weighted_row {
   float total;
   float reference;
+};
+
+/// What a warp leaves of its rows where their keys are shared (merge_attention_shares.hpp).
+struct attention_share_output {
+  using slots_type = attention_share_slots<online_softmax<float>::state_type>;
+  slots_type slots;
+
+  /// sums: as for attention_output::write_rows. `row`: the warp's first, of the slot.
+  template <int Channels, int Registers>
+  __device__ __forceinline__ void write_rows(float const (&sums)[Registers], weighted_row const (&rows)[2],
+                                             std::int32_t slot, std::int32_t row) const {
+    constexpr float of_top = 1.0F / 448.0F;
+    const auto lane = static_cast<std::int32_t>(threadIdx.x % 32);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const std::int32_t own = row + lane / 4 + 8 * half;
+      float* const to = slots.totals_of(slot, own) + 2 * (lane % 4);
+#pragma unroll
+      for (int channel = 0; channel < Channels; channel += 8) {
+        const int at = channel / 2 + 2 * half;
+        if (channel < slots.channels) {
+          *reinterpret_cast<float2*>(to + channel) = float2{sums[at], sums[at + 1]};
+        }
+      }
+      if (lane % 4 == 0) {
+        const float reference = rows[half].reference;
+        slots.row_of(slot, own) = {{reference, reference, rows[half].total * of_top}, rows[half].total};
+      }
+    }
+  }
 };
 
 template <class T>

@@ -2,14 +2,15 @@
 /// `attention_pieces`: extents and shared memory of attention_on_warpgroups, and the thread that hands out works and
 /// has the copy engine bring queries, keys and values.
 ///
-/// A thread block works on one block of queries after the other; which comes next, that thread fetches. Keys and values
-/// come in tiles of 128 tokens, from the last tile to the first.
+/// A thread block works on one block of queries after the other, or on shares of them; which comes next, that thread
+/// fetches. Keys and values come in tiles of 128 tokens, from the last tile to the first.
 #pragma once
 
 #include <cstdint>
 
 #include <tessera/core/bits.hpp>
 #include <tessera/program/attention_band.hpp>
+#include <tessera/program/attention_shares.hpp>
 #include <tessera/tile/cuda/barrier.cuh>
 #include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/group.cuh>
@@ -61,6 +62,20 @@ struct attention_pieces {
   using shape = warpgroup_attention_shape<Channels, Policy>;
   using place_type = ring_place<Policy.stages>;
 
+  /// What of a work concerns a warp. Tiles are those that are brought, those its warpgroup's rows see, and those of
+  /// them that need no mask.
+  struct warp_work {
+    std::int32_t head;
+    std::int32_t row;   ///< the first of its warpgroup
+    std::int32_t slot;  ///< see attention_share
+    std::int32_t begin;
+    std::int32_t end;
+    std::int32_t own_begin;
+    std::int32_t own_end;
+    std::int32_t full_begin;
+    std::int32_t full_end;
+  };
+
   struct scratch_type {
     alignas(1024) unsigned char query[shape::query_stages][shape::query_bytes];
     alignas(1024) unsigned char key[Policy.stages][shape::key_bytes];
@@ -76,11 +91,12 @@ struct attention_pieces {
     shared_barrier work_full[shape::work_stages];
     shared_barrier work_empty[shape::work_stages];  ///< all have read
     std::int32_t work[shape::work_stages];
+    warp_work looked_up[4 * Policy.consumers];
   };
 
   tensor_map query_map;       ///< codes: (batch, head, padded token) x channel
   tensor_map key_map;         ///< likewise
-  tensor_map value_map;       ///< codes: (batch, head, channel) x padded token; a box has a head's channels
+  tensor_map value_map;       ///< codes: (batch, head, tile, channel) x place of 128 tokens; a box is a tile
   float const* query_scales;  ///< batch, head, group of 2 tokens
   float const* key_scales;    ///< batch, head, tile, 4 groups
   std::int32_t queries;
@@ -91,8 +107,9 @@ struct attention_pieces {
   std::int32_t key_heads;    ///< likewise; a divisor
   key_band band;
   attention_schedule schedule;
-  std::int32_t* taken;    ///< works that were handed out, beyond each block's first: 0 at launch
-  std::int32_t channels;  ///< that there are, a multiple of 16
+  std::int32_t* taken;      ///< turns that were handed out, beyond each block's first: 0 at launch
+  std::int32_t channels;    ///< that there are, a multiple of 16
+  attention_shares shares;  ///< of the schedule's works
 
   [[nodiscard]] __device__ __forceinline__ std::int32_t key_head_of(std::int32_t head) const {
     return head / query_heads * key_heads + head % query_heads / (query_heads / key_heads);
@@ -118,24 +135,39 @@ struct attention_pieces {
     ring_place<shape::work_stages> work_place;
     ring_place<shape::query_stages> query;
     place_type place;
-    auto index = static_cast<std::int32_t>(blockIdx.x);
+    std::int32_t index = shares.first(static_cast<std::int32_t>(blockIdx.x));
     send_work(scratch, work_place, index);
     while (true) {
       scratch.work_full[work_place.stage].wait(work_place.phase);
       index = *const_cast<std::int32_t volatile*>(&scratch.work[work_place.stage]);
       scratch.work_empty[work_place.stage].arrive();
       work_place.advance();
-      if (index >= schedule.count()) {
+      if (index < 0) {
         return;
       }
-      const std::int32_t next = static_cast<std::int32_t>(gridDim.x) + atomicAdd(taken, 1);
-      bring_work(scratch, schedule.at(index), query, place);
+      std::int32_t next = shares.next(index);
+      if (next < 0) {
+        next = shares.first(static_cast<std::int32_t>(gridDim.x) + atomicAdd(taken, 1));
+      }
+      bring_work(scratch, index, query, place);
       query.advance();
       send_work(scratch, work_place, next);
     }
   }
 
-  /// A warp's turn to learn its next work.
+  /// A share of a work, and its tiles.
+  struct work_share {
+    attention_work work;
+    tile_range tiles;
+    std::int32_t slot;  ///< see attention_share
+  };
+  [[nodiscard]] __device__ __forceinline__ work_share share_of(std::int32_t index) const {
+    const attention_share share = shares.at(index);
+    const attention_work work = schedule.at(share.work);
+    return {work, share.of(tiles_of(work)), share.slot};
+  }
+
+  /// A warp's turn to learn its next work: a number of `shares`, negative behind the last.
   __device__ __forceinline__ static std::int32_t next_work(scratch_type& scratch,
                                                            ring_place<shape::work_stages>& place) {
     scratch.work_full[place.stage].wait(place.phase);
@@ -195,10 +227,10 @@ struct attention_pieces {
     scratch.work_full[place.stage].arrive();
   }
 
-  __device__ __forceinline__ void bring_work(scratch_type& scratch, attention_work work,
+  __device__ __forceinline__ void bring_work(scratch_type& scratch, std::int32_t index,
                                              ring_place<shape::query_stages> query, place_type& place) const {
+    const auto [work, tiles, slot] = share_of(index);
     const std::int32_t key_head = key_head_of(work.head);
-    const tile_range tiles = tiles_of(work);
     bring_queries(scratch, work.head, work.block * shape::rows, query);
     for (std::int32_t tile = tiles.end - 1; tile >= tiles.begin; --tile) {
       bring_keys(scratch, place, key_head, tile);
@@ -244,7 +276,8 @@ struct attention_pieces {
     shared_barrier& full = scratch.value_full[place.stage];
     scratch.value_empty[place.stage].wait(place.phase ^ 1);
     full.arrive_and_expect(channels * attention_tile_keys);
-    load_box(scratch.value[place.stage], value_map, full, {tile * attention_tile_keys, head * channels});
+    load_box(scratch.value[place.stage], value_map, full,
+             {0, (head * (padded_keys / attention_tile_keys) + tile) * channels});
   }
 };
 

@@ -318,7 +318,7 @@ struct attention_tiles {
   TESSERA_FN void add_values(Group const& group, place const& at, std::int64_t first, int part, scratch_type& scratch,
                              typename Product::sum_tile& totals) const {
     group.sync();  // the values before have been read
-    load_values(group, values.codes[at.sequence][at.key_head], part * width, first, scratch.v);
+    load_values(group, values.codes[at.sequence][at.key_head][first / columns], part * width, scratch.v);
     typename Product::sum_tile sums;
     Product::clear(group, sums);
     for (int step = 0; step < columns; step += Product::depth) {
@@ -341,14 +341,14 @@ struct attention_tiles {
   /// Channels beyond the last are zeros. Ends with a sync.
   template <class Group>
   TESSERA_FN void load_values(Group const& group, matrix_view<code_type const> codes, std::int64_t first_channel,
-                              std::int64_t first, staged_tile<operand_type, width, columns>& tile) const {
+                              staged_tile<operand_type, width, columns>& tile) const {
     if constexpr (std::is_same_v<code_type, operand_type>) {
-      dense<code_type>{codes}.load(group, tile, first_channel, first);
+      dense<code_type>{codes}.load(group, tile, first_channel, 0);
     } else {
       for (int lane : group) {
         for (int channel = 0; channel < width; ++channel) {
           const bool is_inside = first_channel + channel < codes.extent(0);
-          tile(channel, lane) = is_inside ? operand::of(codes(first_channel + channel, first + lane)) : operand_type{};
+          tile(channel, lane) = is_inside ? operand::of(codes(first_channel + channel, lane)) : operand_type{};
         }
       }
       group.sync();

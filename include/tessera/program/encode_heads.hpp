@@ -169,24 +169,24 @@ struct encode_values {
 
   smoothed_heads<Source> source;
   view<float const, 3> scales;  ///< batch x heads x channels
-  head_view<code_type> codes;   ///< batch x heads x channels x padded tokens
+  view<code_type, 5> codes;     ///< batch x heads x tiles x channels x places of 128 tokens
 
   TESSERA_FN constexpr std::int64_t groups() const {
-    return codes.extent(0) * codes.extent(1) * (codes.extent(3) / block);
+    return codes.extent(0) * codes.extent(1) * codes.extent(2);
   }
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const std::int64_t blocks = codes.extent(3) / block;
-    const std::int64_t first = which % blocks * block;
+    const std::int64_t blocks = codes.extent(2);
+    const std::int64_t at = which % blocks;
     const std::int64_t head = which / blocks % codes.extent(1);
     const std::int64_t sequence = which / blocks / codes.extent(1);
     const std::int64_t length = source.length(sequence);
     for (int lane : group) {
-      for (std::int64_t channel = 0; channel < codes.extent(2); ++channel) {
-        const std::int64_t token = first + lane;
+      for (std::int64_t channel = 0; channel < codes.extent(3); ++channel) {
+        const std::int64_t token = at * block + lane;
         const float reciprocal = reciprocal_of(scales(sequence, head, channel));
-        codes(sequence, head, channel, value_place(token)) =
+        codes(sequence, head, at, channel, value_place(lane)) =
             token < length ? Q::encode_scaled(source(sequence, head, token, channel), reciprocal) : code_type{};
       }
     }

@@ -478,13 +478,13 @@ struct quantize_heads : quantize_lanes<T, Channels> {
   __device__ __forceinline__ void write_values(cuda_block<lanes> const& group, quantize_work work,
                                                scratch_type const& scratch) const {
     constexpr int pieces = tile / 16;
-    const std::int64_t pitch = std::int64_t{schedule.key_tiles} * tile;
-    float8_e4m3* const to = value_codes + std::int64_t{work.head} * Channels * pitch + std::int64_t{work.tile} * tile;
+    float8_e4m3* const to =
+        value_codes + (std::int64_t{work.head} * schedule.key_tiles + work.tile) * (Channels * tile);
 #pragma unroll
     for (int i = 0; i < Channels * pieces / lanes; ++i) {
       const int channel = (i * lanes + group.lane) / pieces;
       const int piece = group.lane % pieces;
-      *reinterpret_cast<uint4*>(to + channel * pitch + piece * 16) =
+      *reinterpret_cast<uint4*>(to + channel * tile + piece * 16) =
           scratch.codes[channel][piece ^ (channel / vector % 8)];
     }
   }

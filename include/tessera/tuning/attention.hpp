@@ -52,6 +52,22 @@ struct warpgroup_attention_tuning {
   }
 };
 
+/// How the last works of the program for sm_90a are shared. Costs are in quarters of the time of a tile.
+struct attention_sharing_policy {
+  int tile[3];     ///< what a tile costs one, two and three warpgroups of a block
+  int ranges;      ///< for each multiprocessor
+  int least;       ///< that a range costs
+  int share;       ///< what a share costs beyond its tiles: its queries, and fp32 sums of 192 rows
+  int merging;     ///< what it costs to merge shares
+  int least_gain;  ///< at least one part in so many is to be saved
+};
+
+/// A tile takes 1.8 us at 128 channels.
+struct attention_sharing_tuning {
+  using policy_type = attention_sharing_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {{2, 3, 4}, 1, 16, 6, 12, 200}; }
+};
+
 /// The program for few queries: how many bytes are under way.
 struct few_queries_policy {
   int stages;  ///< tiles of 128 keys, and of as many values, in shared memory of a block

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `merge_attention_shares`: results of works of attention that were cut into shares (attention_shares.hpp), from what
+/// each share left in its slot of memory.
+///
+/// A warp adds up shares of a row in order, four channels a lane; or, where works have many shares, four warps a
+/// quarter of them each, and the quarters in order: results are functions of how works were cut.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/program/attention_band.hpp>
+#include <tessera/program/attention_rows.hpp>
+#include <tessera/program/attention_shares.hpp>
+#include <tessera/view/array_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Slots of memory: sums of rows, channel by channel, relative to the references of their rows.
+template <class State>
+struct attention_share_slots {
+  using row_type = attention_row<State>;
+  float* totals = nullptr;  ///< slots x rows x channels
+  row_type* rows = nullptr;
+  std::int32_t block_rows = 0;  ///< of a slot
+  std::int32_t channels = 0;    ///< a multiple of 4
+
+  [[nodiscard]] TESSERA_FN static constexpr std::int64_t floats_of_slot(std::int64_t rows, std::int64_t channels) {
+    return rows * (channels + static_cast<std::int64_t>(sizeof(row_type) / sizeof(float)));
+  }
+  /// As many as fit; the memory begins at a multiple of 16 bytes.
+  static attention_share_slots in(array_view<float> memory, std::int32_t slots, std::int32_t rows,
+                                  std::int32_t channels) {
+    float* const behind = memory.data + std::int64_t{slots} * rows * channels;
+    return {memory.data, reinterpret_cast<row_type*>(behind), rows, channels};
+  }
+  [[nodiscard]] TESSERA_FN constexpr float* totals_of(std::int32_t slot, std::int32_t row) const {
+    return totals + (std::int64_t{slot} * block_rows + row) * channels;
+  }
+  [[nodiscard]] TESSERA_FN constexpr row_type& row_of(std::int32_t slot, std::int32_t row) const {
+    return rows[std::int64_t{slot} * block_rows + row];
+  }
+};
+
+template <class Method, class T>
+struct merge_attention_shares {
+  using softmax_type = typename Method::softmax;
+  using state_type = typename softmax_type::state_type;
+  using row_type = attention_row<state_type>;
+  static constexpr int warps = 4;
+  static constexpr int lanes = 32 * warps;
+  static constexpr int most_channels = 256;
+  static constexpr int at_a_time = 4;  ///< shares that are asked for before the first is there
+
+  struct scratch_type {
+    row_type rows[warps];
+    float factors[warps];
+    finished_row finished[warps];
+    float totals[warps * most_channels];
+  };
+
+  attention_shares shares;
+  attention_schedule schedule;
+  attention_share_slots<state_type> slots;
+  attention_writer<Method, T> results;
+  std::int32_t parts;  ///< 1 or 4 warps for a row
+
+  /// Few enough for a warp, or not.
+  static constexpr std::int32_t parts_of(attention_shares const& shares) {
+    return shares.ranges > 8 * shares.works ? warps : 1;
+  }
+
+  TESSERA_FN constexpr std::int64_t groups() const { return std::int64_t{shares.works} * groups_of_work(); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+    const auto number = static_cast<std::int32_t>(which / groups_of_work());
+    if (!shares.is_cut(number)) {
+      return;
+    }
+    const attention_work work = schedule.at(shares.whole + number);
+    const auto first_row = static_cast<std::int32_t>(which % groups_of_work()) * rows_of_group();
+    for (int lane : group) {
+      add_up(number, first_row + lane / 32 / parts, lane, scratch);
+    }
+    group.sync();
+    for (int lane : group) {
+      const std::int64_t query = std::int64_t{work.block} * slots.block_rows + first_row + lane;
+      if (lane < rows_of_group() && query < results.shape.queries) {
+        finish(work.head, query, lane, scratch);
+      }
+    }
+    group.sync();
+    for (int lane : group) {
+      for (std::int32_t i = lane; i < rows_of_group() * slots.channels; i += lanes) {
+        const std::int64_t query = std::int64_t{work.block} * slots.block_rows + first_row + i / slots.channels;
+        if (query < results.shape.queries) {
+          write(work.head, query, i / slots.channels, i % slots.channels, scratch);
+        }
+      }
+    }
+  }
+
+ private:
+  struct alignas(16) four_floats {
+    float values[4];
+  };
+
+  TESSERA_FN constexpr std::int32_t rows_of_group() const { return warps / parts; }
+  TESSERA_FN constexpr std::int32_t groups_of_work() const { return slots.block_rows / rows_of_group(); }
+  TESSERA_FN static row_type nothing() { return {softmax_type{}.identity(), 0.0F}; }
+
+  /// A warp's part of a row's shares.
+  TESSERA_FN void add_up(std::int32_t number, std::int32_t row, int lane, scratch_type& scratch) const {
+    const int warp = lane / 32;
+    const std::int32_t first = shares.first_range(number);
+    const std::int32_t beyond = shares.last_range(number) + 1;
+    const std::int32_t each = divide_up(beyond - first, parts);
+    const std::int32_t begin = first + warp % parts * each;
+    const std::int32_t end = min(begin + each, beyond);
+    for (std::int32_t channel = lane % 32 * 4; channel < slots.channels; channel += 128) {
+      row_type whole = nothing();
+      four_floats totals{};
+      for (std::int32_t range = begin; range < end; range += at_a_time) {
+        add_shares(whole, totals, number, row, channel, range, end);
+      }
+      for (int i = 0; i < 4; ++i) {
+        scratch.totals[warp * most_channels + channel + i] = totals.values[i];
+      }
+      if (channel == 0) {
+        scratch.rows[warp] = whole;
+      }
+    }
+  }
+
+  TESSERA_FN void add_shares(row_type& whole, four_floats& totals, std::int32_t number, std::int32_t row,
+                             std::int32_t channel, std::int32_t first, std::int32_t end) const {
+    row_type rows[at_a_time];
+    four_floats values[at_a_time];
+    for (int i = 0; i < at_a_time; ++i) {
+      const std::int32_t slot = shares.slot(number, min(first + i, end - 1));
+      rows[i] = slots.row_of(slot, row);
+      values[i] = *reinterpret_cast<four_floats const*>(slots.totals_of(slot, row) + channel);
+    }
+    for (int i = 0; i < at_a_time; ++i) {
+      if (first + i < end) {
+        const auto by = add(whole, rows[i]);
+        for (int j = 0; j < 4; ++j) {
+          totals.values[j] = totals.values[j] * by.of_first + values[i].values[j] * by.of_second;
+        }
+      }
+    }
+  }
+
+  /// Gives what sums by their weights are to be multiplied by.
+  TESSERA_FN static typename softmax_type::factors add(row_type& whole, row_type const& part) {
+    const softmax_type softmax;
+    const auto by = softmax.merge_factors(whole.state, part.state);
+    whole.rounded = whole.rounded * by.of_first + part.rounded * by.of_second;
+    softmax.merge(whole.state, part.state);
+    return by;
+  }
+
+  /// A row, of its warps.
+  TESSERA_FN void finish(std::int32_t head, std::int64_t query, int row, scratch_type& scratch) const {
+    const softmax_type softmax;
+    row_type whole = nothing();
+    for (std::int32_t part = 0; part < parts; ++part) {
+      add(whole, scratch.rows[row * parts + part]);
+    }
+    for (std::int32_t part = 0; part < parts; ++part) {
+      const int warp = row * parts + part;
+      scratch.factors[warp] = softmax.merge_factors(scratch.rows[warp].state, whole.state).of_first;
+    }
+    const place_type place = place_of(head);
+    scratch.finished[row] = results.finish(place.sequence, place.head, query, whole);
+    results.write_log_sum_exp(place.sequence, place.head, query, scratch.finished[row]);
+  }
+
+  TESSERA_FN void write(std::int32_t head, std::int64_t query, std::int32_t row, std::int32_t channel,
+                        scratch_type const& scratch) const {
+    float total = 0.0F;
+    for (std::int32_t part = 0; part < parts; ++part) {
+      const int warp = row * parts + part;
+      total += scratch.totals[warp * most_channels + channel] * scratch.factors[warp];
+    }
+    const place_type place = place_of(head);
+    finished_row const& finished = scratch.finished[row];
+    results.write(place.sequence, place.head, query, channel, finished.inverse, finished.share, total);
+  }
+
+  struct place_type {
+    std::int64_t sequence;
+    std::int64_t head;
+  };
+  [[nodiscard]] TESSERA_FN place_type place_of(std::int32_t head) const {
+    const auto heads = static_cast<std::int32_t>(results.shape.query_heads);
+    return {head / heads, head % heads};
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera
