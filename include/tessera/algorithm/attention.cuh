@@ -17,6 +17,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <type_traits>
 
 #include <tessera/algorithm/attention.hpp>
@@ -24,7 +25,9 @@
 #include <tessera/exec/cuda.cuh>
 #include <tessera/program/attention_of_few_queries.cuh>
 #include <tessera/program/attention_on_warpgroups.cuh>
-#include <tessera/program/quantize_heads.cuh>
+#include <tessera/program/encode_tiles.cuh>
+#include <tessera/program/finish_tiles.cuh>
+#include <tessera/program/summarize_tiles.cuh>
 #include <tessera/quantize/granularity.hpp>
 #include <tessera/tile/cuda/gemm_tile.cuh>
 #include <tessera/tuning/attention.hpp>
@@ -75,57 +78,113 @@ bool suits_quantize_heads(quantize_call<Method, T> const& call) {
                           is_aligned(out.keys.mean.data) && is_aligned(out.values.codes.data) &&
                           is_aligned(out.values.mean.data);
   const bool has_strides = call.in.query_starts.first.data == nullptr && call.in.key_starts.first.data == nullptr;
-  return has_places && has_strides && s.keys > 0 && s.batch > 0 && queries < most_rows && keys < most_rows &&
+  return s.channels % 8 == 0 && s.channels <= 256 && has_places && has_strides && s.keys > 0 && s.batch > 0 && queries < most_rows && keys < most_rows &&
          has_whole_vectors(call.in.queries) && has_whole_vectors(call.in.keys) && has_whole_vectors(call.in.values);
+}
+
+inline long tq_knob(char const* name, long otherwise) {
+  char const* const text = std::getenv(name);
+  return text == nullptr ? otherwise : std::atol(text);
 }
 
 template <int Channels, class Architectures, class Method, class T>
 void run_quantize_heads(basic_cuda<Architectures> const& exec, quantize_call<Method, T> const& call) {
   using regions = quantized_regions<Method>;
   constexpr quantized_means means{regions::smooths_keys, regions::smooths_values};
-  using program_type = quantize_heads<T, Channels, Method::score_quantizer::highest, means>;
   attention_shape const& s = call.shape;
   auto const& out = call.out;
-  const bool has_queries = call.in.queries.data != nullptr && out.queries.codes.data != nullptr;
-  const bool has_keys = call.in.keys.data != nullptr && out.keys.codes.data != nullptr;
-  const bool has_values = call.in.values.data != nullptr && out.values.codes.data != nullptr;
   const auto tiles_of = [](std::int64_t tokens) { return static_cast<std::int32_t>(padded_tokens(tokens) / 128); };
-  const std::int64_t head_bytes = 2 * s.keys * s.channels * static_cast<std::int64_t>(sizeof(T));
-  const std::int64_t heads = s.batch * s.key_heads;
-  const std::int64_t section = clamp(quantize_heads_tuning{}(900).section_bytes / head_bytes, std::int64_t{1}, heads);
-  const auto counters = call.space[call.places.counters];
-  program_type program{};
-  program.schedule = {static_cast<std::int32_t>(heads),
-                      static_cast<std::int32_t>(s.query_heads / s.key_heads),
-                      has_queries ? tiles_of(s.queries) : 0,
-                      tiles_of(s.keys),
-                      static_cast<std::int32_t>(section),
-                      has_keys,
-                      has_values,
-                      has_keys && means.of_keys};
-  program.queries = call.in.queries;
-  program.keys = call.in.keys;
-  program.values = call.in.values;
-  program.query_lengths = call.in.query_lengths;
-  program.key_lengths = call.in.key_lengths;
-  program.factor = call.softmax_scale * log2_of_e;
-  program.softmax_scale = call.softmax_scale;
-  program.query_codes = out.queries.codes.data;
-  program.query_scales = out.queries.scales.data;
-  program.mean_scores = means.of_keys ? out.queries.mean_scores.data : nullptr;
-  program.key_codes = out.keys.codes.data;
-  program.key_scales = out.keys.scales.data;
-  program.key_mean = out.keys.mean.data;
-  program.value_codes = out.values.codes.data;
-  program.value_scales = out.values.scales.data;
-  program.value_mean = out.values.mean.data;
-  program.key_summaries = reinterpret_cast<float*>(call.space[call.places.key_summaries].data);
-  program.value_summaries = reinterpret_cast<float*>(call.space[call.places.value_summaries].data);
-  program.taken = counters.data + 1;
-  program.summaries = counters.data + 2;
-  exec.clear(counters);
-  const std::int64_t most = std::int64_t{exec.state->multiprocessors()} * program_type::blocks_per_multiprocessor;
-  exec.run(program, min(std::int64_t{program.schedule.count()}, most));
+  const auto wanted = [](auto const& from, auto const& lengths, void const* to) {
+    return from.data != nullptr && to != nullptr ? tiled_heads<T>(from, lengths) : tiled_heads<T>{};
+  };
+  const auto queries = wanted(call.in.queries, call.in.query_lengths, out.queries.codes.data);
+  const auto keys = wanted(call.in.keys, call.in.key_lengths, out.keys.codes.data);
+  const auto values = wanted(call.in.values, call.in.key_lengths, out.values.codes.data);
+  const auto heads = static_cast<std::int32_t>(s.batch * s.key_heads);
+  auto* const of_keys = reinterpret_cast<float*>(call.space[call.places.key_summaries].data);
+  auto* const of_values = reinterpret_cast<float*>(call.space[call.places.value_summaries].data);
+  const std::int64_t plane = std::int64_t{heads} * tiles_of(s.keys) * s.channels;
+  const tile_summaries summaries{of_keys, of_values, of_values + plane, of_values + 2 * plane};
+  float* const reciprocals = call.space[call.places.value_reciprocals].data;
+
+  summarize_tiles<T, Channels, means> first{};
+  first.keys = means.of_keys ? keys : tiled_heads<T>{};
+  first.values = values;
+  first.summaries = summaries;
+  first.tiles = divisor(tiles_of(s.keys));
+  first.channels = static_cast<std::int32_t>(s.channels);
+  first.keeping = static_cast<l2_keeping>(tq_knob("TQ_S", 1));
+  finish_tiles<T, means> second{};
+  second.keys = first.keys;
+  second.values = values;
+  second.summaries = summaries;
+  second.tiles = tiles_of(s.keys);
+  second.channels = first.channels;
+  second.pieces = divisor(static_cast<std::int32_t>(divide_up(s.channels, std::int64_t{32})));
+  second.key_mean = out.keys.mean.data;
+  second.value_mean = out.values.mean.data;
+  second.value_scales = out.values.scales.data;
+  second.value_reciprocals = reciprocals;
+  encode_tiles<T, Channels, Method::score_quantizer::highest, means> third{};
+  third.next = first;
+  third.queries = queries;
+  third.keys = keys;
+  third.values = values;
+  third.query_tiles = divisor(tiles_of(s.queries));
+  third.key_tiles = first.tiles;
+  third.group_heads = divisor(static_cast<std::int32_t>(s.query_heads / s.key_heads));
+  third.channels = first.channels;
+  third.factor = call.softmax_scale * log2_of_e;
+  third.softmax_scale = call.softmax_scale;
+  third.query_codes = out.queries.codes.data;
+  third.query_scales = out.queries.scales.data;
+  third.mean_scores = means.of_keys ? out.queries.mean_scores.data : nullptr;
+  third.key_codes = out.keys.codes.data;
+  third.key_scales = out.keys.scales.data;
+  third.key_mean = out.keys.mean.data;
+  third.value_codes = out.values.codes.data;
+  third.value_mean = out.values.mean.data;
+  third.value_reciprocals = reciprocals;
+  third.keeping_queries = static_cast<l2_keeping>(tq_knob("TQ_Q", 0));
+  third.keeping_keys = static_cast<l2_keeping>(tq_knob("TQ_K", 0));
+  third.keeping_codes = static_cast<l2_keeping>(tq_knob("TQ_C", 1));
+
+  const long chunk_bytes = tq_knob("TQ_CHUNK", 0);
+  const std::int64_t head_bytes = 4 * s.keys * s.channels;
+  const auto chunk = static_cast<std::int32_t>(
+      chunk_bytes == 0 ? heads : clamp(chunk_bytes * 1024 / head_bytes, std::int64_t{1}, std::int64_t{heads}));
+  const std::int32_t query_tiles =
+      queries.heads.data == nullptr ? 0 : static_cast<std::int32_t>(s.batch * s.query_heads) * tiles_of(s.queries);
+#if defined(TQ_MERGED)
+  const bool merged = chunk_bytes != 0 && tq_knob("TQ_MERGE", 1) != 0;
+#else
+  const bool merged = false;
+#endif
+  const auto size_of = [&](std::int32_t at) { return max(min(chunk, heads - at), 0); };
+  first.heads = size_of(0);
+  const bool has_first = first.count() > 0;
+  const int ablate = static_cast<int>(tq_knob("TQ_ONLY", 7));
+  for (std::int32_t at = 0; at < heads; at += chunk) {
+    if (at == 0 || !merged) {
+      first.first_head = at;
+      first.heads = size_of(at);
+      if (ablate & 1) exec.run(first, first.count());
+    }
+    second.first_head = at;
+    second.heads = size_of(at);
+    if (ablate & 2) exec.run(second, second.count());
+    third.next.first_head = at + chunk;
+    third.next.heads = merged ? size_of(at + chunk) : 0;
+    third.first_head = at;
+    third.heads = size_of(at);
+    third.first_query_tile = static_cast<std::int32_t>(std::int64_t{query_tiles} * at / heads);
+    third.all_query_tiles =
+        static_cast<std::int32_t>(std::int64_t{query_tiles} * min(at + chunk, heads) / heads) - third.first_query_tile;
+    third.queries_first = static_cast<std::int32_t>(min(tq_knob("TQ_QF", 0), static_cast<long>(third.all_query_tiles)));
+    third.mixed = tq_knob("TQ_MIX", 0) != 0 && third.all_query_tiles > 0;
+    third.is_after_summaries = has_first && tq_knob("TQ_EARLY", 1) != 0;
+    if (ablate & 4) exec.run(third, third.count());
+  }
 }
 
 // Attention.
@@ -352,12 +411,10 @@ template <int... Architectures, class Method, class T>
 void quantize_attention(basic_cuda<arch_list<Architectures...>> const& exec, quantize_call<Method, T> const& call) {
   if constexpr (detail::has_lane_scales<Method> && detail::has_16_bits<T>) {
     if (detail::suits_quantize_heads(call)) {
-      if (call.shape.channels == 64) {
-        return detail::run_quantize_heads<64>(exec, call);
-      }
-      if (call.shape.channels == 128) {
-        return detail::run_quantize_heads<128>(exec, call);
-      }
+      const std::int64_t channels = call.shape.channels;
+      return channels <= 64    ? detail::run_quantize_heads<64>(exec, call)
+             : channels <= 128 ? detail::run_quantize_heads<128>(exec, call)
+                               : detail::run_quantize_heads<256>(exec, call);
     }
   }
   detail::quantize_attention_portably(exec, call);

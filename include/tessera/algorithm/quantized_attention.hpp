@@ -155,6 +155,7 @@ struct quantization_regions : quantized_regions<Method> {
   using state_type = typename Method::softmax::state_type;
   region<channel_summary> key_summaries;
   region<channel_summary> value_summaries;
+  region<float> value_reciprocals;
   region<channel_summary> query_summaries;
   region<float> query_means;
   region<std::uint32_t> magnitudes;  ///< of query heads, then of key heads
@@ -168,6 +169,8 @@ struct quantization_regions : quantized_regions<Method> {
             "summaries of keys", base::smooths_keys && wanted.keys ? key_blocks() * of.channels : 0)),
         value_summaries(this->plan.template add<channel_summary>("summaries of values",
                                                                  wanted.values ? key_blocks() * of.channels : 0)),
+        value_reciprocals(this->plan.template add<float>("reciprocals of scales of values",
+                                                         wanted.values ? of.batch * of.key_heads * of.channels : 0)),
         query_summaries(this->plan.template add<channel_summary>(
             "summaries of queries", base::smooths_queries && wanted.queries ? mean_blocks() * of.channels : 0)),
         query_means(this->plan.template add<float>(

@@ -69,6 +69,8 @@ struct encode_tiles : head_lanes<T, Channels> {
   float8_e4m3* value_codes;
   float const* value_mean;  ///< if Means.of_values
   float const* value_reciprocals;
+  std::int32_t queries_first;
+  bool mixed;
   l2_keeping keeping_queries, keeping_keys, keeping_codes;
 
   [[nodiscard]] TESSERA_FN std::int32_t kinds() const {
@@ -95,6 +97,18 @@ struct encode_tiles : head_lanes<T, Channels> {
     index -= next.count();
 #endif
     const std::int32_t keys_and_values = key_count();
+    if (queries_first > 0 && index < queries_first) {
+      index += keys_and_values;
+    } else if (mixed) {
+      const std::int64_t n = keys_and_values + all_query_tiles - queries_first;
+      const std::int64_t nq = all_query_tiles - queries_first;
+      const std::int64_t i = index - queries_first;
+      const auto before = static_cast<std::int32_t>(i * nq / n);
+      index = static_cast<std::int32_t>((i + 1) * nq / n) != before ? keys_and_values + queries_first + before
+                                                                    : static_cast<std::int32_t>(i) - before;
+    } else if (index - queries_first < keys_and_values) {
+      index -= queries_first;
+    }
     if (index >= keys_and_values) {
       index += first_query_tile - keys_and_values;
       const std::int32_t head = index / query_tiles;
@@ -146,6 +160,9 @@ struct encode_tiles : head_lanes<T, Channels> {
     const int lane = group.lane % 32;
     pair words[passes][4];
     bring<step>(queries, head, at, where, queries.tokens(head, at), keeping_queries, words);
+#if defined(TQ_NOWAIT)
+    if (mean_scores != nullptr)
+#endif
     wait_for_stream();
     float largest[pairs];
 #pragma unroll

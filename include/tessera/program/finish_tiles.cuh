@@ -24,10 +24,10 @@ template <class T, quantized_means Means>
 struct finish_tiles {
   static constexpr bool is_persistent = true;
   static constexpr int lanes = 256;
-  static constexpr int blocks_per_multiprocessor = 4;
+  static constexpr int blocks_per_multiprocessor = 6;
   static constexpr int parts = finish_summaries::parts;
   static constexpr int piece = 32;       ///< channels of a block
-  static constexpr int ahead = 8;        ///< tiles of a lane that are under way
+  static constexpr int ahead = 4;        ///< tiles of a lane that are under way
   static constexpr float highest = 448;  ///< the largest e4m3
 
   struct scratch_type {
@@ -70,30 +70,30 @@ struct finish_tiles {
  private:
   __device__ __forceinline__ void finish_keys(cuda_block<lanes> const& group, std::int32_t head, std::int32_t first,
                                               scratch_type& scratch) const {
+    gather(group, summaries.key_sum, head, first, 0.0F, sum_of_two{}, scratch);
     const std::int32_t channel = first + group.lane;
-    const float sum = add_tiles(group, summaries.key_sum, head, first, scratch);
     if (group.lane < piece && channel < channels) {
-      key_mean[std::int64_t{head} * channels + channel] = mean_of(sum, keys.length(head));
+      key_mean[std::int64_t{head} * channels + channel] = mean_of(add(group.lane, scratch), keys.length(head));
     }
   }
 
   __device__ __forceinline__ void finish_values(cuda_block<lanes> const& group, std::int32_t head, std::int32_t first,
                                                 scratch_type& scratch) const {
-    const std::int64_t to = std::int64_t{head} * channels + first + group.lane;
     const bool is_writer = group.lane < piece && first + group.lane < channels;
-    float magnitude;
+    const std::int64_t to = std::int64_t{head} * channels + first + group.lane;
+    gather(group, summaries.highest, head, first, Means.of_values ? -infinity : 0.0F, larger{}, scratch);
+    float magnitude = is_writer ? join(group.lane, larger{}, scratch) : 0.0F;
     if constexpr (Means.of_values) {
-      const float mean = mean_of(add_tiles(group, summaries.sum, head, first, scratch), values.length(head));
       group.sync();
-      const float lowest = join_tiles(group, summaries.lowest, head, first, infinity, smaller{}, scratch);
+      gather(group, summaries.lowest, head, first, infinity, smaller{}, scratch);
+      const float lowest = is_writer ? join(group.lane, smaller{}, scratch) : 0.0F;
       group.sync();
-      const float highest_value = join_tiles(group, summaries.highest, head, first, -infinity, larger{}, scratch);
+      gather(group, summaries.sum, head, first, 0.0F, sum_of_two{}, scratch);
       if (is_writer) {
+        const float mean = mean_of(add(group.lane, scratch), values.length(head));
         value_mean[to] = mean;
+        magnitude = channel_summary{0.0F, lowest, magnitude}.magnitude(mean);
       }
-      magnitude = channel_summary{0.0F, lowest, highest_value}.magnitude(mean);
-    } else {
-      magnitude = join_tiles(group, summaries.highest, head, first, 0.0F, larger{}, scratch);
     }
     if (is_writer) {
       const finite_magnitude_reducer known;
@@ -118,26 +118,20 @@ struct finish_tiles {
     return is_finite(mean) ? mean : 0.0F;
   }
 
-  /// All tiles of a channel, for the first lanes.
-  __device__ __forceinline__ float add_tiles(cuda_block<lanes> const& group, float const* from, std::int32_t head,
-                                             std::int32_t first, scratch_type& scratch) const {
-    gather(group, from, head, first, 0.0F, sum_of_two{}, scratch);
+  __device__ __forceinline__ static float add(int channel, scratch_type const& scratch) {
     float found[parts];
 #pragma unroll
     for (int i = 0; i < parts; ++i) {
-      found[i] = scratch.numbers[i][group.lane % piece];
+      found[i] = scratch.numbers[i][channel];
     }
     return detail::add_halves(found);
   }
   template <class Combine>
-  __device__ __forceinline__ float join_tiles(cuda_block<lanes> const& group, float const* from, std::int32_t head,
-                                              std::int32_t first, float nothing, Combine combine,
-                                              scratch_type& scratch) const {
-    gather(group, from, head, first, nothing, combine, scratch);
-    float joined = nothing;
+  __device__ __forceinline__ static float join(int channel, Combine combine, scratch_type const& scratch) {
+    float joined = scratch.numbers[0][channel];
 #pragma unroll
-    for (int i = 0; i < parts; ++i) {
-      joined = combine(joined, scratch.numbers[i][group.lane % piece]);
+    for (int i = 1; i < parts; ++i) {
+      joined = combine(joined, scratch.numbers[i][channel]);
     }
     return joined;
   }

@@ -118,31 +118,29 @@ struct head_lanes {
 
   /// Of tokens in order. What is not finite counts as zero: only where there is such a value is a sum not finite at
   /// first, or where it overflows.
-  __device__ __forceinline__ static void add_tokens(pair (&words)[passes][4], float (&sums)[vector]) {
-#pragma unroll 1
-    for (int attempt = 0; attempt < 2; ++attempt) {
-      bool is_finite_sum = true;
+  __device__ __forceinline__ static void add_tokens(pair const (&words)[passes][4], float (&sums)[vector]) {
 #pragma unroll
-      for (int j = 0; j < vector; ++j) {
-        sums[j] = 0.0F;
-#pragma unroll
-        for (int i = 0; i < passes; ++i) {
-          const float2 both = unpack_pair<T>(words[i][j / 2]);
-          sums[j] += j % 2 == 0 ? both.x : both.y;
-        }
-        is_finite_sum = is_finite_sum && is_finite(sums[j]);
-      }
-      if (is_finite_sum) {
-        return;
-      }
+    for (int j = 0; j < 4; ++j) {
+      float2 sum{0.0F, 0.0F};
 #pragma unroll
       for (int i = 0; i < passes; ++i) {
+        add(sum, words[i][j]);
+      }
+      if (!is_finite(sum.x) || !is_finite(sum.y)) {
+        sum = {0.0F, 0.0F};
 #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          words[i][j] = finite_halves(words[i][j]);
+        for (int i = 0; i < passes; ++i) {
+          add(sum, finite_halves(words[i][j]));
         }
       }
+      sums[2 * j] = sum.x;
+      sums[2 * j + 1] = sum.y;
     }
+  }
+  __device__ __forceinline__ static void add(float2& sum, pair word) {
+    const float2 both = unpack_pair<T>(word);
+    sum.x += both.x;
+    sum.y += both.y;
   }
   /// A pair with zeros for what is not finite.
   __device__ __forceinline__ static pair finite_halves(pair word) {
@@ -150,18 +148,6 @@ struct head_lanes {
     const pair low = (word & exponent) == exponent ? 0 : word & 0xffffU;
     const pair high = (word >> 16 & exponent) == exponent ? 0 : word & 0xffff0000U;
     return low | high;
-  }
-  /// Likewise, but for rows beyond the last.
-  __device__ __forceinline__ static void add_values(pair (&words)[passes][4], int row, std::int32_t tokens,
-                                                    float (&sums)[vector]) {
-#pragma unroll
-    for (int i = 0; i < passes; ++i) {
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        words[i][j] = i * rows + row < tokens ? words[i][j] : 0;
-      }
-    }
-    add_tokens(words, sums);
   }
 
   /// As channel_summary: NaN for one infinity or NaN. Of rows that there are.
