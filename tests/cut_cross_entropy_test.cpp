@@ -11,6 +11,7 @@
 
 #include "support/catch.hpp"
 #include "support/loss_gradient_reference.hpp"
+#include "support/loss_runs.hpp"
 #include "support/real_tensor.hpp"
 
 using namespace tessera;

@@ -11,6 +11,7 @@
 #include <tessera/testing/generators.hpp>
 
 #include "support/attention_reference.hpp"
+#include "support/attention_runs.hpp"
 #include "support/catch.hpp"
 #include "support/quantized_reference.hpp"
 #include "support/real_tensor.hpp"
@@ -138,8 +139,8 @@ TEST_CASE("SageAttention2 is close on a real model's queries, keys and values", 
 TEST_CASE("a real model's log-sum-exps are those of the unsmoothed scores", "[host]") {
   auto const p = real_problem();
   auto const expected = attention_by_formula(p);
-  using finely = attention<both<symmetric_quantizer<8, per_token>>, fp16>;
-  auto const found = run_attention_problem<finely, float>(cpu{}, p);
+  using each_token = attention<both<symmetric_quantizer<8, per_token>>, fp16>;
+  auto const found = run_attention_problem<each_token, float>(cpu{}, p);
   CHECK(farthest(found.log_sum_exp, expected.log_sum_exp) < 0.12);  // of rows whose scores reach 30
 }
 

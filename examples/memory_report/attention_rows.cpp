@@ -118,9 +118,9 @@ std::int64_t key_value_elements(attention_shape const& shape) {
 }
 
 template <class Attention>
-attention_row measure(std::string mode, layer_problem const& problem, int threads) {
+attention_row measure(std::string mode, layer_problem const& problem, report_options const& report) {
   attention_shape const& shape = problem.shape;
-  cpu const exec{.threads = threads};
+  cpu const exec{.threads = report.threads};
   std::vector<float> found(problem.expected.size());
   tessera::attention_options const options{.is_causal = true};
   tessera::attention_inputs<bfloat16> const inputs{heads_of(problem.queries, shape.queries),
@@ -136,11 +136,12 @@ attention_row measure(std::string mode, layer_problem const& problem, int thread
                     .elements = key_value_elements(shape),
                     .plain_bytes = key_value_elements(shape) * std::int64_t{sizeof(bfloat16)},
                     .bytes = kept_bytes<Attention>(shape)};
-  row.milliseconds = 1e3 * seconds_of([&] { Attention::forward(exec, inputs, options, outputs, space); }, wait);
+  row.milliseconds =
+      1e3 * seconds_of([&] { Attention::forward(exec, inputs, options, outputs, space); }, wait, report.quick);
   auto const operands = Attention::operands(shape, space);
   tessera::attention_call<typename Attention::method, float> const over_codes{
       .shape = shape, .options = options, .heads = operands, .out = outputs};
-  row.kept_milliseconds = 1e3 * seconds_of([&] { Attention::forward(exec, over_codes); }, wait);
+  row.kept_milliseconds = 1e3 * seconds_of([&] { Attention::forward(exec, over_codes); }, wait, report.quick);
   double apart = 0;
   double length = 0;
   double product = 0;
@@ -170,8 +171,8 @@ attention_report measure_attention(report_options const& options) {
   attention_report report;
   report.data = tessera::join(problem.shape.query_heads, " and ", problem.shape.key_heads, " heads x ",
                               problem.shape.keys, " tokens x ", channels);
-  report.rows = {measure<tessera::sage_attention2>("INT8 and e4m3", problem, options.threads),
-                 measure<tessera::sage_attention2_int4>("INT4 and e4m3", problem, options.threads)};
+  report.rows = {measure<tessera::sage_attention2>("INT8 and e4m3", problem, options),
+                 measure<tessera::sage_attention2_int4>("INT4 and e4m3", problem, options)};
   report.plans = {plan_of("Llama 3 8B, a layer", {1, 32, 8, 131072, 131072, 128}),
                   plan_of("Gemma 2 2B, a layer", {1, 8, 4, 131072, 131072, 256})};
   return report;

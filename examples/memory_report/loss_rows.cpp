@@ -79,8 +79,8 @@ classifier_problem read_problem(std::string const& path) {
 /// Everything that one measurement needs, in memory that counts.
 class loss_measurement {
  public:
-  loss_measurement(classifier_problem const& problem, int threads)
-      : problem_(problem), reference_(problem), exec_{.threads = threads, .memory = memory_} {
+  loss_measurement(classifier_problem const& problem, report_options const& report)
+      : problem_(problem), reference_(problem), report_(report), exec_{.threads = report.threads, .memory = memory_} {
     for (std::size_t i = 0; i < repeats; ++i) {
       std::copy(problem.hidden.begin(), problem.hidden.end(), hidden_.begin() + i * problem.hidden.size());
       std::copy(problem.labels.begin(), problem.labels.end(), labels_.begin() + i * problem.labels.size());
@@ -111,7 +111,7 @@ class loss_measurement {
                                      Loss::backward(exec_, inputs(), options, {}, gradients(), space);
                                    }
                                  },
-                                 [&] { exec_.wait(); });
+                                 [&] { exec_.wait(); }, report_.quick);
     row.bytes = memory_.peak() - before;
     row.loss_error = std::abs(static_cast<double>(value[0]) / reference_.loss - 1);
     if (with_gradients) {
@@ -136,7 +136,7 @@ class loss_measurement {
                                            dense.backward(gradients());
                                          }
                                        },
-                                       [&] { exec_.wait(); });
+                                       [&] { exec_.wait(); }, report_.quick);
     row.dense_bytes = memory_.peak() - before;
   }
   [[nodiscard]] cut_cross_entropy::inputs<std::int32_t> inputs() const {
@@ -163,6 +163,7 @@ class loss_measurement {
 
   classifier_problem const& problem_;
   loss_reference reference_;
+  report_options const& report_;
   counting_memory memory_;
   cpu exec_;
   tessera::buffer<bfloat16> hidden_{exec_, std::ssize(problem_.hidden) * std::int64_t{repeats}};
@@ -191,7 +192,7 @@ std::string small_number(double value) {
 
 loss_report measure_loss(report_options const& options) {
   classifier_problem const problem = read_problem(options.data_folder + "/smollm2_classifier.safetensors");
-  loss_measurement measurement(problem, options.threads);
+  loss_measurement measurement(problem, options);
   linear_loss_shape const shape = measurement.shape();
   loss_report report;
   report.data = tessera::join(problem.tokens, " tokens (", repeats, " times) x ", shape.vocabulary, " entries x ",

@@ -29,13 +29,14 @@ constexpr row_source sources[] = {&neuzip_rows, &neuzip_cuda_rows};
 constexpr char const* help_text =
     R"(Runs each algorithm of the library on real data and reports memory, errors and speed.
 
-  memory_report [--data FOLDER] [--svg FILE] [--threads N] [--tensors]
+  memory_report [--data FOLDER] [--svg FILE] [--threads N] [--tensors] [--quick]
 
   --data FOLDER   where minilm_{fp32,bf16,fp16}.safetensors and smollm2_{classifier,attention}.safetensors are;
                   tests/data of the source tree by default
   --svg FILE      the picture; memory_report.svg in the build folder by default
   --threads N     CPU threads; all of them by default
   --tensors       a line for each tensor, too
+  --quick         the same numbers but for times, which are rough
 )";
 
 struct arguments {
@@ -65,6 +66,8 @@ arguments parse(std::vector<std::string> const& words) {
               shown(text), " but must be a number from 1 to ", 4096);
     } else if (word == "--tensors") {
       result.options.by_tensor = true;
+    } else if (word == "--quick") {
+      result.options.quick = true;
     } else {
       throw failure(exit_code::usage, "unknown argument " + shown(word) + " (--help explains)");
     }
@@ -79,7 +82,7 @@ std::string speed_text(double gbps) {
   return gbps < 0 ? "-" : fixed(gbps, gbps < 10 ? 2 : 0);
 }
 
-void print(report_rows const& rows) {
+void print(report_rows const& rows, bool quick) {
   text_table table({"algorithm", "data", "mode", "on", "before", "after", "ratio", "bits", "bound", "over", "max error",
                     "encode", "decode"},
                    4);
@@ -97,7 +100,8 @@ void print(report_rows const& rows) {
       "entropy of all\n"
       "exponents of the file, plus sign and mantissa. Errors are relative: |before - after| / |before|. Encode and "
       "decode are GB/s\n"
-      "of uncompressed weights, timed on the same weights repeated to 32 MiB (GPU: 512 MiB).\n");
+      "of uncompressed weights, timed %s.\n",
+      quick ? "once, which is rough" : "on the same weights repeated to 32 MiB (GPU: 512 MiB)");
 }
 
 void run(std::vector<std::string> const& words) {
@@ -111,7 +115,7 @@ void run(std::vector<std::string> const& words) {
     report_rows const more = source(given.options);
     rows.insert(rows.end(), more.begin(), more.end());
   }
-  print(rows);
+  print(rows, given.options.quick);
   loss_report const loss = measure_loss(given.options);
   std::printf("\n");
   print(loss);

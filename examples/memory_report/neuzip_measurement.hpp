@@ -146,7 +146,8 @@ class codec_bench {
 template <class Codec, class Executor>
 report_row measure_neuzip(Executor const& exec, std::string const& mode, std::string const& place,
                           std::vector<named_weights<typename Codec::value_type>> const& tensors,
-                          tessera::weight_stream_options options, std::int64_t bytes_for_speed, bool by_tensor) {
+                          tessera::weight_stream_options options, std::int64_t bytes_for_speed,
+                          report_options const& report) {
   using value_type = typename Codec::value_type;
   report_row row{.algorithm = "NeuZip", .data = "", .mode = mode, .place = place};
   row.largest_error = 0;
@@ -174,20 +175,20 @@ report_row measure_neuzip(Executor const& exec, std::string const& mode, std::st
   if (Codec::is_lossless) {
     row.bound_bits = histogram.bound();
   }
-  if (by_tensor && Codec::is_lossless) {
+  if (report.by_tensor && Codec::is_lossless) {
     table.print(stdout);
     std::printf("\n");
   }
   std::size_t const once = all.size();
-  auto const wanted = static_cast<std::size_t>(bytes_for_speed) / sizeof(value_type);
+  auto const wanted = report.quick ? once : static_cast<std::size_t>(bytes_for_speed) / sizeof(value_type);
   all.reserve(wanted);
   while (all.size() < wanted) {
     all.push_back(all[all.size() - once]);
   }
   codec_bench<Codec, Executor> bench(exec, all, options);
   double const gigabytes = static_cast<double>(all.size() * sizeof(value_type)) / 1e9;
-  row.encode_gbps = gigabytes / seconds_of([&] { bench.encode(); }, [&] { bench.wait(); });
-  row.decode_gbps = gigabytes / seconds_of([&] { bench.decode(); }, [&] { bench.wait(); });
+  row.encode_gbps = gigabytes / seconds_of([&] { bench.encode(); }, [&] { bench.wait(); }, report.quick);
+  row.decode_gbps = gigabytes / seconds_of([&] { bench.decode(); }, [&] { bench.wait(); }, report.quick);
   return row;
 }
 
@@ -200,7 +201,7 @@ report_rows lossless_neuzip_rows(Executor const& exec, std::string const& place,
     auto const weights = read_weights<T>(options.data_folder + "/" + file, dtype);
     rows.push_back(measure_neuzip<tessera::neuzip_of<T>>(exec,
                                                          tessera::scalar_traits<T>::name() + std::string(" lossless"),
-                                                         place, weights, {}, bytes_for_speed, options.by_tensor));
+                                                         place, weights, {}, bytes_for_speed, options));
     rows.back().data = "MiniLM";
   };
   measure("minilm_fp32.safetensors", "F32", float{});

@@ -10,11 +10,11 @@ namespace {
 constexpr std::int64_t bytes_for_speed = std::int64_t{32} << 20;
 
 template <int MantissaBits>
-report_row lossy_row(tessera::cpu const& exec, std::string const& place,
+report_row lossy_row(tessera::cpu const& exec, std::string const& place, report_options const& options,
                      std::vector<named_weights<tessera::bfloat16>> const& weights) {
   std::string const mode = tessera::join("bf16 keeps ", MantissaBits, MantissaBits == 1 ? " bit" : " bits");
   report_row row = measure_neuzip<tessera::neuzip_lossy<MantissaBits>>(
-      exec, mode, place, weights, {.normalizer_block = 512}, bytes_for_speed, false);
+      exec, mode, place, weights, {.normalizer_block = 512}, bytes_for_speed, options);
   row.data = "MiniLM";
   return row;
 }
@@ -29,9 +29,9 @@ report_rows neuzip_rows(report_options const& options) {
                                           tessera::simd_level_name(tessera::best_simd_level()));
   report_rows rows = lossless_neuzip_rows(exec, place, options, bytes_for_speed);
   auto const weights = read_weights<tessera::bfloat16>(options.data_folder + "/minilm_bf16.safetensors", "BF16");
-  rows.push_back(lossy_row<3>(exec, place, weights));
-  rows.push_back(lossy_row<1>(exec, place, weights));
-  rows.push_back(lossy_row<0>(exec, place, weights));
+  rows.push_back(lossy_row<3>(exec, place, options, weights));
+  rows.push_back(lossy_row<1>(exec, place, options, weights));
+  rows.push_back(lossy_row<0>(exec, place, options, weights));
   return rows;
 }
 

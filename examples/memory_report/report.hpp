@@ -12,6 +12,7 @@ struct report_options {
   std::string data_folder;
   int threads = 0;         ///< of the CPU; 0 means all
   bool by_tensor = false;  ///< print a table for each file, too
+  bool quick = false;      ///< take times once, on little data
 };
 
 /// One measurement. Numbers below zero stand for "does not apply" or "not measured".

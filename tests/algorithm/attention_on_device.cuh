@@ -17,24 +17,10 @@
 #include "support/attention_reference.hpp"
 #include "support/catch.hpp"
 #include "support/cuda.hpp"
+#include "support/device_copies.cuh"
 #include "support/quantized_reference.hpp"
 
 namespace tessera_test {
-
-template <class T>
-tessera::buffer<T> to_device(tessera::cuda const& exec, std::vector<T> const& values) {
-  tessera::buffer<T> copy(exec, static_cast<std::int64_t>(values.size()));
-  exec.copy(values, copy);
-  return copy;
-}
-
-template <class T>
-std::vector<T> to_host(tessera::cuda const& exec, tessera::buffer<T> const& values) {
-  std::vector<T> copy(static_cast<std::size_t>(values.size()));
-  exec.copy(values, copy);
-  exec.wait();
-  return copy;
-}
 
 /// How heads lie in memory.
 enum class head_layout {

@@ -7,6 +7,7 @@
 #include <tessera/sage_attention2.hpp>
 
 #include "support/attention_reference.hpp"
+#include "support/attention_runs.hpp"
 #include "support/catch.hpp"
 
 namespace other_machine {

@@ -11,6 +11,7 @@
 #include <tessera/testing/adversary.hpp>
 
 #include "support/attention_reference.hpp"
+#include "support/attention_runs.hpp"
 #include "support/catch.hpp"
 
 using namespace tessera;

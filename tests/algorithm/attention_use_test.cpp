@@ -11,6 +11,7 @@
 
 #include "support/attention_check.hpp"
 #include "support/attention_reference.hpp"
+#include "support/attention_runs.hpp"
 #include "support/catch.hpp"
 #include "support/quantized_reference.hpp"
 

@@ -11,6 +11,7 @@
 
 #include "support/catch.hpp"
 #include "support/loss_gradient_reference.hpp"
+#include "support/loss_runs.hpp"
 
 using namespace tessera;
 using namespace tessera_test;

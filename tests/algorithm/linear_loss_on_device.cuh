@@ -12,23 +12,10 @@
 
 #include "support/catch.hpp"
 #include "support/cuda.hpp"
+#include "support/device_copies.cuh"
 #include "support/loss_gradient_reference.hpp"
 
 namespace tessera_test {
-
-template <class T>
-tessera::buffer<T> to_device(tessera::cuda const& exec, std::vector<T> const& values) {
-  tessera::buffer<T> copy(exec, static_cast<std::int64_t>(values.size()));
-  exec.copy(values, copy);
-  return copy;
-}
-
-template <class T>
-std::vector<T> to_host(tessera::cuda const& exec, tessera::buffer<T> const& values) {
-  std::vector<T> copy(static_cast<std::size_t>(values.size()));
-  exec.copy(values, copy);
-  return copy;
-}
 
 /// What an empty list of gradients stands for is null.
 inline tessera::array_view<float const> view_or_null(tessera::buffer<float> const& values) {

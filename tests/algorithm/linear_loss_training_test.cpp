@@ -11,6 +11,7 @@
 
 #include "support/catch.hpp"
 #include "support/loss_gradient_reference.hpp"
+#include "support/loss_runs.hpp"
 
 using namespace tessera;
 using namespace tessera_test;
@@ -90,18 +91,14 @@ double largest_difference(std::vector<double> const& a, std::vector<double> cons
   return largest;
 }
 
-template <class T, class Filter>
-using small_loss =
-    linear_loss<gemm_tile<T, shape<64, 64, 32 / static_cast<int>(sizeof(T))>>, lse_reducer<float>, Filter>;
-
 }  // namespace
 
 TEST_CASE("training with the loss gives the dense loss's curve", "[host]") {
   auto const dense = train_dense<float>();
   CHECK(dense.back() < 0.5 * dense.front());
-  CHECK(largest_difference(train_cut<small_loss<float, gradient_filter<0>>, float>(), dense) < 1e-4);
+  CHECK(largest_difference(train_cut<loss_on_small_tiles<float>, float>(), dense) < 1e-4);
   auto const dense_bf16 = train_dense<bfloat16>();
-  CHECK(largest_difference(train_cut<small_loss<bfloat16, gradient_filter<0>>, bfloat16>(), dense_bf16) < 5e-3);
-  CHECK(largest_difference(train_cut<small_loss<bfloat16, gradient_filter<12, 16, 16>>, bfloat16>(), dense_bf16) <
-        1e-2);
+  CHECK(largest_difference(train_cut<loss_on_small_tiles<bfloat16>, bfloat16>(), dense_bf16) < 5e-3);
+  CHECK(largest_difference(train_cut<loss_on_small_tiles<bfloat16, gradient_filter<12, 16, 16>>, bfloat16>(),
+                           dense_bf16) < 1e-2);
 }

@@ -14,26 +14,13 @@
 #include "support/attention_reference.hpp"
 #include "support/catch.hpp"
 #include "support/cuda.hpp"
+#include "support/device_copies.cuh"
 #include "support/quantized_reference.hpp"
 
 using namespace tessera;
 using namespace tessera_test;
 
 namespace {
-
-template <class T>
-buffer<T> to_device(cuda const& exec, std::vector<T> const& values) {
-  buffer<T> copy(exec, static_cast<std::int64_t>(values.size()));
-  exec.copy(values, copy);
-  return copy;
-}
-
-template <class T>
-std::vector<T> to_host(cuda const& exec, buffer<T> const& values) {
-  std::vector<T> copy(static_cast<std::size_t>(values.size()));
-  exec.copy(values, copy);
-  return copy;
-}
 
 /// The whole workspace, and results, of the portable programs.
 struct portable_results {

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # What including each host header costs, in milliseconds of user time, against a budget for its folder.  A header
-# fails at twice its budget.  Budgets are for a machine that parses the ruler in ruler_budget; a slower one gets more.
+# fails at twice its budget.
 #
-#   include_cost.sh <folder that holds tessera/> <C++ compiler>
+#   include_cost.sh compile <compiler and arguments>      compiles a header and keeps the time beside the object
+#   include_cost.sh check <folder that holds tessera/> <folder of those objects> <C++ compiler>
+#
+# Only headers that took too long when they were compiled are measured again, as the machine may have been busy then.
+# Budgets are for a machine that parses the ruler in ruler_budget; a slower one gets more.
 set -u
-include=$1
-compiler=$2
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 export LC_ALL=C TIMEFORMAT=%U
-
 ruler_budget=250
+
 budget_of() {
   case $1 in
     tessera/core/* | tessera/concepts/* | tessera/config.hpp | tessera/version.hpp) echo 300 ;;
@@ -23,46 +23,70 @@ budget_of() {
   esac
 }
 
-# Prints the user time of parsing $1 in milliseconds; fails when it does not compile.
+milliseconds() {
+  echo $((10#${1/./}))
+}
+
+compile() {
+  local argument before='' object='' seconds status=0
+  for argument in "$@"; do
+    [ "$before" != -o ] || object=$argument
+    before=$argument
+  done
+  exec 3>&1 4>&2
+  seconds=$({ time "$@" 1>&3 2>&4; } 2>&1) || status=$?
+  [ "$status" -ne 0 ] || milliseconds "$seconds" >"$object.cost"
+  return "$status"
+}
+
+# Prints the user time of parsing $1; fails when it does not compile.
 cost_of() {
   local seconds
   if ! seconds=$({ time "$compiler" -std=c++20 -fsyntax-only -I "$include" -x c++ "$1" 2>"$work/errors"; } 2>&1); then
     cat "$work/errors" >&2
     return 1
   fi
-  echo $((10#${seconds/./}))
+  milliseconds "$seconds"
 }
 
-printf '#include <algorithm>\n#include <string>\n#include <vector>\n' >"$work/ruler.cpp"
-cost_of "$work/ruler.cpp" >/dev/null || exit 1
-ruler=$(cost_of "$work/ruler.cpp")
-scale=$((ruler > ruler_budget ? ruler * 100 / ruler_budget : 100))
-echo "ruler: $ruler ms (budget $ruler_budget), so budgets count for $scale%"
+# How many times slower than the machine of the budgets this one is, in percent.
+measured_scale() {
+  local ruler
+  printf '#include <algorithm>\n#include <string>\n#include <vector>\n' >"$work/ruler.cpp"
+  cost_of "$work/ruler.cpp" >/dev/null && ruler=$(cost_of "$work/ruler.cpp") || return 1
+  echo $((ruler > ruler_budget ? ruler * 100 / ruler_budget : 100))
+}
 
-count=0
-failed=0
-while IFS= read -r header; do
-  count=$((count + 1))
-  printf '#include <%s>\n' "$header" >"$work/one.cpp"
-  limit=$((2 * $(budget_of "$header") * scale / 100))
-  # A busy machine inflates a single measurement: only a header that is over three times in a row fails.
-  for attempt in 1 2 3; do
-    if ! cost=$(cost_of "$work/one.cpp"); then
-      cost=-1
-      break
+check() {
+  include=$1 compiler=$3
+  local objects=$2 count=0 failed=0 scale='' header cost limit kept attempt
+  work=$(mktemp -d)
+  trap 'rm -rf "$work"' EXIT
+  while IFS= read -r header; do
+    count=$((count + 1))
+    limit=$((2 * $(budget_of "$header")))
+    kept=$objects/${header//[^A-Za-z0-9]/_}.cpp.o.cost
+    if ! cost=$(cat "$kept"); then
+      echo "$header was not compiled"
+      failed=$((failed + 1))
+      continue
     fi
-    [ "$cost" -le "$limit" ] && break
-  done
-  if [ "$cost" -lt 0 ]; then
-    echo "$header does not compile"
-    failed=$((failed + 1))
-  elif [ "$cost" -gt "$limit" ]; then
-    echo "$header: $cost ms, more than twice its budget ($limit ms)"
-    failed=$((failed + 1))
-  else
+    # A busy machine inflates a single measurement: only a header that is over three times more in a row fails.
+    printf '#include <%s>\n' "$header" >"$work/one.cpp"
+    for attempt in 1 2 3; do
+      [ "$cost" -gt "$limit" ] || break
+      [ -n "$scale" ] || scale=$(measured_scale) || return 1
+      limit=$((2 * $(budget_of "$header") * scale / 100))
+      cost=$(cost_of "$work/one.cpp") || return 1
+    done
     echo "$header: $cost ms of $limit ms"
-  fi
-done < <(cd "$include" && find tessera -name '*.hpp' | LC_ALL=C sort)
+    if [ "$cost" -gt "$limit" ]; then
+      echo "$header: more than twice its budget"
+      failed=$((failed + 1))
+    fi
+  done < <(cd "$include" && find tessera -name '*.hpp' | sort)
+  echo "$count headers, $failed of them over twice their budget or not compiled"
+  [ "$count" -gt 0 ] && [ "$failed" -eq 0 ]
+}
 
-echo "$count headers measured, $failed over twice their budget or broken"
-[ "$count" -gt 0 ] && [ "$failed" -eq 0 ]
+"$@"

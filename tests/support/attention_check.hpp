@@ -8,18 +8,11 @@
 #include <tessera/sage_attention2.hpp>
 
 #include "support/attention_reference.hpp"
+#include "support/attention_runs.hpp"
 #include "support/catch.hpp"
 #include "support/quantized_reference.hpp"
 
 namespace tessera_test {
-
-using eight = tessera::symmetric_quantizer<8, tessera::per_thread>;
-using half_values = tessera::scaled_float_quantizer<tessera::float16>;
-/// Its weights are rounded to 11 bits: what is wrong shows.
-using finely = tessera::attention<tessera::smoothed<eight>, half_values>;
-using finely_int4 = tessera::attention<
-    tessera::smoothed<tessera::smoothed<tessera::symmetric_quantizer<4, tessera::per_thread>>, tessera::block_mean>,
-    tessera::smoothed<half_values>>;
 
 /// The results are those of the formula with the codes. Values are up to about 5 in size, scores up to about 30.
 template <class Attention, class T>

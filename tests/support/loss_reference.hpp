@@ -9,6 +9,8 @@
 #include <vector>
 
 #include <tessera/algorithm/linear_loss.hpp>
+#include <tessera/exec/buffer.hpp>
+#include <tessera/testing/generators.hpp>
 
 #include "support/gemm_reference.hpp"
 

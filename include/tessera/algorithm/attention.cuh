@@ -387,14 +387,12 @@ bool try_attention_of_few_queries(basic_cuda<Architectures> const& exec, attenti
                              heads.queries.codes.data,
                              heads.queries.scales.data,
                              heads.keys.scales.data,
-                             call.query_lengths,
-                             call.key_lengths,
-                             call.options.window_left,
-                             call.options.is_causal ? 0 : call.options.window_right,
+                             {call.shape, call.query_lengths, call.key_lengths, call.options.window_left,
+                              call.options.is_causal ? 0 : call.options.window_right, call.partials.shares()},
                              writer_of(call),
                              call.partials};
   const std::int64_t most = std::int64_t{exec.state->multiprocessors()} * program_type::blocks_per_multiprocessor;
-  exec.run(program, min(program.works(), most));
+  exec.run(program, min(std::int64_t{program.works.count()}, most));
   merge_shares(exec, call);
   return true;
 }

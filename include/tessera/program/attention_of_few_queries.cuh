@@ -2,8 +2,8 @@
 /// `attention_of_few_queries`: attention of a few queries over many quantized keys, where memory is what
 /// one waits for (sm_90).
 ///
-/// A work is 16 rows of a key head and a share of its keys. Rows are the queries of all query heads that share the key
-/// head, head after head, so that they share one read of its keys and values. One thread has the copy engine bring
+/// A work is 16 rows of a key head and a share of its keys (few_query_works.hpp): the queries of all query heads that
+/// share the key head, so that they share one read of its keys and values. One thread has the copy engine bring
 /// tiles of 128 keys and values into a ring in shared memory, from work to work without a pause; eight warps go through
 /// the tiles together. Of each tile a warp
 ///
@@ -30,9 +30,9 @@
 
 #include <tessera/core/bits.hpp>
 #include <tessera/core/float8.hpp>
-#include <tessera/program/attention_mask.hpp>
 #include <tessera/program/attention_operands.hpp>
 #include <tessera/program/attention_rows.hpp>
+#include <tessera/program/few_query_works.hpp>
 #include <tessera/quantize/scaled_float.hpp>
 #include <tessera/reduce/online_softmax.hpp>
 #include <tessera/tile/cuda/barrier.cuh>
@@ -103,23 +103,9 @@ struct attention_of_few_queries {
   std::int8_t const* query_codes;
   float const* query_scales;
   float const* key_scales;
-  sequence_lengths query_lengths;
-  sequence_lengths key_lengths;
-  std::int64_t left;   ///< see attention_mask
-  std::int64_t right;  ///< likewise
+  few_query_works works;
   attention_writer<Method, T> results;
   attention_partials<softmax_type::state_type> partials;
-
-  /// Query heads of a key head. Numbers of rows and works have 31 bits.
-  [[nodiscard]] TESSERA_FN constexpr std::uint32_t head_group() const {
-    return static_cast<std::uint32_t>(results.shape.query_heads) / static_cast<std::uint32_t>(results.shape.key_heads);
-  }
-  [[nodiscard]] TESSERA_FN constexpr std::int64_t row_blocks() const {
-    return divide_up(std::int64_t{head_group()} * results.shape.queries, std::int64_t{shape::rows});
-  }
-  [[nodiscard]] TESSERA_FN constexpr std::int64_t works() const {
-    return partials.shares() * results.shape.batch * results.shape.key_heads * row_blocks();
-  }
 
   /// The launch has as many blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
@@ -149,48 +135,13 @@ struct attention_of_few_queries {
   using values_mma = warp_mma<float16>;
   using place_type = ring_place<Policy.stages>;
 
-  struct work_place {
-    std::int64_t sequence;
-    std::int64_t key_head;
-    std::int64_t share;
-    std::int64_t first_row;
-    attention_mask mask;
-    std::int64_t first_tile;
-    std::int32_t tiles;
-  };
-
-  [[nodiscard]] __device__ __forceinline__ work_place place_of(std::uint32_t work) const {
-    attention_shape const& s = results.shape;
-    const auto blocks = static_cast<std::uint32_t>(row_blocks());
-    const auto heads = static_cast<std::uint32_t>(s.key_heads);
-    const auto batch = static_cast<std::uint32_t>(s.batch);
-    const std::uint32_t head = work / blocks;
-    work_place at{};
-    at.first_row = (work - head * blocks) * shape::rows;
-    at.key_head = head % heads;
-    at.sequence = head / heads % batch;
-    at.share = head / heads / batch;
-    at.mask = {length_of(query_lengths, at.sequence, s.queries), length_of(key_lengths, at.sequence, s.keys), left,
-               right};
-    const std::int64_t lowest = at.mask.of(0).first / shape::keys;
-    const std::int64_t seen = at.mask.queries > 0 ? at.mask.of(at.mask.queries - 1).end : 0;
-    const std::int64_t beyond = divide_up(seen, std::int64_t{shape::keys});
-    const std::int64_t count = max(beyond - lowest, std::int64_t{0});
-    const std::int64_t each =
-        divide_up(static_cast<std::uint32_t>(count), static_cast<std::uint32_t>(partials.shares()));
-    const std::int64_t begin = min(at.share * each, count);
-    at.first_tile = lowest + begin;
-    at.tiles = static_cast<std::int32_t>(min(begin + each, count) - begin);
-    return at;
-  }
-
   // One thread: brings keys and values.
 
   __device__ __forceinline__ void produce(scratch_type& scratch) const {
-    const auto count = static_cast<std::uint32_t>(works());
+    const auto count = works.count();
     place_type place;
     for (std::uint32_t work = blockIdx.x; work < count; work += gridDim.x) {
-      const work_place at = place_of(work);
+      const few_query_work at = works.at(work);
       const std::int64_t head = at.sequence * results.shape.key_heads + at.key_head;
       const std::int64_t tiles_of_head = padded_tokens(results.shape.keys) / shape::keys;
       for (std::int32_t i = 0; i < at.tiles; ++i) {
@@ -221,19 +172,6 @@ struct attention_of_few_queries {
 
   // Eight warps: rows lane / 4 and lane / 4 + 8 of a work, in two halves.
 
-  /// Which row of results it is, and the keys that it sees.
-  struct row_place {
-    std::int64_t head;
-    std::int64_t query;
-    bool is_inside;
-  };
-  [[nodiscard]] __device__ __forceinline__ row_place row_of(work_place const& at, int row) const {
-    attention_shape const& s = results.shape;
-    const auto queries = static_cast<std::uint32_t>(s.queries);
-    const std::uint32_t which = static_cast<std::uint32_t>(at.first_row) + static_cast<std::uint32_t>(row);
-    return {at.key_head * head_group() + which / queries, which % queries, which < head_group() * queries};
-  }
-
   /// Of a warp, in registers.
   struct warp_state {
     int warp;
@@ -243,8 +181,8 @@ struct attention_of_few_queries {
     std::uint32_t queries[shape::depth_steps][4];
     bool has_second_half;  ///< else rows from 8 on are none, and nothing is known of them
     float query_scale[2];
-    float const* key_scales;  ///< of the tile whose scores come next, for the lane's keys
-    float key_scale;          ///< of that tile; loaded a turn before it is wanted
+    float const* key_scales;    ///< of the tile whose scores come next, for the lane's keys
+    float key_scale;            ///< of that tile; loaded a turn before it is wanted
     std::int32_t first_key[2];  ///< that the row sees
     std::int32_t seen_keys[2];  ///< from there on
     float scores[2][4];
@@ -257,10 +195,10 @@ struct attention_of_few_queries {
     warp_state state;
     state.warp = warp;
     state.lane = lane;
-    const auto count = static_cast<std::uint32_t>(works());
+    const auto count = works.count();
     int turn = 0;
     for (std::uint32_t work = blockIdx.x; work < count; work += gridDim.x) {
-      const work_place at = place_of(work);
+      const few_query_work at = works.at(work);
       begin_work(state, at);
       const auto first_key = static_cast<std::int32_t>(at.first_tile * shape::keys);
       if (at.tiles > 0) {
@@ -297,17 +235,17 @@ struct attention_of_few_queries {
     }
   }
 
-  __device__ __forceinline__ void begin_work(warp_state& state, work_place const& at) const {
+  __device__ __forceinline__ void begin_work(warp_state& state, few_query_work const& at) const {
     attention_shape const& s = results.shape;
     const std::int64_t padded = padded_tokens(s.queries);
     const std::int64_t key_head = at.sequence * s.key_heads + at.key_head;
-    state.has_second_half = row_of(at, 8).is_inside;
+    state.has_second_half = works.row_of(at, 8).is_inside;
     state.key_scales =
         key_scales + 4 * (key_head * (padded_tokens(s.keys) / shape::keys) + at.first_tile) + state.lane % 4;
     state.key_scale = at.tiles > 0 ? *state.key_scales : 0.0F;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const row_place row = row_of(at, state.lane / 4 + 8 * half);
+      const few_query_row row = works.row_of(at, state.lane / 4 + 8 * half);
       const std::int64_t head = at.sequence * s.query_heads + row.head;
       auto const* const codes =
           reinterpret_cast<std::uint32_t const*>(query_codes + (head * padded + row.query) * s.channels);
@@ -475,7 +413,7 @@ struct attention_of_few_queries {
   }
 
   /// Adds up what warps know of rows, and writes results or shares of them.
-  __device__ __forceinline__ void finish(scratch_type& scratch, warp_state& state, work_place const& at,
+  __device__ __forceinline__ void finish(scratch_type& scratch, warp_state& state, few_query_work const& at,
                                          int turn) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -491,7 +429,7 @@ struct attention_of_few_queries {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int number = state.lane / 4 + 8 * half;
-      const row_place place = row_of(at, number);
+      const few_query_row place = works.row_of(at, number);
       row_type row = state.rows[half];
       row.state.sum = 0.0F;
       row.rounded = 0.0F;
@@ -510,8 +448,8 @@ struct attention_of_few_queries {
     return value + __shfl_xor_sync(0xffffffffU, value, 2);
   }
 
-  __device__ __forceinline__ void write_row(warp_state const& state, work_place const& at, row_place const& place,
-                                            int half, row_type const& row) const {
+  __device__ __forceinline__ void write_row(warp_state const& state, few_query_work const& at,
+                                            few_query_row const& place, int half, row_type const& row) const {
     const bool is_shared = partials.rows.data != nullptr;
     const bool is_first = state.warp == 0 && state.lane % 4 == 0;
     const finished_row finished =
