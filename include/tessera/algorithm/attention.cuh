@@ -3,31 +3,27 @@
 ///
 /// Include it and call attention as on the CPU, with a tessera::cuda executor. Nothing waits or allocates.
 ///
-/// Codes, where queries and keys have 8 or 4 bits per_thread, queries are not smoothed, values are e4m3, and inputs are
-/// bfloat16 or float16 of 64 or 128 channels that lie next to each other in rows that begin at multiples of 16 bytes:
-/// one launch for all (program/quantize_heads.cuh). Attention, on sm_90a, over such codes of any number of channels, to
-/// bfloat16 or float16, without a bias, sinks, lists of tiles or lengths: by warpgroups and the copy engine
-/// (program/attention_on_warpgroups.cuh), in a program of 64, 128 or 256 channels, the next that is large enough: 80
-/// channels take as long as 128. Keys of the last blocks of queries, or of all if they are few, are shared among
-/// multiprocessors, so that all of them have something to do until the end. Its log-sum-exps are of weights that are
-/// rounded to e4m3, by which results are divided: the right ones to merge results by. They are within 0.061
-/// (log(17 / 16)) of those of the portable program, and usually within 0.03 / sqrt(keys that matter). Sequences of up
-/// to 16 queries, on sm_90, over such codes, without a bias or lists of tiles: with one read of keys and values for all
-/// query heads that share them (program/attention_of_few_queries.cuh). Else the portable programs with mma.sync.
+/// Codes: quantized_attention.cuh. Attention, on sm_90a, over codes of 8 or 4 bits per_thread and values in e4m3, of
+/// any number of channels, to bfloat16 or float16, without a bias, sinks, lists of tiles or lengths: by warpgroups and
+/// the copy engine (program/attention_on_warpgroups.cuh), in a program of 64, 128 or 256 channels, the next that is
+/// large enough: 80 channels take as long as 128. Keys of the last blocks of queries, or of all if they are few, are
+/// shared among multiprocessors, so that all of them have something to do until the end. Its log-sum-exps are of
+/// weights that are rounded to e4m3, by which results are divided: the right ones to merge results by. They are within
+/// 0.061 (log(17 / 16)) of those of the portable program, and usually within 0.03 / sqrt(keys that matter). Sequences
+/// of up to 16 queries, on sm_90, over such codes, without a bias or lists of tiles: with one read of keys and values
+/// for all query heads that share them (program/attention_of_few_queries.cuh). Else the portable programs with
+/// mma.sync.
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
 #include <type_traits>
 
 #include <tessera/algorithm/attention.hpp>
+#include <tessera/algorithm/quantized_attention.cuh>
 #include <tessera/core/arch.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/program/attention_of_few_queries.cuh>
 #include <tessera/program/attention_on_warpgroups.cuh>
-#include <tessera/program/encode_tiles.cuh>
-#include <tessera/program/finish_tiles.cuh>
-#include <tessera/program/summarize_tiles.cuh>
 #include <tessera/quantize/granularity.hpp>
 #include <tessera/tile/cuda/gemm_tile.cuh>
 #include <tessera/tuning/attention.hpp>
@@ -35,159 +31,6 @@
 namespace tessera {
 inline namespace v0 {
 namespace detail {
-
-/// Whether codes and scales of a method are those that the programs for CUDA make and read.
-template <class Method>
-inline constexpr bool has_lane_scales =
-    std::is_same_v<typename Method::score_quantizer::granularity_type, std::remove_cvref_t<decltype(per_thread)>>&&
-        std::is_same_v<typename Method::value_code, float8_e4m3> &&
-    !quantized_regions<Method>::smooths_queries;
-
-template <class T>
-inline constexpr bool has_16_bits = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
-
-inline constexpr std::int64_t most_rows = 0x7fffffff - 4096;  // places of rows of codes are 32-bit
-
-/// Whether rows begin at multiples of 16 bytes and their elements lie next to each other. So do those of nothing.
-template <class T>
-bool has_whole_vectors(head_view<T> heads) {
-  if (heads.data == nullptr) {
-    return true;
-  }
-  bool is_whole = heads.stride(3) == 1 && reinterpret_cast<std::uintptr_t>(heads.data) % 16 == 0;
-  for (int dimension = 0; dimension < 3; ++dimension) {
-    const std::int64_t bytes = heads.stride(dimension) * static_cast<std::int64_t>(sizeof(T));
-    is_whole = is_whole && (heads.extent(dimension) < 2 || bytes % 16 == 0);
-  }
-  return is_whole;
-}
-
-inline bool is_aligned(void const* address) {
-  return reinterpret_cast<std::uintptr_t>(address) % 16 == 0;
-}
-
-// Codes.
-
-template <class Method, class T>
-bool suits_quantize_heads(quantize_call<Method, T> const& call) {
-  attention_shape const& s = call.shape;
-  const std::int64_t queries = s.batch * s.query_heads * padded_tokens(s.queries);
-  const std::int64_t keys = s.batch * s.key_heads * padded_tokens(s.keys);
-  auto const& out = call.out;
-  const bool has_places = is_aligned(out.queries.codes.data) && is_aligned(out.keys.codes.data) &&
-                          is_aligned(out.keys.mean.data) && is_aligned(out.values.codes.data) &&
-                          is_aligned(out.values.mean.data);
-  const bool has_strides = call.in.query_starts.first.data == nullptr && call.in.key_starts.first.data == nullptr;
-  return s.channels % 8 == 0 && s.channels <= 256 && has_places && has_strides && s.keys > 0 && s.batch > 0 && queries < most_rows && keys < most_rows &&
-         has_whole_vectors(call.in.queries) && has_whole_vectors(call.in.keys) && has_whole_vectors(call.in.values);
-}
-
-inline long tq_knob(char const* name, long otherwise) {
-  char const* const text = std::getenv(name);
-  return text == nullptr ? otherwise : std::atol(text);
-}
-
-template <int Channels, class Architectures, class Method, class T>
-void run_quantize_heads(basic_cuda<Architectures> const& exec, quantize_call<Method, T> const& call) {
-  using regions = quantized_regions<Method>;
-  constexpr quantized_means means{regions::smooths_keys, regions::smooths_values};
-  attention_shape const& s = call.shape;
-  auto const& out = call.out;
-  const auto tiles_of = [](std::int64_t tokens) { return static_cast<std::int32_t>(padded_tokens(tokens) / 128); };
-  const auto wanted = [](auto const& from, auto const& lengths, void const* to) {
-    return from.data != nullptr && to != nullptr ? tiled_heads<T>(from, lengths) : tiled_heads<T>{};
-  };
-  const auto queries = wanted(call.in.queries, call.in.query_lengths, out.queries.codes.data);
-  const auto keys = wanted(call.in.keys, call.in.key_lengths, out.keys.codes.data);
-  const auto values = wanted(call.in.values, call.in.key_lengths, out.values.codes.data);
-  const auto heads = static_cast<std::int32_t>(s.batch * s.key_heads);
-  auto* const of_keys = reinterpret_cast<float*>(call.space[call.places.key_summaries].data);
-  auto* const of_values = reinterpret_cast<float*>(call.space[call.places.value_summaries].data);
-  const std::int64_t plane = std::int64_t{heads} * tiles_of(s.keys) * s.channels;
-  const tile_summaries summaries{of_keys, of_values, of_values + plane, of_values + 2 * plane};
-  float* const reciprocals = call.space[call.places.value_reciprocals].data;
-
-  summarize_tiles<T, Channels, means> first{};
-  first.keys = means.of_keys ? keys : tiled_heads<T>{};
-  first.values = values;
-  first.summaries = summaries;
-  first.tiles = divisor(tiles_of(s.keys));
-  first.channels = static_cast<std::int32_t>(s.channels);
-  first.keeping = static_cast<l2_keeping>(tq_knob("TQ_S", 1));
-  finish_tiles<T, means> second{};
-  second.keys = first.keys;
-  second.values = values;
-  second.summaries = summaries;
-  second.tiles = tiles_of(s.keys);
-  second.channels = first.channels;
-  second.pieces = divisor(static_cast<std::int32_t>(divide_up(s.channels, std::int64_t{32})));
-  second.key_mean = out.keys.mean.data;
-  second.value_mean = out.values.mean.data;
-  second.value_scales = out.values.scales.data;
-  second.value_reciprocals = reciprocals;
-  encode_tiles<T, Channels, Method::score_quantizer::highest, means> third{};
-  third.next = first;
-  third.queries = queries;
-  third.keys = keys;
-  third.values = values;
-  third.query_tiles = divisor(tiles_of(s.queries));
-  third.key_tiles = first.tiles;
-  third.group_heads = divisor(static_cast<std::int32_t>(s.query_heads / s.key_heads));
-  third.channels = first.channels;
-  third.factor = call.softmax_scale * log2_of_e;
-  third.softmax_scale = call.softmax_scale;
-  third.query_codes = out.queries.codes.data;
-  third.query_scales = out.queries.scales.data;
-  third.mean_scores = means.of_keys ? out.queries.mean_scores.data : nullptr;
-  third.key_codes = out.keys.codes.data;
-  third.key_scales = out.keys.scales.data;
-  third.key_mean = out.keys.mean.data;
-  third.value_codes = out.values.codes.data;
-  third.value_mean = out.values.mean.data;
-  third.value_reciprocals = reciprocals;
-  third.keeping_queries = static_cast<l2_keeping>(tq_knob("TQ_Q", 0));
-  third.keeping_keys = static_cast<l2_keeping>(tq_knob("TQ_K", 0));
-  third.keeping_codes = static_cast<l2_keeping>(tq_knob("TQ_C", 1));
-
-  const long chunk_bytes = tq_knob("TQ_CHUNK", 0);
-  const std::int64_t head_bytes = 4 * s.keys * s.channels;
-  const auto chunk = static_cast<std::int32_t>(
-      chunk_bytes == 0 ? heads : clamp(chunk_bytes * 1024 / head_bytes, std::int64_t{1}, std::int64_t{heads}));
-  const std::int32_t query_tiles =
-      queries.heads.data == nullptr ? 0 : static_cast<std::int32_t>(s.batch * s.query_heads) * tiles_of(s.queries);
-#if defined(TQ_MERGED)
-  const bool merged = chunk_bytes != 0 && tq_knob("TQ_MERGE", 1) != 0;
-#else
-  const bool merged = false;
-#endif
-  const auto size_of = [&](std::int32_t at) { return max(min(chunk, heads - at), 0); };
-  first.heads = size_of(0);
-  const bool has_first = first.count() > 0;
-  const int ablate = static_cast<int>(tq_knob("TQ_ONLY", 7));
-  for (std::int32_t at = 0; at < heads; at += chunk) {
-    if (at == 0 || !merged) {
-      first.first_head = at;
-      first.heads = size_of(at);
-      if (ablate & 1) exec.run(first, first.count());
-    }
-    second.first_head = at;
-    second.heads = size_of(at);
-    if (ablate & 2) exec.run(second, second.count());
-    third.next.first_head = at + chunk;
-    third.next.heads = merged ? size_of(at + chunk) : 0;
-    third.first_head = at;
-    third.heads = size_of(at);
-    third.first_query_tile = static_cast<std::int32_t>(std::int64_t{query_tiles} * at / heads);
-    third.all_query_tiles =
-        static_cast<std::int32_t>(std::int64_t{query_tiles} * min(at + chunk, heads) / heads) - third.first_query_tile;
-    third.queries_first = static_cast<std::int32_t>(min(tq_knob("TQ_QF", 0), static_cast<long>(third.all_query_tiles)));
-    third.mixed = tq_knob("TQ_MIX", 0) != 0 && third.all_query_tiles > 0;
-    third.is_after_summaries = has_first && tq_knob("TQ_EARLY", 1) != 0;
-    if (ablate & 4) exec.run(third, third.count());
-  }
-}
-
-// Attention.
 
 /// Of queries, of the program for sm_90a.
 inline int block_rows_of(attention_shape const& s) {
@@ -331,7 +174,7 @@ void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attentio
       call.out.result,          has_whole_vectors(call.out.result),
       heads.values.scales.data, heads.values.mean.data,
       call.out.log_sum_exp,     call.out.log_sum_exp.data != nullptr ? heads.queries.mean_scores.data : nullptr};
-  exec.clear(call.counters.slice(0, 0, 1));
+  exec.clear(call.counters);
   exec.run(program, min(pieces.shares.turns(), multiprocessors));
   if (pieces.shares.ranges > 0) {
     const merge_attention_shares<Method, T> merge{pieces.shares, pieces.schedule, program.share_output.slots,
@@ -404,32 +247,6 @@ bool try_attention_by_copy_engine(basic_cuda<Architectures> const& exec, attenti
 }
 
 }  // namespace detail
-
-template <int... Architectures, class Method, class T>
-void quantize_attention(basic_cuda<arch_list<Architectures...>> const& exec, quantize_call<Method, T> const& call) {
-  if constexpr (detail::has_lane_scales<Method> && detail::has_16_bits<T>) {
-    if (detail::suits_quantize_heads(call)) {
-      const std::int64_t channels = call.shape.channels;
-      return channels <= 64    ? detail::run_quantize_heads<64>(exec, call)
-             : channels <= 128 ? detail::run_quantize_heads<128>(exec, call)
-                               : detail::run_quantize_heads<256>(exec, call);
-    }
-  }
-  detail::quantize_attention_portably(exec, call);
-}
-
-/// Of programs for sm_90a.
-template <int... Architectures, class Method>
-std::int64_t floats_of_work_shares(basic_cuda<arch_list<Architectures...>> const& exec,
-                                   quantized_regions<Method> const& regions) {
-  attention_shape const& s = regions.shape;
-  constexpr bool has_hopper = ((Architectures == 900) || ...);
-  const bool has_channels = s.channels % 16 == 0 && s.channels <= 256;
-  if (!has_hopper || !detail::has_lane_scales<Method> || !has_channels) {
-    return 0;
-  }
-  return detail::floats_of_work_shares(s, exec.state->multiprocessors());
-}
 
 template <int... Architectures, class Method, class T, class Bias>
 void run_attention(basic_cuda<arch_list<Architectures...>> const& exec, attention_call<Method, T, Bias> const& call) {

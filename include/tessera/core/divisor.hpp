@@ -26,20 +26,21 @@ class divisor {
     while ((std::int64_t{1} << bits) < value_) {
       ++bits;
     }
-    shift_ = 31 + bits;
-    factor_ = static_cast<std::uint32_t>((std::uint64_t{1} << shift_) / static_cast<std::uint64_t>(value_) + 1);
+    shift_ = bits;
+    factor_ = static_cast<std::uint32_t>((std::uint64_t{1} << (31 + bits)) / static_cast<std::uint64_t>(value_) + 1);
   }
 
   [[nodiscard]] TESSERA_FN constexpr std::int32_t value() const { return value_; }
 
   /// Of a number that is not negative.
   friend TESSERA_FN constexpr std::int32_t operator/(std::int32_t number, divisor by) {
-    return static_cast<std::int32_t>(std::uint64_t{static_cast<std::uint32_t>(number)} * by.factor_ >> by.shift_);
+    const std::uint64_t twice = static_cast<std::uint32_t>(number) * 2U;
+    return static_cast<std::int32_t>(static_cast<std::uint32_t>(twice * by.factor_ >> 32) >> by.shift_);
   }
 
  private:
   std::int32_t value_ = 1;
-  std::int32_t shift_ = 31;
+  std::int32_t shift_ = 0;
   std::uint32_t factor_ = 0x80000001U;
 };
 

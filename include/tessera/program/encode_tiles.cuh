@@ -42,17 +42,13 @@ struct encode_tiles : head_lanes<T, Channels> {
   union scratch_type {
     float magnitude[rows];
     uint4 codes[Channels][tile / 16];
-    typename summarize_tiles<T, Channels, Means>::scratch_type other;
   };
 
-  summarize_tiles<T, Channels, Means> next;  ///< of other heads
-  tiled_heads<T> queries;  ///< or null; likewise
+  tiled_heads<T> queries;  ///< null: no codes of queries; likewise
   tiled_heads<T> keys;
   tiled_heads<T> values;
-  std::int32_t first_query_tile;  ///< of all heads
-  std::int32_t all_query_tiles;
-  std::int32_t first_head;
-  std::int32_t heads;   ///< of keys
+  std::int32_t query_heads;
+  std::int32_t key_heads;
   divisor query_tiles;  ///< of a head
   divisor key_tiles;
   divisor group_heads;  ///< query heads of a key head
@@ -69,16 +65,15 @@ struct encode_tiles : head_lanes<T, Channels> {
   float8_e4m3* value_codes;
   float const* value_mean;  ///< if Means.of_values
   float const* value_reciprocals;
-  std::int32_t queries_first;
-  bool mixed;
-  l2_keeping keeping_queries, keeping_keys, keeping_codes;
 
   [[nodiscard]] TESSERA_FN std::int32_t kinds() const {
     return (keys.heads.data != nullptr ? 1 : 0) + (values.heads.data != nullptr ? 1 : 0);
   }
-  [[nodiscard]] TESSERA_FN std::int32_t key_count() const { return heads * kinds() * key_tiles.value(); }
+  [[nodiscard]] TESSERA_FN std::int32_t key_count() const {
+    return key_heads * kinds() * key_tiles.value();
+  }
   [[nodiscard]] TESSERA_FN std::int32_t count() const {
-    return next.count() + key_count() + all_query_tiles;
+    return key_count() + (queries.heads.data != nullptr ? query_heads * query_tiles.value() : 0);
   }
 
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t which,
@@ -88,29 +83,9 @@ struct encode_tiles : head_lanes<T, Channels> {
       wait_for_stream();
     }
     auto index = static_cast<std::int32_t>(which);
-#if defined(TQ_MERGED)
-    if (index < next.count()) {
-      next.take(group, index, scratch.other);
-      wait_for_stream();
-      return;
-    }
-    index -= next.count();
-#endif
     const std::int32_t keys_and_values = key_count();
-    if (queries_first > 0 && index < queries_first) {
-      index += keys_and_values;
-    } else if (mixed) {
-      const std::int64_t n = keys_and_values + all_query_tiles - queries_first;
-      const std::int64_t nq = all_query_tiles - queries_first;
-      const std::int64_t i = index - queries_first;
-      const auto before = static_cast<std::int32_t>(i * nq / n);
-      index = static_cast<std::int32_t>((i + 1) * nq / n) != before ? keys_and_values + queries_first + before
-                                                                    : static_cast<std::int32_t>(i) - before;
-    } else if (index - queries_first < keys_and_values) {
-      index -= queries_first;
-    }
     if (index >= keys_and_values) {
-      index += first_query_tile - keys_and_values;
+      index -= keys_and_values;
       const std::int32_t head = index / query_tiles;
       return encode_queries(group, head, index - head * query_tiles.value());
     }
@@ -118,7 +93,7 @@ struct encode_tiles : head_lanes<T, Channels> {
     const std::int32_t list = index / key_tiles;
     const std::int32_t at = index - list * key_tiles.value();
     const bool has_both = kinds() == 2;
-    const std::int32_t head = first_head + (has_both ? list >> 1 : list);
+    const std::int32_t head = has_both ? list >> 1 : list;
     if (has_both ? (list & 1) == 0 : keys.heads.data != nullptr) {
       encode_keys(group, head, at, scratch);
     } else {
@@ -141,12 +116,9 @@ struct encode_tiles : head_lanes<T, Channels> {
 
   template <int Step>
   __device__ __forceinline__ void bring(tiled_heads<T> const& of, std::int32_t head, std::int32_t at, place where,
-                                        std::int32_t tokens, l2_keeping keeping, pair (&words)[passes][4]) const {
+                                        std::int32_t tokens, pair (&words)[passes][4]) const {
     base::template load<Step>(of.first(head, at) + where.channel, of.heads.strides[2], where.row,
-                              where.channel < channels ? tokens : 0, l2_policy(keeping), words);
-  }
-  __device__ __forceinline__ void store(std::int8_t* to, uint2 codes) const {
-    store_kept(reinterpret_cast<uint2*>(to), codes, l2_policy(keeping_codes));
+                              where.channel < channels ? tokens : 0, words);
   }
 
   // Codes of queries.
@@ -159,11 +131,11 @@ struct encode_tiles : head_lanes<T, Channels> {
     const place where(group.lane);
     const int lane = group.lane % 32;
     pair words[passes][4];
-    bring<step>(queries, head, at, where, queries.tokens(head, at), keeping_queries, words);
-#if defined(TQ_NOWAIT)
-    if (mean_scores != nullptr)
-#endif
+    bring<step>(queries, head, at, where, queries.tokens(head, at), words);
     wait_for_stream();
+    if (mean_scores != nullptr) {  // first: after codes were made, what they are made of would be kept for it
+      write_mean_scores(where, lane, head, at, words);
+    }
     float largest[pairs];
 #pragma unroll
     for (int i = 0; i < pairs; ++i) {
@@ -186,11 +158,8 @@ struct encode_tiles : head_lanes<T, Channels> {
       const float reciprocal = __shfl_sync(0xffffffffU, fitted.reciprocal, lane / row_lanes * row_lanes + i / 2 * low);
       const uint2 codes = base::encode(words[i], reciprocal);
       if (where.channel < channels) {
-        store(to + i * step * channels, codes);
+        store_here(reinterpret_cast<uint2*>(to + i * step * channels), codes);
       }
-    }
-    if (mean_scores != nullptr) {
-      write_mean_scores(where, lane, head, at, words);
     }
   }
 
@@ -230,8 +199,9 @@ struct encode_tiles : head_lanes<T, Channels> {
                                               scratch_type& scratch) const {
     const place where(group.lane);
     const std::int32_t tokens = keys.tokens(head, at);
+    const std::int32_t left = tokens - where.row;
     pair words[passes][4];
-    bring<step>(keys, head, at, where, tokens, keeping_keys, words);
+    bring<step>(keys, head, at, where, tokens, words);
     wait_for_stream();
     float mean[vector] = {};
     if constexpr (Means.of_keys) {
@@ -240,7 +210,7 @@ struct encode_tiles : head_lanes<T, Channels> {
     float largest = 0.0F;
 #pragma unroll
     for (int i = 0; i < passes; ++i) {
-      if (where.row + i * step < tokens) {
+      if (i * step < left) {
         largest = maximum_or_nan(largest, magnitude_of(words[i], mean));
       }
     }
@@ -249,13 +219,15 @@ struct encode_tiles : head_lanes<T, Channels> {
     if (where.row < 8 && where.row % 2 == 0 && where.channel == 0) {
       key_scales[first / 32 + where.row / 2] = fitted.scale;
     }
-    std::int8_t* const to = key_codes + (first + where.row) * channels + where.channel;
+    if (where.channel >= channels) {
+      return;
+    }
+    std::int8_t* to = key_codes + (first + where.row) * channels + where.channel;
 #pragma unroll
     for (int i = 0; i < passes; ++i) {
-      const uint2 codes = encode(words[i], mean, where.row + i * step < tokens ? fitted.reciprocal : 0.0F);
-      if (where.channel < channels) {
-        store(to + i * step * channels, codes);
-      }
+      const uint2 codes = encode(words[i], mean, i * step < left ? fitted.reciprocal : 0.0F);
+      store_here(reinterpret_cast<uint2*>(to), codes);
+      to += step * channels;
     }
   }
   __device__ __forceinline__ static float magnitude_of(pair const (&words)[4], float const (&mean)[vector]) {
@@ -297,7 +269,9 @@ struct encode_tiles : head_lanes<T, Channels> {
   // Codes of values: a lane has those of four tokens that lie next to each other in a channel, twice, of 8 channels.
 
   /// Of tokens 2 q + row_of(k) of every 16.
-  TESSERA_FN static constexpr int row_of(int k) { return k / 2 * 8 + k % 2; }
+  TESSERA_FN static constexpr int row_of(int k) {
+    return k / 2 * 8 + k % 2;
+  }
   static_assert(value_place(2) == 4 && value_place(3) == 5 && value_place(10) == 6 && value_place(11) == 7,
                 "tessera: tokens 2 q, 2 q + 1, 2 q + 8 and 2 q + 9 are neighbours among codes of values");
 
@@ -306,13 +280,12 @@ struct encode_tiles : head_lanes<T, Channels> {
     const std::int64_t stride = values.heads.strides[2];
     const std::int32_t end = channel < channels ? tokens : 0;
     T const* const from = values.first(head, at) + channel + row * stride;
-    const std::uint64_t policy = l2_policy(keeping_keys);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
         const int beyond = i * rows + row_of(k);
-        base::take(from + beyond * stride, row + beyond < end, policy, words[i][k]);
+        base::template take<false>(from + beyond * stride, row + beyond < end, words[i][k]);
       }
     }
   }
@@ -368,13 +341,11 @@ struct encode_tiles : head_lanes<T, Channels> {
     const int first = group.lane / pieces;
     float8_e4m3* const to =
         value_codes + (std::int64_t{head} * key_tiles.value() + at) * tile * channels + group.lane * 16;
-    const std::uint64_t policy = l2_policy(keeping_codes);
 #pragma unroll
     for (int i = 0; i < Channels / together; ++i) {
       const int channel = i * together + first;
       if (channel < channels) {
-        store_kept(reinterpret_cast<uint4*>(to + i * lanes * 16), scratch.codes[channel][piece ^ (channel / vector % 8)],
-                   policy);
+        *reinterpret_cast<uint4*>(to + i * lanes * 16) = scratch.codes[channel][piece ^ (channel / vector % 8)];
       }
     }
   }

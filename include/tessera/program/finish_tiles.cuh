@@ -37,7 +37,6 @@ struct finish_tiles {
   tiled_heads<T> keys;    ///< as of summarize_tiles
   tiled_heads<T> values;  ///< likewise
   tile_summaries summaries;
-  std::int32_t first_head;
   std::int32_t heads;
   std::int32_t tiles;
   std::int32_t channels;
@@ -57,7 +56,7 @@ struct finish_tiles {
     const std::int32_t list = index / pieces;
     const std::int32_t channel = (index - list * pieces.value()) * piece;
     const bool has_both = keys.heads.data != nullptr && values.heads.data != nullptr;
-    const std::int32_t head = first_head + (has_both ? list >> 1 : list);
+    const std::int32_t head = has_both ? list >> 1 : list;
     if (has_both ? (list & 1) == 0 : keys.heads.data != nullptr) {
       if constexpr (Means.of_keys) {
         finish_keys(group, head, channel, scratch);

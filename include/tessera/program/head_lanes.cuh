@@ -75,21 +75,23 @@ struct head_lanes {
   };
 
   /// Of tokens `row` + i `Step`; zeros for those that there are not.
-  template <int Step>
+  template <int Step, bool IsOnce = false>
   __device__ __forceinline__ static void load(T const* from, std::int64_t stride, int row, std::int32_t tokens,
-                                              std::uint64_t policy, pair (&words)[passes][4]) {
+                                              pair (&words)[passes][4]) {
     T const* address = from + row * stride;
     const std::int64_t step = Step * stride;
 #pragma unroll
     for (int i = 0; i < passes; ++i) {
-      take(address, row + i * Step < tokens, policy, words[i]);
+      take<IsOnce>(address, row + i * Step < tokens, words[i]);
       address += step;
     }
   }
-  __device__ __forceinline__ static void take(T const* from, bool exists, std::uint64_t policy, pair (&words)[4]) {
+  template <bool IsOnce>
+  __device__ __forceinline__ static void take(T const* from, bool exists, pair (&words)[4]) {
     uint4 found{0, 0, 0, 0};
     if (exists) {
-      found = load_kept(reinterpret_cast<uint4 const*>(from), policy);
+      auto const* const address = reinterpret_cast<uint4 const*>(from);
+      found = IsOnce ? load_once(address) : begin_load_from_l2(address);
     }
     words[0] = found.x;
     words[1] = found.y;

@@ -41,10 +41,7 @@ struct summarize_tiles : head_lanes<T, Channels> {
   using base::lanes, base::passes, base::row_lanes, base::rows, base::vector;
   static constexpr bool is_persistent = true;
   static constexpr bool waits_for_stream = true;
-#if !defined(TQ_S_THREADS)
-#define TQ_S_THREADS 1280
-#endif
-  static constexpr int blocks_per_multiprocessor = TQ_S_THREADS / lanes;
+  static constexpr int blocks_per_multiprocessor = 1024 / lanes;
 
   struct scratch_type {
     alignas(16) float numbers[rows][Channels];
@@ -53,11 +50,9 @@ struct summarize_tiles : head_lanes<T, Channels> {
   tiled_heads<T> keys;    ///< null: no sums of keys
   tiled_heads<T> values;  ///< null: no ranges of values
   tile_summaries summaries;
-  std::int32_t first_head;
   std::int32_t heads;
   divisor tiles;  ///< of a head
   std::int32_t channels;
-  l2_keeping keeping;
 
   [[nodiscard]] TESSERA_FN std::int32_t kinds() const {
     return (keys.heads.data != nullptr ? 1 : 0) + (values.heads.data != nullptr ? 1 : 0);
@@ -68,15 +63,11 @@ struct summarize_tiles : head_lanes<T, Channels> {
                                              scratch_type& scratch) const {
     wait_for_stream();
     let_next_kernel_start();  // only now: its next may read inputs before it waits
-    take(group, static_cast<std::int32_t>(which), scratch);
-  }
-
-  __device__ __forceinline__ void take(cuda_block<lanes> const& group, std::int32_t which,
-                                       scratch_type& scratch) const {
-    const std::int32_t list = which / tiles;
-    const std::int32_t tile = which - list * tiles.value();
+    const auto index = static_cast<std::int32_t>(which);
+    const std::int32_t list = index / tiles;
+    const std::int32_t tile = index - list * tiles.value();
     const bool has_both = kinds() == 2;
-    const std::int32_t head = first_head + (has_both ? list >> 1 : list);
+    const std::int32_t head = has_both ? list >> 1 : list;
     if (has_both ? (list & 1) == 0 : keys.heads.data != nullptr) {
       if constexpr (Means.of_keys) {
         summarize_keys(group, head, tile, scratch);
@@ -90,11 +81,18 @@ struct summarize_tiles : head_lanes<T, Channels> {
   using pair = typename base::pair;
 
   /// Tokens row, row + 16 ... of a tile. Lanes beyond the channels have none.
-  __device__ __forceinline__ std::int32_t bring(tiled_heads<T> const& of, std::int32_t head, std::int32_t tile,
-                                                int row, int channel, pair (&words)[passes][4]) const {
+  __device__ __forceinline__ std::int32_t bring(tiled_heads<T> const& of, std::int32_t head, std::int32_t tile, int row,
+                                                int channel, pair (&words)[passes][4]) const {
     const std::int32_t tokens = channel < channels ? of.tokens(head, tile) : 0;
-    base::template load<rows>(of.first(head, tile) + channel, of.heads.strides[2], row, tokens, l2_policy(keeping),
-                              words);
+#if TQ_SL < 2
+    base::template load<rows, TQ_SL == 1>(of.first(head, tile) + channel, of.heads.strides[2], row, tokens, words);
+#else
+    if (static_cast<int>(gridDim.x - blockIdx.x) > TQ_SL) {
+      base::template load<rows, true>(of.first(head, tile) + channel, of.heads.strides[2], row, tokens, words);
+    } else {
+      base::template load<rows, false>(of.first(head, tile) + channel, of.heads.strides[2], row, tokens, words);
+    }
+#endif
     return tokens;
   }
   [[nodiscard]] __device__ __forceinline__ std::int64_t place_of(std::int32_t head, std::int32_t tile) const {
@@ -114,8 +112,8 @@ struct summarize_tiles : head_lanes<T, Channels> {
     add_rows(group, scratch, summaries.key_sum + place_of(head, tile));
   }
 
-  __device__ __forceinline__ void summarize_values(cuda_block<lanes> const& group, std::int32_t head,
-                                                   std::int32_t tile, scratch_type& scratch) const {
+  __device__ __forceinline__ void summarize_values(cuda_block<lanes> const& group, std::int32_t head, std::int32_t tile,
+                                                   scratch_type& scratch) const {
     const int row = group.lane / row_lanes;
     const int channel = group.lane % row_lanes * vector;
     pair words[passes][4];

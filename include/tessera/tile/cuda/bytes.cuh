@@ -43,36 +43,6 @@ __device__ __forceinline__ uint4 load_once(uint4 const* address) {
 __device__ __forceinline__ std::uint32_t load_once(std::uint32_t const* address) {
   return __ldcs(address);
 }
-/// How long L2 keeps what is read or written, where lines have to make room.
-enum class l2_keeping : std::int32_t { shortly, as_others, longer };
-
-__device__ __forceinline__ std::uint64_t l2_policy(l2_keeping keeping) {
-  std::uint64_t first;
-  std::uint64_t others;
-  std::uint64_t last;
-  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(first));
-  asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(others));
-  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(last));
-  return keeping == l2_keeping::shortly ? first : keeping == l2_keeping::longer ? last : others;
-}
-__device__ __forceinline__ uint4 load_kept(uint4 const* address, std::uint64_t policy) {
-  uint4 found;
-  asm volatile("ld.global.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
-               : "=r"(found.x), "=r"(found.y), "=r"(found.z), "=r"(found.w)
-               : "l"(address), "l"(policy));
-  return found;
-}
-__device__ __forceinline__ void store_kept(uint4* address, uint4 value, std::uint64_t policy) {
-  asm volatile("st.global.L2::cache_hint.v4.u32 [%0], {%1, %2, %3, %4}, %5;" ::"l"(address), "r"(value.x),
-               "r"(value.y), "r"(value.z), "r"(value.w), "l"(policy)
-               : "memory");
-}
-__device__ __forceinline__ void store_kept(uint2* address, uint2 value, std::uint64_t policy) {
-  asm volatile("st.global.L2::cache_hint.v2.u32 [%0], {%1, %2}, %3;" ::"l"(address), "r"(value.x), "r"(value.y),
-               "l"(policy)
-               : "memory");
-}
-
 /// Reads that another multiprocessor may have written meanwhile, or that this one will not repeat but others may.
 __device__ __forceinline__ uint4 load_from_l2(uint4 const* address) {
   return __ldcg(address);
@@ -82,6 +52,18 @@ __device__ __forceinline__ float4 load_from_l2(float4 const* address) {
 }
 __device__ __forceinline__ float load_from_l2(float const* address) {
   return __ldcg(address);
+}
+/// Likewise, and begun here: the compiler does not put it off behind a wait that follows.
+__device__ __forceinline__ uint4 begin_load_from_l2(uint4 const* address) {
+  uint4 found;
+  asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(found.x), "=r"(found.y), "=r"(found.z), "=r"(found.w)
+               : "l"(address));
+  return found;
+}
+/// A write that stays between what is before and after it: gathered at the end, many of them take many registers.
+__device__ __forceinline__ void store_here(uint2* address, uint2 value) {
+  asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(address), "r"(value.x), "r"(value.y) : "memory");
 }
 /// Writes that this kernel will not read.
 __device__ __forceinline__ void store_once(uint4* address, uint4 value) {
