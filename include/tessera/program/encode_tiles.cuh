@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `encode_tiles`: codes of queries, keys and values, by means and scales of finish_tiles: the bits of encode_tokens and
-/// encode_values. A block takes a tile of 128 tokens; tiles of keys and values come first, in the reverse of the order
-/// in which summarize_tiles read them, for the last ones may still be in L2.
+/// `encode_tiles`: codes of queries, keys and values, by means and scales of finish_tiles: the bits of encode_tokens
+/// and encode_values. A block takes a tile of 128 tokens; tiles of keys and values come first, in the reverse of the
+/// order in which summarize_tiles read them, for the last ones may still be in L2.
 ///
 /// Instructions for an element, about: 6 for a key's or a query's code: widen, subtract the mean, take into the
 /// largest, multiply, round by adding 1.5 2^23 (then the lower byte is the code), most of one to pack; 3 for a value's.
@@ -34,10 +34,7 @@ struct encode_tiles : head_lanes<T, Channels> {
   using base::lanes, base::passes, base::row_lanes, base::rows, base::tile, base::vector;
   static constexpr bool is_persistent = true;
   static constexpr bool waits_for_stream = true;
-#if !defined(TQ_E_THREADS)
-#define TQ_E_THREADS 1024
-#endif
-  static constexpr int blocks_per_multiprocessor = TQ_E_THREADS / lanes;
+  static constexpr int blocks_per_multiprocessor = 1024 / lanes;
 
   union scratch_type {
     float magnitude[rows];
@@ -53,7 +50,7 @@ struct encode_tiles : head_lanes<T, Channels> {
   divisor key_tiles;
   divisor group_heads;  ///< query heads of a key head
   std::int32_t channels;
-  bool is_after_summaries;  ///< inputs are there before the launches before this are done
+  bool is_after_summaries;  ///< of the same call: inputs are there before all that was enqueued is done
   float factor;             ///< scales of queries are multiplied by it after codes are made
   float softmax_scale;      ///< of mean_scores
   std::int8_t* query_codes;
@@ -69,9 +66,7 @@ struct encode_tiles : head_lanes<T, Channels> {
   [[nodiscard]] TESSERA_FN std::int32_t kinds() const {
     return (keys.heads.data != nullptr ? 1 : 0) + (values.heads.data != nullptr ? 1 : 0);
   }
-  [[nodiscard]] TESSERA_FN std::int32_t key_count() const {
-    return key_heads * kinds() * key_tiles.value();
-  }
+  [[nodiscard]] TESSERA_FN std::int32_t key_count() const { return key_heads * kinds() * key_tiles.value(); }
   [[nodiscard]] TESSERA_FN std::int32_t count() const {
     return key_count() + (queries.heads.data != nullptr ? query_heads * query_tiles.value() : 0);
   }
@@ -80,7 +75,7 @@ struct encode_tiles : head_lanes<T, Channels> {
                                              scratch_type& scratch) const {
     let_next_kernel_start();
     if (!is_after_summaries) {
-      wait_for_stream();
+      wait_for_stream();  // else tiles are asked for while sums are being joined
     }
     auto index = static_cast<std::int32_t>(which);
     const std::int32_t keys_and_values = key_count();
@@ -114,10 +109,9 @@ struct encode_tiles : head_lanes<T, Channels> {
   };
   static constexpr int step = 8;
 
-  template <int Step>
   __device__ __forceinline__ void bring(tiled_heads<T> const& of, std::int32_t head, std::int32_t at, place where,
                                         std::int32_t tokens, pair (&words)[passes][4]) const {
-    base::template load<Step>(of.first(head, at) + where.channel, of.heads.strides[2], where.row,
+    base::template load<step>(of.first(head, at) + where.channel, of.heads.strides[2], where.row,
                               where.channel < channels ? tokens : 0, words);
   }
 
@@ -131,7 +125,7 @@ struct encode_tiles : head_lanes<T, Channels> {
     const place where(group.lane);
     const int lane = group.lane % 32;
     pair words[passes][4];
-    bring<step>(queries, head, at, where, queries.tokens(head, at), words);
+    bring(queries, head, at, where, queries.tokens(head, at), words);
     wait_for_stream();
     if (mean_scores != nullptr) {  // first: after codes were made, what they are made of would be kept for it
       write_mean_scores(where, lane, head, at, words);
@@ -201,7 +195,7 @@ struct encode_tiles : head_lanes<T, Channels> {
     const std::int32_t tokens = keys.tokens(head, at);
     const std::int32_t left = tokens - where.row;
     pair words[passes][4];
-    bring<step>(keys, head, at, where, tokens, words);
+    bring(keys, head, at, where, tokens, words);
     wait_for_stream();
     float mean[vector] = {};
     if constexpr (Means.of_keys) {

@@ -134,7 +134,7 @@ struct finish_tiles {
     }
     return joined;
   }
-  /// Tiles part, part + 32 ... in order. A sum that began with 0 is never -0, so that 0 may stand for what is not there.
+  /// Tiles part, part + 32 ... in order. A sum that began with 0 is never -0: 0 may stand for what is not there.
   template <class Combine>
   __device__ __forceinline__ void gather(cuda_block<lanes> const& group, float const* from, std::int32_t head,
                                          std::int32_t first, float nothing, Combine combine,

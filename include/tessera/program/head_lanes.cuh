@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `head_lanes`: what lanes do with the elements that they hold, 16 bytes of each of 8 tokens of a tile of a head: bring
-/// them, add them up and find their range for summaries, and make codes of them.
+/// `head_lanes`: what lanes do with the elements that they hold, 16 bytes of each of 8 tokens of a tile of a head:
+/// bring them, add them up and find their range for summaries, and make codes of them.
 #pragma once
 
 #include <cstdint>
@@ -240,8 +240,8 @@ struct head_lanes {
     return encode(words, no_mean, reciprocal);
   }
 
-  /// Several numbers of each lane become one of a lane: lanes that differ in bits A and B, or A, B and C, exchange them,
-  /// and have that number which these bits spell, the first of them the highest.
+  /// Several numbers of each lane become one of a lane: lanes that differ in bits A and B, or A, B and C, exchange
+  /// them, and have that number which these bits spell, the first of them the highest.
   template <int A, int B, class Combine>
   __device__ __forceinline__ static float scatter(float const (&numbers)[4], int lane, Combine combine) {
     float two[2];

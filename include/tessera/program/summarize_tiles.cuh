@@ -41,7 +41,7 @@ struct summarize_tiles : head_lanes<T, Channels> {
   using base::lanes, base::passes, base::row_lanes, base::rows, base::vector;
   static constexpr bool is_persistent = true;
   static constexpr bool waits_for_stream = true;
-  static constexpr int blocks_per_multiprocessor = 1024 / lanes;
+  static constexpr int blocks_per_multiprocessor = (Means.of_values ? 512 : 1024) / lanes;
 
   struct scratch_type {
     alignas(16) float numbers[rows][Channels];
@@ -84,15 +84,7 @@ struct summarize_tiles : head_lanes<T, Channels> {
   __device__ __forceinline__ std::int32_t bring(tiled_heads<T> const& of, std::int32_t head, std::int32_t tile, int row,
                                                 int channel, pair (&words)[passes][4]) const {
     const std::int32_t tokens = channel < channels ? of.tokens(head, tile) : 0;
-#if TQ_SL < 2
-    base::template load<rows, TQ_SL == 1>(of.first(head, tile) + channel, of.heads.strides[2], row, tokens, words);
-#else
-    if (static_cast<int>(gridDim.x - blockIdx.x) > TQ_SL) {
-      base::template load<rows, true>(of.first(head, tile) + channel, of.heads.strides[2], row, tokens, words);
-    } else {
-      base::template load<rows, false>(of.first(head, tile) + channel, of.heads.strides[2], row, tokens, words);
-    }
-#endif
+    base::template load<rows, true>(of.first(head, tile) + channel, of.heads.strides[2], row, tokens, words);
     return tokens;
   }
   [[nodiscard]] __device__ __forceinline__ std::int64_t place_of(std::int32_t head, std::int32_t tile) const {
