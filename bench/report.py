@@ -7,255 +7,25 @@
     report.py --adopt build/*.json  first take new results over, without what names the machine they ran on
 
 Every figure is the median over a benchmark's repetitions. Nothing is typed by hand: to show another figure, add it to
-the tables below. Needs Python 3.9 and nothing else.
+report_contents.py. Needs Python 3.9 and nothing else.
 """
 import argparse
 import json
 import re
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from xml.sax.saxutils import escape
 
-# --- What is reported --------------------------------------------------------------------------------------------
-
-# key in summary.json: (how, counter, benchmarks). "value" has one benchmark, "ratio" is the first over the second,
-# "largest" is that of several. All of them are needed: without one there is no report.
-FIGURES = {
-    "machine.copy.tbps": ("largest", "TBps", ["machine/copy/memcpy/2GiB", "machine/copy/kernel/2GiB"]),
-    "neuzip.decode.bf16.tbps": ("value", "TBps", ["neuzip/decode/bf16/gauss/512MiB"]),
-    "neuzip.encode.bf16.tbps": ("value", "TBps", ["neuzip/encode/bf16/gauss/512MiB"]),
-    "neuzip.decode.fp16.tbps": ("value", "TBps", ["neuzip/decode/fp16/gauss/512MiB"]),
-    "neuzip.decode.fp32.tbps": ("value", "TBps", ["neuzip/decode/fp32/gauss/512MiB"]),
-    "neuzip.bits_per_weight.gauss_bf16": ("value", "bits_per_weight", ["neuzip/encode/bf16/gauss/512MiB"]),
-    "neuzip.batched_over_single": ("ratio", "TBps",
-                                   ["neuzip/decode/bf16/gauss/32x32MiB", "neuzip/decode/bf16/gauss/512MiB"]),
-    "neuzip.cpu.decode.avx2.gbps_per_core": ("value", "GBps", ["neuzip/cpu/decode/bf16/gauss/avx2/64MiB/1thread"]),
-    "neuzip.cpu.decode.avx512.gbps_per_core": ("value", "GBps", ["neuzip/cpu/decode/bf16/gauss/avx512/64MiB/1thread"]),
-    "gemm.bf16.vs_cublas": ("value", "vs_cublas", ["linear/bf16/gauss/8192x8192x8192"]),
-    "gemm.fp8.vs_best": ("value", "vs_cublas", ["linear/fp8_e4m3/gauss/8192x8192x8192"]),
-    "gemm.int8.vs_best": ("value", "vs_best", ["linear/int8_over_best/gauss/8192x8192x8192"]),
-    "neuzip.cpu.encode.gbps_per_core": ("value", "GBps", ["neuzip/cpu/encode/bf16/gauss/64MiB/1thread"]),
-}
-# Classifiers whose loss is measured: tokens, vocabulary and channels, as names of benchmarks have them.
-CLASSIFIERS = {"gemma": ("Gemma 2 2B", "8192x256000x2304"), "llama": ("Llama 3 8B", "8192x128256x4096")}
-
-
-def loss_figures(model):
-    size = CLASSIFIERS[model][1]
-    return {f"cce.{model}.{key}": ("value", counter, [f"cut_cross_entropy/{operation}/{size}"])
-            for key, counter, operation in [
-                ("forward.ms", "ms", "forward/bf16/zipf"),
-                ("zipf.ms", "ms", "forward_backward/bf16/zipf"),
-                ("spread.ms", "ms", "forward_backward/bf16/spread"),
-                ("exact.ms", "ms", "forward_backward_exact/bf16/spread"),
-                ("forward.extra_mib", "extra_MiB", "forward/bf16/zipf"),
-                ("backward.extra_mib", "extra_MiB", "forward_backward/bf16/zipf")]}
-
-
-FIGURES.update(loss_figures("gemma"), **loss_figures("llama"))
-
-LENGTHS = ["4k", "16k", "32k"]
-
-
-def attention_figures():
-    names = [f"{channels}/{length}{causal}" for channels in ["d128", "d64"] for length in LENGTHS
-             for causal in ["", "/causal"]]
-    return {**{f"sage.{name.replace('/', '.')}.tflops": ("value", "TFLOPs", [f"attention/forward/bf16/{name}"])
-               for name in names},
-            "sage.relative_l1": ("largest", "relative_l1", [f"attention/forward/bf16/d128/{length}"
-                                                            for length in LENGTHS]),
-            "sage.quantize.copy_fraction": ("value", "of_copy", ["attention/quantize/bf16/d128/16k"])}
-
-
-FIGURES.update(attention_figures())
-
-# Another implementation's rate for the same operation, distribution and size on the same kind of card, but measured
-# apart from our runs: one H200, CUDA 13.0, PyTorch 2.11, medians of CUDA-event times after warm-up, 2026-11-21. It is
-# shown beside our figures and never enters summary.json. Source: https://github.com/facebookresearch/dietgpu
-PEER = "DietGPU"
-PEER_TBPS = {
-    "neuzip/decode/bf16/gauss/512MiB": 1.003,
-    "neuzip/decode/bf16/gauss/32x32MiB": 0.982,
-    "neuzip/decode/fp16/gauss/512MiB": 0.883,
-    "neuzip/decode/fp32/gauss/512MiB": 1.212,
-    "neuzip/encode/bf16/gauss/512MiB": 0.796,
-    "neuzip/encode/bf16/gauss/32x32MiB": 0.826,
-    "neuzip/encode/fp16/gauss/512MiB": 0.663,
-    "neuzip/encode/fp32/gauss/512MiB": 0.946,
-}
-
-# Columns of tables: heading, and the cell from one benchmark's counters. The floor is the rate at which the
-# operation's own traffic would run at the speed of the machine's copy.
-COLUMNS = {
-    "TB/s": lambda name, c: number(c.get("TBps")),
-    "GB/s": lambda name, c: number(c.get("GBps")),
-    "limit by memory": lambda name, c: number(floor(c)),
-    "of copy speed": lambda name, c: percent(c.get("of_copy")),
-    PEER: lambda name, c: number(PEER_TBPS.get(name)),
-    "bits per weight": lambda name, c: number(c.get("bits_per_weight")),
-    "entropy": lambda name, c: number(c.get("entropy_bits")),
-    "peak MiB": lambda name, c: number(c.get("peak_MiB"), 0),
-    "TFLOP/s": lambda name, c: number(c.get("TFLOPs"), 0),
-    "cuBLAS": lambda name, c: number(c.get("cublas_TFLOPs"), 0),
-    "of cuBLAS": lambda name, c: percent(c.get("vs_cublas")),
-    "tokens": lambda name, c: number(c.get("tokens"), 0),
-    "entries": lambda name, c: number(c.get("vocabulary"), 0),
-    "ms": lambda name, c: number(c.get("ms"), 1),
-    "cuBLAS's logits, ms": lambda name, c: number(c.get("cublas_logits_ms"), 1),
-    "extra MiB": lambda name, c: number(c.get("extra_MiB"), 1),
-    "blocks kept": lambda name, c: percent(c.get("kept")),
-    "ordered": lambda name, c: percent(c.get("kept_ordered")),
-    "error, L1": lambda name, c: percent(c.get("relative_l1"), 2),
-    "error, hidden": lambda name, c: percent(c.get("hidden_error"), 2),
-    "error, classifier": lambda name, c: percent(c.get("classifier_error"), 2),
-}
-
-
-@dataclass(frozen=True)
-class Table:
-    """Between `<!-- bench:NAME begin -->` and `<!-- bench:NAME end -->`. Rows without a result are left out."""
-    heading: str
-    columns: list
-    rows: list         # of (label, benchmark)
-    on_cpu: bool = False
-
-
-def loss_table(model):
-    """Ours and others' loss for one classifier."""
-    name, size = CLASSIFIERS[model]
-    apple = "Apple's cut-cross-entropy"
-    without_filter = [("apple_cce_exact", f"{apple}, exact"), ("torch_compile", "torch.compile"),
-                      ("torch_eager", "PyTorch"), ("liger", "Liger Kernel")]
-    rows = [("forward", f"cut_cross_entropy/forward/bf16/zipf/{size}"),
-            (f"forward, {apple}", f"apple_cce/forward/bf16/zipf/{size}"),
-            ("forward, torch.compile", f"torch_compile/forward/bf16/zipf/{size}"),
-            ("forward, PyTorch", f"torch_eager/forward/bf16/zipf/{size}")]
-    for data in ["zipf", "flat", "spread"]:
-        rows += [(f"both passes, {data}", f"cut_cross_entropy/forward_backward/bf16/{data}/{size}"),
-                 (f"both passes, {data}, {apple}", f"apple_cce/forward_backward/bf16/{data}/{size}")]
-    rows += [("both passes, exact", f"cut_cross_entropy/forward_backward_exact/bf16/spread/{size}"),
-             ("both passes, exact, up to 4 GiB",
-              f"cut_cross_entropy/forward_backward_exact_4GiB/bf16/spread/{size}")]
-    rows += [(f"both passes, {label}", f"{peer}/forward_backward/bf16/zipf/{size}") for peer, label in without_filter]
-    return Table(f"{name}, {size.replace('x', ' x ')}",
-                 ["ms", "cuBLAS's logits, ms", "extra MiB", "blocks kept", "ordered", "error, hidden",
-                  "error, classifier"], rows)
-
-
-def attention_table(channels):
-    """Ours and others' attention of heads with so many channels."""
-    rows = []
-    for causal in ["", "/causal"]:
-        for length in LENGTHS:
-            label, name = f"{length.upper()} tokens{', causal' if causal else ''}", f"bf16/d{channels}/{length}{causal}"
-            rows += [(label, f"attention/forward/{name}"),
-                     (f"{label}, over codes", f"attention/codes/{name}"),
-                     (f"{label}, cuDNN in bf16", f"cudnn/forward/{name}"),
-                     (f"{label}, FlashAttention-2", f"flash2/forward/{name}"),
-                     (f"{label}, SageAttention 1", f"sage1/forward/{name}")]
-    rows += [(f"quantization, {length.upper()} tokens", f"attention/quantize/bf16/d{channels}/{length}")
-             for length in LENGTHS]
-    return Table(f"Attention, {channels} channels", ["TFLOP/s", "ms", "error, L1", "of copy speed"], rows)
-
-
-TABLES = {
-    "attention-128": attention_table(128),
-    "attention-64": attention_table(64),
-    "linear": Table("GPU, tokens x columns x depth, N(0, 1)", ["TFLOP/s", "cuBLAS", "of cuBLAS"], [
-        (f"{format} {size.replace('x', ' x ')}", f"linear/{format}/gauss/{size}") for format, size in [
-            ("bf16", "8192x8192x8192"), ("bf16", "4096x4096x4096"), ("bf16", "8192x28672x4096"),
-            ("bf16", "8192x256000x2304"), ("fp16", "8192x8192x8192"), ("tf32", "8192x8192x8192"),
-            ("fp8_e4m3", "8192x8192x8192"), ("int8", "8192x8192x8192")]
-    ]),
-    "loss-gemma": loss_table("gemma"),
-    "loss-llama": loss_table("llama"),
-    "loss-real": Table("SmolLM2's hidden states",
-                       ["tokens", "entries", "ms", "extra MiB", "blocks kept", "ordered", "error, hidden",
-                        "error, classifier"], [
-        ("both passes", "cut_cross_entropy/forward_backward/bf16/smollm2/all"),
-    ]),
-    "machine": Table("Device memory", ["TB/s"], [
-        ("copy, CUDA runtime (read + write)", "machine/copy/memcpy/2GiB"),
-        ("copy, own kernel (read + write)", "machine/copy/kernel/2GiB"),
-        ("read only", "machine/read/2GiB"),
-        ("write only", "machine/write/2GiB"),
-    ]),
-    "neuzip": Table("GPU, N(0, 0.02)", ["TB/s", "limit by memory", "of copy speed", PEER, "bits per weight",
-                                        "peak MiB"], [
-        ("decode bf16, 512 MiB", "neuzip/decode/bf16/gauss/512MiB"),
-        ("decode bf16, 32 tensors of 32 MiB", "neuzip/decode/bf16/gauss/32x32MiB"),
-        ("decode bf16, 4096 x 4096", "neuzip/decode/bf16/gauss/4096x4096"),
-        ("decode bf16, 1024 x 1024", "neuzip/decode/bf16/gauss/1024x1024"),
-        ("decode bf16, fixed-length codes, 512 MiB", "neuzip/decode_fixed/bf16/gauss/512MiB"),
-        ("decode fp16, 512 MiB", "neuzip/decode/fp16/gauss/512MiB"),
-        ("decode fp32, 512 MiB", "neuzip/decode/fp32/gauss/512MiB"),
-        ("decode fp8 e4m3, N(0, 1), 512 MiB", "neuzip/decode/fp8_e4m3/gauss/512MiB"),
-        ("decode fp8 e5m2, N(0, 1), 512 MiB", "neuzip/decode/fp8_e5m2/gauss/512MiB"),
-        ("encode bf16, 512 MiB", "neuzip/encode/bf16/gauss/512MiB"),
-        ("encode bf16, 32 tensors of 32 MiB", "neuzip/encode/bf16/gauss/32x32MiB"),
-        ("encode bf16, 4096 x 4096", "neuzip/encode/bf16/gauss/4096x4096"),
-        ("encode bf16, 1024 x 1024", "neuzip/encode/bf16/gauss/1024x1024"),
-        ("encode bf16, fixed-length codes, 512 MiB", "neuzip/encode_fixed/bf16/gauss/512MiB"),
-        ("encode fp16, 512 MiB", "neuzip/encode/fp16/gauss/512MiB"),
-        ("encode fp32, 512 MiB", "neuzip/encode/fp32/gauss/512MiB"),
-        ("encode fp8 e4m3, N(0, 1), 512 MiB", "neuzip/encode/fp8_e4m3/gauss/512MiB"),
-        ("encode fp8 e5m2, N(0, 1), 512 MiB", "neuzip/encode/fp8_e5m2/gauss/512MiB"),
-    ]),
-    "neuzip-nvcomp": Table("GPU, 512 MiB, N(0, 0.02), same machine", ["TB/s", "bits per weight"], [
-        row for operation in ["decode", "encode"] for format in ["bf16", "fp16", "fp32"] for row in [
-            (f"{operation} {format}", f"neuzip/{operation}/{format}/gauss/512MiB"),
-            (f"{operation} {format}, nvCOMP's ANS, its best settings",
-             f"nvcomp_ans/{operation}/{format}/gauss/512MiB")]
-    ]),
-    "neuzip-cpu": Table("CPU, bf16, N(0, 0.02), 64 MiB", ["GB/s"], [
-        ("decode, one core, portable", "neuzip/cpu/decode/bf16/gauss/scalar/64MiB/1thread"),
-        ("decode, one core, AVX2", "neuzip/cpu/decode/bf16/gauss/avx2/64MiB/1thread"),
-        ("decode, one core, AVX-512", "neuzip/cpu/decode/bf16/gauss/avx512/64MiB/1thread"),
-        ("decode, all cores", "neuzip/cpu/decode/bf16/gauss/64MiB/all_threads"),
-        ("encode, one core", "neuzip/cpu/encode/bf16/gauss/64MiB/1thread"),
-        ("encode, all cores", "neuzip/cpu/encode/bf16/gauss/64MiB/all_threads"),
-    ], on_cpu=True),
-    "neuzip-size": Table("bf16 weights", ["bits per weight", "entropy"], [
-        ("N(0, 0.02)", "neuzip/encode/bf16/gauss/512MiB"),
-        ("Laplace", "neuzip/encode/bf16/laplace/512MiB"),
-        ("Student's t, 4 degrees of freedom", "neuzip/encode/bf16/student_t/512MiB"),
-        ("MiniLM-L6 (real)", "neuzip/encode/bf16/minilm/all"),
-    ]),
-}
-
-
-@dataclass(frozen=True)
-class Chart:
-    """A bar for each row of a table that has the counter, with marks to compare it with."""
-    title: str
-    table: str
-    counter: str
-    marks: list = field(default_factory=list)  # of (label, style, function of name and counters)
-
-
-CHARTS = {
-    "neuzip.svg": Chart("NeuZip on the GPU, TB/s of uncompressed weights (more is better)", "neuzip", "TBps", [
-        ("limit by memory", "floor", lambda name, c: floor(c)),
-        (PEER, "reference", lambda name, c: PEER_TBPS.get(name)),
-    ]),
-    "neuzip_size.svg": Chart("NeuZip, bits per bf16 weight (less is better)", "neuzip-size", "bits_per_weight", [
-        ("entropy bound", "floor", lambda name, c: c.get("entropy_bits")),
-        ("uncompressed", "reference", lambda name, c: 16),
-    ]),
-}
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from report_contents import CHARTS, COLUMNS, FIGURES, TABLES, number
 
 # --- Reading -----------------------------------------------------------------------------------------------------
 
 
 class Refused(Exception):
     """The results cannot be reported; the message says why."""
-
-
-def floor(counters):
-    """The rate of the benchmark's bytes if its traffic ran at the speed of a copy."""
-    return counters["TBps"] / counters["of_copy"] if counters.get("of_copy") and "TBps" in counters else None
 
 
 SUFFIX = re.compile(r"/(iterations|repeats|threads|min_time|min_warmup_time):[^/]+$|/(manual|real|process)_time$")
@@ -358,14 +128,6 @@ def summarize(results, allow_missing):
     for problem in problems:
         print(f"missing: {problem}", file=sys.stderr)
     return numbers
-
-
-def number(value, digits=2):
-    return "–" if value is None else f"{value:,.{digits}f}"
-
-
-def percent(value, digits=0):
-    return "–" if value is None else f"{100 * value:.{digits}f}%"
 
 
 def rows_with_results(table, results):

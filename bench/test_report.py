@@ -12,6 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import report
+import report_contents
 
 CONTEXT = {"date": "2026-01-02T03:04:05+00:00", "host_name": "secret", "executable": "/home/someone/tessera_bench",
            "load_avg": [1.0], "gpu": "Some GPU", "driver": "1.2.3", "cuda_runtime": "13.0",
@@ -31,7 +32,7 @@ def rows(name, **counters):
 def needed():
     """Rows for everything in FIGURES, with a different rate for each benchmark."""
     counters = {}
-    for _, counter, names in report.FIGURES.values():
+    for _, counter, names in report_contents.FIGURES.values():
         for name in names:
             counters.setdefault(name, {})[counter] = round(1 + 0.01 * len(counters), 2)
     counters["neuzip/decode/bf16/gauss/512MiB"].update(TBps=2.0, of_copy=0.8, peak_MiB=1234.0)
@@ -67,7 +68,7 @@ class ReportTest(unittest.TestCase):
     def test_the_summary_holds_the_medians_under_every_key(self):
         self.write(needed())
         self.assertEqual(self.report()[0], 0)
-        self.assertEqual(set(self.summary()), set(report.FIGURES))
+        self.assertEqual(set(self.summary()), set(report_contents.FIGURES))
         self.assertEqual(self.summary()["neuzip.decode.bf16.tbps"], 2.0)
         self.assertEqual(self.summary()["neuzip.batched_over_single"], 0.95)
 
@@ -115,11 +116,11 @@ class ReportTest(unittest.TestCase):
         lines = (self.root / "README.md").read_text().split("\n")
         ours = next(i for i, line in enumerate(lines) if line.startswith("| decode bf16 | 2.00 |"))
         self.assertEqual(lines[ours + 1], "| decode bf16, nvCOMP's ANS, its best settings | 1.25 | 10.90 |")
-        self.assertEqual(set(self.summary()), set(report.FIGURES))
+        self.assertEqual(set(self.summary()), set(report_contents.FIGURES))
 
     def test_times_and_memory_of_losses_are_in_the_summary_for_each_classifier(self):
         results = needed()
-        for model, (_, size) in report.CLASSIFIERS.items():
+        for model, (_, size) in report_contents.CLASSIFIERS.items():
             scale = {"gemma": 1, "llama": 2}[model]
             for name, ms, extra in [("forward/bf16/zipf", 10, 2), ("forward_backward/bf16/zipf", 20, 64),
                                     ("forward_backward/bf16/spread", 30, 65),
@@ -136,7 +137,7 @@ class ReportTest(unittest.TestCase):
             "cce.llama.forward.extra_mib": 4, "cce.llama.backward.extra_mib": 128})
 
     def test_a_table_of_losses_has_what_was_measured_and_names_the_versions_of_other_packages(self):
-        size = report.CLASSIFIERS["gemma"][1]
+        size = report_contents.CLASSIFIERS["gemma"][1]
         ours, apple, eager = (f"{name}/forward_backward/bf16/zipf/{size}"
                               for name in ["cut_cross_entropy", "apple_cce", "torch_eager"])
         results = needed()

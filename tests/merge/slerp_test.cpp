@@ -70,7 +70,7 @@ double measured_angle(vector_pair const& pair) {
   for (std::size_t i = 0; i < width; ++i) {
     merger.measure().push(measured, {pair.first[i], pair.second[i]});
   }
-  return merger.angle(measured);
+  return tessera::angle_between(measured);
 }
 
 }  // namespace
@@ -129,6 +129,22 @@ TEST_CASE("a vector of zeros leaves the direction to its partner", "[host]") {
   auto const restored = merge_and_restore(slerp_merger<float>{}, {zeros, pair.second});
   CHECK(restored.first == zeros);
   CHECK(tessera::testing::detail::is_near(pair.second, restored.second, 1e-6));
+}
+
+TEST_CASE("the share that lengths choose is that of the longer vector", "[host]") {
+  for (double ratio : {0.5, 1.0, 1.22, 3.0}) {
+    auto const pair = pair_at(0.7, 2.0, 2.0 * ratio);
+    auto const restored = merge_and_restore(tessera::norm_weighted_slerp_merger<float>{}, pair);
+    double const share = ratio * ratio / (1 + ratio * ratio);
+    CAPTURE(ratio);
+    CHECK(std::fabs(angle_of({restored.first, pair.first}) - share * 0.7) < 1e-6);
+    CHECK(std::fabs(angle_of({restored.second, pair.second}) - (1 - share) * 0.7) < 1e-6);
+    CHECK(tessera::testing::detail::norm(restored.second) == Approx(2.0 * ratio).epsilon(1e-6));
+  }
+  CHECK(tessera::testing::check_laws<tessera::norm_weighted_slerp_merger<float>>({pair_at(1.0, 1.0, 3.0)}, 1e-6,
+                                                                                 nearly_same)
+            .text()
+            .empty());
 }
 
 TEST_CASE("vectors longer than the largest float stay finite, and infinities do not hide", "[host]") {

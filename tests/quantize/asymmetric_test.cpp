@@ -29,7 +29,8 @@ static_assert(asymmetric_quantizer<8>::highest == 255 && asymmetric_quantizer<4>
 static_assert(asymmetric_quantizer<4>{}.fit(interval<float>{-5.0F, 10.0F}).scale == 1.0F);
 
 TEMPLATE_TEST_CASE("asymmetric quantizers keep the laws", "[host]", (asymmetric_quantizer<8, 64>),
-                   (asymmetric_quantizer<4, 32>), (asymmetric_quantizer<4, tessera::whole_tensor>)) {
+                   (asymmetric_quantizer<4, 32>), (asymmetric_quantizer<3>), (asymmetric_quantizer<2>),
+                   (asymmetric_quantizer<4, tessera::whole_tensor>)) {
   for (float size : {1.0F, 1e-3F, 1e-38F, 1e-44F, 1e30F}) {
     CAPTURE(size);
     CHECK(check_laws<TestType>(values(size, 0.0F)).text().empty());

@@ -32,6 +32,11 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
+/// Of the program that takes so many channels.
+inline int program_channels(attention_shape const& s) {
+  return s.channels > 128 ? 256 : s.channels > 64 ? 128 : 64;
+}
+
 /// Of queries, of the program for sm_90a.
 inline int block_rows_of(attention_shape const& s) {
   return 64 *
@@ -102,7 +107,7 @@ inline std::int64_t floats_of_work_shares(attention_shape const& s, int multipro
   const std::int64_t works = work.schedule.count();
   const std::int64_t ranges = works > attention_shares::most_works ? work.shared(multiprocessors, most).ranges
                                                                    : min(most, works * work(0) / policy.least);
-  return 2 * ranges * slots::floats_of_slot(block_rows_of(s), s.channels);
+  return 2 * ranges * slots::floats_of_slot(block_rows_of(s), program_channels(s));
 }
 
 template <class Method, class T, class Bias>
@@ -165,11 +170,10 @@ void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attentio
   pieces.channels = static_cast<std::int32_t>(s.channels);
   using slots = typename attention_share_output::slots_type;
   const bool has_memory = is_aligned(call.work_shares.data) && call.work_shares.is_contiguous();
-  const std::int64_t range_floats = 2 * slots::floats_of_slot(shape::rows, s.channels);
+  const std::int64_t range_floats = 2 * slots::floats_of_slot(shape::rows, shape::channels);
   pieces.shares = attention_work_cost{pieces.schedule, pieces.band, pieces.queries, pieces.keys, shape::rows}.shared(
       multiprocessors, has_memory ? call.work_shares.size() / range_floats : 0);
-  program.share_output.slots =
-      slots::in(call.work_shares, 2 * pieces.shares.ranges, shape::rows, static_cast<std::int32_t>(s.channels));
+  program.share_output.slots = slots::in(call.work_shares, 2 * pieces.shares.ranges, shape::rows, shape::channels);
   program.output = {
       call.out.result,          has_whole_vectors(call.out.result),
       heads.values.scales.data, heads.values.mean.data,

@@ -49,9 +49,7 @@ struct attention_share_output {
 #pragma unroll
       for (int channel = 0; channel < Channels; channel += 8) {
         const int at = channel / 2 + 2 * half;
-        if (channel < slots.channels) {
-          *reinterpret_cast<float2*>(to + channel) = float2{sums[at], sums[at + 1]};
-        }
+        *reinterpret_cast<float2*>(to + channel) = float2{sums[at], sums[at + 1]};
       }
       if (lane % 4 == 0) {
         const float reference = rows[half].reference;

@@ -23,6 +23,7 @@ inline namespace v0 {
 
 template <int Channels, warpgroup_attention_policy Policy>
 struct warpgroup_attention_shape {
+  static constexpr int channels = Channels;
   static constexpr int warpgroup = 128;
   static constexpr int warpgroup_rows = 64;
   static constexpr int lanes = warpgroup * (1 + Policy.consumers);

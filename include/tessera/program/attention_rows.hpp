@@ -73,7 +73,7 @@ struct attention_writer {
 
   attention_shape shape;
   view<float const, 3> mean_scores;   ///< of quantized_queries, or null
-  view<float const, 3> value_scales;  ///< batch x key heads x channels
+  view<float const, 3> value_scales;  ///< batch x key heads x channels; null: all 1
   view<float const, 3> value_mean;    ///< likewise, or null
   sequence_lengths query_lengths;
   array_view<float const> sinks;  ///< or null
@@ -105,7 +105,10 @@ struct attention_writer {
     const std::int64_t key_head = head / (shape.query_heads / shape.key_heads);
     float result = 0.0F;
     if (inverse != 0.0F) {
-      result = total * inverse * value_scales(sequence, key_head, channel);
+      result = total * inverse;
+      if (value_scales.data != nullptr) {
+        result *= value_scales(sequence, key_head, channel);
+      }
       if (value_mean.data != nullptr) {
         result += share * value_mean(sequence, key_head, channel);
       }

@@ -22,22 +22,21 @@ inline namespace v0 {
 template <class State>
 struct attention_share_slots {
   using row_type = attention_row<State>;
-  float* totals = nullptr;  ///< slots x rows x channels
+  float* totals = nullptr;  ///< slots x rows x pitch: channels, and behind them what nobody reads
   row_type* rows = nullptr;
   std::int32_t block_rows = 0;  ///< of a slot
-  std::int32_t channels = 0;    ///< a multiple of 4
+  std::int32_t pitch = 0;       ///< of rows of totals: a multiple of 4
 
-  [[nodiscard]] TESSERA_FN static constexpr std::int64_t floats_of_slot(std::int64_t rows, std::int64_t channels) {
-    return rows * (channels + static_cast<std::int64_t>(sizeof(row_type) / sizeof(float)));
+  [[nodiscard]] TESSERA_FN static constexpr std::int64_t floats_of_slot(std::int64_t rows, std::int64_t pitch) {
+    return rows * (pitch + static_cast<std::int64_t>(sizeof(row_type) / sizeof(float)));
   }
   /// As many as fit; the memory begins at a multiple of 16 bytes.
-  static attention_share_slots in(array_view<float> memory, std::int32_t slots, std::int32_t rows,
-                                  std::int32_t channels) {
-    float* const behind = memory.data + std::int64_t{slots} * rows * channels;
-    return {memory.data, reinterpret_cast<row_type*>(behind), rows, channels};
+  static attention_share_slots in(array_view<float> memory, std::int32_t slots, std::int32_t rows, std::int32_t pitch) {
+    float* const behind = memory.data + std::int64_t{slots} * rows * pitch;
+    return {memory.data, reinterpret_cast<row_type*>(behind), rows, pitch};
   }
   [[nodiscard]] TESSERA_FN constexpr float* totals_of(std::int32_t slot, std::int32_t row) const {
-    return totals + (std::int64_t{slot} * block_rows + row) * channels;
+    return totals + (std::int64_t{slot} * block_rows + row) * pitch;
   }
   [[nodiscard]] TESSERA_FN constexpr row_type& row_of(std::int32_t slot, std::int32_t row) const {
     return rows[std::int64_t{slot} * block_rows + row];
@@ -94,10 +93,10 @@ struct merge_attention_shares {
     }
     group.sync();
     for (int lane : group) {
-      for (std::int32_t i = lane; i < rows_of_group() * slots.channels; i += lanes) {
-        const std::int64_t query = std::int64_t{work.block} * slots.block_rows + first_row + i / slots.channels;
+      for (std::int32_t i = lane; i < rows_of_group() * channels(); i += lanes) {
+        const std::int64_t query = std::int64_t{work.block} * slots.block_rows + first_row + i / channels();
         if (query < results.shape.queries) {
-          write(work.head, query, i / slots.channels, i % slots.channels, scratch);
+          write(work.head, query, i / channels(), i % channels(), scratch);
         }
       }
     }
@@ -108,6 +107,7 @@ struct merge_attention_shares {
     float values[4];
   };
 
+  TESSERA_FN constexpr std::int32_t channels() const { return static_cast<std::int32_t>(results.shape.channels); }
   TESSERA_FN constexpr std::int32_t rows_of_group() const { return warps / parts; }
   TESSERA_FN constexpr std::int32_t groups_of_work() const { return slots.block_rows / rows_of_group(); }
   TESSERA_FN static row_type nothing() { return {softmax_type{}.identity(), 0.0F}; }
@@ -120,7 +120,7 @@ struct merge_attention_shares {
     const std::int32_t each = divide_up(beyond - first, parts);
     const std::int32_t begin = first + warp % parts * each;
     const std::int32_t end = min(begin + each, beyond);
-    for (std::int32_t channel = lane % 32 * 4; channel < slots.channels; channel += 128) {
+    for (std::int32_t channel = lane % 32 * 4; channel < channels(); channel += 128) {
       row_type whole = nothing();
       four_floats totals{};
       for (std::int32_t range = begin; range < end; range += at_a_time) {

@@ -25,7 +25,7 @@ struct asymmetric_params {
   float minimum;  ///< the value of code 0
 };
 
-/// `Bits` is 8 or 4; the codes run from 0 to 2^Bits - 1. `Group` neighbouring values share the parameters;
+/// `Bits` is 2, 3, 4 or 8; the codes run from 0 to 2^Bits - 1. `Group` neighbouring values share the parameters;
 /// `whole_tensor` means that all do.
 ///
 /// Rounds to the nearest code, ties to even. Values beyond the range saturate, infinities too; NaN becomes code 0. A
@@ -38,7 +38,8 @@ struct asymmetric_params {
 /// product and the sum.
 template <int Bits, int Group = 64>
 struct asymmetric_quantizer {
-  static_assert(Bits == 8 || Bits == 4, "tessera: asymmetric_quantizer has 8 or 4 bits");
+  static_assert(Bits == 2 || Bits == 3 || Bits == 4 || Bits == 8,
+                "tessera: asymmetric_quantizer has 2, 3, 4 or 8 bits");
   static_assert(Group >= 0, "tessera: asymmetric_quantizer needs a group of values, or whole_tensor");
 
   using code_type = std::uint8_t;

@@ -15,16 +15,19 @@
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/reduce/mean.hpp>
+#include <tessera/select/query_group.hpp>
 
 namespace tessera {
 inline namespace v0 {
 
-/// `Chunk` neighbouring keys share a landmark; the last chunk may be shorter. At most `chunks` chunks are taken.
-template <int Chunk>
+/// `Chunk` neighbouring keys share a landmark; the last chunk may be shorter. At most `chunks` chunks are taken. Group:
+/// how query heads agree that share a key head.
+template <int Chunk, class Group = group_max>
 struct landmark_selector {
   static_assert(Chunk > 0, "tessera: landmark_selector needs chunks of at least one key");
 
   using landmark_type = float;
+  using group_type = Group;
   static constexpr int chunk = Chunk;
 
   std::int64_t chunks = 256;

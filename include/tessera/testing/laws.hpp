@@ -9,6 +9,7 @@
 /// means that no counterexample was found among the inputs given, so give unpleasant ones.
 #pragma once
 
+#include <tessera/testing/laws/chunk_selector.hpp>
 #include <tessera/testing/laws/entropy_coder.hpp>
 #include <tessera/testing/laws/law_report.hpp>
 #include <tessera/testing/laws/merger.hpp>

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Which blocks of a paged cache are free, and how many sequences use the others: host memory alone.
+///
+///     tessera::block_pool pool(1000);
+///     std::int32_t const block = pool.take();      // for one sequence
+///     pool.share(block);                           // a second one begins with the same tokens
+///     pool.give_back(block);                       // the first has ended; the block is still in use
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <tessera/core/check.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// The lowest free block is taken first, so that a run of calls always gives the same blocks.
+class block_pool {
+ public:
+  explicit block_pool(std::int64_t blocks) {
+    check<shape_error>(blocks >= 0 && blocks <= INT32_MAX, "block_pool: there are ", blocks,
+                       " blocks but block tables number them with 31 bits, up to ", INT32_MAX);
+    users_.resize(static_cast<std::size_t>(blocks));
+    for (std::int64_t block = blocks; block-- > 0;) {
+      free_.push_back(static_cast<std::int32_t>(block));
+    }
+  }
+
+  [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(users_.size()); }
+  [[nodiscard]] std::int64_t free() const { return static_cast<std::int64_t>(free_.size()); }
+  [[nodiscard]] std::int32_t users(std::int32_t block) const { return users_[checked(block)]; }
+
+  /// Throws shape_error if there is none.
+  [[nodiscard]] std::int32_t take() {
+    check<shape_error>(!free_.empty(), "block_pool.take: ", users_.size(), " blocks are in use, of ", users_.size());
+    const std::int32_t block = free_.back();
+    free_.pop_back();
+    users_[static_cast<std::size_t>(block)] = 1;
+    return block;
+  }
+  /// One more sequence uses a block that is in use.
+  void share(std::int32_t block) {
+    check<value_error>(users_[checked(block)] > 0, "block_pool.share: block ", block, " has users: ", 0);
+    ++users_[checked(block)];
+  }
+  /// One sequence less uses the block; it is free when none does.
+  void give_back(std::int32_t block) {
+    check<value_error>(users_[checked(block)] > 0, "block_pool.give_back: block ", block, " has users: ", 0);
+    if (--users_[checked(block)] == 0) {
+      free_.push_back(block);
+      for (std::size_t i = free_.size() - 1; i > 0 && free_[i - 1] < free_[i]; --i) {
+        const std::int32_t moved = free_[i];
+        free_[i] = free_[i - 1];
+        free_[i - 1] = moved;
+      }
+    }
+  }
+
+ private:
+  [[nodiscard]] std::size_t checked(std::int32_t block) const {
+    check<value_error>(block >= 0 && block < size(), "block_pool: block ", block, " is none of ", size());
+    return static_cast<std::size_t>(block);
+  }
+
+  std::vector<std::int32_t> users_;
+  std::vector<std::int32_t> free_;  ///< descending
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// What a whole model's compressed cache has room for, how its layers are kept, and where they lie.
+///
+///     tessera::cache_layout<bfloat16> const places(extents, parts);
+///     places.plan.describe();                                          // what takes how much
+///     auto const memory = places.memory(0, extents, tessera::workspace(places.plan, block));
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <tessera/algorithm/paged_cache.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/check.hpp>
+#include <tessera/exec/workspace.hpp>
+#include <tessera/merge/retain_most_different.hpp>
+#include <tessera/program/cache_memory.hpp>
+#include <tessera/program/cache_page.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// What a cache has room for.
+struct cache_extents {
+  std::int64_t slots;         ///< sequences
+  std::int64_t tokens;        ///< of a sequence
+  std::int64_t blocks;        ///< of 64 tokens, of all sequences
+  std::int64_t heads;         ///< of keys
+  std::int64_t channels;      ///< of a head
+  std::int64_t window = 128;  ///< newest tokens of a sequence that stay as they are, a multiple of 64
+};
+
+/// How one layer, or two neighbouring ones, are kept.
+struct cache_layers {
+  int layers = 2;  ///< 1: a layer by itself; 2: a merged pair
+  int key_bits = 4;
+  int value_bits = 4;
+  int value_group = 64;  ///< channels of a value that share a scale; as near below as divides the channels
+  retain_most_different retention = {};
+  std::int64_t row_capacity = -1;  ///< retained tokens of a head of a sequence; -1: a twentieth of the tokens
+  bool whole_tokens = false;       ///< vectors are those of all heads of a token together
+};
+
+/// Where all parts of a cache lie, in one block of memory. T: bfloat16 or float16.
+template <class T>
+struct cache_layout {
+  struct place {
+    cache_page_format format;
+    std::int64_t row_capacity;
+    region<std::byte> pages;
+    region<T> tail;
+    region<T> rows;
+    region<std::uint32_t> row_counts;
+    region<std::uint32_t> refused;
+    region<float> thresholds;
+  };
+  workspace_plan plan{"cross_layer_cache"};
+  std::vector<place> places;
+
+  cache_layout(cache_extents const& e, std::vector<cache_layers> const& parts) {
+    constexpr char const* where = "cross_layer_cache";
+    check<shape_error>(e.slots >= 0 && e.blocks >= 0 && e.heads >= 1 && e.tokens >= 0, where, ": there are ", e.slots,
+                       " slots of ", e.tokens, " tokens, ", e.blocks, " blocks and ", e.heads,
+                       " heads but none may be negative and heads must be at least 1");
+    check<shape_error>(e.window >= 0 && e.window % cache_page_format::tokens == 0, where, ": the window has ", e.window,
+                       " tokens but must have a multiple of ", cache_page_format::tokens);
+    for (cache_layers const& part : parts) {
+      add(e, part);
+    }
+  }
+  [[nodiscard]] cache_memory<T> memory(std::size_t part, cache_extents const& e, workspace const& space) const {
+    place const& at = places[part];
+    return {at.format,
+            e.heads,
+            e.window,
+            at.row_capacity,
+            space[at.pages].data,
+            space[at.tail].data,
+            space[at.rows].data,
+            space[at.row_counts].data,
+            space[at.refused].data,
+            space[at.thresholds].data};
+  }
+
+ private:
+  void add(cache_extents const& e, cache_layers const& part) {
+    check<value_error>(part.value_group >= 16, "cross_layer_cache: groups of values have ", part.value_group,
+                       " channels but must have at least ", 16);
+    const auto channels = static_cast<int>(e.channels);
+    const cache_page_format format{channels, part.key_bits, part.value_bits, divide_up(channels, part.value_group),
+                                   part.layers};
+    check_page_format("cross_layer_cache", format);
+    constexpr std::int64_t share = 20;
+    const std::int64_t capacity = part.row_capacity >= 0 ? part.row_capacity : divide_up(e.tokens, share);
+    check<shape_error>(checked_multiply("cross_layer_cache", e.slots * e.heads, capacity) <= UINT32_MAX,
+                       "cross_layer_cache: rows of ", e.slots * e.heads, " heads of ", capacity,
+                       " tokens need numbers of more than 32 bits");
+    const cache_memory<T> sizes{format, e.heads, e.window, capacity, {}, {}, {}, {}, {}, {}};
+    const std::string name = "part " + std::to_string(places.size());
+    const std::int64_t heads = e.slots * e.heads;
+    place added{format, capacity, {}, {}, {}, {}, {}, {}};
+    added.pages = plan.template add<std::byte>(name + ": pages", sizes.page_bytes(e.blocks));
+    added.tail = plan.template add<T>(name + ": tail", sizes.tail_values(e.slots));
+    added.rows = plan.template add<T>(name + ": retained", sizes.row_values(e.slots));
+    added.row_counts = plan.template add<std::uint32_t>(name + ": counts of retained", heads);
+    added.refused = plan.template add<std::uint32_t>(name + ": counts of refused", heads);
+    added.thresholds = plan.template add<float>(name + ": thresholds", 2 * heads);
+    places.push_back(added);
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

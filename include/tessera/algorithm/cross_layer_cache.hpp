@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `cross_layer_cache`: the keys and values of all layers of a model, of which neighbouring ones may share their
+/// directions; compressed to pages, with the newest tokens as they are.
+///
+///     using cache_type = tessera::cross_layer_cache<slerp_merger<float>, retain_most_different,
+///                                                   asymmetric_quantizer<4, 64>>;
+///     cache_type cache(exec, extents, cache_type::half_merged(32));
+///
+///     // Prefill. `sequences`: block tables, slots and lengths with the new tokens, where the executor runs.
+///     cache.append(exec, cache.part_of(layer), {{k0, k1}, {v0, v1}}, sequences, {.tokens = n}, append_space);
+///     // A step of decoding, for each layer:
+///     cache.write(exec, layer, k, v, sequences, {.tokens = 1});
+///     cache.attend(exec, layer, q, sequences, {.is_causal = true}, {result}, attention_space);
+///     // ... and when both layers of a pair have been through:
+///     cache.seal(exec, cache.part_of(layer), sequences, {}, append_space);
+///     // ... and at the end of prefill or of a step:
+///     cache.advance(exec, sequences, pages);
+///
+/// Errors, costs and what merging is worth: minicache.hpp. Operations: algorithm/paged_cache.hpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <math.h>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tessera/algorithm/attention_types.hpp>
+#include <tessera/algorithm/cache_bytes.hpp>
+#include <tessera/algorithm/cache_layout.hpp>
+#include <tessera/algorithm/paged_cache.hpp>
+#include <tessera/core/bfloat16.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/check.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/exec/buffer.hpp>
+#include <tessera/exec/workspace.hpp>
+#include <tessera/merge/retain_most_different.hpp>
+#include <tessera/merge/slerp.hpp>
+#include <tessera/program/cache_memory.hpp>
+#include <tessera/program/cache_slots.hpp>
+#include <tessera/quantize/asymmetric.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// What a call brings.
+struct cache_tokens {
+  std::int64_t tokens = 0;           ///< of each sequence, at most
+  sequence_lengths new_tokens = {};  ///< of each sequence; null: `tokens`
+};
+
+/// Merger: see cache_append_call. Retention: retain_most_different or retain_most_different_tokens, and Quantizer: an
+/// asymmetric_quantizer; both are what layers have that say nothing else. T: bfloat16 or float16.
+template <class Merger = slerp_merger<float>, class Retention = retain_most_different,
+          class Quantizer = asymmetric_quantizer<4, 64>, class T = bfloat16>
+class cross_layer_cache {
+ public:
+  using value_type = T;
+  static_assert(sizeof(T) == 2, "tessera: cross_layer_cache holds bfloat16 or float16");
+
+  /// A layer by itself, and a pair.
+  [[nodiscard]] static cache_layers single() { return policy(1); }
+  [[nodiscard]] static cache_layers pair() { return policy(2); }
+  /// The paper's choice: the first half of the layers by themselves, then pairs; of an odd rest the first by itself.
+  [[nodiscard]] static std::vector<cache_layers> half_merged(int layers) {
+    const int pairs = layers / 2 / 2;
+    std::vector<cache_layers> parts(static_cast<std::size_t>(layers - 2 * pairs), single());
+    parts.resize(parts.size() + static_cast<std::size_t>(pairs), pair());
+    return parts;
+  }
+
+  /// The memory that a cache takes.
+  [[nodiscard]] static workspace_plan plan(cache_extents const& extents, std::vector<cache_layers> const& parts) {
+    return cache_layout<T>(extents, parts).plan;
+  }
+
+  /// All memory that the cache will ever have, from the executor's. Parts are in the order of layers.
+  template <class Executor>
+  cross_layer_cache(Executor const& exec, cache_extents const& extents, std::vector<cache_layers> parts,
+                    Merger merger = {})
+      : extents_(extents), merger_(merger), parts_(std::move(parts)) {
+    const cache_layout<T> places(extents_, parts_);
+    bytes_ = buffer<std::byte>(exec, places.plan.bytes());
+    const workspace space(places.plan, bytes_.view());
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      memory_.push_back(places.memory(i, extents_, space));
+      for (int layer = 0; layer < parts_[i].layers; ++layer) {
+        part_of_.push_back(static_cast<int>(i));
+      }
+    }
+    for (cache_memory<T> const& of : memory_) {
+      const reset_slots<T> program{of, {}, extents_.slots};
+      exec.run(program, program.groups());
+    }
+  }
+
+  [[nodiscard]] cache_extents const& extents() const { return extents_; }
+  [[nodiscard]] int layers() const { return static_cast<int>(part_of_.size()); }
+  [[nodiscard]] int parts() const { return static_cast<int>(parts_.size()); }
+  [[nodiscard]] cache_layers const& policy_of(int part) const { return parts_[checked("part", part, parts())]; }
+  /// The pair that a layer belongs to, or the layer's own part; and which layer of it it is.
+  [[nodiscard]] int part_of(int layer) const { return part_of_[checked("layer", layer, layers())]; }
+  [[nodiscard]] int side_of(int layer) const { return layer > 0 && part_of(layer) == part_of_[as_index(layer - 1)]; }
+  [[nodiscard]] cache_memory<T> const& memory(int part) const { return memory_[checked("part", part, parts())]; }
+
+  /// For append(), or for seal() if tokens were written no more than 64 at a time.
+  [[nodiscard]] workspace_plan append_plan(std::int64_t sequences, std::int64_t tokens = 1) const {
+    return regions("cross_layer_cache.append", sequences, tokens).plan;
+  }
+  [[nodiscard]] workspace_plan attention_plan(attention_shape const& shape) const {
+    return cached_attention_regions("cross_layer_cache.attend", shape).plan;
+  }
+
+  /// Enqueues the compression of new tokens of all layers of a part; what is not sealed yet goes to the tail.
+  template <class Executor>
+  void append(Executor const& exec, int part, cache_inputs<T> const& inputs, cache_sequences const& sequences,
+              cache_tokens const& brings, workspace const& space) const {
+    constexpr char const* where = "cross_layer_cache.append";
+    check_sequences(where, sequences);
+    for (int layer = 0; layer < policy_of(part).layers; ++layer) {
+      check_heads(where, "keys", inputs.keys[layer], sequences, brings.tokens);
+      check_heads(where, "values", inputs.values[layer], sequences, brings.tokens);
+    }
+    run_append(exec, where, part, inputs, sequences, brings, space);
+  }
+
+  /// Enqueues the copy of new tokens of one layer to the tail, at most 64 of a sequence before the next seal().
+  template <class Executor>
+  void write(Executor const& exec, int layer, head_view<T const> keys, head_view<T const> values,
+             cache_sequences const& sequences, cache_tokens const& brings) const {
+    constexpr char const* where = "cross_layer_cache.write";
+    check_sequences(where, sequences);
+    check<shape_error>(brings.tokens <= cache_page_format::tokens, where, ": there are ", brings.tokens,
+                       " new tokens but the tail has room for ", cache_page_format::tokens);
+    check_heads(where, "keys", keys, sequences, brings.tokens);
+    check_heads(where, "values", values, sequences, brings.tokens);
+    cache_inputs<T> inputs;
+    inputs.keys[side_of(layer)] = keys;
+    inputs.values[side_of(layer)] = values;
+    const keep_tail<T> keep{{memory(part_of(layer)), inputs, sequences, brings.tokens, 0, brings.new_tokens}, false};
+    exec.run(keep, keep.groups());
+  }
+
+  /// Enqueues the compression of pages that are complete in the tail, of all layers of a part.
+  template <class Executor>
+  void seal(Executor const& exec, int part, cache_sequences const& sequences, workspace const& space) const {
+    constexpr char const* where = "cross_layer_cache.seal";
+    check_sequences(where, sequences);
+    check<value_error>(sequences.pages.data != nullptr, where, ": the counts of sealed pages are null");
+    run_append(exec, where, part, {}, sequences, {}, space);
+  }
+
+  /// Enqueues the counting of pages that all layers have sealed. `pages` are those of the sequences.
+  template <class Executor>
+  void advance(Executor const& exec, cache_sequences const& sequences, array_view<std::int32_t> pages,
+               std::int64_t tokens = 1) const {
+    const advance_pages program{sequences, extents_.window,
+                                divide_up(max(tokens, std::int64_t{1}), std::int64_t{cache_page_format::tokens}),
+                                pages};
+    exec.run(program, program.groups());
+  }
+
+  /// Enqueues attention of queries over a layer as it is kept. Options: softmax_scale and is_causal.
+  template <class Executor, class Result>
+  void attend(Executor const& exec, int layer, head_view<T const> queries, cache_sequences const& sequences,
+              attention_options const& options, attention_outputs<Result> const& out, workspace const& space,
+              sequence_lengths query_lengths = {}) const {
+    constexpr char const* where = "cross_layer_cache.attend";
+    check_sequences(where, sequences);
+    const attention_shape shape = shape_of(queries, sequences);
+    check_attention(where, shape, queries, options, out);
+    const double plain = 1.0 / ::sqrt(static_cast<double>(extents_.channels));
+    cached_attention_call<T, Result> call{shape,
+                                          memory(part_of(layer)),
+                                          sequences,
+                                          side_of(layer),
+                                          queries,
+                                          options.softmax_scale > 0 ? options.softmax_scale : static_cast<float>(plain),
+                                          options.is_causal,
+                                          out};
+    call.partials = cached_attention_regions(where, shape).partials(space);
+    call.query_lengths = query_lengths;
+    run_cached_attention(exec, call);
+  }
+
+  /// The extents of attention of such queries; for attention_plan.
+  [[nodiscard]] attention_shape shape_of(head_view<T const> queries, cache_sequences const& sequences) const {
+    return {sequences.count,
+            queries.extent(1),
+            extents_.heads,
+            queries.extent(2),
+            min(extents_.tokens, sequences.blocks.extent(1) * cache_page_format::tokens + tail_tokens()),
+            extents_.channels};
+  }
+
+  /// Enqueues the writing of a layer's keys and values as the cache knows them.
+  template <class Executor, class Result>
+  void restore(Executor const& exec, int layer, cache_sequences const& sequences, head_view<Result> keys,
+               head_view<Result> values) const {
+    constexpr char const* where = "cross_layer_cache.restore";
+    check_sequences(where, sequences);
+    check_heads(where, "keys", keys, sequences, keys.extent(2));
+    check_heads(where, "values", values, sequences, keys.extent(2));
+    run_cache_restore(exec,
+                      cache_restore_call<T, Result>{memory(part_of(layer)), sequences, side_of(layer), keys, values});
+  }
+
+  /// Enqueues making slots ready for new sequences.
+  template <class Executor>
+  void reset(Executor const& exec, array_view<std::int32_t const> slots) const {
+    for (cache_memory<T> const& of : memory_) {
+      const reset_slots<T> program{of, slots, slots.size()};
+      exec.run(program, program.groups());
+    }
+  }
+
+  /// Enqueues that the sequences in the slots `to` go on where those in `from` are. Their block tables hold the same
+  /// sealed pages; slots that had them retained must not be reset as long as they are in use.
+  template <class Executor>
+  void fork(Executor const& exec, array_view<std::int32_t const> from, array_view<std::int32_t const> to) const {
+    check<shape_error>(from.size() == to.size(), "cross_layer_cache.fork: there are ", from.size(),
+                       " slots to go on from but ", to.size(), " to go on in");
+    for (cache_memory<T> const& of : memory_) {
+      const fork_slots<T> program{of, from, to};
+      exec.run(program, program.groups());
+    }
+  }
+
+  /// Counts what the sequences use, pages that several have once. Waits.
+  template <class Executor>
+  [[nodiscard]] cache_bytes stats(Executor const& exec, cache_sequences const& sequences) const {
+    check_sequences("cross_layer_cache.stats", sequences);
+    cache_bytes found = count_cache_bytes(exec, extents_, memory_, sequences);
+    found.reserved = static_cast<std::int64_t>(bytes_.bytes());
+    return found;
+  }
+
+ private:
+  [[nodiscard]] static cache_layers policy(int layers) {
+    cache_layers made;
+    made.layers = layers;
+    made.key_bits = Quantizer::bits;
+    made.value_bits = Quantizer::bits;
+    made.value_group = Quantizer::group == whole_tensor ? 256 : Quantizer::group;
+    made.retention = layers == 2 ? retain_most_different(Retention{}) : retain_most_different::none();
+    made.row_capacity = layers == 2 ? -1 : 0;
+    made.whole_tokens = Retention::whole_tokens;
+    return made;
+  }
+
+  [[nodiscard]] static std::size_t as_index(int i) { return static_cast<std::size_t>(i); }
+  [[nodiscard]] static std::size_t checked(char const* what, int i, int count) {
+    check<value_error>(i >= 0 && i < count, "cross_layer_cache: ", what, " ", i, " is none of ", count);
+    return as_index(i);
+  }
+  [[nodiscard]] std::int64_t tail_tokens() const { return extents_.window + 2 * cache_page_format::tokens; }
+  [[nodiscard]] cache_append_regions regions(char const* where, std::int64_t sequences, std::int64_t tokens) const {
+    return {where, sequences, max(tokens, std::int64_t{1}), extents_.heads};
+  }
+
+  template <class Executor>
+  void run_append(Executor const& exec, char const* where, int part, cache_inputs<T> const& inputs,
+                  cache_sequences const& sequences, cache_tokens const& brings, workspace const& space) const {
+    const cache_append_regions places = regions(where, sequences.count, brings.tokens);
+    cache_layers const& as = policy_of(part);
+    const auto run = [&](auto const& merger) {
+      run_cache_append(exec, cache_append_call<std::remove_cvref_t<decltype(merger)>, T>{
+                                 merger,
+                                 as.retention,
+                                 as.whole_tokens,
+                                 {memory(part), inputs, sequences, brings.tokens, places.pages, brings.new_tokens},
+                                 places.rows_in(space),
+                                 places.marks_in(space)});
+    };
+    if constexpr (std::is_same_v<Merger, slerp_merger<float>>) {
+      run(merger_);
+    } else if (as.layers == 2) {
+      run(merger_);
+    } else {
+      run(slerp_merger<float>{});
+    }
+  }
+
+  void check_sequences(char const* where, cache_sequences const& s) const {
+    check<shape_error>(s.count >= 0 && s.count <= s.blocks.extent(0), where, ": there are ", s.count,
+                       " sequences but block tables of ", s.blocks.extent(0));
+    check<shape_error>(s.slots.data != nullptr || s.count <= extents_.slots, where, ": there are ", s.count,
+                       " sequences but ", extents_.slots, " slots");
+    check<value_error>(s.lengths.data != nullptr || s.count == 0, where, ": the lengths of ", s.count,
+                       " sequences are null");
+    for (array_view<std::int32_t const> const& list : {s.slots, s.lengths, s.pages}) {
+      check<shape_error>(list.data == nullptr || list.size() >= s.count, where, ": a list of sequences has ",
+                         list.size(), " elements but there are ", s.count);
+    }
+  }
+  template <class U>
+  void check_heads(char const* where, char const* what, head_view<U> found, cache_sequences const& s,
+                   std::int64_t tokens) const {
+    const std::int64_t expected[4] = {s.count, extents_.heads, tokens, extents_.channels};
+    check<value_error>(found.data != nullptr || s.count * tokens == 0, where, ": the ", what, " are null");
+    for (int dimension = 0; dimension < 4 && s.count * tokens > 0; ++dimension) {
+      check<shape_error>(found.extent(dimension) == expected[dimension], where, ": dimension ", dimension, " of the ",
+                         what, " has ", found.extent(dimension), " elements but needs ", expected[dimension]);
+    }
+  }
+  template <class Result>
+  void check_attention(char const* where, attention_shape const& shape, head_view<T const> queries,
+                       attention_options const& options, attention_outputs<Result> const& out) const {
+    check<shape_error>(shape.query_heads >= 1 && shape.query_heads % shape.key_heads == 0, where, ": there are ",
+                       shape.query_heads, " query heads, which are no whole number for each of ", shape.key_heads,
+                       " key heads");
+    const std::int64_t expected[4] = {shape.batch, shape.query_heads, shape.queries, shape.channels};
+    for (int dimension = 0; dimension < 4; ++dimension) {
+      check<shape_error>(queries.extent(dimension) == expected[dimension], where, ": dimension ", dimension,
+                         " of the queries has ", queries.extent(dimension), " elements but needs ",
+                         expected[dimension]);
+      check<shape_error>(out.result.extent(dimension) == expected[dimension], where, ": dimension ", dimension,
+                         " of the result has ", out.result.extent(dimension), " elements but needs ",
+                         expected[dimension]);
+      check<shape_error>(
+          out.log_sum_exp.data == nullptr || dimension == 3 || out.log_sum_exp.extent(dimension) == expected[dimension],
+          where, ": dimension ", dimension, " of the log-sum-exps has ",
+          dimension < 3 ? out.log_sum_exp.extent(dimension) : 0, " elements but needs ", expected[dimension]);
+    }
+    check<value_error>(options.softmax_scale >= 0 && options.softmax_scale < infinity, where,
+                       ": the scale of the softmax is ", options.softmax_scale, " but must be finite and not negative");
+    check<value_error>(options.window_left < 0 && options.window_right < 0, where, ": there are windows of ",
+                       options.window_left, " and ", options.window_right, " keys but caches have none");
+  }
+
+  cache_extents extents_;
+  Merger merger_;
+  std::vector<cache_layers> parts_;
+  std::vector<cache_memory<T>> memory_;
+  std::vector<int> part_of_;
+  buffer<std::byte> bytes_;
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `offload_plan`: how many bytes an offloaded cache takes where, before any of them is allocated, and where its parts
+/// lie in them.
+///
+///     auto const plan = shadow_kv::plan<bfloat16>(shape, options);
+///     plan.device.bytes();      // on the device, for good
+///     plan.host.bytes();        // pinned memory of the host
+///     plan.prompt.bytes();      // workspace of a prompt
+///     plan.step.bytes();        // workspace of a step
+///     plan.describe();          // a table for people
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <tessera/algorithm/factorize_keys.hpp>
+#include <tessera/algorithm/offloaded_cache_types.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/check.hpp>
+#include <tessera/exec/workspace.hpp>
+#include <tessera/program/offloaded_memory.hpp>
+#include <tessera/program/value_record.hpp>
+#include <tessera/select/chunk_landmarks.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+namespace detail {
+
+/// Parts of the memory of a cache.
+template <class T, class E>
+struct offload_regions {
+  region<cached_sequence> sequences;
+  region<E> landmarks;
+  region<std::int16_t> places;
+  region<T> coefficients;
+  region<T> directions;
+  region<T> ring_keys;
+  region<T> ring_values;
+  region<T> ring_sources;
+  region<T> exact_keys;
+  region<T> exact_values;
+  region<std::int32_t> exact_ids;
+  region<float> exact_measures;
+  region<T> slot_keys;
+  region<T> slot_values;
+  region<std::int32_t> slot_ids;
+  region<std::int32_t> hands;
+  region<chunk_usage> usage;
+  region<float> gram;
+  region<std::byte> values;
+};
+
+/// Parts of the workspace of a step.
+template <class T>
+struct offload_step_regions {
+  region<T> queries;
+  region<float> scores;
+  region<scaled_exponentials<float>> score_sums;
+  region<std::int32_t> selected;
+  region<std::int32_t> selected_slots;
+  region<std::int32_t> selected_counts;
+  region<missed_chunk> missed;
+  region<std::int32_t> missed_counts;
+  region<softmax_state<float>> states;
+  region<float> totals;
+  region<float> residuals;
+};
+
+/// Parts of the workspace of a prompt.
+template <class T>
+struct offload_prompt_regions {
+  region<float> gram;
+  region<float> cosines;
+  region<T> directions;    ///< of refit()
+  region<float> relation;  ///< likewise
+  subspace_regions search;
+};
+
+}  // namespace detail
+
+/// S: the selector, Codec: of values.
+template <class T, ChunkSelector S, class Codec>
+struct offload_plan {
+  using element_type = typename chunk_landmarks<S>::element_type;
+  using record = value_record<Codec, T>;
+
+  offload_extents extents;
+  offload_options options;
+  std::vector<std::int64_t> first_rows;  ///< of each sequence, and of all
+  std::int64_t elements;                 ///< of a landmark
+  std::int64_t record_bytes;
+  key_factorization search;
+
+  workspace_plan device{"offloaded_cache, on the device"};
+  workspace_plan host{"offloaded_cache, pinned memory of the host"};
+  workspace_plan prompt{"offloaded_cache, workspace of a prompt"};
+  workspace_plan step{"offloaded_cache, workspace of a step"};
+
+  detail::offload_regions<T, element_type> parts;
+  detail::offload_step_regions<T> step_parts;
+  detail::offload_prompt_regions<T> prompt_parts;
+
+  offload_plan(offload_extents const& n, offload_options const& chosen, std::vector<std::int64_t> rows)
+      : extents(n),
+        options(chosen),
+        first_rows(std::move(rows)),
+        elements(chunk_landmarks<S>::elements(n.channels)),
+        record_bytes(record::bytes(n.chunk, n.channels)),
+        search(n.width(), n.rank, chosen.search) {
+    add_parts();
+    add_step();
+    prompt_parts.gram = prompt.add<float>("products of channels", chosen.keeps_products ? 0 : n.width() * n.width());
+    prompt_parts.cosines = prompt.add<float>("least cosines of chunks", n.key_heads * n.longest);
+    prompt_parts.directions = prompt.add<T>("new directions", chosen.keeps_products ? n.width() * n.rank : 0);
+    prompt_parts.relation =
+        prompt.add<float>("old directions in new ones", chosen.keeps_products ? n.rank * n.rank : 0);
+    prompt_parts.search = search.add_to(prompt);
+  }
+
+  /// Chunks that a sequence has room for.
+  [[nodiscard]] std::int64_t capacity(std::int64_t sequence) const {
+    auto const at = static_cast<std::size_t>(sequence);
+    return first_rows[at + 1] - first_rows[at];
+  }
+
+  [[nodiscard]] std::string describe() const {
+    return device.describe() + host.describe() + prompt.describe() + step.describe();
+  }
+
+  /// The cache in blocks of at least as many bytes. `store` holds values: the host's block, or nothing.
+  [[nodiscard]] offloaded_memory<T, element_type> memory(array_view<std::byte> block,
+                                                         array_view<std::byte> store) const {
+    workspace const on_device(device, block);
+    workspace const on_host(host, store);
+    bool const is_offloaded = options.values == value_store::host;
+    offload_extents const& n = extents;
+    auto const at = [&on_device](auto where) { return on_device[where].data; };
+    offloaded_memory<T, element_type> made;
+    made.sequences = on_device[parts.sequences];
+    made.landmarks = {at(parts.landmarks), {n.rows, n.key_heads, elements}};
+    made.places = {at(parts.places), {n.rows, n.key_heads}};
+    made.coefficients = {at(parts.coefficients), {n.rows * n.chunk, n.rank}};
+    made.directions = {at(parts.directions), {n.batch, n.width(), n.rank}};
+    made.values = {is_offloaded ? on_host[parts.values].data : at(parts.values), {n.rows, n.key_heads, record_bytes}};
+    made.ring_keys = {at(parts.ring_keys), {n.batch, n.key_heads, n.ring, n.channels}};
+    made.ring_values = {at(parts.ring_values), {n.batch, n.key_heads, n.ring, n.channels}};
+    made.ring_sources = {at(parts.ring_sources), {n.batch, n.ring, n.width()}};
+    made.exact_keys = {at(parts.exact_keys), {n.batch, n.key_heads, n.exact(), n.chunk, n.channels}};
+    made.exact_values = {at(parts.exact_values), {n.batch, n.key_heads, n.exact(), n.chunk, n.channels}};
+    made.exact_ids = {at(parts.exact_ids), {n.batch, n.key_heads, n.exact()}};
+    made.exact_measures = {at(parts.exact_measures), {n.batch, n.key_heads, n.exact()}};
+    made.slot_keys = {at(parts.slot_keys), {n.batch, n.key_heads, n.slots, n.chunk, n.channels}};
+    made.slot_values = {at(parts.slot_values), {n.batch, n.key_heads, n.slots, n.chunk, n.channels}};
+    made.slot_ids = {at(parts.slot_ids), {n.batch, n.key_heads, n.slots}};
+    made.hands = {at(parts.hands), {n.batch, n.key_heads}};
+    made.usage = {at(parts.usage), {n.batch, n.key_heads}};
+    made.gram = {options.keeps_products ? at(parts.gram) : nullptr, {n.batch, n.width(), n.width()}};
+    return made;
+  }
+
+  /// A step of so many sequences in a workspace.
+  [[nodiscard]] offload_step<T> step_of(workspace const& space, std::int64_t steps,
+                                        array_view<std::int32_t const> sequences) const {
+    offload_extents const& n = extents;
+    std::int64_t const shares = resident_shares(n) + selected_shares(n);
+    offload_step<T> made;
+    made.sequences = sequences;
+    made.queries = {space[step_parts.queries].data, {steps, n.query_heads, n.channels}};
+    made.scores = {space[step_parts.scores].data, {n.rows, n.key_heads, n.group()}};
+    made.score_sums = {space[step_parts.score_sums].data, {steps, score_blocks(), n.query_heads}};
+    made.selected = {space[step_parts.selected].data, {steps, n.key_heads, n.budget}};
+    made.selected_slots = {space[step_parts.selected_slots].data, {steps, n.key_heads, n.budget}};
+    made.selected_counts = {space[step_parts.selected_counts].data, {steps, n.key_heads}};
+    made.missed = {space[step_parts.missed].data, {steps, n.key_heads, n.budget}};
+    made.missed_counts = {space[step_parts.missed_counts].data, {steps, n.key_heads}};
+    made.states = {space[step_parts.states].data, {shares, steps, n.query_heads}};
+    made.totals = {space[step_parts.totals].data, {shares, steps, n.query_heads, n.channels}};
+    made.residuals = {space[step_parts.residuals].data, steps};
+    return made;
+  }
+
+ private:
+  [[nodiscard]] std::int64_t score_blocks() const { return divide_up(extents.longest, scored_chunks); }
+
+  void add_parts() {
+    offload_extents const& n = extents;
+    std::int64_t const heads = n.batch * n.key_heads;
+    std::int64_t const elements_of_chunk = n.chunk * n.channels;
+    parts.sequences = device.add<cached_sequence>("sequences", n.batch);
+    parts.landmarks = device.add<element_type>("landmarks", n.rows * n.key_heads * elements);
+    parts.places = device.add<std::int16_t>("places of chunks", n.rows * n.key_heads);
+    parts.coefficients = device.add<T>("coefficients of keys", n.rows * n.chunk * n.rank);
+    parts.directions = device.add<T>("directions of keys", n.batch * n.width() * n.rank);
+    parts.ring_keys = device.add<T>("ring, keys", heads * n.ring * n.channels);
+    parts.ring_values = device.add<T>("ring, values", heads * n.ring * n.channels);
+    parts.ring_sources = device.add<T>("ring, keys before their rotation", heads * n.ring * n.channels);
+    parts.exact_keys = device.add<T>("exact chunks, keys", heads * n.exact() * elements_of_chunk);
+    parts.exact_values = device.add<T>("exact chunks, values", heads * n.exact() * elements_of_chunk);
+    parts.exact_ids = device.add<std::int32_t>("exact chunks, numbers", heads * n.exact());
+    parts.exact_measures = device.add<float>("exact chunks, measures", heads * n.exact());
+    parts.slot_keys = device.add<T>("slots, keys", heads * n.slots * elements_of_chunk);
+    parts.slot_values = device.add<T>("slots, values", heads * n.slots * elements_of_chunk);
+    parts.slot_ids = device.add<std::int32_t>("slots, numbers of chunks", heads * n.slots);
+    parts.hands = device.add<std::int32_t>("slots, next to be taken", heads);
+    parts.usage = device.add<chunk_usage>("usage", heads);
+    parts.gram =
+        device.add<float>("products of channels", options.keeps_products ? n.batch * n.width() * n.width() : 0);
+    auto& store = options.values == value_store::host ? host : device;
+    parts.values = store.template add<std::byte>("values", n.rows * n.key_heads * record_bytes);
+  }
+
+  void add_step() {
+    offload_extents const& n = extents;
+    std::int64_t const shares = resident_shares(n) + selected_shares(n);
+    std::int64_t const lists = n.batch * n.key_heads * n.budget;
+    step_parts.queries = step.add<T>("queries", n.batch * n.query_heads * n.channels);
+    step_parts.scores = step.add<float>("scores of chunks", n.rows * n.query_heads);
+    step_parts.score_sums =
+        step.add<scaled_exponentials<float>>("sums of scores", n.batch * score_blocks() * n.query_heads);
+    step_parts.selected = step.add<std::int32_t>("selected chunks", lists);
+    step_parts.selected_slots = step.add<std::int32_t>("slots of selected chunks", lists);
+    step_parts.selected_counts = step.add<std::int32_t>("numbers of selected chunks", n.batch * n.key_heads);
+    step_parts.missed = step.add<missed_chunk>("missed chunks", lists);
+    step_parts.missed_counts = step.add<std::int32_t>("numbers of missed chunks", n.batch * n.key_heads);
+    step_parts.states = step.add<softmax_state<float>>("shares of rows, sums", shares * n.batch * n.query_heads);
+    step_parts.totals = step.add<float>("shares of rows, values", shares * n.batch * n.query_heads * n.channels);
+    step_parts.residuals = step.add<float>("residuals of archived chunks", n.batch);
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

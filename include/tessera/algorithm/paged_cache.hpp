@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// The operations on a compressed cache, over memory that is there: append, attend, restore. What
+/// algorithm/cross_layer_cache.hpp is made of; each has a call that an executor with programs of its own overloads:
+/// run_cache_append, run_cached_attention, run_cache_restore.
+///
+/// Formats: program/cache_page.hpp, program/cache_memory.hpp. Bytes that an append writes are the same on every
+/// executor, and the same whether tokens come at once or one by one, if thresholds are known. Nothing waits or
+/// allocates: lengths are where executors run, so that a call can be captured in a CUDA graph and used again.
+#pragma once
+
+#include <cstdint>
+#include <math.h>  // not <cmath>: as in core/math.hpp
+#include <type_traits>
+
+#include <tessera/algorithm/attention_types.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/check.hpp>
+#include <tessera/exec/workspace.hpp>
+#include <tessera/merge/retain_most_different.hpp>
+#include <tessera/program/attention_rows.hpp>
+#include <tessera/program/cache_memory.hpp>
+#include <tessera/program/cached_attention.hpp>
+#include <tessera/program/encode_pages.hpp>
+#include <tessera/program/measure_pages.hpp>
+#include <tessera/program/read_page.hpp>
+#include <tessera/reduce/online_softmax.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// What an append of at most `tokens` new tokens to each of `sequences` sequences needs.
+struct cache_append_regions {
+  std::int64_t sequences;
+  std::int64_t pages;  ///< of a sequence
+  std::int64_t heads;
+  workspace_plan plan;
+  region<merged_row> rows;
+  region<page_mark> marks;
+
+  cache_append_regions(char const* where, std::int64_t sequence_count, std::int64_t tokens, std::int64_t head_count)
+      : sequences(sequence_count),
+        pages(divide_up(tokens, std::int64_t{cache_page_format::tokens})),
+        heads(head_count),
+        plan(where),
+        rows(plan.add<merged_row>("pairs of keys and values",
+                                  checked_multiply(where, page_heads(where), 2 * cache_page_format::tokens))),
+        marks(plan.add<page_mark>("marks of pages", page_heads(where))) {}
+
+  [[nodiscard]] view<merged_row, 5> rows_in(workspace const& space) const {
+    return {space[rows].data, {sequences, pages, heads, 2, cache_page_format::tokens}};
+  }
+  [[nodiscard]] view<page_mark, 3> marks_in(workspace const& space) const {
+    return {space[marks].data, {sequences, pages, heads}};
+  }
+
+ private:
+  [[nodiscard]] std::int64_t page_heads(char const* where) const {
+    return checked_multiply(where, checked_multiply(where, sequences, pages), heads);
+  }
+};
+
+/// New tokens for a cache. Merger: of pairs; of one layer, what makes directions and lengths.
+template <class Merger, class T>
+struct cache_append_call {
+  Merger merger;
+  retain_most_different rule;
+  bool whole_tokens;         ///< vectors are those of all heads of a token together
+  cache_source<T> source;    ///< without inputs: pages that are complete in the tail are sealed
+  view<merged_row, 5> rows;  ///< memory; see cache_append_regions
+  view<page_mark, 3> marks;  ///< likewise
+};
+
+/// Queries over a cache.
+template <class T, class Result>
+struct cached_attention_call {
+  attention_shape shape;  ///< `keys`: at most so many tokens of a sequence
+  cache_memory<T> memory;
+  cache_sequences sequences;
+  int layer;  ///< 0 or 1
+  head_view<T const> queries;
+  float softmax_scale;
+  bool is_causal;
+  attention_outputs<Result> out;
+  attention_partials<online_softmax<float>::state_type> partials = {};  ///< memory for shares of rows, or null
+  sequence_lengths query_lengths = {};
+};
+
+template <class T, class Result>
+struct cache_restore_call {
+  cache_memory<T> memory;
+  cache_sequences sequences;
+  int layer;
+  head_view<Result> keys;
+  head_view<Result> values;
+};
+
+namespace detail {
+
+template <int Channels, class Executor, class Merger, class T>
+void encode_cache_pages(Executor const& exec, cache_append_call<Merger, T> const& call) {
+  const encode_pages<T, Channels> program{call.source, call.rows, call.marks};
+  exec.run(program, program.groups());
+}
+
+template <class Executor, class Merger, class T>
+void append_portably(Executor const& exec, cache_append_call<Merger, T> const& call) {
+  if (!call.marks.is_empty()) {
+    const measure_pages<Merger, T> measure{call.merger, call.source, call.rows, call.whole_tokens};
+    exec.run(measure, measure.groups());
+    const fit_thresholds<T> fit{call.rule, call.source, call.rows};
+    exec.run(fit, fit.groups());
+    const mark_rows<T> mark{call.source, call.rows, call.marks};
+    exec.run(mark, mark.groups());
+    if (call.source.memory.format.channels <= 128) {
+      encode_cache_pages<128>(exec, call);
+    } else {
+      encode_cache_pages<256>(exec, call);
+    }
+  }
+  if (call.source.tokens > 0) {
+    const keep_tail<T> keep{call.source, true};
+    exec.run(keep, keep.groups());
+  }
+}
+
+template <class T, class Result>
+attention_writer<cached_attention_method, Result> writer_of(cached_attention_call<T, Result> const& call) {
+  return {call.shape, {}, {}, {}, call.query_lengths, {}, {}, call.out.result, call.out.log_sum_exp};
+}
+
+template <int Channels, class Executor, class T, class Result>
+void attend_cache(Executor const& exec, cached_attention_call<T, Result> const& call) {
+  const cached_attention<T, Result, Channels> program{call.memory,     call.sequences,     call.layer,
+                                                      call.queries,    call.softmax_scale, call.is_causal,
+                                                      writer_of(call), call.partials};
+  exec.run(program, program.groups());
+  if (call.partials.rows.data != nullptr) {
+    const merge_attention<cached_attention_method, Result> join{call.partials, writer_of(call)};
+    exec.run(join, join.groups());
+  }
+}
+
+template <class Executor, class T, class Result>
+void attend_cache_portably(Executor const& exec, cached_attention_call<T, Result> const& call) {
+  if (call.memory.format.channels <= 128) {
+    attend_cache<128>(exec, call);
+  } else {
+    attend_cache<256>(exec, call);
+  }
+}
+
+}  // namespace detail
+
+/// An executor with programs of its own overloads this for itself.
+template <class Executor, class Merger, class T>
+void run_cache_append(Executor const& exec, cache_append_call<Merger, T> const& call) {
+  detail::append_portably(exec, call);
+}
+
+/// Likewise.
+template <class Executor, class T, class Result>
+void run_cached_attention(Executor const& exec, cached_attention_call<T, Result> const& call) {
+  detail::attend_cache_portably(exec, call);
+}
+
+/// Likewise.
+template <class Executor, class T, class Result>
+void run_cache_restore(Executor const& exec, cache_restore_call<T, Result> const& call) {
+  const restore_pages<T, Result> program{call.memory, call.sequences, call.layer, call.keys, call.values};
+  exec.run(program, program.groups());
+}
+
+/// Throws shape_error for a page that no program can make.
+inline void check_page_format(char const* where, cache_page_format const& format) {
+  check<shape_error>(format.channels >= 32 && format.channels <= 256 && format.channels % 32 == 0, where,
+                     ": heads have ", format.channels, " channels but must have a multiple of 32 up to 256");
+  for (int bits : {format.key_bits, format.value_bits}) {
+    check<value_error>(bits == 2 || bits == 3 || bits == 4 || bits == 8, where, ": codes have ", bits,
+                       " bits but must have 2, 3, 4 or 8");
+  }
+  check<shape_error>(
+      format.value_groups >= 1 && format.value_groups <= 16 && format.channels % (16 * format.value_groups) == 0, where,
+      ": values have ", format.value_groups, " groups of ", format.channels,
+      " channels but groups must have a multiple of 16");
+  check<shape_error>(format.layers == 1 || format.layers == 2, where, ": pages have ", format.layers,
+                     " layers but must have 1 or 2");
+}
+
+/// Among how many groups the tokens of a sequence are shared: enough for any machine, but none with less than four
+/// pages. Not a function of the machine, so that results are none.
+[[nodiscard]] inline std::int64_t cached_attention_shares(attention_shape const& s) {
+  constexpr std::int64_t least_tokens = 4 * cache_page_format::tokens;
+  constexpr std::int64_t enough_groups = 1024;
+  constexpr std::int64_t most = 64;
+  const std::int64_t together = s.query_heads / s.key_heads * s.queries;
+  const std::int64_t groups = s.batch * s.key_heads * divide_up(together, std::int64_t{cached_attention_rows});
+  const std::int64_t wanted = divide_up(enough_groups, max(groups, std::int64_t{1}));
+  return clamp(min(wanted, s.keys / least_tokens), std::int64_t{1}, most);
+}
+
+/// What attention over a cache needs.
+struct cached_attention_regions {
+  using state_type = online_softmax<float>::state_type;
+
+  attention_shape shape;
+  std::int64_t shares;
+  workspace_plan plan;
+  region<float> totals;
+  region<attention_row<state_type>> rows;
+
+  cached_attention_regions(char const* where, attention_shape const& of, std::int64_t among)
+      : shape(of),
+        shares(among),
+        plan(where),
+        totals(plan.add<float>("totals of shares of rows", checked_multiply(where, shared_rows(where), of.channels))),
+        rows(plan.add<attention_row<state_type>>("shares of rows", shared_rows(where))) {}
+  cached_attention_regions(char const* where, attention_shape const& of)
+      : cached_attention_regions(where, of, cached_attention_shares(of)) {}
+
+  [[nodiscard]] attention_partials<state_type> partials(workspace const& space) const {
+    attention_shape const& s = shape;
+    if (rows.count == 0) {
+      return {};
+    }
+    return {{space[totals].data, {shares, s.batch, s.query_heads, s.queries, s.channels}},
+            {space[rows].data, {shares, s.batch, s.query_heads, s.queries}}};
+  }
+
+ private:
+  /// 0 where rows are not shared.
+  [[nodiscard]] std::int64_t shared_rows(char const* where) const {
+    return shares == 1 ? 0 : checked_multiply(where, shares * shape.batch, shape.query_heads * shape.queries);
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

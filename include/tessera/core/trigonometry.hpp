@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Angles from 0 to pi, for programs whose results must be the same bits on the host and on the device, where the
+/// functions of each side's own library differ in the last ones.
+///
+///     double const angle = tessera::upper_arc_tangent(0.0, -1.0);     // pi
+///     double const height = tessera::upper_sine(angle / 2);           // 1
+///
+/// Sums, products, quotients and explicit multiply-adds in double, in one order; no compiler may contract them further.
+/// Both are within 1e-15 of the exact value.
+#pragma once
+
+#include <math.h>  // not <cmath>: as in core/math.hpp
+
+#include <tessera/config.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+inline constexpr double pi = 3.14159265358979323846;
+
+/// The sine of `angle`, which lies between 0 and pi: Taylor's series on the half that is nearer to 0.
+TESSERA_FN inline double upper_sine(double angle) {
+  const double x = angle > pi / 2 ? pi - angle : angle;
+  const double square = x * x;
+  constexpr int terms = 10;
+  constexpr double inverse_factorials[terms] = {-1.0 / 6.0,
+                                                1.0 / 120.0,
+                                                -1.0 / 5040.0,
+                                                1.0 / 362880.0,
+                                                -1.0 / 39916800.0,
+                                                1.0 / 6227020800.0,
+                                                -1.0 / 1307674368000.0,
+                                                1.0 / 355687428096000.0,
+                                                -1.0 / 1.21645100408832e17,
+                                                1.0 / 5.109094217170944e19};
+  double sum = inverse_factorials[terms - 1];
+  for (int i = terms - 2; i >= 0; --i) {
+    sum = ::fma(sum, square, inverse_factorials[i]);
+  }
+  return ::fma(x * square, sum, x);
+}
+
+/// The angle of the point (x, y) from the positive x axis; `y` is not negative. 0 for the origin.
+TESSERA_FN inline double upper_arc_tangent(double y, double x) {
+  const double along = x < 0 ? -x : x;
+  if (y == 0 && along == 0) {
+    return 0;
+  }
+  const bool is_steep = y > along;
+  const double slope = is_steep ? along / y : y / along;
+  constexpr double eighth_turn_half = 0.41421356237309503;  // tan(pi / 8)
+  const bool is_far = slope > eighth_turn_half;
+  const double rest = is_far ? (slope - 1.0) / (slope + 1.0) : slope;
+  const double square = rest * rest;
+  constexpr int last = 41;  // 0.1716^20 / 41 is below 1e-16
+  double sum = 1.0 / last;
+  for (int i = last - 2; i >= 3; i -= 2) {
+    sum = ::fma(-sum, square, 1.0 / i);
+  }
+  const double small = ::fma(-(rest * square), sum, rest);
+  const double within = is_far ? pi / 4 + small : small;
+  const double first = is_steep ? pi / 2 - within : within;
+  return x < 0 ? pi - first : first;
+}
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Which factor a merged vector is multiplied by to restore either of the two: policies for the mergers of this folder.
+///
+///     tessera::slerp_merger<float, tessera::least_squares> merger;
+///
+///     policy           factor of a, with e the merged vector
+///     preserve_length  |a|                       a restored vector is as long as it was; for e of length 1
+///     least_squares    (a . e) / (e . e)         the least error of a restored vector by itself
+///     as_merged        1; 0 for a vector of zeros
+///
+/// MiniCache preserves lengths. Least squares has smaller errors of keys but shrinks them, which flattens a softmax:
+/// attention over such a cache is the worse one.
+#pragma once
+
+#include <math.h>
+
+#include <tessera/concepts/merger.hpp>
+#include <tessera/config.hpp>
+#include <tessera/merge/two_lengths.hpp>
+#include <tessera/reduce/pair_products.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Two factors, before they are stored.
+using two_factors = two_lengths<float>;
+
+struct preserve_length {
+  TESSERA_FN static two_factors factors(pair_products const& measured, mix_weights) {
+    return {length_of(measured.first), length_of(measured.second)};
+  }
+};
+
+struct least_squares {
+  TESSERA_FN static two_factors factors(pair_products const& measured, mix_weights weights) {
+    const double first = weights.first;
+    const double second = weights.second;
+    const double of_first = ::fma(first, measured.first, second * measured.cross);    // a . e
+    const double of_second = ::fma(first, measured.cross, second * measured.second);  // b . e
+    const double square = ::fma(first, of_first, second * of_second);                 // e . e
+    if (!(square > 0)) {  // zeros; a NaN shows in the lengths
+      return preserve_length::factors(measured, weights);
+    }
+    const bool has_first = length_of(measured.first) != 0.0F;
+    const bool has_second = length_of(measured.second) != 0.0F;
+    return {has_first ? static_cast<float>(of_first / square) : 0.0F,
+            has_second ? static_cast<float>(of_second / square) : 0.0F};
+  }
+};
+
+struct as_merged {
+  TESSERA_FN static two_factors factors(pair_products const& measured, mix_weights) {
+    return {length_of(measured.first) == 0.0F ? 0.0F : 1.0F, length_of(measured.second) == 0.0F ? 0.0F : 1.0F};
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

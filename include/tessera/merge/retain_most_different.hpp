@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Which pairs of vectors stay unmerged, because their directions are too far apart: MiniCache (arXiv 2405.14366),
+/// section 4.2.
+///
+///     auto const rule = tessera::retain_most_different::range(0.05F);      // the paper's
+///     float const threshold = rule.threshold(range of the angles of a sequence);
+///     bool const stays = tessera::stays_apart(angle, threshold);
+///
+/// Equation 4 as printed keeps d < d_min + gamma (d_max - d_min), which are the most similar pairs if d is a distance,
+/// as it is defined; the text, the figures and the ratios mean the most different ones. Here an angle stays apart if
+/// it is at least d_max - gamma (d_max - d_min).
+///
+/// Every rule comes down to a threshold on the angle, which can be kept: what comes later is judged by it alone, so
+/// that it makes no difference whether a cache is filled at once or token by token.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/core/trigonometry.hpp>
+#include <tessera/merge/two_lengths.hpp>
+#include <tessera/reduce/minimum_maximum.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+enum class retention_rule : std::uint8_t {
+  none,      ///< all pairs are merged
+  range,     ///< angles in the uppermost `amount` of the range between the least and the largest angle
+  fraction,  ///< the largest angles, at most `amount` of all
+  angle      ///< angles of at least `amount` radians
+};
+
+/// A threshold that no angle reaches.
+inline constexpr float no_threshold = infinity;
+
+struct retain_most_different {
+  static constexpr bool whole_tokens = false;
+
+  retention_rule rule = retention_rule::range;
+  float amount = 0.05F;
+
+  TESSERA_FN static constexpr retain_most_different none() { return {retention_rule::none, 0.0F}; }
+  TESSERA_FN static constexpr retain_most_different range(float gamma) { return {retention_rule::range, gamma}; }
+  TESSERA_FN static constexpr retain_most_different fraction(float of_all) {
+    return {retention_rule::fraction, of_all};
+  }
+  TESSERA_FN static constexpr retain_most_different angle(float radians) { return {retention_rule::angle, radians}; }
+
+  /// Whether the threshold follows from angles, and not from the rule alone.
+  [[nodiscard]] TESSERA_FN constexpr bool needs_angles() const {
+    return rule == retention_rule::range || rule == retention_rule::fraction;
+  }
+  /// Of `rule` range. Where all angles are equal none is more different than others.
+  [[nodiscard]] TESSERA_FN float threshold(interval<float> angles) const {
+    if (!(angles.minimum < angles.maximum)) {
+      return no_threshold;
+    }
+    return multiply_add(-amount, angles.maximum - angles.minimum, angles.maximum);
+  }
+  /// Of a rule that needs no angles.
+  [[nodiscard]] TESSERA_FN constexpr float threshold() const {
+    return rule == retention_rule::angle ? amount : no_threshold;
+  }
+  /// Of `rule` fraction: how many of `count` angles may stay apart.
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t most(std::int64_t count) const {
+    return static_cast<std::int64_t>(amount * static_cast<float>(count));
+  }
+};
+
+/// The same for vectors that are whole tokens, of all heads together, as the paper has them.
+struct retain_most_different_tokens : retain_most_different {
+  static constexpr bool whole_tokens = true;
+};
+
+/// Whether a pair with this angle stays unmerged. A NaN, the angle of what is not finite, does.
+TESSERA_FN constexpr bool stays_apart(float angle, float threshold) {
+  return !(angle < threshold);
+}
+
+/// Angles of directions that have no middle.
+TESSERA_FN constexpr bool is_nearly_opposite(float angle) {
+  return angle > static_cast<float>(pi) - nearly_opposite;
+}
+
+}  // namespace v0
+}  // namespace tessera

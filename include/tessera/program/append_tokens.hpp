@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `append_tokens`: the first program of a step of an offloaded cache: turns queries and the new key to their position,
+/// and writes the new token into the ring. The token counts from finish_steps (program/archive_chunks.hpp) on.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/status.hpp>
+#include <tessera/program/offloaded_memory.hpp>
+#include <tessera/program/summarize_chunk.hpp>
+#include <tessera/project/rotary.hpp>
+#include <tessera/tile/per_lane.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// A group for each key head of each step. A sequence that is full is reported, and left out of the step.
+template <class T, class E>
+struct append_tokens {
+  static constexpr int lanes = 128;
+  struct scratch_type {};
+
+  offload_extents extents;
+  offloaded_memory<T, E> memory;
+  offload_step<T> step;
+  rotary_embedding rotary;
+  view<T const, 3> queries;  ///< steps x query heads x channels, before their rotation
+  view<T const, 3> keys;     ///< steps x key heads x channels, likewise
+  view<T const, 3> values;   ///< steps x key heads x channels
+  status_word* status;
+
+  TESSERA_FN constexpr std::int64_t groups() const { return step.steps() * extents.key_heads; }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    const std::int64_t at = which / extents.key_heads;
+    const std::int64_t head = which % extents.key_heads;
+    const std::int64_t sequence = step.sequence(extents, memory.sequences, at);
+    if (sequence < 0) {
+      report_full(group, at);
+      return;
+    }
+    const std::int64_t position = memory.sequences[sequence].tokens;
+    const std::int64_t place = position % extents.ring;
+    const plain_keys<T> key{keys[at]};
+    const plain_keys<T> query{queries[at]};
+    for (int lane : group) {
+      for (std::int64_t channel = lane; channel < extents.channels; channel += lanes) {
+        memory.ring_keys(sequence, head, place, channel) = rotated<T>(rotary, position, channel, key.at(head));
+        memory.ring_values(sequence, head, place, channel) = values(at, head, channel);
+        memory.ring_sources(sequence, place, head * extents.channels + channel) = keys(at, head, channel);
+      }
+      for (std::int64_t i = lane; i < extents.group() * extents.channels; i += lanes) {
+        const std::int64_t query_head = head * extents.group() + i / extents.channels;
+        const std::int64_t channel = i % extents.channels;
+        step.queries(at, query_head, channel) = rotated<T>(rotary, position, channel, query.at(query_head));
+      }
+    }
+  }
+
+ private:
+  template <class Group>
+  TESSERA_FN void report_full(Group const& group, std::int64_t at) const {
+    const std::int64_t named = step.sequences.data == nullptr ? at : std::int64_t{step.sequences[at]};
+    if (named >= 0) {
+      for (int lane : group) {
+        if (is_first(lane)) {
+          group.report(status, named < extents.batch ? status_code::capacity_exceeded : status_code::out_of_range, at);
+        }
+      }
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

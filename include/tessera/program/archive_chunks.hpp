@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// The last programs of a step of an offloaded cache: where a step filled the ring, its oldest chunk leaves it:
+///
+///     project_archived    its coefficients, and the share of its keys that the directions do not hold
+///     archive_chunks      its landmark and its values; whether it is exact from now on, and instead of which chunk
+///     add_to_gram         its products, where the cache keeps those
+///     finish_steps        the new token counts
+///
+/// The outliers of a head are always those of its archived chunks whose least cosine is least. Chunks whose
+/// coefficients leave much of them are strays: those that leave most.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/core/precision.hpp>
+#include <tessera/program/offloaded_memory.hpp>
+#include <tessera/program/summarize_chunk.hpp>
+#include <tessera/program/value_record.hpp>
+#include <tessera/tile/per_lane.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// A group for each step.
+template <class T, class E>
+struct project_archived {
+  static constexpr int lanes = 256;
+  struct scratch_type {};
+
+  offload_extents extents;
+  offloaded_memory<T, E> memory;
+  offload_step<T> step;
+
+  TESSERA_FN constexpr std::int64_t groups() const { return step.steps(); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    const std::int64_t sequence = step.sequence(extents, memory.sequences, which);
+    if (sequence < 0 || !memory.sequences[sequence].archives(extents)) {
+      set_residual(group, which, -1.0F);
+      return;
+    }
+    const cached_sequence known = memory.sequences[sequence];
+    const std::int64_t first = known.chunks * extents.chunk;
+    const std::int64_t row = known.first * extents.chunk + first;
+    per_lane<double, Group> held;
+    per_lane<double, Group> whole;
+    for (int lane : group) {
+      held[lane] = whole[lane] = 0.0;
+      for (std::int64_t at = lane; at < extents.chunk * extents.rank; at += lanes) {
+        const std::int64_t token = at / extents.rank;
+        const float total = coefficient(sequence, (first + token) % extents.ring, at % extents.rank);
+        memory.coefficients(row + token, at % extents.rank) = store<T>(total);
+        held[lane] += static_cast<double>(total) * static_cast<double>(total);
+      }
+      for (std::int64_t at = lane; at < extents.chunk * extents.width(); at += lanes) {
+        const std::int64_t place = (first + at / extents.width()) % extents.ring;
+        const auto key = static_cast<double>(load(memory.ring_sources(sequence, place, at % extents.width())));
+        whole[lane] += key * key;
+      }
+    }
+    const double all = sum(group, whole);
+    const double left = 1.0 - sum(group, held) / (all > 0.0 ? all : 1.0);
+    set_residual(group, which, all > 0.0 && left > 0.0 ? static_cast<float>(left) : 0.0F);
+  }
+
+ private:
+  TESSERA_FN float coefficient(std::int64_t sequence, std::int64_t place, std::int64_t k) const {
+    float total = 0.0F;
+    for (std::int64_t i = 0; i < extents.width(); ++i) {
+      total = multiply_add(static_cast<float>(load(memory.ring_sources(sequence, place, i))),
+                           static_cast<float>(load(memory.directions(sequence, i, k))), total);
+    }
+    return total;
+  }
+
+  template <class Group>
+  TESSERA_FN void set_residual(Group const& group, std::int64_t which, float residual) const {
+    for (int lane : group) {
+      if (is_first(lane)) {
+        step.residuals[which] = residual;
+      }
+    }
+  }
+};
+
+/// A group for each key head of each step.
+template <class T, ChunkSelector S, class Codec>
+struct archive_chunks {
+  using element_type = typename chunk_landmarks<S>::element_type;
+  using record = value_record<Codec, T>;
+  static constexpr int lanes = 32;
+  using scratch_type = staged_keys<T>;
+
+  offload_extents extents;
+  offloaded_memory<T, element_type> memory;
+  offload_step<T> step;
+  S selector;
+  float residual_limit;  ///< times the share that the prompt leaves; chunks that leave more are strays
+  static constexpr float least_residual = 0x1p-10F;  ///< of a prompt; less is rounding
+
+  TESSERA_FN constexpr std::int64_t groups() const { return step.steps() * extents.key_heads; }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+    const std::int64_t at = which / extents.key_heads;
+    const std::int64_t head = which % extents.key_heads;
+    const std::int64_t sequence = step.sequence(extents, memory.sequences, at);
+    if (sequence < 0 || !memory.sequences[sequence].archives(extents)) {
+      return;
+    }
+    const cached_sequence known = memory.sequences[sequence];
+    const std::int64_t row = known.first + known.chunks;
+    const ring_part values{memory.ring_values[sequence][head], known.chunks * extents.chunk, extents.ring};
+    group.sync();  // what was there has been read
+    for (int lane : group) {
+      for (std::int64_t i = lane; i < extents.chunk * extents.channels; i += lanes) {
+        const std::int64_t place = (known.chunks * extents.chunk + i / extents.channels) % extents.ring;
+        scratch.keys[i] = memory.ring_keys(sequence, head, place, i % extents.channels);
+      }
+      for (std::int64_t piece = lane; piece < record::pieces(extents.chunk, extents.channels); piece += lanes) {
+        record::put(values, piece, extents.chunk, extents.channels, &memory.values(row, head, 0));
+      }
+    }
+    element_type* const kept = memory.landmarks.data + memory.landmarks.offset(row, head, 0);
+    const float least = summarize_chunk(group, selector, scratch, extents.channels, kept);
+    const exact_place taken = choose(sequence, head, least, step.residuals[at], known.residual);
+    group.sync();  // all have chosen
+    keep(group, sequence, head, known, taken, values, scratch);
+  }
+
+ private:
+  struct ring_part {
+    view<T const, 2> ring;
+    std::int64_t first;
+    std::int64_t length;
+    TESSERA_FN T operator()(std::int64_t token, std::int64_t channel) const {
+      return ring((first + token) % length, channel);
+    }
+  };
+  /// Where a chunk is kept exactly, and what for; -1: not at all.
+  struct exact_place {
+    std::int64_t place;
+    float measure;
+  };
+
+  TESSERA_FN exact_place choose(std::int64_t sequence, std::int64_t head, float cosine, float residual,
+                                float usual) const {
+    std::int64_t outlier = -1;
+    float most = cosine;
+    for (std::int64_t place = 0; place < extents.outliers; ++place) {
+      if (memory.exact_ids(sequence, head, place) < 0) {
+        return {place, cosine};
+      }
+      // Of equal cosines the later chunk gives way.
+      const float measure = memory.exact_measures(sequence, head, place);
+      const bool is_worse =
+          measure > most || (outlier >= 0 && measure == most &&
+                             memory.exact_ids(sequence, head, place) > memory.exact_ids(sequence, head, outlier));
+      outlier = is_worse ? place : outlier;
+      most = is_worse ? measure : most;
+    }
+    if (outlier >= 0) {
+      return {outlier, cosine};
+    }
+    return residual > residual_limit * max(usual, least_residual) ? choose_stray(sequence, head, residual)
+                                                                  : exact_place{-1, 0.0F};
+  }
+
+  TESSERA_FN exact_place choose_stray(std::int64_t sequence, std::int64_t head, float residual) const {
+    std::int64_t stray = -1;
+    float least = residual;
+    for (std::int64_t place = extents.outliers; place < extents.exact(); ++place) {
+      if (memory.exact_ids(sequence, head, place) < 0) {
+        return {place, residual};
+      }
+      const float measure = memory.exact_measures(sequence, head, place);
+      stray = measure < least ? place : stray;
+      least = measure < least ? measure : least;
+    }
+    return {stray, residual};
+  }
+
+  template <class Group>
+  TESSERA_FN void keep(Group const& group, std::int64_t sequence, std::int64_t head, cached_sequence const& known,
+                       exact_place taken, ring_part const& values, scratch_type const& scratch) const {
+    for (int lane : group) {
+      for (std::int64_t i = lane; taken.place >= 0 && i < extents.chunk * extents.channels; i += lanes) {
+        const std::int64_t token = i / extents.channels;
+        const std::int64_t channel = i % extents.channels;
+        memory.exact_keys(sequence, head, taken.place, token, channel) = scratch.keys[i];
+        memory.exact_values(sequence, head, taken.place, token, channel) = values(token, channel);
+      }
+      if (is_first(lane)) {
+        const auto archived = static_cast<std::int16_t>(chunk_place::archived);
+        const auto exact = static_cast<std::int16_t>(chunk_place::exact);
+        memory.places(known.first + known.chunks, head) = taken.place >= 0 ? exact : archived;
+        if (taken.place >= 0) {
+          std::int32_t& id = memory.exact_ids(sequence, head, taken.place);
+          if (id >= 0) {
+            memory.places(known.first + id, head) = archived;
+          }
+          id = known.chunks;
+          memory.exact_measures(sequence, head, taken.place) = taken.measure;
+        }
+      }
+    }
+  }
+};
+
+/// A group for each channel of the keys of all heads of each step.
+template <class T, class E>
+struct add_to_gram {
+  static constexpr int lanes = 128;
+  struct scratch_type {};
+
+  offload_extents extents;
+  offloaded_memory<T, E> memory;
+  offload_step<T> step;
+
+  TESSERA_FN constexpr std::int64_t groups() const { return step.steps() * extents.width(); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    const std::int64_t at = which / extents.width();
+    const std::int64_t row = which % extents.width();
+    const std::int64_t sequence = step.sequence(extents, memory.sequences, at);
+    if (sequence < 0) {
+      return;
+    }
+    const std::int64_t place = memory.sequences[sequence].tokens % extents.ring;
+    const auto own = static_cast<float>(load(memory.ring_sources(sequence, place, row)));
+    for (int lane : group) {
+      for (std::int64_t column = lane; column < extents.width(); column += lanes) {
+        const auto other = static_cast<float>(load(memory.ring_sources(sequence, place, column)));
+        float& sum = memory.gram(sequence, row, column);
+        sum = multiply_add(own, other, sum);
+      }
+    }
+  }
+};
+
+/// A group for each step.
+template <class T, class E>
+struct finish_steps {
+  static constexpr int lanes = 32;
+  struct scratch_type {};
+
+  offload_extents extents;
+  offloaded_memory<T, E> memory;
+  offload_step<T> step;
+
+  TESSERA_FN constexpr std::int64_t groups() const { return step.steps(); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    const std::int64_t sequence = step.sequence(extents, memory.sequences, which);
+    group.sync();  // all have read how many tokens there are
+    for (int lane : group) {
+      if (sequence >= 0 && is_first(lane)) {
+        cached_sequence& known = memory.sequences[sequence];
+        if (known.archives(extents)) {
+          known.chunks += 1;
+          known.streamed += 1;
+          known.streamed_residual += step.residuals[which];
+        }
+        known.tokens += 1;
+      }
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

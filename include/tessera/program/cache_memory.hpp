@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Where a compressed cache lies: of one layer, or of two neighbouring ones that share pages. Host or device memory;
+/// offsets have 64 bits.
+///
+///     pages         block x key head x format.bytes()                            program/cache_page.hpp
+///     tail          slot x tail block x layer x key head x {key, value} x 64 x channels
+///     rows          slot x key head x row_capacity x layer x {key, value} x channels    retained tokens, in order
+///     row_counts    slot x key head      rows that are taken
+///     refused_rows  slot x key head      tokens that should have been retained when there was no row left
+///     thresholds    slot x key head x {key, value}      angles; NaN: not known yet
+///
+/// A *block* of pages is what a block table numbers: page p of sequence i is in block blocks(i, p), for all key heads.
+/// A *slot* is what a sequence has for itself. Token n of a sequence is in page n / 64 if that is sealed, else in row n
+/// % 64 of tail block n / 64 % tail_blocks. The tail has room for `window` tokens, for those of a page that is not yet
+/// sealed, and for 64 more, which layers write before it is.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/program/attention_operands.hpp>
+#include <tessera/program/cache_page.hpp>
+#include <tessera/view/array_view.hpp>
+#include <tessera/view/head_view.hpp>
+#include <tessera/view/matrix_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Keys or values.
+inline constexpr int key_part = 0;
+inline constexpr int value_part = 1;
+
+/// Sequences of a batch.
+struct cache_sequences {
+  matrix_view<std::int32_t const> blocks;       ///< sequence x page: its block
+  array_view<std::int32_t const> slots = {};    ///< of each sequence; null: its own number
+  array_view<std::int32_t const> lengths = {};  ///< tokens of each, with those that a call brings; null: none
+  array_view<std::int32_t const> pages = {};    ///< sealed ones of each; null: as many as can be
+  std::int64_t count = 0;
+
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t slot(std::int64_t sequence) const {
+    return slots.data == nullptr ? sequence : slots[sequence];
+  }
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t length(std::int64_t sequence) const {
+    return lengths.data == nullptr ? 0 : lengths[sequence];
+  }
+  /// Sealed pages of a sequence of which `length` tokens have been there.
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t sealed(std::int64_t sequence, std::int64_t length_then,
+                                                         std::int64_t window) const {
+    const std::int64_t found = pages.data == nullptr ? sealed_pages(length_then, window) : pages[sequence];
+    return clamp(found, std::int64_t{0}, blocks.extent(1));
+  }
+};
+
+/// T: bfloat16 or float16, of what is kept as it was.
+template <class T>
+struct cache_memory {
+  using value_type = T;
+
+  cache_page_format format;
+  std::int64_t heads;         ///< of keys
+  std::int64_t window;        ///< tokens of a sequence that are at least in its tail; a multiple of 64
+  std::int64_t row_capacity;  ///< of a head of a slot; 0: nothing is retained
+  std::byte* pages;
+  T* tail;
+  T* rows;
+  std::uint32_t* row_counts;
+  std::uint32_t* refused_rows;
+  float* thresholds;
+
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t tail_blocks() const { return window / cache_page_format::tokens + 2; }
+
+  [[nodiscard]] TESSERA_FN constexpr std::byte* page(std::int64_t block, std::int64_t head) const {
+    return pages + (block * heads + head) * format.bytes();
+  }
+  /// The key or value of token `token`, which is in the tail.
+  [[nodiscard]] TESSERA_FN constexpr T* tail_row(std::int64_t slot, int layer, int part, std::int64_t head,
+                                                 std::int64_t token) const {
+    constexpr std::int64_t tokens = cache_page_format::tokens;
+    const std::int64_t block = slot * tail_blocks() + token / tokens % tail_blocks();
+    const std::int64_t list = ((block * format.layers + layer) * heads + head) * 2 + part;
+    return tail + (list * tokens + token % tokens) * format.channels;
+  }
+  /// Number of a head of a slot.
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t head_of(std::int64_t slot, std::int64_t head) const {
+    return slot * heads + head;
+  }
+  /// The key or value of a retained token: `row` as headers of pages number them, over all slots and heads.
+  [[nodiscard]] TESSERA_FN constexpr T* retained_row(std::int64_t row, int layer, int part) const {
+    return rows + ((row * format.layers + layer) * 2 + part) * format.channels;
+  }
+
+  /// Elements or bytes of each region, for `slots` slots and `blocks` blocks.
+  [[nodiscard]] constexpr std::int64_t page_bytes(std::int64_t blocks) const { return blocks * heads * format.bytes(); }
+  [[nodiscard]] constexpr std::int64_t tail_values(std::int64_t slots) const {
+    return slots * tail_blocks() * format.layers * heads * 2 * cache_page_format::tokens * format.channels;
+  }
+  [[nodiscard]] constexpr std::int64_t row_values(std::int64_t slots) const {
+    return slots * heads * row_capacity * format.layers * 2 * format.channels;
+  }
+};
+
+/// New keys and values of both layers; their first token is number `before` of the sequence. Any strides.
+template <class T>
+struct cache_inputs {
+  head_view<T const> keys[2];    ///< of each layer: sequence x key head x token x channel
+  head_view<T const> values[2];  ///< likewise
+
+  [[nodiscard]] TESSERA_FN constexpr head_view<T const> const& part(int layer, int which) const {
+    return which == key_part ? keys[layer] : values[layer];
+  }
+};
+
+/// Tokens of sequences, wherever they are: new ones among the inputs, those before in the tail.
+template <class T>
+struct cache_source {
+  cache_memory<T> memory;
+  cache_inputs<T> inputs;  ///< null: all tokens are in the tail
+  cache_sequences sequences;
+  std::int64_t tokens;               ///< that the inputs have room for
+  std::int64_t most_pages;           ///< of a sequence that are sealed at a time
+  sequence_lengths new_tokens = {};  ///< of each sequence, in the inputs; null: `tokens`
+
+  /// Tokens that are in the cache already.
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t before(std::int64_t sequence) const {
+    return max(sequences.length(sequence) - length_of(new_tokens, sequence, tokens), std::int64_t{0});
+  }
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t after(std::int64_t sequence) const {
+    return sequences.length(sequence);
+  }
+  /// The pages that are to be sealed now.
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t first_page(std::int64_t sequence) const {
+    return sequences.sealed(sequence, before(sequence), memory.window);
+  }
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t end_page(std::int64_t sequence) const {
+    const std::int64_t first = first_page(sequence);
+    const std::int64_t most = min(first + most_pages, sequences.blocks.extent(1));
+    return max(first, min(sealed_pages(after(sequence), memory.window), most));
+  }
+  /// The element, as it is stored.
+  [[nodiscard]] TESSERA_FN constexpr T stored(std::int64_t sequence, int layer, int part, std::int64_t head,
+                                              std::int64_t token, std::int64_t channel) const {
+    return token < before(sequence) ? memory.tail_row(sequences.slot(sequence), layer, part, head, token)[channel]
+                                    : stored_input(sequence, layer, part, head, token, channel);
+  }
+  /// Likewise, of a new token.
+  [[nodiscard]] TESSERA_FN constexpr T stored_input(std::int64_t sequence, int layer, int part, std::int64_t head,
+                                                    std::int64_t token, std::int64_t channel) const {
+    return inputs.part(layer, part)(sequence, head, token - before(sequence), channel);
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

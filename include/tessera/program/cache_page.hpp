@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// The page of a compressed key-value cache: 64 tokens of a key head, of one layer or of two neighbouring layers that
+/// share directions (MiniCache, arXiv 2405.14366). What this header says is the contract between the portable programs,
+/// programs for one architecture, and files: bytes are the same wherever they are made.
+///
+/// Parts, from the start of the page, without gaps, all of multiples of 32 bytes; D channels, G groups of a value:
+///
+///     of the first layer   key norms       fp16 x 64              places of tokens: token_place
+///                          value scales    G x fp16 x 64          likewise
+///     header               32 bytes        cache_page_header
+///     of both layers       key scales      fp16 x D               places of channels: channel_place
+///                          key minima      fp16 x D               likewise
+///                          key codes       8 * D * key_bits bytes
+///                          value codes     8 * D * value_bits bytes
+///                          value ratios    G x fp16 x 64          token_place
+///     of the second layer  key norms, value scales: as of the first; not there in pages of one layer
+///
+/// So what a layer reads lies in one piece of read_bytes(): from byte 0 for the first layer, from the header for the
+/// second. With D = 128, 4 bits and G = 2: 9376 bytes of 9760, or 146.5 for each token, where bf16 has 512; 142.5 with
+/// G = 1.
+///
+///     key    of layer l, token j, channel d:   norm[l][j] * (code * scale[d] + minimum[d])
+///     value  likewise, d in group g:           scale[l][g][j] / 2^(value_bits - 1) * (code + ratio[g][j])
+///
+/// so that attention multiplies queries by key scales and weights by value scales, and then whole numbers.
+///
+/// Codes stand in the order of a tensor core's first operand (mma.sync.m16n8k16, 16-bit operands), as fields of 32-bit
+/// words that mask and shift turn into pairs of 16-bit numbers. A strip is 16 channels x 64 tokens: four tiles of 16 x
+/// 16. Of a tile, rows are tokens and columns channels for keys; rows are channels and columns tokens for values. The
+/// lane of a warp with g = lane / 4 and t = lane % 4 holds, in registers a = 0 to 3, the pair of
+///
+///     row g + 8 * (a % 2),   columns 2 t + 8 * (a / 2) and the next one: lower and upper half
+///
+/// Field f = 4 * tile + a of its strip lies in both halves of a word at the same place:
+///
+///     bits   words   field f                                                 place of word w of a lane of strip s
+///     2      2       word f / 8, bit 2 * (f % 8)                             (s * 32 + lane) * 2 + w
+///     3      3       word f / 5, bit 3 * (f % 5); of field 15 bit i: word i, (s * 32 + lane) * 3 + w
+///                    bit 15
+///     4      4       word f / 4, bit 4 * (f % 4)                             (s * 32 + lane) * 4 + w
+///     8      8       word f / 2, bit 8 * (f % 2)                             s * 256 + w / 4 * 128 + lane * 4 + w % 4
+///
+/// With 4 bits 16 bytes of a lane are its operands of 16 channels x 64 tokens. Read as fp16, word & 0x000f000f is
+/// codes times 2^-24 (subnormal numbers, which tensor cores take as they are), and word & 0x00f000f0 codes times
+/// 2^-20: registers 1 and 3, which are rows g + 8; both again after a shift by 8 for columns + 8. Nothing is
+/// subtracted: the power of two belongs to the row.
+///
+/// Codes of tokens that are retained are 0, and so are their norms and scales; bit j of the header's mask is token j.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+struct cache_page_header {
+  std::uint64_t retained;   ///< bit j: token j is kept as it was, in both layers
+  std::uint32_t first_row;  ///< of the retained tokens, which follow each other in order, in the memory for them
+  std::uint32_t rows;       ///< retained tokens of the page
+  float key_threshold;      ///< the angle from which keys were retained
+  float value_threshold;    ///< likewise, of values
+  std::uint32_t zero[2];
+};
+static_assert(sizeof(cache_page_header) == 32);
+
+/// Extents of a page, and where its parts begin, in bytes.
+struct cache_page_format {
+  static constexpr int tokens = 64;
+  static constexpr int alignment = 32;
+
+  int channels = 128;  ///< 64, 96, 128 or 256
+  int key_bits = 4;    ///< 2, 3, 4 or 8
+  int value_bits = 4;
+  int value_groups = 2;  ///< of a token: groups of neighbouring channels with a scale and a ratio of their own
+  int layers = 2;        ///< 1 or 2
+
+  friend constexpr bool operator==(cache_page_format const&, cache_page_format const&) = default;
+
+  [[nodiscard]] TESSERA_FN constexpr int group_channels() const { return channels / value_groups; }
+  [[nodiscard]] TESSERA_FN constexpr int strips() const { return channels / 16; }
+  [[nodiscard]] TESSERA_FN constexpr int key_code_bytes() const { return tokens / 8 * channels * key_bits; }
+  [[nodiscard]] TESSERA_FN constexpr int value_code_bytes() const { return tokens / 8 * channels * value_bits; }
+
+  /// What a layer has for itself.
+  [[nodiscard]] TESSERA_FN constexpr int layer_bytes() const { return 2 * tokens * (1 + value_groups); }
+  [[nodiscard]] TESSERA_FN constexpr int header() const { return layer_bytes(); }
+  [[nodiscard]] TESSERA_FN constexpr int key_scales() const { return header() + 32; }
+  [[nodiscard]] TESSERA_FN constexpr int key_minima() const { return key_scales() + 2 * channels; }
+  [[nodiscard]] TESSERA_FN constexpr int key_codes() const { return key_minima() + 2 * channels; }
+  [[nodiscard]] TESSERA_FN constexpr int value_codes() const { return key_codes() + key_code_bytes(); }
+  [[nodiscard]] TESSERA_FN constexpr int value_ratios() const { return value_codes() + value_code_bytes(); }
+  /// The end of what layers share: also how much a layer reads.
+  [[nodiscard]] TESSERA_FN constexpr int read_bytes() const { return value_ratios() + 2 * tokens * value_groups; }
+  [[nodiscard]] TESSERA_FN constexpr int read_offset(int layer) const { return layer == 0 ? 0 : header(); }
+  [[nodiscard]] TESSERA_FN constexpr int key_norms(int layer) const { return layer == 0 ? 0 : read_bytes(); }
+  [[nodiscard]] TESSERA_FN constexpr int value_scales(int layer) const { return key_norms(layer) + 2 * tokens; }
+  [[nodiscard]] TESSERA_FN constexpr int bytes() const { return read_bytes() + (layers - 1) * layer_bytes(); }
+};
+
+static_assert(cache_page_format{}.bytes() == 9760 && cache_page_format{}.read_bytes() == 9376);
+static_assert(cache_page_format{128, 4, 4, 1, 2}.read_bytes() == 9120);
+
+/// Where token j of a page lies in lists of tokens: tokens of one row of all tiles, which a lane has, are neighbours.
+[[nodiscard]] TESSERA_FN constexpr int token_place(int token) {
+  return token % 8 * 8 + token / 8;
+}
+
+/// Where channel d lies in lists of channels: those of two strips that a lane's columns are, are eight neighbours.
+[[nodiscard]] TESSERA_FN constexpr int channel_place(int channel) {
+  return channel / 32 * 32 + channel % 8 / 2 * 8 + channel / 16 % 2 * 4 + channel / 8 % 2 * 2 + channel % 2;
+}
+
+/// The place of a code in its strip.
+struct code_place {
+  int lane;
+  int field;
+  int half;
+
+  /// Of an element of one of the four tiles.
+  [[nodiscard]] TESSERA_FN static constexpr code_place of(int tile, int row, int column) {
+    return {row % 8 * 4 + column % 8 / 2, 4 * tile + row / 8 + 2 * (column / 8), column % 2};
+  }
+  [[nodiscard]] TESSERA_FN constexpr int tile() const { return field / 4; }
+  [[nodiscard]] TESSERA_FN constexpr int row() const { return lane / 4 + 8 * (field % 2); }
+  [[nodiscard]] TESSERA_FN constexpr int column() const { return lane % 4 * 2 + half + 8 * (field % 4 / 2); }
+};
+
+/// The words of one lane of a strip.
+struct lane_codes {
+  static constexpr int fields = 16;
+  std::uint32_t words[8] = {};  ///< as many as a code has bits
+
+  TESSERA_FN constexpr void put(int bits, int field, int half, std::uint32_t code) {
+    if (bits == 3 && field == 15) {
+      for (int i = 0; i < 3; ++i) {
+        words[i] |= (code >> i & 1U) << (15 + 16 * half);
+      }
+    } else {
+      words[field / in_a_word(bits)] |= code << (bits * (field % in_a_word(bits)) + 16 * half);
+    }
+  }
+  [[nodiscard]] TESSERA_FN constexpr std::uint32_t get(int bits, int field, int half) const {
+    if (bits == 3 && field == 15) {
+      const int bit = 15 + 16 * half;
+      return (words[0] >> bit & 1U) | (words[1] >> bit & 1U) << 1 | (words[2] >> bit & 1U) << 2;
+    }
+    const std::uint32_t word = words[field / in_a_word(bits)];
+    return word >> (bits * (field % in_a_word(bits)) + 16 * half) & ((1U << bits) - 1U);
+  }
+
+  /// Where word `word` of a lane of strip `strip` lies, in words from the start of the codes.
+  [[nodiscard]] TESSERA_FN static constexpr int place(int bits, int strip, int lane, int word) {
+    return bits == 8 ? strip * 256 + word / 4 * 128 + lane * 4 + word % 4 : (strip * 32 + lane) * bits + word;
+  }
+
+ private:
+  /// Fields of a half of a word.
+  [[nodiscard]] TESSERA_FN static constexpr int in_a_word(int bits) { return 16 / bits; }
+};
+
+/// A single code, of the codes of keys or values that begin at `words`.
+[[nodiscard]] TESSERA_FN constexpr std::uint32_t read_code(std::uint32_t const* words, int bits, int strip,
+                                                           code_place const& at) {
+  lane_codes codes;
+  for (int word = 0; word < bits; ++word) {
+    codes.words[word] = words[lane_codes::place(bits, strip, at.lane, word)];
+  }
+  return codes.get(bits, at.field, at.half);
+}
+
+/// How many pages of a sequence are complete and written. The tokens behind them, at least `window` of a longer
+/// sequence and at most 63 more, stay as they are. `window` is a multiple of 64.
+[[nodiscard]] TESSERA_FN constexpr std::int64_t sealed_pages(std::int64_t length, std::int64_t window) {
+  return length > window ? (length - window) / cache_page_format::tokens : 0;
+}
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `encode_pages`: the bytes of pages that are sealed now, and the rows of their retained tokens; the last pass of
+/// three, after those of measure_pages.hpp. `keep_tail`: what stays as it is, until later.
+///
+/// Format and arithmetic: program/cache_page.hpp and program/cache_codes.hpp.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/float16.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/core/precision.hpp>
+#include <tessera/program/cache_codes.hpp>
+#include <tessera/program/cache_memory.hpp>
+#include <tessera/program/cache_page.hpp>
+#include <tessera/program/measure_pages.hpp>
+#include <tessera/reduce/minimum_maximum.hpp>
+#include <tessera/tile/per_lane.hpp>
+#include <tessera/view/view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// A group takes the page of a head. Channels: at most so many.
+template <class T, int Channels>
+struct encode_pages {
+  static constexpr int lanes = 128;
+  static constexpr int tokens = cache_page_format::tokens;
+  static constexpr int most_groups = 16;
+
+  struct scratch_type {
+    float merged[tokens * Channels];
+    key_channel channels[Channels];
+    value_group groups[tokens * most_groups];
+  };
+
+  cache_source<T> source;
+  view<merged_row const, 5> rows;
+  view<page_mark const, 3> marks;
+
+  TESSERA_FN constexpr std::int64_t groups() const { return marks.size(); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+    const std::int64_t head = which % marks.extent(2);
+    const std::int64_t i = which / marks.extent(2) % marks.extent(1);
+    const std::int64_t sequence = which / marks.extent(2) / marks.extent(1);
+    const std::int64_t page = source.first_page(sequence) + i;
+    if (page >= source.end_page(sequence)) {
+      return;
+    }
+    const std::int64_t block = source.sequences.blocks(sequence, page);
+    const place at{sequence, i, head, page * tokens, marks(sequence, i, head), source.memory.page(block, head)};
+    write_header(group, at);
+    merge(group, at, key_part, scratch);
+    encode_keys(group, at, scratch);
+    group.sync();
+    merge(group, at, value_part, scratch);
+    encode_values(group, at, scratch);
+    retain(group, at);
+    group.sync();
+  }
+
+ private:
+  struct place {
+    std::int64_t sequence;
+    std::int64_t i;
+    std::int64_t head;
+    std::int64_t first_token;
+    page_mark mark;
+    std::byte* page;
+
+    TESSERA_FN constexpr bool is_retained(int token) const { return (mark.retained >> token & 1U) != 0; }
+    TESSERA_FN float16* halves(int offset) const { return reinterpret_cast<float16*>(page + offset); }
+    TESSERA_FN std::uint32_t* words(int offset) const { return reinterpret_cast<std::uint32_t*>(page + offset); }
+  };
+
+  TESSERA_FN constexpr cache_page_format const& format() const { return source.memory.format; }
+
+  template <class Group>
+  TESSERA_FN void write_header(Group const& group, place const& at) const {
+    for (int lane : group) {
+      if (is_first(lane)) {
+        const std::int64_t slot = source.sequences.slot(at.sequence);
+        float const* const thresholds = source.memory.thresholds + 2 * source.memory.head_of(slot, at.head);
+        *reinterpret_cast<cache_page_header*>(at.page + format().header()) = {
+            at.mark.retained, at.mark.first_row, at.mark.rows, thresholds[key_part], thresholds[value_part], {0, 0}};
+      }
+    }
+  }
+
+  /// The merged vectors of all tokens; zeros of those that are retained. Ends with a sync.
+  template <class Group>
+  TESSERA_FN void merge(Group const& group, place const& at, int part, scratch_type& scratch) const {
+    const int channels = format().channels;
+    for (int lane : group) {
+      for (int i = lane; i < tokens * channels; i += lanes) {
+        const int token = i / channels;
+        const mix_weights by = rows(at.sequence, at.i, at.head, part, token).weights;
+        float merged = 0.0F;
+        if (!at.is_retained(token) && (by.first != 0.0F || by.second != 0.0F)) {
+          const std::int64_t from = at.first_token + token;
+          const float first = load(source.stored(at.sequence, 0, part, at.head, from, i % channels));
+          const float second =
+              format().layers == 2 ? load(source.stored(at.sequence, 1, part, at.head, from, i % channels)) : 0.0F;
+          merged = multiply_add(by.second, second, by.first * first);
+        }
+        scratch.merged[i] = merged;
+      }
+    }
+    group.sync();
+  }
+
+  template <class Group>
+  TESSERA_FN void encode_keys(Group const& group, place const& at, scratch_type& scratch) const {
+    const int channels = format().channels;
+    for (int lane : group) {
+      for (int channel = lane; channel < channels; channel += lanes) {
+        interval<float> range = minimum_maximum_reducer<float>{}.identity();
+        for (int token = 0; token < tokens; ++token) {
+          if (!at.is_retained(token)) {
+            minimum_maximum_reducer<float>{}.push(range, scratch.merged[token * channels + channel]);
+          }
+        }
+        const key_channel fitted = key_channel::fit(range, format().key_bits);
+        scratch.channels[channel] = fitted;
+        at.halves(format().key_scales())[channel_place(channel)] = fitted.scale;
+        at.halves(format().key_minima())[channel_place(channel)] = fitted.minimum;
+      }
+    }
+    group.sync();
+    for (int lane : group) {
+      for (int i = lane; i < 32 * format().strips(); i += lanes) {
+        write_key_words(at, i / 32, i % 32, scratch);
+      }
+      if (lane < tokens) {
+        const float factor = at.is_retained(lane) ? 0.0F : key_factor(lane, scratch);
+        for (int layer = 0; layer < format().layers; ++layer) {
+          const float length = length_of(at, key_part, layer, lane);
+          at.halves(format().key_norms(layer))[token_place(lane)] =
+              at.is_retained(lane) ? float16{0} : saturated_half(length * factor);
+        }
+      }
+    }
+  }
+
+  TESSERA_FN void write_key_words(place const& at, int strip, int lane, scratch_type const& scratch) const {
+    const int bits = format().key_bits;
+    lane_codes codes;
+    for (int field = 0; field < lane_codes::fields; ++field) {
+      for (int half = 0; half < 2; ++half) {
+        const code_place from{lane, field, half};
+        const int token = 16 * from.tile() + from.row();
+        const int channel = 16 * strip + from.column();
+        const float value = scratch.merged[token * format().channels + channel];
+        codes.put(bits, field, half, at.is_retained(token) ? 0U : scratch.channels[channel].encode(value, bits));
+      }
+    }
+    for (int word = 0; word < bits; ++word) {
+      at.words(format().key_codes())[lane_codes::place(bits, strip, lane, word)] = codes.words[word];
+    }
+  }
+
+  struct square {
+    float const* merged;
+    TESSERA_FN void operator()(float& sum, int channel) const {
+      sum = multiply_add(merged[channel], merged[channel], sum);
+    }
+  };
+  struct add {
+    TESSERA_FN void operator()(float& into, float other) const { into += other; }
+  };
+  struct key_square {
+    float const* merged;
+    key_channel const* channels;
+    int bits;
+    TESSERA_FN void operator()(float& sum, int channel) const {
+      const float decoded = channels[channel].decode(channels[channel].encode(merged[channel], bits));
+      sum = multiply_add(decoded, decoded, sum);
+    }
+  };
+  struct value_square {
+    float const* merged;
+    value_group const* groups;
+    int group_channels;
+    int bits;
+    TESSERA_FN void operator()(float& sum, int channel) const {
+      value_group const& of = groups[channel / group_channels];
+      const float decoded = of.decode(of.encode(merged[channel], bits));
+      sum = multiply_add(decoded, decoded, sum);
+    }
+  };
+
+  TESSERA_FN float key_factor(int token, scratch_type const& scratch) const {
+    float const* const merged = scratch.merged + token * format().channels;
+    return length_factor(
+        row_sum(format().channels, 0.0F, square{merged}, add{}),
+        row_sum(format().channels, 0.0F, key_square{merged, scratch.channels, format().key_bits}, add{}));
+  }
+  TESSERA_FN float value_factor(int token, scratch_type const& scratch) const {
+    float const* const merged = scratch.merged + token * format().channels;
+    value_group const* const fitted = scratch.groups + token * most_groups;
+    return length_factor(row_sum(format().channels, 0.0F, square{merged}, add{}),
+                         row_sum(format().channels, 0.0F,
+                                 value_square{merged, fitted, format().group_channels(), format().value_bits}, add{}));
+  }
+  TESSERA_FN float length_of(place const& at, int part, int layer, int token) const {
+    const two_lengths<float> lengths = rows(at.sequence, at.i, at.head, part, token).lengths;
+    return layer == 0 ? lengths.first : lengths.second;
+  }
+
+  template <class Group>
+  TESSERA_FN void encode_values(Group const& group, place const& at, scratch_type& scratch) const {
+    const int groups_each = format().value_groups;
+    for (int lane : group) {
+      for (int i = lane; i < tokens * groups_each; i += lanes) {
+        fit_value_group(at, i / groups_each, i % groups_each, scratch);
+      }
+    }
+    group.sync();
+    for (int lane : group) {
+      for (int i = lane; i < 32 * format().strips(); i += lanes) {
+        write_value_words(at, i / 32, i % 32, scratch);
+      }
+      if (lane < tokens) {
+        const float factor = at.is_retained(lane) ? 0.0F : value_factor(lane, scratch);
+        for (int layer = 0; layer < format().layers; ++layer) {
+          const float length = length_of(at, value_part, layer, lane) * factor;
+          for (int g = 0; g < groups_each; ++g) {
+            at.halves(format().value_scales(layer))[g * tokens + token_place(lane)] =
+                at.is_retained(lane) ? float16{0}
+                                     : scratch.groups[lane * most_groups + g].scale(length, format().value_bits);
+          }
+        }
+      }
+    }
+  }
+
+  TESSERA_FN void fit_value_group(place const& at, int token, int g, scratch_type& scratch) const {
+    const int first = token * format().channels + g * format().group_channels();
+    interval<float> range = minimum_maximum_reducer<float>{}.identity();
+    for (int channel = 0; channel < format().group_channels(); ++channel) {
+      minimum_maximum_reducer<float>{}.push(range, scratch.merged[first + channel]);
+    }
+    const value_group fitted = value_group::fit(range, format().value_bits);
+    scratch.groups[token * most_groups + g] = fitted;
+    at.halves(format().value_ratios())[g * tokens + token_place(token)] = fitted.ratio;
+  }
+
+  TESSERA_FN void write_value_words(place const& at, int strip, int lane, scratch_type const& scratch) const {
+    const int bits = format().value_bits;
+    lane_codes codes;
+    for (int field = 0; field < lane_codes::fields; ++field) {
+      for (int half = 0; half < 2; ++half) {
+        const code_place from{lane, field, half};
+        const int token = 16 * from.tile() + from.column();
+        const int channel = 16 * strip + from.row();
+        const float value = scratch.merged[token * format().channels + channel];
+        value_group const& of = scratch.groups[token * most_groups + channel / format().group_channels()];
+        codes.put(bits, field, half, at.is_retained(token) ? 0U : of.encode(value, bits));
+      }
+    }
+    for (int word = 0; word < bits; ++word) {
+      at.words(format().value_codes())[lane_codes::place(bits, strip, lane, word)] = codes.words[word];
+    }
+  }
+
+  /// Copies the retained tokens.
+  template <class Group>
+  TESSERA_FN void retain(Group const& group, place const& at) const {
+    std::int64_t row = at.mark.first_row;
+    for (int token = 0; token < tokens; ++token) {
+      if (!at.is_retained(token)) {
+        continue;
+      }
+      for (int lane : group) {
+        const int channels = format().channels;
+        for (int i = lane; i < format().layers * 2 * channels; i += lanes) {
+          const int layer = i / channels / 2;
+          const int part = i / channels % 2;
+          source.memory.retained_row(row, layer, part)[i % channels] =
+              source.stored(at.sequence, layer, part, at.head, at.first_token + token, i % channels);
+        }
+      }
+      ++row;
+    }
+  }
+};
+
+/// Puts new tokens into the tail: those of the layers that the inputs have. A group takes a head of a layer of a
+/// sequence. Where pages are sealed from the inputs, it runs after encode_pages, which reads what this writes over, and
+/// leaves out what these pages have.
+template <class T>
+struct keep_tail {
+  static constexpr int lanes = 128;
+  struct scratch_type {};
+
+  cache_source<T> source;
+  bool are_sealed;  ///< pages that are complete are written
+
+  TESSERA_FN constexpr std::int64_t groups() const {
+    return source.sequences.count * source.memory.format.layers * source.memory.heads;
+  }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    cache_memory<T> const& memory = source.memory;
+    const std::int64_t head = which % memory.heads;
+    const int layer = static_cast<int>(which / memory.heads % memory.format.layers);
+    const std::int64_t sequence = which / memory.heads / memory.format.layers;
+    const std::int64_t slot = source.sequences.slot(sequence);
+    const std::int64_t end = source.inputs.keys[layer].data == nullptr ? 0 : source.after(sequence);
+    const std::int64_t sealed = are_sealed ? source.end_page(sequence) * cache_page_format::tokens : 0;
+    const std::int64_t first = max(source.before(sequence), sealed);
+    const std::int64_t channels = memory.format.channels;
+    for (int lane : group) {
+      for (std::int64_t i = lane; i < 2 * (end - first) * channels; i += lanes) {
+        const int part = static_cast<int>(i / channels % 2);
+        const std::int64_t token = first + i / channels / 2;
+        memory.tail_row(slot, layer, part, head, token)[i % channels] =
+            source.stored_input(sequence, layer, part, head, token, i % channels);
+      }
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

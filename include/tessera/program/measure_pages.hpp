@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `measure_pages`: lengths, angles and weights of the pairs of keys and of values of pages that are to be sealed.
+/// `fit_thresholds` and `mark_rows`: which of them are retained, and where they go; the first two passes of three, of
+/// which encode_pages.hpp is the last.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/concepts/merger.hpp>
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/core/precision.hpp>
+#include <tessera/merge/retain_most_different.hpp>
+#include <tessera/merge/two_lengths.hpp>
+#include <tessera/program/cache_codes.hpp>
+#include <tessera/program/cache_memory.hpp>
+#include <tessera/program/cache_page.hpp>
+#include <tessera/reduce/minimum_maximum.hpp>
+#include <tessera/reduce/pair_products.hpp>
+#include <tessera/tile/per_lane.hpp>
+#include <tessera/view/view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// What is known of a pair of keys or values.
+struct merged_row {
+  mix_weights weights;         ///< of what is not finite 0
+  two_lengths<float> lengths;  ///< by which the merged vector is multiplied; of what is not finite NaN
+  float angle;                 ///< NaN: the pair cannot be merged well
+};
+
+/// The retained tokens of a page.
+struct page_mark {
+  std::uint64_t retained;
+  std::uint32_t first_row;
+  std::uint32_t rows;
+};
+
+/// Vectors longer than this are not merged if that can be helped: fp16 has no room for their norms.
+inline constexpr float longest_merged = 32768.0F;
+
+namespace detail {
+
+/// The one vector of a page of one layer is merged with zeros, which leaves its direction and its length.
+template <class Merger>
+TESSERA_FN merged_row merge_row(Merger const& merger, pair_products const& measured) {
+  const bool is_finite = measured.first + measured.second < static_cast<double>(infinity);
+  const float nan = bit_cast<float>(0x7fffffffU);
+  if (!is_finite) {
+    return {{0.0F, 0.0F}, {nan, nan}, nan};
+  }
+  const float longest = max(length_of(measured.first), length_of(measured.second));
+  return {merger.mix(measured), merger.keep(measured), longest > longest_merged ? nan : angle_between(measured)};
+}
+
+}  // namespace detail
+
+/// Merger: measures pair_products and keeps two_lengths<float>. A group takes the page of a head or, with
+/// `whole_tokens`, of all heads, of which vectors then consist.
+template <class Merger, class T>
+struct measure_pages {
+  static constexpr int lanes = 2 * cache_page_format::tokens;
+  struct scratch_type {};
+
+  Merger merger;
+  cache_source<T> source;
+  view<merged_row, 5> rows;  ///< sequence x page of those sealed now x head x {key, value} x 64
+  bool whole_tokens;
+
+  TESSERA_FN constexpr std::int64_t head_groups() const { return whole_tokens ? 1 : rows.extent(2); }
+  TESSERA_FN constexpr std::int64_t groups() const { return rows.extent(0) * rows.extent(1) * head_groups(); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    const std::int64_t head = which % head_groups();
+    const std::int64_t i = which / head_groups() % rows.extent(1);
+    const std::int64_t sequence = which / head_groups() / rows.extent(1);
+    const std::int64_t page = source.first_page(sequence) + i;
+    if (page >= source.end_page(sequence)) {
+      return;
+    }
+    for (int lane : group) {
+      const int part = lane / cache_page_format::tokens;
+      const int token = lane % cache_page_format::tokens;
+      const std::int64_t at = page * cache_page_format::tokens + token;
+      if (!whole_tokens) {
+        rows(sequence, i, head, part, token) = detail::merge_row(merger, measure(sequence, part, head, at));
+        continue;
+      }
+      pair_products all = merger.measure().identity();
+      for (std::int64_t one = 0; one < rows.extent(2); ++one) {
+        merger.measure().merge(all, measure(sequence, part, one, at));
+      }
+      const merged_row row = detail::merge_row(merger, all);
+      for (std::int64_t one = 0; one < rows.extent(2); ++one) {
+        rows(sequence, i, one, part, token) = row;
+      }
+    }
+  }
+
+ private:
+  struct take {
+    measure_pages const& program;
+    std::int64_t sequence;
+    int part;
+    std::int64_t head;
+    std::int64_t token;
+
+    TESSERA_FN void operator()(pair_products& sums, int channel) const {
+      auto const& from = program.source;
+      const float first = load(from.stored(sequence, 0, part, head, token, channel));
+      const bool is_pair = from.memory.format.layers == 2;
+      const float second = is_pair ? load(from.stored(sequence, 1, part, head, token, channel)) : 0.0F;
+      program.merger.measure().push(sums, {first, second});
+    }
+  };
+  struct add {
+    TESSERA_FN void operator()(pair_products& into, pair_products const& other) const {
+      pair_products_reducer{}.merge(into, other);
+    }
+  };
+
+  TESSERA_FN pair_products measure(std::int64_t sequence, int part, std::int64_t head, std::int64_t token) const {
+    return row_sum(source.memory.format.channels, pair_products_reducer{}.identity(),
+                   take{*this, sequence, part, head, token}, add{});
+  }
+};
+
+/// Thresholds that are not known yet, of sequences that seal pages now, from all of these pages. A group takes a head.
+template <class T>
+struct fit_thresholds {
+  static constexpr int lanes = 128;
+  struct scratch_type {};
+
+  retain_most_different rule;
+  cache_source<T> source;
+  view<merged_row const, 5> rows;
+
+  TESSERA_FN constexpr std::int64_t groups() const { return rows.extent(0) * rows.extent(2); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    const std::int64_t head = which % rows.extent(2);
+    const std::int64_t sequence = which / rows.extent(2);
+    const std::int64_t pages = source.end_page(sequence) - source.first_page(sequence);
+    const std::int64_t at = source.memory.head_of(source.sequences.slot(sequence), head);
+    for (int part = 0; part < 2; ++part) {
+      float* const place = source.memory.thresholds + 2 * at + part;
+      const bool is_known = !is_nan(*place);
+      group.sync();  // all lanes have seen it
+      if (is_known || pages <= 0) {
+        continue;
+      }
+      const float found = threshold(group, angles{rows, sequence, head, part, pages * cache_page_format::tokens});
+      for (int lane : group) {
+        if (is_first(lane)) {
+          *place = found;
+        }
+      }
+    }
+  }
+
+ private:
+  struct angles {
+    view<merged_row const, 5> const& rows;
+    std::int64_t sequence;
+    std::int64_t head;
+    int part;
+    std::int64_t count;
+
+    TESSERA_FN float operator[](std::int64_t i) const {
+      constexpr std::int64_t tokens = cache_page_format::tokens;
+      return rows(sequence, i / tokens, head, part, i % tokens).angle;
+    }
+  };
+
+  template <class Group>
+  TESSERA_FN float threshold(Group const& group, angles const& all) const {
+    if (rule.rule == retention_rule::fraction) {
+      return threshold_of_most(group, all);
+    }
+    if (!rule.needs_angles()) {
+      return rule.threshold();
+    }
+    per_lane<float, Group> least;
+    per_lane<float, Group> largest;
+    for (int lane : group) {
+      interval<float> range = minimum_maximum_reducer<float>{}.identity();
+      for (std::int64_t i = lane; i < all.count; i += lanes) {
+        minimum_maximum_reducer<float>{}.push(range, all[i]);
+      }
+      least[lane] = range.minimum;
+      largest[lane] = range.maximum;
+    }
+    return rule.threshold(interval<float>{minimum(group, least), maximum(group, largest)});
+  }
+
+  /// The least number that no more angles reach than may. Angles are not negative: their bits are in their order.
+  template <class Group>
+  TESSERA_FN float threshold_of_most(Group const& group, angles const& all) const {
+    std::uint32_t low = 0;
+    std::uint32_t high = bit_cast<std::uint32_t>(infinity);
+    const std::int64_t most = rule.most(all.count);
+    while (low < high) {
+      const std::uint32_t middle = low + (high - low) / 2;
+      per_lane<std::int64_t, Group> reach;
+      for (int lane : group) {
+        reach[lane] = 0;
+        for (std::int64_t i = lane; i < all.count; i += lanes) {
+          reach[lane] += all[i] >= bit_cast<float>(middle) ? 1 : 0;
+        }
+      }
+      if (sum(group, reach) <= most) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
+    }
+    return bit_cast<float>(high);
+  }
+};
+
+/// Marks the tokens whose keys or values stay apart, page after page, while there are rows left for them. A group takes
+/// a head of a sequence.
+template <class T>
+struct mark_rows {
+  static constexpr int lanes = cache_page_format::tokens;
+  struct scratch_type {};
+
+  cache_source<T> source;
+  view<merged_row const, 5> rows;
+  view<page_mark, 3> marks;  ///< sequence x page of those sealed now x head
+
+  TESSERA_FN constexpr std::int64_t groups() const { return marks.extent(0) * marks.extent(2); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    cache_memory<T> const& memory = source.memory;
+    const std::int64_t head = which % marks.extent(2);
+    const std::int64_t sequence = which / marks.extent(2);
+    const std::int64_t pages = source.end_page(sequence) - source.first_page(sequence);
+    const std::int64_t at = memory.head_of(source.sequences.slot(sequence), head);
+    const auto capacity = static_cast<std::uint32_t>(memory.row_capacity);
+    std::uint32_t taken = capacity > 0 ? memory.row_counts[at] : 0;
+    std::uint32_t refused = capacity > 0 ? memory.refused_rows[at] : 0;
+    group.sync();
+    for (std::int64_t i = 0; i < pages; ++i) {
+      per_lane<std::uint32_t, Group> before;
+      per_lane<bool, Group> wants;
+      for (int lane : group) {
+        wants[lane] = capacity > 0 && is_different(sequence, i, head, at, lane);
+        before[lane] = wants[lane] ? 1U : 0U;
+      }
+      const std::uint32_t wanted = exclusive_sum(group, before);
+      const std::uint32_t granted = min(wanted, capacity - taken);
+      per_lane<std::uint64_t, Group> bits;
+      for (int lane : group) {
+        const bool stays = wants[lane] && before[lane] < granted;
+        bits[lane] = stays ? std::uint64_t{1} << lane : 0;
+      }
+      const std::uint64_t retained = sum(group, bits);
+      for (int lane : group) {
+        if (is_first(lane)) {
+          const auto first = static_cast<std::uint32_t>(at * memory.row_capacity) + taken;
+          marks(sequence, i, head) = {retained, granted > 0 ? first : 0, granted};
+        }
+      }
+      taken += granted;
+      refused += wanted - granted;
+    }
+    for (int lane : group) {
+      if (is_first(lane) && capacity > 0 && pages > 0) {
+        memory.row_counts[at] = taken;
+        memory.refused_rows[at] = refused;
+      }
+    }
+  }
+
+ private:
+  TESSERA_FN bool is_different(std::int64_t sequence, std::int64_t page, std::int64_t head, std::int64_t at,
+                               int token) const {
+    const float key = rows(sequence, page, head, key_part, token).angle;
+    const float value = rows(sequence, page, head, value_part, token).angle;
+    float const* const thresholds = source.memory.thresholds + 2 * at;
+    return stays_apart(key, thresholds[key_part]) || stays_apart(value, thresholds[value_part]) ||
+           is_nearly_opposite(key) || is_nearly_opposite(value);
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

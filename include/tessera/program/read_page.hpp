@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `page_reader`: keys and values of a page as portable programs read them, an element at a time; and `restore_pages`,
+/// which puts a layer's keys and values back as they were before, as far as the cache knows them.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/float16.hpp>
+#include <tessera/core/precision.hpp>
+#include <tessera/program/cache_codes.hpp>
+#include <tessera/program/cache_memory.hpp>
+#include <tessera/program/cache_page.hpp>
+#include <tessera/view/head_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// The page of a head, seen by one layer.
+struct page_reader {
+  cache_page_format format;
+  std::byte const* page;
+  int layer;
+
+  [[nodiscard]] TESSERA_FN cache_page_header const& header() const {
+    return *reinterpret_cast<cache_page_header const*>(page + format.header());
+  }
+  [[nodiscard]] TESSERA_FN bool is_retained(int token) const { return (header().retained >> token & 1U) != 0; }
+  /// The row of a retained token.
+  [[nodiscard]] TESSERA_FN std::int64_t row_of(int token) const {
+    const std::uint64_t below = header().retained & ((std::uint64_t{1} << token) - 1);
+    return std::int64_t{header().first_row} + popcount(below);
+  }
+  [[nodiscard]] TESSERA_FN std::uint32_t key_code(int token, int channel) const {
+    return read_code(reinterpret_cast<std::uint32_t const*>(page + format.key_codes()), format.key_bits, channel / 16,
+                     code_place::of(token / 16, token % 16, channel % 16));
+  }
+  [[nodiscard]] TESSERA_FN std::uint32_t value_code(int token, int channel) const {
+    return read_code(reinterpret_cast<std::uint32_t const*>(page + format.value_codes()), format.value_bits,
+                     channel / 16, code_place::of(token / 16, channel % 16, token % 16));
+  }
+  [[nodiscard]] TESSERA_FN key_channel channel(int of) const {
+    return {half(format.key_scales(), channel_place(of)), half(format.key_minima(), channel_place(of))};
+  }
+  [[nodiscard]] TESSERA_FN float16 norm(int token) const { return half(format.key_norms(layer), token_place(token)); }
+  [[nodiscard]] TESSERA_FN float16 value_scale(int token, int group) const {
+    return half(format.value_scales(layer), group * cache_page_format::tokens + token_place(token));
+  }
+  [[nodiscard]] TESSERA_FN float16 value_ratio(int token, int group) const {
+    return half(format.value_ratios(), group * cache_page_format::tokens + token_place(token));
+  }
+  [[nodiscard]] TESSERA_FN float key(int token, int of) const {
+    return restored_key(key_code(token, of), channel(of), norm(token));
+  }
+  [[nodiscard]] TESSERA_FN float value(int token, int of) const {
+    const int group = of / format.group_channels();
+    return restored_value(value_code(token, of), value_scale(token, group), value_ratio(token, group),
+                          format.value_bits);
+  }
+
+ private:
+  [[nodiscard]] TESSERA_FN float16 half(int offset, int place) const {
+    return reinterpret_cast<float16 const*>(page + offset)[place];
+  }
+};
+
+/// Tokens that are retained or in the tail come back bit for bit, if `Result` is T. Nothing is written beyond the
+/// length of a sequence. A group takes 64 tokens of a head.
+template <class T, class Result>
+struct restore_pages {
+  static constexpr int lanes = 128;
+  struct scratch_type {};
+
+  cache_memory<T> memory;
+  cache_sequences sequences;
+  int layer;
+  head_view<Result> keys;    ///< sequence x key head x token x channel
+  head_view<Result> values;  ///< likewise
+
+  TESSERA_FN constexpr std::int64_t tiles() const {
+    return divide_up(keys.extent(2), std::int64_t{cache_page_format::tokens});
+  }
+  TESSERA_FN constexpr std::int64_t groups() const { return sequences.count * memory.heads * tiles(); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    constexpr int tokens = cache_page_format::tokens;
+    const std::int64_t page = which % tiles();
+    const std::int64_t head = which / tiles() % memory.heads;
+    const std::int64_t sequence = which / tiles() / memory.heads;
+    const std::int64_t length = min(sequences.length(sequence), keys.extent(2));
+    const std::int64_t end = min((page + 1) * tokens, length);
+    const bool is_sealed = page < sequences.sealed(sequence, sequences.length(sequence), memory.window);
+    const int channels = memory.format.channels;
+    for (int lane : group) {
+      for (std::int64_t i = page * tokens * channels + lane; i < end * channels; i += lanes) {
+        const std::int64_t token = i / channels;
+        const int channel = static_cast<int>(i % channels);
+        if (is_sealed) {
+          const page_reader from{memory.format, memory.page(sequences.blocks(sequence, page), head), layer};
+          restore(from, sequence, head, token, channel);
+        } else {
+          const std::int64_t slot = sequences.slot(sequence);
+          keys(sequence, head, token, channel) = copied(memory.tail_row(slot, layer, key_part, head, token)[channel]);
+          values(sequence, head, token, channel) =
+              copied(memory.tail_row(slot, layer, value_part, head, token)[channel]);
+        }
+      }
+    }
+  }
+
+ private:
+  TESSERA_FN void restore(page_reader const& from, std::int64_t sequence, std::int64_t head, std::int64_t token,
+                          int channel) const {
+    const int at = static_cast<int>(token % cache_page_format::tokens);
+    if (from.is_retained(at)) {
+      const std::int64_t row = from.row_of(at);
+      keys(sequence, head, token, channel) = copied(memory.retained_row(row, layer, key_part)[channel]);
+      values(sequence, head, token, channel) = copied(memory.retained_row(row, layer, value_part)[channel]);
+    } else {
+      keys(sequence, head, token, channel) = store<Result>(from.key(at, channel));
+      values(sequence, head, token, channel) = store<Result>(from.value(at, channel));
+    }
+  }
+  TESSERA_FN static Result copied(T value) {
+    if constexpr (std::is_same_v<T, Result>) {
+      return value;
+    } else {
+      return store<Result>(load(value));
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `run_program`: how algorithms run programs for which an executor may have faster ones: those overload it, for their
+/// executor and the program's type.
+///
+///     run_program(exec, score_chunks<T, S>{...});             // as many groups as the program says
+///
+///     template <class Architectures, class S>                    // in a .cuh
+///     void run_program(basic_cuda<Architectures> const& exec, score_chunks<bfloat16, S> const& program) { ... }
+#pragma once
+
+#include <cstdint>
+
+namespace tessera {
+inline namespace v0 {
+
+template <class Executor, class Program>
+void run_program(Executor const& exec, Program const& program, std::int64_t groups) {
+  exec.run(program, groups);
+}
+
+template <class Executor, class Program>
+void run_program(Executor const& exec, Program const& program) {
+  exec.run(program, program.groups());
+}
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// What an offloaded cache wants to know of a chunk of keys of one head: `staged_keys`, the keys in scratch, and
+/// `summarize_chunk`, which writes their landmark and finds out how well their mean stands for them.
+///
+/// The same bits on every executor: a mean is the sum of the keys in order, divided by their number; of products of
+/// keys and means, lane i of 32 adds up channels i, i + 32, i + 64 ... in order, each with one rounding, and the lanes'
+/// sums are added as tile/per_lane.hpp says.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/core/precision.hpp>
+#include <tessera/program/offloaded_memory.hpp>
+#include <tessera/project/rotary.hpp>
+#include <tessera/select/chunk_landmarks.hpp>
+#include <tessera/select/keep_outliers.hpp>
+#include <tessera/tile/per_lane.hpp>
+#include <tessera/view/view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Keys of a head as a model gives them, before their rotation.
+template <class T>
+struct plain_keys {
+  view<T const, 2> keys;  ///< tokens x channels
+
+  struct row {
+    T const* first;
+    std::int64_t stride;
+    TESSERA_FN float operator()(std::int64_t channel) const {
+      return static_cast<float>(load(first[channel * stride]));
+    }
+  };
+  TESSERA_FN row at(std::int64_t token) const { return {&keys(token, 0), keys.stride(1)}; }
+};
+
+/// A channel of a key after its rotation, as it is stored.
+template <class T, class Row>
+TESSERA_FN T rotated(rotary_embedding const& rotary, std::int64_t position, std::int64_t channel, Row const& row) {
+  return store<T>(rotary.turn(position, channel, row));
+}
+
+/// Keys of a chunk after their rotation.
+template <class T>
+struct staged_keys {
+  T keys[most_chunk_elements];  ///< tokens x channels
+  float mean[most_channels];
+
+  struct reader {
+    T const* keys;
+    std::int64_t channels;
+    TESSERA_FN float operator()(std::int64_t token, std::int64_t channel) const {
+      return static_cast<float>(load(keys[token * channels + channel]));
+    }
+  };
+};
+
+/// Of staged keys that all lanes have written, without a sync since: writes the landmark; gives all lanes the least
+/// cosine of a key with the mean. 32 lanes.
+template <ChunkSelector S, class Group, class T>
+TESSERA_FN float summarize_chunk(Group const& group, S const& selector, staged_keys<T>& scratch, std::int64_t channels,
+                                 typename chunk_landmarks<S>::element_type* kept) {
+  static_assert(Group::size == 32, "tessera: sums over channels are those of 32 lanes");
+  using landmarks = chunk_landmarks<S>;
+  const typename staged_keys<T>::reader keys{scratch.keys, channels};
+  group.sync();
+  for (int lane : group) {
+    for (std::int64_t piece = lane; piece < landmarks::pieces(channels); piece += Group::size) {
+      landmarks::reduce(selector, keys, piece, channels, kept);
+    }
+    for (std::int64_t channel = lane; channel < channels; channel += Group::size) {
+      float total = 0.0F;
+      for (int token = 0; token < S::chunk; ++token) {
+        total += keys(token, channel);
+      }
+      scratch.mean[channel] = total / static_cast<float>(S::chunk);
+    }
+  }
+  group.sync();
+  per_lane<float, Group> of_mean;
+  for (int lane : group) {
+    of_mean[lane] = 0.0F;
+    for (std::int64_t channel = lane; channel < channels; channel += Group::size) {
+      of_mean[lane] = multiply_add(scratch.mean[channel], scratch.mean[channel], of_mean[lane]);
+    }
+  }
+  const float mean_square = sum(group, of_mean);
+  float least = 1.0F;
+  for (int token = 0; token < S::chunk; ++token) {
+    per_lane<float, Group> product;
+    per_lane<float, Group> square;
+    for (int lane : group) {
+      product[lane] = square[lane] = 0.0F;
+      for (std::int64_t channel = lane; channel < channels; channel += Group::size) {
+        const float key = keys(token, channel);
+        product[lane] = multiply_add(key, scratch.mean[channel], product[lane]);
+        square[lane] = multiply_add(key, key, square[lane]);
+      }
+    }
+    const float cosine = keep_outliers<1>::cosine(sum(group, product), sum(group, square), mean_square);
+    least = cosine < least ? cosine : least;
+  }
+  return least;
+}
+
+}  // namespace v0
+}  // namespace tessera

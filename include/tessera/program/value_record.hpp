@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `value_record`: how the values of a chunk of one head lie where they are kept: as they are, or coded by a quantizer,
+/// in one piece of memory, so that one transfer brings all of it.
+///
+///     using record = value_record<symmetric_quantizer<4, 64>, bfloat16>;
+///     record::bytes(8, 128);                                // 576 instead of 2048
+///     for (piece : record::pieces(8, 128)) { record::put(values, piece, 8, 128, to); }
+///     bfloat16 const value = record::get(from, 8, 128, token, channel);
+///
+/// Of values as they are: tokens x channels. Of codes: tokens x channels, 4-bit ones two a byte with the even channel
+/// in the low half, then the parameters of the groups, in the order of the values, 4 or 8 bytes each. Groups are
+/// neighbouring channels of a token, as many as the quantizer says or all. The size is a multiple of 64 bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/concepts/quantizer.hpp>
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/precision.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Values as they are.
+struct exact_values {};
+
+template <class Codec, class T>
+struct value_record;
+
+template <class T>
+struct value_record<exact_values, T> {
+  TESSERA_FN static constexpr std::int64_t bytes(std::int64_t chunk, std::int64_t channels) {
+    return align_up(chunk * channels * static_cast<std::int64_t>(sizeof(T)), std::int64_t{64});
+  }
+  /// Parts of a record that can be written at the same time.
+  TESSERA_FN static constexpr std::int64_t pieces(std::int64_t chunk, std::int64_t channels) {
+    return chunk * channels;
+  }
+  /// values(token, channel): a T.
+  template <class Values>
+  TESSERA_FN static void put(Values const& values, std::int64_t piece, std::int64_t, std::int64_t channels,
+                             std::byte* to) {
+    reinterpret_cast<T*>(to)[piece] = values(piece / channels, piece % channels);
+  }
+  TESSERA_FN static T get(std::byte const* from, std::int64_t, std::int64_t channels, std::int64_t token,
+                          std::int64_t channel) {
+    return reinterpret_cast<T const*>(from)[token * channels + channel];
+  }
+};
+
+template <Quantizer Q, class T>
+struct value_record<Q, T> {
+  using code_type = typename Q::code_type;
+  using params_type = typename Q::params_type;
+  static constexpr int code_bits = [] {
+    if constexpr (requires { Q::bits; }) {
+      return Q::bits;
+    } else {
+      return 8 * static_cast<int>(sizeof(code_type));
+    }
+  }();
+  static_assert(code_bits == 4 || code_bits == 8 * static_cast<int>(sizeof(code_type)),
+                "tessera: codes of a value_record have 4 bits or whole bytes");
+  static_assert(sizeof(params_type) % 4 == 0 && alignof(params_type) <= 4,
+                "tessera: parameters of a value_record are made of floats");
+
+  /// Channels that share parameters.
+  TESSERA_FN static constexpr std::int64_t neighbours(std::int64_t channels) {
+    return Q::group == whole_tensor ? channels : min(std::int64_t{Q::group}, channels);
+  }
+  TESSERA_FN static constexpr std::int64_t code_bytes(std::int64_t chunk, std::int64_t channels) {
+    return align_up(divide_up(chunk * channels * code_bits, std::int64_t{8}), std::int64_t{4});
+  }
+  TESSERA_FN static constexpr std::int64_t pieces(std::int64_t chunk, std::int64_t channels) {
+    return chunk * divide_up(channels, neighbours(channels));
+  }
+  TESSERA_FN static constexpr std::int64_t bytes(std::int64_t chunk, std::int64_t channels) {
+    return align_up(
+        code_bytes(chunk, channels) + pieces(chunk, channels) * static_cast<std::int64_t>(sizeof(params_type)),
+        std::int64_t{64});
+  }
+
+  template <class Values>
+  TESSERA_FN static void put(Values const& values, std::int64_t piece, std::int64_t chunk, std::int64_t channels,
+                             std::byte* to) {
+    const Q quantizer;
+    const std::int64_t each = divide_up(channels, neighbours(channels));
+    const std::int64_t token = piece / each;
+    const std::int64_t first = piece % each * neighbours(channels);
+    const std::int64_t end = min(first + neighbours(channels), channels);
+    auto range = quantizer.range().identity();
+    for (std::int64_t channel = first; channel < end; ++channel) {
+      quantizer.range().push(range, static_cast<float>(load(values(token, channel))));
+    }
+    const params_type params = quantizer.fit(range);
+    reinterpret_cast<params_type*>(to + code_bytes(chunk, channels))[piece] = params;
+    for (std::int64_t channel = first; channel < end; channel += code_bits == 4 ? 2 : 1) {
+      const std::int64_t at = token * channels + channel;
+      const code_type code = quantizer.encode(static_cast<float>(load(values(token, channel))), params);
+      if constexpr (code_bits == 4) {
+        const code_type next = quantizer.encode(static_cast<float>(load(values(token, channel + 1))), params);
+        to[at / 2] = static_cast<std::byte>((code & 15) | (next & 15) << 4);
+      } else {
+        reinterpret_cast<code_type*>(to)[at] = code;
+      }
+    }
+  }
+
+  TESSERA_FN static T get(std::byte const* from, std::int64_t chunk, std::int64_t channels, std::int64_t token,
+                          std::int64_t channel) {
+    const std::int64_t at = token * channels + channel;
+    const std::int64_t piece = token * divide_up(channels, neighbours(channels)) + channel / neighbours(channels);
+    const params_type params = reinterpret_cast<params_type const*>(from + code_bytes(chunk, channels))[piece];
+    return store<T>(Q{}.decode(code(from, at), params));
+  }
+
+ private:
+  TESSERA_FN static code_type code(std::byte const* from, std::int64_t at) {
+    if constexpr (code_bits == 4) {
+      const int bits = static_cast<int>(from[at / 2]) >> (at % 2 * 4) & 15;
+      return static_cast<code_type>(std::is_signed_v<code_type> ? (bits ^ 8) - 8 : bits);
+    } else {
+      return reinterpret_cast<code_type const*>(from)[at];
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Chunks that their mean does not stand for are kept exactly: those with a key whose angle to the mean of the chunk is
+/// widest. Attention sinks are among them (ShadowKV, arXiv 2410.21465, section 4.1).
+///
+///     tessera::keep_outliers<48> outliers;
+///     float const cosine = outliers.cosine(mean . key, key . key, mean . mean);
+///     // of a chunk the least cosine of its keys; the 48 chunks with the least ones are kept, ties to the earlier
+#pragma once
+
+#include <tessera/config.hpp>
+#include <tessera/core/math.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// `Count` chunks of each head; 0 for none.
+template <int Count>
+struct keep_outliers {
+  static_assert(Count >= 0, "tessera: keep_outliers keeps a number of chunks");
+  static constexpr int count = Count;
+
+  /// Of a key and the mean of its chunk, from their products. Two zeros agree; a zero has no angle to anything else,
+  /// which counts as a right one; what is not finite is as far from its mean as can be.
+  TESSERA_FN static float cosine(float product, float key_square, float mean_square) {
+    if (!is_finite(product) || !is_finite(key_square) || !is_finite(mean_square)) {
+      return -infinity;
+    }
+    if (key_square == 0.0F || mean_square == 0.0F) {
+      return key_square == mean_square ? 1.0F : 0.0F;
+    }
+    return product / (sqrt(key_square) * sqrt(mean_square));
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// TileSources of what all heads have of a token, one head behind the other: `joined_heads`, whose rows are tokens, and
+/// `turned_heads`, whose columns are.
+///
+///     joined_heads<bfloat16> const keys{heads};      // heads x tokens x channels
+///     // element (token, head * channels + channel) is heads(head, token, channel)
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/concepts/tile_source.hpp>
+#include <tessera/config.hpp>
+#include <tessera/view/view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+template <class T>
+struct joined_heads {
+  using value_type = T;
+
+  view<T const, 3> heads;  ///< heads x tokens x channels
+
+  TESSERA_FN constexpr std::int64_t rows() const { return heads.extent(1); }
+  TESSERA_FN constexpr std::int64_t columns() const { return heads.extent(0) * heads.extent(2); }
+  TESSERA_FN constexpr T operator()(std::int64_t token, std::int64_t column) const {
+    return heads(column / heads.extent(2), token, column % heads.extent(2));
+  }
+
+  template <class Group, class Tile>
+  TESSERA_FN void load(Group const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
+    for (int lane : group) {
+      for (int i = lane; i < Tile::rows * Tile::columns; i += Group::size) {
+        const std::int64_t row = first_row + i / Tile::columns;
+        const std::int64_t column = first_column + i % Tile::columns;
+        const bool is_inside = row >= 0 && row < rows() && column >= 0 && column < columns();
+        tile(i / Tile::columns, i % Tile::columns) = is_inside ? (*this)(row, column) : T{};
+      }
+    }
+    group.sync();
+  }
+};
+
+template <class T>
+struct turned_heads {
+  using value_type = T;
+
+  joined_heads<T> joined;
+
+  TESSERA_FN constexpr std::int64_t rows() const { return joined.columns(); }
+  TESSERA_FN constexpr std::int64_t columns() const { return joined.rows(); }
+
+  /// Neighbouring lanes read neighbouring channels.
+  template <class Group, class Tile>
+  TESSERA_FN void load(Group const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
+    for (int lane : group) {
+      for (int i = lane; i < Tile::rows * Tile::columns; i += Group::size) {
+        const std::int64_t row = first_row + i % Tile::rows;
+        const std::int64_t column = first_column + i / Tile::rows;
+        const bool is_inside = row >= 0 && row < rows() && column >= 0 && column < columns();
+        tile(i % Tile::rows, i / Tile::rows) = is_inside ? joined(column, row) : T{};
+      }
+    }
+    group.sync();
+  }
+};
+
+static_assert(TileSource<joined_heads<float>> && TileSource<turned_heads<float>>);
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// The places of the largest scores, found by all lanes of a group: by the digits of the scores, from the highest on,
+/// with counters in scratch. The same answer as `top_k` in select/top_k.hpp, on every executor.
+///
+///     struct keys {                                          // of place i; 0: not to be taken
+///       array_view<float const> scores;
+///       TESSERA_FN std::uint32_t operator()(std::int64_t i) const { return ordered_key(scores[i]); }
+///     };
+///     auto const taken = top_k(group, keys{scores}, scores.size(), 256, scratch.digits, write);   // write(rank, i)
+///
+/// Four passes over the keys, which may be computed anew each time. No memory but the counters, whatever the number of
+/// scores is.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/tile/per_lane.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// A number that is larger for a larger score, and at least 1. Zeros are equal; a NaN is less than minus infinity.
+TESSERA_FN constexpr std::uint32_t ordered_key(float score) {
+  constexpr std::uint32_t sign = 0x80000000U;
+  if (is_nan(score)) {
+    return 1;
+  }
+  const std::uint32_t bits = score == 0.0F ? 0U : bit_cast<std::uint32_t>(score);
+  return (bits & sign) != 0 ? ~bits : bits | sign;
+}
+
+/// What lanes share while they look for the largest keys.
+struct top_k_scratch {
+  static constexpr int digit_bits = 11;
+  static constexpr int bins = 1 << digit_bits;
+
+  std::uint32_t counts[bins];  ///< of keys whose higher digits are those of the least key to be taken
+  std::uint32_t digit;         ///< of that key
+  std::uint32_t above;         ///< keys with a larger one
+};
+
+namespace detail {
+
+/// Where the digits of keys are, from the highest to the lowest.
+struct key_digit {
+  int shift;
+  int bits;
+  std::uint32_t above;  ///< mask of the digits before
+};
+inline constexpr int key_digits = 3;
+TESSERA_FN constexpr key_digit key_digit_at(int which) {
+  return which == 0 ? key_digit{21, 11, 0}
+                    : (which == 1 ? key_digit{10, 11, 0xffe00000U} : key_digit{0, 10, 0xfffffc00U});
+}
+
+/// Counts keys by one digit, if the digits before are those of `prefix`; gives how many there are.
+template <class Group, class Keys>
+TESSERA_FN std::uint32_t count_digits(Group const& group, Keys const& keys, std::int64_t count, key_digit digit,
+                                      std::uint32_t prefix, top_k_scratch& scratch) {
+  const int bins = 1 << digit.bits;
+  group.sync();  // what was there has been read
+  for (int lane : group) {
+    for (int bin = lane; bin < bins; bin += Group::size) {
+      scratch.counts[bin] = 0;
+    }
+  }
+  group.sync();
+  per_lane<std::uint32_t, Group> found;
+  for (int lane : group) {
+    found[lane] = 0;
+    for (std::int64_t i = lane; i < count; i += Group::size) {
+      const std::uint32_t key = keys(i);
+      if (key != 0 && (key & digit.above) == prefix) {
+        group.atomic_add(scratch.counts[(key >> digit.shift) & static_cast<std::uint32_t>(bins - 1)], 1U);
+        ++found[lane];
+      }
+    }
+  }
+  group.sync();
+  return exclusive_sum(group, found);
+}
+
+/// Finds the digit of the key that `take` - 1 others are larger than or equal to; 1 <= take.
+template <class Group>
+TESSERA_FN void find_digit(Group const& group, key_digit digit, std::uint32_t take, top_k_scratch& scratch) {
+  const int bins = 1 << digit.bits;
+  const int each = (bins + Group::size - 1) / Group::size;  // bins of a lane, from the highest down
+  per_lane<std::uint32_t, Group> above;
+  per_lane<std::uint32_t, Group> own;
+  for (int lane : group) {
+    own[lane] = 0;
+    for (int i = lane * each; i < min((lane + 1) * each, bins); ++i) {
+      own[lane] += scratch.counts[bins - 1 - i];
+    }
+    above[lane] = own[lane];
+  }
+  exclusive_sum(group, above);
+  for (int lane : group) {
+    if (above[lane] < take && take <= above[lane] + own[lane]) {
+      std::uint32_t before = above[lane];
+      int i = lane * each;
+      for (; before + scratch.counts[bins - 1 - i] < take; ++i) {
+        before += scratch.counts[bins - 1 - i];
+      }
+      scratch.digit = static_cast<std::uint32_t>(bins - 1 - i);
+      scratch.above = before;
+    }
+  }
+  group.sync();
+}
+
+/// Calls write(rank, i) for all i with a key above `least`, and the first `equals` of those with that key.
+template <class Group, class Keys, class Write>
+TESSERA_FN void write_keys(Group const& group, Keys const& keys, std::int64_t count, std::uint32_t least,
+                           std::uint32_t equals, Write const& write) {
+  std::uint64_t before = 0;  // those above in the upper half, equal ones in the lower
+  for (std::int64_t first = 0; first < count; first += Group::size) {
+    per_lane<std::uint64_t, Group> place;
+    per_lane<std::uint32_t, Group> key;
+    for (int lane : group) {
+      key[lane] = first + lane < count ? keys(first + lane) : 0;
+      const std::uint64_t is_above = key[lane] > least ? std::uint64_t{1} << 32 : 0;
+      place[lane] = is_above + (key[lane] == least ? 1U : 0U);
+    }
+    const std::uint64_t all = exclusive_sum(group, place);
+    for (int lane : group) {
+      const std::uint64_t at = before + place[lane];
+      const auto equal = static_cast<std::uint32_t>(at);
+      if (key[lane] > least || (key[lane] == least && equal < equals)) {
+        write(static_cast<std::int64_t>(at >> 32) + min(equal, equals), first + lane);
+      }
+    }
+    before += all;
+  }
+}
+
+}  // namespace detail
+
+/// Calls write(rank, i) for the `take` places with the largest keys, or for all with a key if they are fewer, in the
+/// order of places; of equal keys the first are taken. Gives how many. Keys, Write: function objects; a key of 0 is
+/// never taken. Up to 2^32 - 1 places. What is written can be read after a sync.
+template <class Group, class Keys, class Write>
+TESSERA_FN std::int64_t top_k(Group const& group, Keys const& keys, std::int64_t count, std::int64_t take,
+                              top_k_scratch& scratch, Write const& write) {
+  std::uint32_t prefix = 0;
+  std::uint32_t left = take > 0 ? static_cast<std::uint32_t>(min(take, count)) : 0U;
+  std::uint32_t taken = left;
+  for (int which = 0; which < detail::key_digits && left > 0; ++which) {
+    const detail::key_digit digit = detail::key_digit_at(which);
+    const std::uint32_t found = detail::count_digits(group, keys, count, digit, prefix, scratch);
+    if (which == 0) {
+      left = min(left, found);
+      taken = left;
+    }
+    if (left > 0) {
+      detail::find_digit(group, digit, left, scratch);
+      prefix |= scratch.digit << digit.shift;
+      left -= scratch.above;
+    }
+  }
+  if (taken > 0) {
+    detail::write_keys(group, keys, count, prefix, left, write);
+  }
+  return static_cast<std::int64_t>(taken);
+}
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <tessera/algorithm/offloaded_cache.hpp>
+#include <tessera/core/bfloat16.hpp>
+#include <tessera/exec/cpu.hpp>
+#include <tessera/exec/cuda.cuh>
+#include <tessera/exec/cuda_memory.cuh>
+#include <tessera/exec/side_queue.cuh>
+#include <tessera/project/low_rank.hpp>
+#include <tessera/select/keep_outliers.hpp>
+#include <tessera/select/landmark.hpp>
+#include <tessera/tile/cuda/gemm_tile.cuh>
+
+#include "support/catch.hpp"
+#include "support/cuda.hpp"
+#include "support/offload_problem.hpp"
+
+using namespace tessera;
+using tessera_test::cuda_ok;
+using tessera_test::dense_attention;
+using tessera_test::host_cache;
+using tessera_test::make_sequence;
+using tessera_test::offload_heads;
+using tessera_test::offload_sequence;
+using tessera_test::relative_error;
+
+namespace {
+
+using method = offloaded_cache<low_rank_projector<64>, landmark_selector<8>, keep_outliers<4>>;
+using T = bfloat16;
+constexpr offload_heads heads{8, 2, 64};
+
+rotary_tables const& tables() {
+  static rotary_tables const made(rotary_frequencies(500000.0, 64), 4096);
+  return made;
+}
+
+template <class U>
+std::vector<U> on_host(tessera::cuda const& exec, array_view<U> list) {
+  std::vector<U> copy(static_cast<std::size_t>(list.size()));
+  exec.copy(list, copy);
+  exec.wait();
+  return copy;
+}
+
+template <class U>
+buffer<U> on_device(tessera::cuda const& exec, std::vector<U> const& values) {
+  buffer<U> copy(exec, static_cast<std::int64_t>(values.size()));
+  exec.copy(values, copy);
+  exec.wait();
+  return copy;
+}
+
+/// A cache on the device, its values in pinned memory.
+class device_cache {
+ public:
+  device_cache(tessera::cuda const& exec, std::vector<std::int64_t> const& tokens, landmark_selector<8> const& selector)
+      : exec_(exec),
+        side_(exec, 1),
+        plan_(method::plan<T>({heads.query_heads, heads.key_heads, heads.channels, tokens}, {}, selector)),
+        within_(on_device(exec, tables().within())),
+        blocks_(on_device(exec, tables().blocks())),
+        device_(exec, plan_.device.bytes()),
+        host_(plan_.host.bytes(), pinned_),
+        prompt_(exec, plan_.prompt.bytes()),
+        step_(exec, plan_.step.bytes()),
+        cache_(method::open(plan_, device_.view(), host_.view(),
+                            tables().embedding(rotary_pairs::halves, within_.data(), blocks_.data()), selector)) {
+    exec.wait();
+  }
+
+  void prefill(std::int64_t sequence, offload_sequence<T> const& s, std::int64_t count) {
+    auto const keys = on_device(exec_, s.keys);
+    auto const values = on_device(exec_, s.values);
+    view<T const, 3> const k(keys.data(), {heads.key_heads, s.tokens, heads.channels});
+    view<T const, 3> const v(values.data(), {heads.key_heads, s.tokens, heads.channels});
+    method::prefill(exec_, side_, cache_, sequence, k.slice(1, 0, count), v.slice(1, 0, count),
+                    workspace(plan_.prompt, prompt_.view()));
+    exec_.wait();
+  }
+
+  /// Steps of a batch in buffers that stay.
+  struct step_buffers {
+    buffer<T> queries;
+    buffer<T> keys;
+    buffer<T> values;
+    buffer<float> results;
+    std::int64_t steps;
+  };
+  [[nodiscard]] step_buffers buffers(std::int64_t steps) const {
+    std::int64_t const query = steps * heads.query_heads * heads.channels;
+    std::int64_t const key = steps * heads.key_heads * heads.channels;
+    return {buffer<T>(exec_, query), buffer<T>(exec_, key), buffer<T>(exec_, key), buffer<float>(exec_, query), steps};
+  }
+  void set(step_buffers& b, std::vector<offload_sequence<T> const*> const& all,
+           std::vector<std::int64_t> const& positions) const {
+    std::vector<T> q;
+    std::vector<T> k;
+    std::vector<T> v;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      append(q, *all[i], all[i]->queries, heads.query_heads, positions[i]);
+      append(k, *all[i], all[i]->keys, heads.key_heads, positions[i]);
+      append(v, *all[i], all[i]->values, heads.key_heads, positions[i]);
+    }
+    exec_.copy(q, b.queries);
+    exec_.copy(k, b.keys);
+    exec_.copy(v, b.values);
+    exec_.wait();
+  }
+  void enqueue(step_buffers& b) {
+    offload_tokens<T> const in{{b.queries.data(), {b.steps, heads.query_heads, heads.channels}},
+                               {b.keys.data(), {b.steps, heads.key_heads, heads.channels}},
+                               {b.values.data(), {b.steps, heads.key_heads, heads.channels}}};
+    offload_results<float> const out{{b.results.data(), {b.steps, heads.query_heads, heads.channels}}};
+    method::decode(exec_, side_, cache_, in, out, workspace(plan_.step, step_.view()));
+  }
+
+  [[nodiscard]] auto const& memory() const { return cache_.memory; }
+
+ private:
+  static void append(std::vector<T>& to, offload_sequence<T> const& s, std::vector<T> const& from, std::int64_t count,
+                     std::int64_t position) {
+    for (std::int64_t head = 0; head < count; ++head) {
+      for (std::int64_t c = 0; c < heads.channels; ++c) {
+        to.push_back(from[static_cast<std::size_t>((head * s.tokens + position) * heads.channels + c)]);
+      }
+    }
+  }
+
+  tessera::cuda exec_;
+  side_queue<tessera::cuda> side_;
+  method::plan_type<T> plan_;
+  pinned_memory pinned_;
+  buffer<rotation> within_;
+  buffer<rotation> blocks_;
+  buffer<std::byte> device_;
+  buffer<std::byte> host_;
+  buffer<std::byte> prompt_;
+  buffer<std::byte> step_;
+  method::cache_type<T> cache_;
+};
+
+struct own_stream {
+  own_stream() { cuda_ok(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)); }
+  ~own_stream() { cudaStreamDestroy(stream); }
+  cudaStream_t stream = nullptr;
+};
+
+}  // namespace
+
+TEST_CASE("a prompt is kept on the device as it is on the host", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  tessera::cuda const exec;
+  auto const s = make_sequence<T>(heads, 1100, 5);
+  device_cache there(exec, {1200}, {.chunks = 8});
+  host_cache<method, T> here(heads, {1200}, tables().embedding(rotary_pairs::halves), {}, {.chunks = 8});
+  there.prefill(0, s, 1003);
+  here.prefill(cpu{}, 0, s, 1003);
+  auto const& a = there.memory();
+  auto const& b = here.memory();
+  std::int64_t const chunks = here.plan().extents.archived(1003);
+  auto const same = [&](auto* there_data, auto const* here_data, std::int64_t count) {
+    auto const copy = on_host(exec, array_view(there_data, count));
+    return std::equal(copy.begin(), copy.end(), here_data);
+  };
+  CHECK(same(a.landmarks.data, b.landmarks.data, chunks * 2 * 64));
+  CHECK(same(a.places.data, b.places.data, chunks * 2));
+  CHECK(same(a.exact_ids.data, b.exact_ids.data, a.exact_ids.size()));
+  CHECK(same(a.exact_keys.data, b.exact_keys.data, 4 * 8 * 64));
+  CHECK(same(a.values.data, b.values.data, chunks * 2 * a.values.extent(2)));
+  CHECK(same(a.ring_keys.data, b.ring_keys.data, (1003 % 64) * 64));
+  auto const known = on_host(exec, a.sequences);
+  CHECK(known[0].tokens == 1003);
+  CHECK(known[0].chunks == chunks);
+  CHECK(known[0].residual == Approx(b.sequences[0].residual).epsilon(1e-3));
+}
+
+TEST_CASE("steps on the device attend as steps on the host do", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  tessera::cuda const exec;
+  std::vector<offload_sequence<T>> const all{make_sequence<T>(heads, 800, 6), make_sequence<T>(heads, 300, 7)};
+  std::vector<std::int64_t> const prompts{650, 90};
+  device_cache there(exec, {800, 300}, {.chunks = 8});
+  host_cache<method, T> here(heads, {800, 300}, tables().embedding(rotary_pairs::halves), {}, {.chunks = 8});
+  for (std::size_t i = 0; i < 2; ++i) {
+    there.prefill(static_cast<std::int64_t>(i), all[i], prompts[i]);
+    here.prefill(cpu{}, static_cast<std::int64_t>(i), all[i], prompts[i]);
+  }
+  auto buffers = there.buffers(2);
+  double error = 0;
+  for (std::int64_t k = 0; k < 140; ++k) {
+    std::vector<offload_sequence<T> const*> const tokens{&all[0], &all[1]};
+    std::vector<std::int64_t> const positions{prompts[0] + k, prompts[1] + k};
+    there.set(buffers, tokens, positions);
+    there.enqueue(buffers);
+    auto const found = on_host(exec, buffers.results.view());
+    auto const expected = here.decode(cpu{}, tokens, positions);
+    error += relative_error(found, std::vector<double>(expected.begin(), expected.end())) / 140;
+  }
+  CHECK(error < 0.02);  // directions and coefficients are rounded to bf16, scores decide what is selected
+}
+
+TEST_CASE("a captured step goes on from step to step", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  own_stream const own;
+  tessera::cuda const exec{.stream = own.stream};
+  auto const s = make_sequence<T>(heads, 700, 8);
+  device_cache captured(exec, {700}, {.chunks = 8});
+  device_cache eager(exec, {700}, {.chunks = 8});
+  captured.prefill(0, s, 500);
+  eager.prefill(0, s, 500);
+  auto one = captured.buffers(1);
+  auto other = eager.buffers(1);
+  captured.set(one, {&s}, {500});
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t instance = nullptr;
+  cuda_ok(cudaStreamBeginCapture(own.stream, cudaStreamCaptureModeThreadLocal));
+  captured.enqueue(one);
+  cuda_ok(cudaStreamEndCapture(own.stream, &graph));
+  cuda_ok(cudaGraphInstantiate(&instance, graph, 0));
+  for (std::int64_t position = 500; position < 700; ++position) {
+    captured.set(one, {&s}, {position});
+    eager.set(other, {&s}, {position});
+    cuda_ok(cudaGraphLaunch(instance, own.stream));
+    eager.enqueue(other);
+    REQUIRE(on_host(exec, one.results.view()) == on_host(exec, other.results.view()));
+  }
+  cudaGraphExecDestroy(instance);
+  cudaGraphDestroy(graph);
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// expect: a ChunkSelector is a Selector, or has reduce\(keys, piece, channels, kept\)
+#include <tessera/select/recent.hpp>
+
+/// Keeps something of chunks but does not say how it comes about.
+struct without_reduce {
+  using element_type = float;
+  using group_type = tessera::group_max;
+  static constexpr int chunk = 8;
+  std::int64_t elements(std::int64_t channels) const { return channels; }
+  std::int64_t pieces(std::int64_t channels) const { return channels; }
+  template <class Query>
+  float score(Query const& query, float const* kept, std::int64_t, tessera::scored_chunk const&) const {
+    return query(0) * kept[0];
+  }
+  std::int64_t budget(std::int64_t candidates) const { return candidates; }
+};
+
+template <tessera::ChunkSelector S>
+struct sparse_attention {
+  S selector;
+};
+
+#if defined(TESSERA_FAIL)
+sparse_attention<without_reduce> attention;
+#else
+sparse_attention<tessera::recent_selector<8>> attention;
+#endif

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cstdint>
+#include <vector>
+
+#include <tessera/project/low_rank.hpp>
+#include <tessera/select/keep_outliers.hpp>
+#include <tessera/select/key_codes.hpp>
+#include <tessera/select/landmark.hpp>
+#include <tessera/select/oracle.hpp>
+#include <tessera/select/quest.hpp>
+#include <tessera/select/random.hpp>
+#include <tessera/select/recent.hpp>
+
+#include "support/catch.hpp"
+#include "support/needle.hpp"
+
+using namespace tessera;
+using tessera_test::heads_that_read;
+using tessera_test::needle_problem;
+
+namespace {
+
+constexpr double smooth = 0.9;  ///< neighbouring keys are alike
+constexpr double rough = 0.4;   ///< they are not
+constexpr int heads = 12;
+
+/// Of 12 heads, which read 16 of 130 chunks, exact ones included: how many found the needle.
+template <class S, int Outliers = 0>
+int found_by(std::int64_t length, double persistence) {
+  using method = offloaded_cache<low_rank_projector<24>, S, keep_outliers<Outliers>>;
+  constexpr std::int64_t chunks = 16;
+  needle_problem const p{{8, 4, 32}, 1100, 8 * 61, length, persistence};
+  int found = 0;
+  for (std::uint64_t seed = 1; seed <= heads / 4; ++seed) {
+    S selector;
+    selector.chunks = chunks - Outliers;
+    found += heads_that_read<method>(p, rotary_frequencies(500000.0, 32), seed, selector);
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("needles of whole chunks are found by their means as by looking at all keys", "[host]") {
+  for (double const background : {smooth, rough}) {
+    CAPTURE(background);
+    int const oracle = found_by<oracle_selector<8>>(8, background);
+    CHECK(oracle == heads);
+    CHECK(100 * found_by<landmark_selector<8>, 4>(8, background) >= 95 * oracle);
+    CHECK(100 * found_by<key_code_selector<8>>(8, background) >= 95 * oracle);
+  }
+  CHECK(found_by<recent_selector<8>>(8, smooth) == 0);
+  CHECK(found_by<random_selector<8>>(8, smooth) <= heads / 2);
+}
+
+TEST_CASE("a needle of one token among others like it is found because its chunk is exact", "[host]") {
+  CHECK(found_by<landmark_selector<8>, 4>(1, smooth) >= heads - 2);
+  CHECK(found_by<landmark_selector<8>, 0>(1, smooth) <= heads / 2 + 2);  // its mean does not stand for it
+  CHECK(found_by<quest_selector<8>>(1, smooth) >= heads - 1);
+}
+
+TEST_CASE("among keys of all directions means miss needles of one token, two bits a channel do not", "[host]") {
+  CHECK(found_by<landmark_selector<8>, 4>(1, rough) <= heads - 4);
+  CHECK(found_by<quest_selector<8>>(8, rough) <= heads / 2);  // every box is wide
+  CHECK(found_by<key_code_selector<8>>(1, rough) == heads);
+  CHECK(found_by<oracle_selector<8>>(1, rough) == heads);
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Sequences for offloaded caches: what a model would give, a cache on the host, and dense attention in double.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include <tessera/algorithm/offloaded_cache.hpp>
+#include <tessera/core/precision.hpp>
+#include <tessera/exec/buffer.hpp>
+#include <tessera/exec/side_queue.hpp>
+#include <tessera/project/rotary_tables.hpp>
+#include <tessera/testing/generators.hpp>
+
+namespace tessera_test {
+
+/// Of one sequence: heads x tokens x channels each, queries and keys before their rotation.
+template <class T>
+struct offload_sequence {
+  std::int64_t tokens;
+  std::vector<T> queries;
+  std::vector<T> keys;
+  std::vector<T> values;
+};
+
+struct offload_heads {
+  std::int64_t query_heads;
+  std::int64_t key_heads;
+  std::int64_t channels;
+};
+
+/// Coefficients of tokens in a few directions, of which each token keeps the share `persistence`, and some noise.
+template <class T>
+std::vector<T> make_heads(std::int64_t heads, std::int64_t tokens, std::int64_t channels, std::uint64_t seed,
+                          double noise, double persistence) {
+  using tessera::testing::gauss;
+  constexpr std::size_t directions = 12;
+  auto const width = static_cast<std::size_t>(heads * channels);
+  double const news = std::sqrt(1 - persistence * persistence);
+  std::vector<double> mixture(width * directions);
+  for (std::size_t i = 0; i < mixture.size(); ++i) {
+    mixture[i] = double{gauss().value(77, i)} / std::sqrt(static_cast<double>(directions));
+  }
+  std::vector<double> state(directions);
+  std::vector<T> made(width * static_cast<std::size_t>(tokens));
+  for (std::size_t t = 0; t < static_cast<std::size_t>(tokens); ++t) {
+    for (std::size_t k = 0; k < directions; ++k) {
+      double const own = double{gauss().value(seed, t * directions + k)};
+      state[k] = t == 0 ? own : persistence * state[k] + news * own;
+    }
+    for (std::size_t i = 0; i < width; ++i) {
+      double value = noise * double{gauss().value(seed + 1, t * width + i)};
+      for (std::size_t k = 0; k < directions; ++k) {
+        value += state[k] * mixture[i * directions + k];
+      }
+      auto const n = static_cast<std::size_t>(channels);
+      made[(i / n * static_cast<std::size_t>(tokens) + t) * n + i % n] = tessera::store<T>(static_cast<float>(value));
+    }
+  }
+  return made;
+}
+
+/// Queries are like keys, and change faster.
+template <class T>
+offload_sequence<T> make_sequence(offload_heads const& n, std::int64_t tokens, std::uint64_t seed,
+                                  double persistence = 0.9) {
+  return {tokens, make_heads<T>(n.query_heads, tokens, n.channels, seed + 10, 0.7, persistence),
+          make_heads<T>(n.key_heads, tokens, n.channels, seed + 20, 0.3, persistence),
+          make_heads<T>(n.key_heads, tokens, n.channels, seed + 30, 1.0, persistence)};
+}
+
+/// Attention of the token `position` over the tokens up to it, or those that attended(key head, token) says, in double,
+/// all heads: query heads x channels.
+template <class T>
+std::vector<double> dense_attention(offload_heads const& n, offload_sequence<T> const& s, std::int64_t position,
+                                    tessera::rotary_embedding const& rotary, double scale = 0,
+                                    std::vector<double>* log_sum_exp = nullptr,
+                                    std::function<bool(std::int64_t, std::int64_t)> const& attended = {}) {
+  std::vector<double> result(static_cast<std::size_t>(n.query_heads * n.channels));
+  double const by = scale > 0 ? scale : 1.0 / std::sqrt(static_cast<double>(n.channels));
+  auto const turned = [&](std::vector<T> const& heads, std::int64_t head, std::int64_t token) {
+    tessera::view<T const, 2> const rows(heads.data() + head * s.tokens * n.channels, {s.tokens, n.channels});
+    std::vector<double> row;
+    for (std::int64_t c = 0; c < n.channels; ++c) {
+      T const stored = tessera::rotated<T>(rotary, token, c, tessera::plain_keys<T>{rows}.at(token));
+      row.push_back(static_cast<double>(tessera::load(stored)));
+    }
+    return row;
+  };
+  for (std::int64_t kh = 0; kh < n.key_heads; ++kh) {
+    std::vector<std::vector<double>> keys;
+    for (std::int64_t t = 0; t <= position; ++t) {
+      keys.push_back(turned(s.keys, kh, t));
+    }
+    std::int64_t const group = n.query_heads / n.key_heads;
+    for (std::int64_t h = kh * group; h < (kh + 1) * group; ++h) {
+      auto const query = turned(s.queries, h, position);
+      std::vector<double> scores;
+      double largest = -1e300;
+      for (std::int64_t t = 0; t <= position; ++t) {
+        double score = 0;
+        for (std::size_t c = 0; c < query.size(); ++c) {
+          score += query[c] * keys[static_cast<std::size_t>(t)][c];
+        }
+        scores.push_back(attended && !attended(kh, t) ? -1e300 : score * by);
+        largest = std::max(largest, scores.back());
+      }
+      double sum = 0;
+      for (std::int64_t t = 0; t <= position; ++t) {
+        double const weight = std::exp(scores[static_cast<std::size_t>(t)] - largest);
+        sum += weight;
+        for (std::int64_t c = 0; c < n.channels; ++c) {
+          auto const at = static_cast<std::size_t>((kh * s.tokens + t) * n.channels + c);
+          result[static_cast<std::size_t>(h * n.channels + c)] += weight * double{tessera::load(s.values[at])};
+        }
+      }
+      for (std::int64_t c = 0; c < n.channels; ++c) {
+        result[static_cast<std::size_t>(h * n.channels + c)] /= sum;
+      }
+      if (log_sum_exp != nullptr) {
+        log_sum_exp->push_back(largest + std::log(sum));
+      }
+    }
+  }
+  return result;
+}
+
+/// A cache on the host with memory of its own, full of rubbish to begin with.
+template <class Method, class T>
+class host_cache {
+ public:
+  using cache_type = typename Method::template cache_type<T>;
+
+  host_cache(offload_heads const& heads, std::vector<std::int64_t> tokens, tessera::rotary_embedding const& rotary,
+             tessera::offload_options const& options = {}, typename Method::selector_type const& selector = {})
+      : heads_(heads),
+        plan_(Method::template plan<T>({heads.query_heads, heads.key_heads, heads.channels, std::move(tokens)}, options,
+                                       selector)),
+        device_(plan_.device.bytes()),
+        host_(plan_.host.bytes()),
+        prompt_(plan_.prompt.bytes()),
+        step_(plan_.step.bytes()),
+        cache_(make(rotary, selector)) {}
+
+  /// Caches the first `count` tokens, in pieces.
+  template <class Executor>
+  void prefill(Executor const& exec, std::int64_t sequence, offload_sequence<T> const& s, std::int64_t count,
+               std::int64_t piece = 0) {
+    tessera::side_queue<Executor> const side(exec, 1);
+    tessera::workspace const space(plan_.prompt, prompt_.view());
+    auto const keys = part(s, s.keys, 0, count);
+    auto const values = part(s, s.values, 0, count);
+    if (piece == 0) {
+      Method::prefill(exec, side, cache_, sequence, keys, values, space);
+      return;
+    }
+    auto prompt = Method::begin(exec, cache_, sequence, space);
+    for (std::int64_t first = 0; first < count; first += piece) {
+      std::int64_t const taken = std::min(piece, count - first);
+      Method::take(exec, side, cache_, prompt, keys.slice(1, first, taken), values.slice(1, first, taken), space);
+    }
+    Method::finish(exec, side, cache_, prompt, keys, values, space);
+  }
+
+  /// A step: the token at `position` of each sequence; results of steps, query heads x channels each.
+  template <class Executor>
+  std::vector<float> decode(Executor const& exec, std::vector<offload_sequence<T> const*> const& all,
+                            std::vector<std::int64_t> const& positions, std::vector<std::int32_t> const& named = {},
+                            std::vector<float>* log_sum_exp = nullptr) {
+    auto const steps = static_cast<std::int64_t>(all.size());
+    std::vector<T> q;
+    std::vector<T> k;
+    std::vector<T> v;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      append(q, *all[i], all[i]->queries, heads_.query_heads, positions[i]);
+      append(k, *all[i], all[i]->keys, heads_.key_heads, positions[i]);
+      append(v, *all[i], all[i]->values, heads_.key_heads, positions[i]);
+    }
+    std::vector<float> result(static_cast<std::size_t>(steps * heads_.query_heads * heads_.channels), -77.0F);
+    tessera::offload_tokens<T> in{{q.data(), {steps, heads_.query_heads, heads_.channels}},
+                                  {k.data(), {steps, heads_.key_heads, heads_.channels}},
+                                  {v.data(), {steps, heads_.key_heads, heads_.channels}}};
+    if (!named.empty()) {
+      in.sequences = named;
+    }
+    tessera::offload_results<float> out{{result.data(), {steps, heads_.query_heads, heads_.channels}}};
+    if (log_sum_exp != nullptr) {
+      log_sum_exp->assign(static_cast<std::size_t>(steps * heads_.query_heads), -77.0F);
+      out.log_sum_exp = {log_sum_exp->data(), {steps, heads_.query_heads}};
+    }
+    tessera::side_queue<Executor> const side(exec, 1);
+    Method::decode(exec, side, cache_, in, out, tessera::workspace(plan_.step, step_.view()));
+    return result;
+  }
+
+  [[nodiscard]] auto const& plan() const { return plan_; }
+  [[nodiscard]] auto const& memory() const { return cache_.memory; }
+  [[nodiscard]] cache_type const& cache() const { return cache_; }
+  /// What the latest step left.
+  [[nodiscard]] tessera::offload_step<T> step(std::int64_t steps) {
+    return plan_.step_of(tessera::workspace(plan_.step, step_.view()), steps, {});
+  }
+  [[nodiscard]] tessera::workspace prompt_space() { return {plan_.prompt, prompt_.view()}; }
+
+ private:
+  cache_type make(tessera::rotary_embedding const& rotary, typename Method::selector_type const& selector) {
+    for (auto* block : {&device_, &host_, &prompt_, &step_}) {
+      std::fill(block->begin(), block->end(), std::byte{0xfb});
+    }
+    return Method::open(plan_, device_.view(), host_.view(), rotary, selector);
+  }
+  [[nodiscard]] tessera::view<T const, 3> part(offload_sequence<T> const& s, std::vector<T> const& heads,
+                                               std::int64_t first, std::int64_t count) const {
+    tessera::view<T const, 3> const all(heads.data(), {heads_.key_heads, s.tokens, heads_.channels});
+    return all.slice(1, first, count);
+  }
+  void append(std::vector<T>& to, offload_sequence<T> const& s, std::vector<T> const& from, std::int64_t heads,
+              std::int64_t position) const {
+    for (std::int64_t head = 0; head < heads; ++head) {
+      for (std::int64_t c = 0; c < heads_.channels; ++c) {
+        to.push_back(from[static_cast<std::size_t>((head * s.tokens + position) * heads_.channels + c)]);
+      }
+    }
+  }
+
+  offload_heads heads_;
+  typename Method::template plan_type<T> plan_;
+  tessera::buffer<std::byte> device_;
+  tessera::buffer<std::byte> host_;
+  tessera::buffer<std::byte> prompt_;
+  tessera::buffer<std::byte> step_;
+  cache_type cache_;
+};
+
+/// |a - b| / |b|.
+inline double relative_error(std::vector<float> const& a, std::vector<double> const& b) {
+  double error = 0;
+  double whole = 0;
+  for (std::size_t i = 0; i < b.size(); ++i) {
+    error += (double{a[i]} - b[i]) * (double{a[i]} - b[i]);
+    whole += b[i] * b[i];
+  }
+  return std::sqrt(error / whole);
+}
+
+}  // namespace tessera_test
