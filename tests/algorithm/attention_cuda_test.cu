@@ -81,7 +81,7 @@ TEST_CASE("codes on a GPU are those of the host to the last bit, whatever the ex
     auto const p = make_attention_problem<type>(s);
     check_codes<decltype(attention)>(run_on_device<decltype(attention), type>(exec, p, layout).bytes, p);
   };
-  for (std::int64_t const channels : {64, 128}) {
+  for (std::int64_t const channels : {16, 64, 80, 128, 144, 256}) {
     for (std::int64_t const tokens : {1, 7, 16, 127, 128, 129, 1000}) {
       check(sage_attention2{}, bfloat16{}, {1, 2, 1, tokens, 200, channels}, head_layout::heads_first);
       check(sage_attention2{}, bfloat16{}, {2, 2, 2, 50, tokens, channels}, head_layout::tokens_first);
@@ -96,12 +96,12 @@ TEST_CASE("codes on a GPU are those of the host to the last bit, whatever the ex
   }
 }
 
-TEST_CASE("codes on a GPU are right over many sections of heads and many tiles", "[cuda]") {
+TEST_CASE("codes on a GPU are right over many heads and many tiles", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   tessera::cuda const exec;
   for (attention_shape const& s :
        {attention_shape{1, 14, 14, 200, 8192, 64}, attention_shape{2, 10, 5, 1100, 5000, 128},
-        attention_shape{1, 2, 2, 100, 40000, 128}}) {
+        attention_shape{1, 2, 2, 100, 40000, 128}, attention_shape{1, 3, 1, 300, 9000, 256}}) {
     CAPTURE(s.keys);
     auto const p = make_attention_problem<bfloat16>(s);
     auto const first = run_on_device<with_value_means, bfloat16>(exec, p);
@@ -114,7 +114,7 @@ TEST_CASE("codes on a GPU are right over many sections of heads and many tiles",
 
 TEST_CASE("codes of sequences that are shorter than their extent are those of the host", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  for (std::int64_t const channels : {64, 128}) {
+  for (std::int64_t const channels : {64, 96, 128, 256}) {
     auto p = make_attention_problem<bfloat16>({4, 2, 2, 200, 300, channels});
     p.query_lengths = {200, 0, 77, 5};
     p.key_lengths = {300, 128, 0, 9};

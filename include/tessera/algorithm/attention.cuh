@@ -3,18 +3,16 @@
 ///
 /// Include it and call attention as on the CPU, with a tessera::cuda executor. Nothing waits or allocates.
 ///
-/// Codes, where queries and keys have 8 or 4 bits per_thread, queries are not smoothed, values are e4m3, and inputs are
-/// bfloat16 or float16 of 64 or 128 channels that lie next to each other in rows that begin at multiples of 16 bytes:
-/// one launch for all (program/quantize_heads.cuh). Attention, on sm_90a, over such codes of any number of channels, to
-/// bfloat16 or float16, without a bias or lists of tiles (which are of 64 queries, fewer than a block of the program
-/// has): by warpgroups and the copy engine (program/attention_on_warpgroups.cuh), in a program of 64, 128 or 256
-/// channels, the next that is large enough: 80 channels take as long as 128. Lengths of sequences are read by the
-/// device, once for each block of queries; blocks behind the last query only write zeros. Keys of the last blocks of
-/// queries, or of all if they are few, are shared among multiprocessors, so that all of them have something to do until
-/// the end. Its log-sum-exps are of weights that are rounded to e4m3, by which results are divided: the right ones to
-/// merge results by. They, and what a sink leaves of results, are within 0.061 (log(17 / 16)) of those of the portable
-/// program, and usually within 0.03 / sqrt(keys that matter). Sequences of up to 16 queries, on sm_90, over such codes,
-/// without a bias or lists of tiles: with one read of keys and values for all query heads that share them
+/// Codes: quantized_attention.cuh. Attention, on sm_90a, over codes of 8 or 4 bits per_thread and values in e4m3, of
+/// any number of channels, to bfloat16 or float16, without a bias or lists of tiles (which are of 64 queries, fewer than
+/// a block of the program has): by warpgroups and the copy engine (program/attention_on_warpgroups.cuh), in a program of
+/// 64, 128 or 256 channels, the next that is large enough: 80 channels take as long as 128. Lengths of sequences are
+/// read by the device, once for each block of queries; blocks behind the last query only write zeros. Keys of the last
+/// blocks of queries, or of all if they are few, are shared among multiprocessors, so that all of them have something
+/// to do until the end. Its log-sum-exps are of weights that are rounded to e4m3, by which results are divided: the
+/// right ones to merge results by. They, and what a sink leaves of results, are within 0.061 (log(17 / 16)) of those of
+/// the portable program, and usually within 0.03 / sqrt(keys that matter). Sequences of up to 16 queries, on sm_90, over
+/// such codes, without a bias or lists of tiles: with one read of keys and values for all query heads that share them
 /// (program/attention_of_few_queries.cuh). Else the portable programs with mma.sync.
 #pragma once
 
@@ -22,11 +20,11 @@
 #include <type_traits>
 
 #include <tessera/algorithm/attention.hpp>
+#include <tessera/algorithm/quantized_attention.cuh>
 #include <tessera/core/arch.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/program/attention_of_few_queries.cuh>
 #include <tessera/program/attention_on_warpgroups.cuh>
-#include <tessera/program/quantize_heads.cuh>
 #include <tessera/quantize/granularity.hpp>
 #include <tessera/tile/cuda/gemm_tile.cuh>
 #include <tessera/tuning/attention.hpp>
@@ -35,107 +33,11 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// Whether codes and scales of a method are those that the programs for CUDA make and read.
-template <class Method>
-inline constexpr bool has_lane_scales =
-    std::is_same_v<typename Method::score_quantizer::granularity_type, std::remove_cvref_t<decltype(per_thread)>>&&
-        std::is_same_v<typename Method::value_code, float8_e4m3> &&
-    !quantized_regions<Method>::smooths_queries;
-
-template <class T>
-inline constexpr bool has_16_bits = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
-
-inline constexpr std::int64_t most_rows = 0x7fffffff - 4096;  // places of rows of codes are 32-bit
-
-/// Whether rows begin at multiples of 16 bytes and their elements lie next to each other. So do those of nothing.
-template <class T>
-bool has_whole_vectors(head_view<T> heads) {
-  if (heads.data == nullptr) {
-    return true;
-  }
-  bool is_whole = heads.stride(3) == 1 && reinterpret_cast<std::uintptr_t>(heads.data) % 16 == 0;
-  for (int dimension = 0; dimension < 3; ++dimension) {
-    const std::int64_t bytes = heads.stride(dimension) * static_cast<std::int64_t>(sizeof(T));
-    is_whole = is_whole && (heads.extent(dimension) < 2 || bytes % 16 == 0);
-  }
-  return is_whole;
-}
-
-inline bool is_aligned(void const* address) {
-  return reinterpret_cast<std::uintptr_t>(address) % 16 == 0;
-}
-
-// Codes.
-
-template <class Method, class T>
-bool suits_quantize_heads(quantize_call<Method, T> const& call) {
-  attention_shape const& s = call.shape;
-  const std::int64_t queries = s.batch * s.query_heads * padded_tokens(s.queries);
-  const std::int64_t keys = s.batch * s.key_heads * padded_tokens(s.keys);
-  auto const& out = call.out;
-  const bool has_places = is_aligned(out.queries.codes.data) && is_aligned(out.keys.codes.data) &&
-                          is_aligned(out.keys.mean.data) && is_aligned(out.values.codes.data) &&
-                          is_aligned(out.values.mean.data);
-  const bool has_strides = call.in.query_starts.first.data == nullptr && call.in.key_starts.first.data == nullptr;
-  return has_places && has_strides && s.keys > 0 && s.batch > 0 && queries < most_rows && keys < most_rows &&
-         has_whole_vectors(call.in.queries) && has_whole_vectors(call.in.keys) && has_whole_vectors(call.in.values);
-}
-
-template <int Channels, class Architectures, class Method, class T>
-void run_quantize_heads(basic_cuda<Architectures> const& exec, quantize_call<Method, T> const& call) {
-  using regions = quantized_regions<Method>;
-  constexpr quantized_means means{regions::smooths_keys, regions::smooths_values};
-  using program_type = quantize_heads<T, Channels, Method::score_quantizer::highest, means>;
-  attention_shape const& s = call.shape;
-  auto const& out = call.out;
-  const bool has_queries = call.in.queries.data != nullptr && out.queries.codes.data != nullptr;
-  const bool has_keys = call.in.keys.data != nullptr && out.keys.codes.data != nullptr;
-  const bool has_values = call.in.values.data != nullptr && out.values.codes.data != nullptr;
-  const auto tiles_of = [](std::int64_t tokens) { return static_cast<std::int32_t>(padded_tokens(tokens) / 128); };
-  const std::int64_t head_bytes = 2 * s.keys * s.channels * static_cast<std::int64_t>(sizeof(T));
-  const std::int64_t heads = s.batch * s.key_heads;
-  const std::int64_t section = clamp(quantize_heads_tuning{}(900).section_bytes / head_bytes, std::int64_t{1}, heads);
-  const auto counters = call.space[call.places.counters];
-  program_type program{};
-  program.schedule = {static_cast<std::int32_t>(heads),
-                      static_cast<std::int32_t>(s.query_heads / s.key_heads),
-                      has_queries ? tiles_of(s.queries) : 0,
-                      tiles_of(s.keys),
-                      static_cast<std::int32_t>(section),
-                      has_keys,
-                      has_values,
-                      has_keys && means.of_keys};
-  program.queries = call.in.queries;
-  program.keys = call.in.keys;
-  program.values = call.in.values;
-  program.query_lengths = call.in.query_lengths;
-  program.key_lengths = call.in.key_lengths;
-  program.factor = call.softmax_scale * log2_of_e;
-  program.softmax_scale = call.softmax_scale;
-  program.query_codes = out.queries.codes.data;
-  program.query_scales = out.queries.scales.data;
-  program.mean_scores = means.of_keys ? out.queries.mean_scores.data : nullptr;
-  program.key_codes = out.keys.codes.data;
-  program.key_scales = out.keys.scales.data;
-  program.key_mean = out.keys.mean.data;
-  program.value_codes = out.values.codes.data;
-  program.value_scales = out.values.scales.data;
-  program.value_mean = out.values.mean.data;
-  program.key_summaries = reinterpret_cast<float*>(call.space[call.places.key_summaries].data);
-  program.value_summaries = reinterpret_cast<float*>(call.space[call.places.value_summaries].data);
-  program.taken = counters.data + 1;
-  program.summaries = counters.data + 2;
-  exec.clear(counters);
-  const std::int64_t most = std::int64_t{exec.state->multiprocessors()} * program_type::blocks_per_multiprocessor;
-  exec.run(program, min(std::int64_t{program.schedule.count()}, most));
-}
-
-// Attention.
-
 /// Of the program that takes so many channels.
 inline int program_channels(attention_shape const& s) {
   return s.channels > 128 ? 256 : s.channels > 64 ? 128 : 64;
 }
+
 /// Of queries, of the program for sm_90a.
 inline int block_rows_of(attention_shape const& s) {
   return 64 *
@@ -285,7 +187,7 @@ void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attentio
                     needs_offsets ? heads.queries.mean_scores.data : nullptr,
                     call.sinks,
                     call.query_starts};
-  exec.clear(call.counters.slice(0, 0, 1));
+  exec.clear(call.counters);
   exec.run(program, min(pieces.shares.turns(), multiprocessors));
   if (pieces.shares.ranges > 0) {
     const merge_attention_shares<Method, T> merge{pieces.shares, pieces.schedule, program.share_output.slots,
@@ -358,34 +260,6 @@ bool try_attention_by_copy_engine(basic_cuda<Architectures> const& exec, attenti
 }
 
 }  // namespace detail
-
-template <int... Architectures, class Method, class T>
-void quantize_attention(basic_cuda<arch_list<Architectures...>> const& exec, quantize_call<Method, T> const& call) {
-  if constexpr (detail::has_lane_scales<Method> && detail::has_16_bits<T>) {
-    if (detail::suits_quantize_heads(call)) {
-      if (call.shape.channels == 64) {
-        return detail::run_quantize_heads<64>(exec, call);
-      }
-      if (call.shape.channels == 128) {
-        return detail::run_quantize_heads<128>(exec, call);
-      }
-    }
-  }
-  detail::quantize_attention_portably(exec, call);
-}
-
-/// Of programs for sm_90a.
-template <int... Architectures, class Method>
-std::int64_t floats_of_work_shares(basic_cuda<arch_list<Architectures...>> const& exec,
-                                   quantized_regions<Method> const& regions) {
-  attention_shape const& s = regions.shape;
-  constexpr bool has_hopper = ((Architectures == 900) || ...);
-  const bool has_channels = s.channels % 16 == 0 && s.channels <= 256;
-  if (!has_hopper || !detail::has_lane_scales<Method> || !has_channels) {
-    return 0;
-  }
-  return detail::floats_of_work_shares(s, exec.state->multiprocessors());
-}
 
 template <int... Architectures, class Method, class T, class Bias>
 void run_attention(basic_cuda<arch_list<Architectures...>> const& exec, attention_call<Method, T, Bias> const& call) {

@@ -128,8 +128,7 @@ struct quantized_regions {
     }
     if (parts.values) {
       made.values.codes =
-          view_of(space[value_codes],
-                  {s.batch, s.key_heads, keys / attention_padding, s.channels, attention_padding});
+          view_of(space[value_codes], {s.batch, s.key_heads, keys / attention_padding, s.channels, attention_padding});
       made.values.scales = view_of(space[value_scales], {s.batch, s.key_heads, s.channels});
     }
     if (smooths_values && parts.values) {
@@ -155,12 +154,13 @@ struct quantization_regions : quantized_regions<Method> {
   using state_type = typename Method::softmax::state_type;
   region<channel_summary> key_summaries;
   region<channel_summary> value_summaries;
+  region<float> value_reciprocals;
   region<channel_summary> query_summaries;
   region<float> query_means;
   region<std::uint32_t> magnitudes;  ///< of query heads, then of key heads
   region<float> totals;              ///< of shares of rows
   region<attention_row<state_type>> rows;
-  region<std::uint32_t> counters;  ///< of works, of attention and of quantization, and of tiles of key heads
+  region<std::uint32_t> counters;  ///< of works of attention
 
   quantization_regions(char const* where, attention_shape const& of, quantized_parts wanted = {})
       : base(where, of, wanted),
@@ -168,6 +168,8 @@ struct quantization_regions : quantized_regions<Method> {
             "summaries of keys", base::smooths_keys && wanted.keys ? key_blocks() * of.channels : 0)),
         value_summaries(this->plan.template add<channel_summary>("summaries of values",
                                                                  wanted.values ? key_blocks() * of.channels : 0)),
+        value_reciprocals(this->plan.template add<float>("reciprocals of scales of values",
+                                                         wanted.values ? of.batch * of.key_heads * of.channels : 0)),
         query_summaries(this->plan.template add<channel_summary>(
             "summaries of queries", base::smooths_queries && wanted.queries ? mean_blocks() * of.channels : 0)),
         query_means(this->plan.template add<float>(
@@ -177,7 +179,7 @@ struct quantization_regions : quantized_regions<Method> {
         totals(this->plan.template add<float>("totals of shares of rows",
                                               wanted.queries ? base::size(where, shared_rows(), of.channels, 1) : 0)),
         rows(this->plan.template add<attention_row<state_type>>("shares of rows", wanted.queries ? shared_rows() : 0)),
-        counters(this->plan.template add<std::uint32_t>("counters", 2 + 2 * of.batch * of.key_heads)) {}
+        counters(this->plan.template add<std::uint32_t>("counters", 1)) {}
 
   /// Among how many groups the keys of a query are shared: so many that there are groups enough for any machine, but
   /// none with less than four tiles. Where queries are few, those of all query heads of a key head count as one group.

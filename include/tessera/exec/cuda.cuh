@@ -11,7 +11,7 @@
 /// before the capture begins).  Programs may say `groups_per_block` (of 32 lanes each), `blocks_per_multiprocessor` and
 /// `blocks_per_cluster` (sm_90; `run` rounds the number of tiles up to whole clusters) as static ints, and
 /// `is_persistent` as a static bool if a thread block goes from tile to tile by itself: then `count` is the number of
-/// thread blocks.
+/// thread blocks. One that says `waits_for_stream` calls what is in tile/cuda/stream_order.cuh itself.
 #pragma once
 
 #if !defined(__CUDACC__)
@@ -32,6 +32,7 @@
 #include <tessera/exec/cuda_memory.cuh>
 #include <tessera/exec/memory.hpp>
 #include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/stream_order.cuh>
 #include <tessera/view/array_view.hpp>
 
 namespace tessera {
@@ -93,7 +94,15 @@ struct launch_shape {
       return false;
     }
   }
+  static constexpr bool waiting() {
+    if constexpr (requires { P::waits_for_stream; }) {
+      return P::waits_for_stream;
+    } else {
+      return false;
+    }
+  }
   static constexpr bool is_persistent = persistent();
+  static constexpr bool waits_for_stream = waiting();
   static constexpr int groups = count_groups();
   static constexpr int blocks_per_multiprocessor = ask_for_blocks();
   static constexpr int blocks_per_cluster = cluster_blocks();
@@ -155,15 +164,6 @@ __device__ __forceinline__ void run_groups(P const& program, std::int64_t const 
   }
 }
 
-/// Lets the stream's next kernel take multiprocessors as soon as this one leaves them, and waits until all that was
-/// enqueued before is done and to be seen. First of all in every thread, so that a kernel's end still means the end of
-/// all before it.
-__device__ __forceinline__ void wait_for_stream() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;\ngriddepcontrol.wait;" ::: "memory");
-#endif
-}
-
 #pragma GCC visibility push(hidden)  // kernels of two libraries in one process stay apart
 
 /// The one kernel.
@@ -180,7 +180,10 @@ __global__ void __launch_bounds__(launch_shape<P>::threads, launch_shape<P>::blo
 #else
   constexpr bool compiled = true;
 #endif
-  wait_for_stream();
+  if constexpr (!compiled || !launch_shape<P>::waits_for_stream) {
+    let_next_kernel_start();
+    wait_for_stream();
+  }
   if constexpr (compiled) {
     run_groups(program, count);
   } else {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// What quantized attention works on: extents, and the codes and scales of queries, keys and values as they lie in
-/// memory. Written by the programs of quantize_heads.hpp, read by attention_tiles.hpp and by programs for one
+/// memory. Written by the programs of encode_heads.hpp, read by attention_tiles.hpp and by programs for one
 /// architecture; an engine may keep those of keys and values.
 ///
 /// Tokens are padded to a multiple of 128 with codes of 0; codes and scales are contiguous. With the granularity

@@ -86,19 +86,5 @@ struct few_queries_tuning {
   }
 };
 
-/// How quantize_heads goes over key heads: as many at a time as have about so many bytes of keys and values.
-///
-/// H200, 2 x 16 heads of 16384 tokens, 64 channels: 254 us, 0.57 of the copy's speed; with sections of 3, 6, 24 and 48
-/// MiB 321, 323, 265 and 267. 512 threads instead of 256, which spill nothing: 250. The next tile asked for ahead, into
-/// L2: 299. Tiles brought by the copy engine into a ring in shared memory: 293 to 559. 64 query and 8 key heads, 128
-/// channels: 170, 0.70.
-struct quantize_heads_tuning {
-  struct policy_type {
-    std::int64_t section_bytes;
-    friend constexpr bool operator==(policy_type const&, policy_type const&) = default;
-  };
-  TESSERA_FN constexpr policy_type operator()(int) const { return {std::int64_t{12} << 20}; }
-};
-
 }  // namespace v0
 }  // namespace tessera

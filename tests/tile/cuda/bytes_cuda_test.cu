@@ -50,12 +50,15 @@ std::uint32_t picked(operands given, std::uint32_t selector) {
   return result;
 }
 
-/// Moves 4, 8 and 16 bytes at a time.
+/// Moves 4, 8, 16 and again 16 bytes at a time.
 __global__ void move_once(std::uint32_t const* from, std::uint32_t* to) {
   const int thread = static_cast<int>(threadIdx.x);
   store_once(to + thread, load_once(from + thread));
   store_once(reinterpret_cast<uint2*>(to + 32) + thread, load_once(reinterpret_cast<uint2 const*>(from + 32) + thread));
   store_once(reinterpret_cast<uint4*>(to + 96) + thread, load_once(reinterpret_cast<uint4 const*>(from + 96) + thread));
+  const uint4 four = begin_load_from_l2(reinterpret_cast<uint4 const*>(from + 224) + thread);
+  store_here(reinterpret_cast<uint2*>(to + 224) + 2 * thread, {four.x, four.y});
+  store_here(reinterpret_cast<uint2*>(to + 224) + 2 * thread + 1, {four.z, four.w});
 }
 
 }  // namespace
@@ -86,7 +89,7 @@ TEST_CASE("bytes and bits are picked, and sums of products made, as plain arithm
 
 TEST_CASE("what is read once and written once arrives whole", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  std::vector<std::uint32_t> values(224);
+  std::vector<std::uint32_t> values(352);
   for (std::size_t i = 0; i < values.size(); ++i) {
     values[i] = testing::uniform_bits{}.value(3, i);
   }

@@ -53,6 +53,18 @@ __device__ __forceinline__ float4 load_from_l2(float4 const* address) {
 __device__ __forceinline__ float load_from_l2(float const* address) {
   return __ldcg(address);
 }
+/// Likewise, and begun here: the compiler does not put it off behind a wait that follows.
+__device__ __forceinline__ uint4 begin_load_from_l2(uint4 const* address) {
+  uint4 found;
+  asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(found.x), "=r"(found.y), "=r"(found.z), "=r"(found.w)
+               : "l"(address));
+  return found;
+}
+/// A write that stays between what is before and after it: gathered at the end, many of them take many registers.
+__device__ __forceinline__ void store_here(uint2* address, uint2 value) {
+  asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(address), "r"(value.x), "r"(value.y) : "memory");
+}
 /// Writes that this kernel will not read.
 __device__ __forceinline__ void store_once(uint4* address, uint4 value) {
   __stcs(address, value);

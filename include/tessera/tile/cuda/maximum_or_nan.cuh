@@ -3,6 +3,11 @@
 /// three.
 #pragma once
 
+#include <cstdint>
+
+#include <tessera/core/bfloat16.hpp>
+#include <tessera/core/float16.hpp>
+
 namespace tessera {
 inline namespace v0 {
 
@@ -16,6 +21,23 @@ __device__ __forceinline__ float maximum_or_nan(float a, float b) {
 __device__ __forceinline__ float minimum_or_nan(float a, float b) {
   float result;
   asm("min.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+}
+
+/// Of both halves of pairs, which are bfloat16 or float16 as T says.
+template <class T>
+__device__ __forceinline__ std::uint32_t larger_pair_or_nan(std::uint32_t a, std::uint32_t b);
+
+template <>
+__device__ __forceinline__ std::uint32_t larger_pair_or_nan<bfloat16>(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t result;
+  asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  return result;
+}
+template <>
+__device__ __forceinline__ std::uint32_t larger_pair_or_nan<float16>(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t result;
+  asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
   return result;
 }
 

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `summarize_tiles`: sums of keys and ranges of values of each tile of 128 tokens, the bits of summarize_heads, for
+/// finish_tiles. A block takes a tile.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/divisor.hpp>
+#include <tessera/program/head_lanes.cuh>
+#include <tessera/program/summarize_heads.hpp>
+#include <tessera/tile/cuda/bytes.cuh>
+#include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/maximum_or_nan.cuh>
+#include <tessera/tile/cuda/stream_order.cuh>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Means that are subtracted before coding.
+struct quantized_means {
+  bool of_keys;
+  bool of_values;
+};
+
+/// Floats of summaries: batch x key heads x tiles x channels; where no mean of values is wanted `highest` has the
+/// largest magnitudes and the others are not written.
+struct tile_summaries {
+  float* key_sum;
+  float* highest;
+  float* lowest;
+  float* sum;
+};
+
+/// T: bfloat16 or float16; rows of inputs begin at multiples of 16 bytes and their channels lie next to each other.
+/// Channels: 64, 128 or 256, or the next larger one.
+template <class T, int Channels, quantized_means Means>
+struct summarize_tiles : head_lanes<T, Channels> {
+  using base = head_lanes<T, Channels>;
+  using base::lanes, base::passes, base::row_lanes, base::rows, base::vector;
+  static constexpr bool is_persistent = true;
+  static constexpr bool waits_for_stream = true;
+  static constexpr int blocks_per_multiprocessor = (Means.of_values ? 512 : 1024) / lanes;
+
+  struct scratch_type {
+    alignas(16) float numbers[rows][Channels];
+  };
+
+  tiled_heads<T> keys;    ///< null: no sums of keys
+  tiled_heads<T> values;  ///< null: no ranges of values
+  tile_summaries summaries;
+  std::int32_t heads;
+  divisor tiles;  ///< of a head
+  std::int32_t channels;
+
+  [[nodiscard]] TESSERA_FN std::int32_t kinds() const {
+    return (keys.heads.data != nullptr ? 1 : 0) + (values.heads.data != nullptr ? 1 : 0);
+  }
+  [[nodiscard]] TESSERA_FN std::int32_t count() const { return heads * kinds() * tiles.value(); }
+
+  __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t which,
+                                             scratch_type& scratch) const {
+    wait_for_stream();
+    let_next_kernel_start();  // only now: its next may read inputs before it waits
+    const auto index = static_cast<std::int32_t>(which);
+    const std::int32_t list = index / tiles;
+    const std::int32_t tile = index - list * tiles.value();
+    const bool has_both = kinds() == 2;
+    const std::int32_t head = has_both ? list >> 1 : list;
+    if (has_both ? (list & 1) == 0 : keys.heads.data != nullptr) {
+      if constexpr (Means.of_keys) {
+        summarize_keys(group, head, tile, scratch);
+      }
+    } else {
+      summarize_values(group, head, tile, scratch);
+    }
+  }
+
+ private:
+  using pair = typename base::pair;
+
+  /// Tokens row, row + 16 ... of a tile. Lanes beyond the channels have none.
+  __device__ __forceinline__ std::int32_t bring(tiled_heads<T> const& of, std::int32_t head, std::int32_t tile, int row,
+                                                int channel, pair (&words)[passes][4]) const {
+    const std::int32_t tokens = channel < channels ? of.tokens(head, tile) : 0;
+    base::template load<rows, true>(of.first(head, tile) + channel, of.heads.strides[2], row, tokens, words);
+    return tokens;
+  }
+  [[nodiscard]] __device__ __forceinline__ std::int64_t place_of(std::int32_t head, std::int32_t tile) const {
+    return (std::int64_t{head} * tiles.value() + tile) * channels;
+  }
+
+  __device__ __forceinline__ void summarize_keys(cuda_block<lanes> const& group, std::int32_t head, std::int32_t tile,
+                                                 scratch_type& scratch) const {
+    const int row = group.lane / row_lanes;
+    const int channel = group.lane % row_lanes * vector;
+    pair words[passes][4];
+    bring(keys, head, tile, row, channel, words);
+    float sums[vector];
+    base::add_tokens(words, sums);
+    leave(row, channel, sums, scratch);
+    group.sync();
+    add_rows(group, scratch, summaries.key_sum + place_of(head, tile));
+  }
+
+  __device__ __forceinline__ void summarize_values(cuda_block<lanes> const& group, std::int32_t head, std::int32_t tile,
+                                                   scratch_type& scratch) const {
+    const int row = group.lane / row_lanes;
+    const int channel = group.lane % row_lanes * vector;
+    pair words[passes][4];
+    const std::int32_t tokens = bring(values, head, tile, row, channel, words);
+    const std::int64_t to = place_of(head, tile);
+    if constexpr (Means.of_values) {
+      float lowest[vector];
+      float highest[vector];
+      base::find_range(words, row, tokens, lowest, highest);
+      leave(row, channel, highest, scratch);
+      group.sync();
+      join_rows(group, scratch, typename base::larger_or_nan{}, summaries.highest + to);
+      group.sync();
+      leave(row, channel, lowest, scratch);
+      group.sync();
+      join_rows(group, scratch, typename base::smaller_or_nan{}, summaries.lowest + to);
+      group.sync();
+      base::add_tokens(words, highest);
+      leave(row, channel, highest, scratch);
+      group.sync();
+      add_rows(group, scratch, summaries.sum + to);
+    } else {
+      pair highest[4];
+      base::find_magnitudes(words, highest);
+      auto* const pairs = reinterpret_cast<pair*>(&scratch);
+      reinterpret_cast<uint4*>(pairs)[group.lane] = {highest[0], highest[1], highest[2], highest[3]};
+      group.sync();
+      if (2 * group.lane < channels) {
+        pair joined = pairs[group.lane];
+#pragma unroll
+        for (int i = 1; i < rows; ++i) {
+          joined = larger_pair_or_nan<T>(joined, pairs[i * Channels / 2 + group.lane]);
+        }
+        reinterpret_cast<float2*>(summaries.highest + to)[group.lane] = unpack_pair<T>(joined);
+      }
+    }
+  }
+
+  __device__ __forceinline__ static void leave(int row, int channel, float const (&numbers)[vector],
+                                               scratch_type& scratch) {
+    auto* const to = reinterpret_cast<float4*>(&scratch.numbers[row][channel]);
+    to[0] = {numbers[0], numbers[1], numbers[2], numbers[3]};
+    to[1] = {numbers[4], numbers[5], numbers[6], numbers[7]};
+  }
+  __device__ __forceinline__ void add_rows(cuda_block<lanes> const& group, scratch_type const& scratch,
+                                           float* to) const {
+    if (group.lane < channels) {
+      float found[rows];
+#pragma unroll
+      for (int i = 0; i < rows; ++i) {
+        found[i] = scratch.numbers[i][group.lane];
+      }
+      to[group.lane] = detail::add_halves(found);
+    }
+  }
+  template <class Combine>
+  __device__ __forceinline__ void join_rows(cuda_block<lanes> const& group, scratch_type const& scratch,
+                                            Combine combine, float* to) const {
+    if (group.lane < channels) {
+      float joined = scratch.numbers[0][group.lane];
+#pragma unroll
+      for (int i = 1; i < rows; ++i) {
+        joined = combine(joined, scratch.numbers[i][group.lane]);
+      }
+      to[group.lane] = joined;
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera
