@@ -167,8 +167,6 @@ def more_attention():
         for causal in ["", "/causal"]:
             rows += [(f"{label}{', causal' if causal else ''}", f"attention/forward/bf16/{name}{causal}"),
                      (f"{label}{', causal' if causal else ''}, over codes", f"attention/codes/bf16/{name}{causal}")]
-    rows += [(f"8 heads, {queries} queries, 32K keys, over codes",
-              f"attention/codes/bf16/d128/8_heads/{queries}_queries/32k") for queries in [1024, 256]]
     return Table("Attention, other heads and lengths", ["TFLOP/s", "ms", "error, L1"], rows)
 
 
@@ -179,10 +177,7 @@ def decoding_table():
             ("128K tokens, 128 channels", "d128/128k"),
             ("64 sequences of 4K tokens, 128 channels", "d128/batch64/4k"),
             ("16 sequences of 16K tokens, 128 channels", "d128/batch16/16k"),
-            ("4 sequences of 32K tokens, 4 queries, 64 query heads", "d128/batch4/64_query_heads/4_queries/32k"),
-            ("128K tokens, 256 channels", "d256/128k"), ("128K tokens, 96 channels", "d96/128k"),
-            ("128K tokens, 64 channels", "d64/128k"),
-            ("64 sequences of 4K tokens, 64 channels", "d64/batch64/4k")]])
+            ("4 sequences of 32K tokens, 4 queries, 64 query heads", "d128/batch4/64_query_heads/4_queries/32k")]])
 
 
 TABLES = {

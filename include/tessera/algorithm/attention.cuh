@@ -261,6 +261,19 @@ bool try_attention_by_copy_engine(basic_cuda<Architectures> const& exec, attenti
 
 }  // namespace detail
 
+/// Of programs for sm_90a.
+template <int... Architectures, class Method>
+std::int64_t floats_of_work_shares(basic_cuda<arch_list<Architectures...>> const& exec,
+                                   quantized_regions<Method> const& regions) {
+  attention_shape const& s = regions.shape;
+  constexpr bool has_hopper = ((Architectures == 900) || ...);
+  const bool has_channels = s.channels % 16 == 0 && s.channels <= 256;
+  if (!has_hopper || !detail::has_lane_scales<Method> || !has_channels) {
+    return 0;
+  }
+  return detail::floats_of_work_shares(s, exec.state->multiprocessors());
+}
+
 template <int... Architectures, class Method, class T, class Bias>
 void run_attention(basic_cuda<arch_list<Architectures...>> const& exec, attention_call<Method, T, Bias> const& call) {
   constexpr bool has_hopper = ((Architectures == 900) || ...);
