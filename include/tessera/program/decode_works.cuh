@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `decode_works`: how attention of few queries is shared among blocks, and what becomes of what their warps have added
+/// up; for programs whose warps each keep decode_columns of their own.
+///
+/// A work is up to eight rows of a key head, which are the queries of all query heads that share it, head after head,
+/// and a share of its keys: pieces share, share + shares, ... of the sequence.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/bits.hpp>
+#include <tessera/program/attention_operands.hpp>
+#include <tessera/program/attention_rows.hpp>
+#include <tessera/program/cached_attention.hpp>
+#include <tessera/program/decode_columns.cuh>
+#include <tessera/reduce/online_softmax.hpp>
+#include <tessera/tile/cuda/barrier.cuh>
+#include <tessera/view/head_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+struct decode_work {
+  std::int32_t sequence;
+  std::int32_t key_head;
+  std::int32_t share;
+  std::int32_t first_row;
+};
+
+/// What a warp leaves to the others of its block.
+template <int Channels>
+struct decode_share {
+  static constexpr int padded_channels = Channels + 4;  ///< rows of four lanes lie in different banks
+  float reference[decode_rows];
+  float sum[decode_rows];
+  float totals[decode_rows][padded_channels];
+};
+
+/// Warps: of a block, that keep columns. T: of queries.
+template <int Channels, int Warps, class T, class Result>
+struct decode_works {
+  using softmax_type = online_softmax<float>;
+  using row_type = attention_row<softmax_type::state_type>;
+  using columns_type = decode_columns<Channels>;
+  using share_type = decode_share<Channels>;
+  static constexpr int strips = Channels / 16;
+
+  head_view<T const> queries;
+  bool is_causal;
+  attention_writer<cached_attention_method, Result> results;
+  attention_partials<softmax_type::state_type> partials;
+
+  /// Query heads of a key head. Numbers of rows and works have 31 bits.
+  [[nodiscard]] TESSERA_FN constexpr std::int32_t head_group() const {
+    return static_cast<std::int32_t>(results.shape.query_heads) / static_cast<std::int32_t>(results.shape.key_heads);
+  }
+  [[nodiscard]] TESSERA_FN constexpr std::int32_t rows() const {
+    return head_group() * static_cast<std::int32_t>(results.shape.queries);
+  }
+  [[nodiscard]] TESSERA_FN constexpr std::int32_t shares() const { return static_cast<std::int32_t>(partials.shares()); }
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t count() const {
+    return partials.shares() * results.shape.batch * results.shape.key_heads * divide_up(rows(), decode_rows);
+  }
+
+  /// Works that read the same keys follow each other.
+  [[nodiscard]] __device__ __forceinline__ decode_work at(std::uint32_t number) const {
+    const auto blocks = static_cast<std::uint32_t>(divide_up(rows(), decode_rows));
+    const auto heads = static_cast<std::uint32_t>(results.shape.key_heads);
+    const auto among = static_cast<std::uint32_t>(shares());
+    const std::uint32_t share = number / blocks;
+    const std::uint32_t head = share / among;
+    return {static_cast<std::int32_t>(head / heads), static_cast<std::int32_t>(head % heads),
+            static_cast<std::int32_t>(share % among),
+            static_cast<std::int32_t>(number - share * blocks) * decode_rows};
+  }
+  /// Pieces of a share, of `pieces` of a sequence.
+  [[nodiscard]] __device__ __forceinline__ std::int32_t pieces_of(decode_work const& work, std::int32_t pieces) const {
+    return pieces > work.share ? (pieces - work.share - 1) / shares() + 1 : 0;
+  }
+
+  struct row_place {
+    std::int64_t head;
+    std::int64_t query;
+    bool is_inside;
+  };
+  [[nodiscard]] __device__ __forceinline__ row_place row_of(decode_work const& work, int row) const {
+    const auto each = static_cast<std::uint32_t>(results.shape.queries);
+    const auto which = static_cast<std::uint32_t>(work.first_row + row);
+    return {std::int64_t{work.key_head} * head_group() + which / each, which % each,
+            which < static_cast<std::uint32_t>(rows())};
+  }
+  /// How many tokens a row sees.
+  [[nodiscard]] __device__ __forceinline__ std::int32_t seen(decode_work const& work, int row,
+                                                             std::int32_t length) const {
+    const std::int64_t count = length_of(results.query_lengths, work.sequence, results.shape.queries);
+    const auto behind = static_cast<std::int32_t>(max(count - 1 - row_of(work, row).query, std::int64_t{0}));
+    return is_causal ? max(length - behind, 0) : length;
+  }
+  /// And what all rows of any work do.
+  [[nodiscard]] __device__ __forceinline__ std::int32_t seen_by_all(std::int32_t length) const {
+    return is_causal ? max(length - static_cast<std::int32_t>(results.shape.queries) + 1, 0) : length;
+  }
+
+  /// Of the lane's row lane / 4; null for one that is none.
+  [[nodiscard]] __device__ __forceinline__ T const* query_of(decode_work const& work, int lane) const {
+    const row_place row = row_of(work, lane / 4);
+    return row.is_inside ? &queries(work.sequence, row.head, row.query, 0) : nullptr;
+  }
+  /// As second operands of products with keys.
+  __device__ __forceinline__ static void load_query(T const* query, int lane, std::uint32_t (&words)[strips][2]) {
+    auto const* const from = reinterpret_cast<std::uint32_t const*>(query) + lane % 4;
+#pragma unroll
+    for (int strip = 0; strip < strips; ++strip) {
+      words[strip][0] = query != nullptr ? from[8 * strip] : 0U;
+      words[strip][1] = query != nullptr ? from[8 * strip + 4] : 0U;
+    }
+  }
+
+  /// Joins what the block's warps have, and writes results or shares of them. Columns are in their final units. `all`
+  /// is memory for each warp, which others read until the next sync of the warps.
+  template <class Shares>
+  __device__ __forceinline__ void finish(decode_work const& work, columns_type& columns, Shares const& all, int warp,
+                                         int lane) const {
+    const int row_count = min(decode_rows, rows() - work.first_row);
+    share_type& own = all(warp);
+#pragma unroll
+    for (int column = 0; column < 2; ++column) {
+      const int row = 2 * (lane % 4) + column;
+      const float sum = columns_type::sum_of_column(columns.sum[column]);
+      if (lane / 4 == 0) {
+        own.reference[row] = columns.reference[column];
+        own.sum[row] = sum;
+      }
+      if (row < row_count) {
+#pragma unroll
+        for (int strip = 0; strip < strips; ++strip) {
+          own.totals[row][16 * strip + lane / 4] = columns.outputs[strip][column];
+          own.totals[row][16 * strip + lane / 4 + 8] = columns.outputs[strip][2 + column];
+        }
+      }
+    }
+    sync_named(1, 32 * Warps);
+    for (int i = 32 * warp + lane; i < row_count * Channels; i += 32 * Warps) {
+      join(work, all, i / Channels, i % Channels);
+    }
+  }
+
+ private:
+  template <class Shares>
+  __device__ __forceinline__ void join(decode_work const& work, Shares const& all, int number, int channel) const {
+    float reference = columns_type::no_reference;
+#pragma unroll
+    for (int warp = 0; warp < Warps; ++warp) {
+      reference = fmaxf(reference, all(warp).reference[number]);
+    }
+    float sum = 0.0F;
+    float total = 0.0F;
+#pragma unroll
+    for (int warp = 0; warp < Warps; ++warp) {
+      const float factor = fast_exp2(all(warp).reference[number] - reference);
+      sum = __fmaf_rn(factor, all(warp).sum[number], sum);
+      total = __fmaf_rn(factor, all(warp).totals[number][channel], total);
+    }
+    const bool is_empty = sum == 0.0F;
+    const float known = is_empty ? -__int_as_float(0x7f800000) : reference;
+    write(work, row_of(work, number), channel, {{known, known, sum}, sum}, total);
+  }
+  __device__ __forceinline__ void write(decode_work const& work, row_place const& place, int channel,
+                                        row_type const& row, float total) const {
+    if (partials.rows.data != nullptr) {
+      partials.totals(work.share, work.sequence, place.head, place.query, channel) = total;
+      if (channel == 0) {
+        partials.rows(work.share, work.sequence, place.head, place.query) = row;
+      }
+      return;
+    }
+    const finished_row finished = results.finish(work.sequence, place.head, place.query, row);
+    results.write(work.sequence, place.head, place.query, channel, finished.inverse, finished.share, total);
+    if (channel == 0) {
+      results.write_log_sum_exp(work.sequence, place.head, place.query, finished);
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera
