@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <tessera/algorithm/paged_cache.hpp>
+#include <tessera/core/crc32c.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/merge/slerp.hpp>
 #include <tessera/testing/adversary.hpp>
@@ -471,4 +472,44 @@ TEST_CASE("lengths of new tokens and slots of sequences are honoured", "[host]")
   // The tail of the third sequence: tokens 64 to 129 of slot 0.
   CHECK(*other.memory.tail_row(0, 1, value_part, 0, 129) == pair.heads_of(1, 1)(2, 0, 129, 0));
   CHECK(*other.memory.tail_row(0, 1, value_part, 0, 130) == bfloat16{0x7fff});
+}
+
+namespace {
+
+/// Numbers that every machine makes alike.
+template <class T>
+layer_pair<T> golden_pair(std::int64_t channels) {
+  layer_pair<T> made{1, 2, 192, channels, {}};
+  for (std::uint64_t list = 0; list < 4; ++list) {
+    for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(2 * 192 * channels); ++i) {
+      auto const noise = static_cast<int>(testing::hash(list, i) % 2001) - 1000;
+      auto const common = static_cast<int>(testing::hash(8 + list % 2, i) % 2001) - 1000;
+      made.part[list / 2][list % 2].push_back(store<T>(static_cast<float>(noise + 2 * common) / 512.0F));
+    }
+  }
+  return made;
+}
+
+template <class T>
+std::uint32_t golden_checksum(cache_page_format const& format) {
+  auto const pair = golden_pair<T>(format.channels);
+  cache_problem<T> cache(format, 2, 1, 192, 64);
+  cache.append(cpu{.threads = 1}, pair.inputs(), retain_most_different::fraction(0.05F));
+  std::uint32_t sum = 0;
+  for (std::int64_t page = 0; page < 2; ++page) {
+    for (std::int64_t head = 0; head < 2; ++head) {
+      sum = crc32c(reinterpret_cast<std::uint8_t const*>(cache.page(0, page, head).page),
+                   static_cast<std::size_t>(format.bytes()), sum);
+    }
+  }
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("the bytes of pages are those of version 1", "[host]") {
+  CHECK(golden_checksum<bfloat16>({128, 4, 4, 2, 2}) == 0x343222f3U);
+  CHECK(golden_checksum<float16>({64, 4, 4, 1, 2}) == 0x1cb2c76bU);
+  CHECK(golden_checksum<bfloat16>({96, 3, 8, 2, 2}) == 0xb828ae03U);
+  CHECK(golden_checksum<float16>({256, 2, 3, 4, 1}) == 0x2e52e001U);
 }

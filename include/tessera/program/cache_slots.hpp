@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What sequences have for themselves in a cache: `reset_slots` before a new one, `fork_slots` for one that goes on from
-/// another, and `advance_pages` after all layers have sealed theirs.
+/// What sequences have for themselves in a cache: `reset_slots` before a new one, `fork_slots` for one that goes on
+/// from another, and `advance_pages` after all layers have sealed theirs.
 #pragma once
 
 #include <cstdint>

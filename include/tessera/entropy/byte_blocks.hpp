@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Any bytes, coded by how often each value occurs: blocks of 64 KiB, each with a table of its own (rans_coder).
+///
+///     std::vector<std::byte> coded;
+///     tessera::append_coded_bytes(bytes.data(), bytes.size(), coded);
+///     std::size_t const taken = tessera::read_coded_bytes(coded.data(), coded.size(), bytes.data(), bytes.size());
+///
+/// A block, all integers little-endian:
+///
+///     words       4 bytes: 16-bit words that follow; all ones: the bytes follow as they are, to a multiple of 2
+///     state       4 bytes, the coder's
+///     table       512 bytes: 256 16-bit frequencies that sum to 4096
+///     words       in the order in which the decoder wants them
+///
+/// A block that would not become shorter is left as it is. Decoding reads nothing outside of what it is given, and
+/// throws corrupt_data for bytes that no encoder wrote, as far as they can be told; checksums are the caller's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include <tessera/core/bits.hpp>
+#include <tessera/core/check.hpp>
+#include <tessera/entropy/frequency_table.hpp>
+#include <tessera/entropy/rans_coder.hpp>
+
+namespace tessera {
+inline namespace v0 {
+namespace detail {
+
+using byte_coder = rans_coder<12>;
+inline constexpr std::size_t byte_block = std::size_t{1} << 16;
+inline constexpr std::uint32_t bytes_as_they_are = 0xffffffffU;
+
+/// Frequencies in proportion to counts, each at least 1 where there is a count, the largest one taking up the rest.
+inline byte_coder::model_type fit_bytes(std::byte const* bytes, std::size_t size) {
+  constexpr std::uint32_t total = byte_coder::slots;
+  std::uint32_t counts[256] = {};
+  for (std::size_t i = 0; i < size; ++i) {
+    ++counts[static_cast<std::uint8_t>(bytes[i])];
+  }
+  byte_coder::model_type model{};
+  std::uint32_t sum = 0;
+  int largest = 0;
+  for (int symbol = 0; symbol < 256; ++symbol) {
+    const auto share = static_cast<std::uint32_t>(std::uint64_t{counts[symbol]} * (total - 256) / max(size, 1));
+    model.frequency[symbol] = static_cast<std::uint16_t>(counts[symbol] == 0 ? 0 : share + 1);
+    sum += model.frequency[symbol];
+    largest = counts[symbol] > counts[largest] ? symbol : largest;
+  }
+  const int other = largest == 0 ? 1 : 0;
+  if (sum == model.frequency[largest]) {  // one symbol alone: a table needs two
+    model.frequency[other] = 1;
+    ++sum;
+  }
+  model.frequency[largest] = static_cast<std::uint16_t>(model.frequency[largest] + total - sum);
+  return model;
+}
+
+inline void append_number(std::vector<std::byte>& out, std::uint32_t value, int bytes) {
+  for (int i = 0; i < bytes; ++i) {
+    out.push_back(static_cast<std::byte>(value >> (8 * i)));
+  }
+}
+inline std::uint32_t number_at(std::byte const* bytes, int count) {
+  std::uint32_t value = 0;
+  for (int i = 0; i < count; ++i) {
+    value |= static_cast<std::uint32_t>(bytes[i]) << (8 * i);
+  }
+  return value;
+}
+
+inline void append_byte_block(std::byte const* bytes, std::size_t size, std::vector<std::byte>& out) {
+  const auto model = fit_bytes(bytes, size);
+  const auto table = byte_coder::make_encode_table(model);
+  auto state = byte_coder::start();
+  std::vector<std::uint16_t> words;
+  for (std::size_t i = size; i-- > 0;) {
+    if (const auto spilled = byte_coder::push(state, static_cast<std::uint8_t>(bytes[i]), table); spilled.occurred) {
+      words.push_back(spilled.word);
+    }
+  }
+  if (8 + 512 + 2 * words.size() >= size + 4) {
+    append_number(out, bytes_as_they_are, 4);
+    out.insert(out.end(), bytes, bytes + size);
+    out.resize(out.size() + size % 2);
+    return;
+  }
+  append_number(out, static_cast<std::uint32_t>(words.size()), 4);
+  append_number(out, state, 4);
+  for (std::uint16_t frequency : model.frequency) {
+    append_number(out, frequency, 2);
+  }
+  for (std::size_t i = words.size(); i-- > 0;) {
+    append_number(out, words[i], 2);
+  }
+}
+
+/// Gives how many bytes the block took.
+inline std::size_t read_byte_block(std::byte const* coded, std::size_t given, std::byte* bytes, std::size_t size) {
+  constexpr char const* where = "read_coded_bytes";
+  check<corrupt_data>(given >= 4, where, ": a block has ", given, " bytes but needs ", 4);
+  const std::uint32_t words = number_at(coded, 4);
+  const bool is_plain = words == bytes_as_they_are;
+  const std::size_t taken = is_plain ? 4 + align_up(size, 2) : 8 + 512 + 2 * std::size_t{words};
+  check<corrupt_data>(given >= taken, where, ": a block has ", given, " bytes but needs ", taken);
+  if (is_plain) {
+    std::memcpy(bytes, coded + 4, size);
+    return taken;
+  }
+  byte_coder::decode_state state = number_at(coded + 4, 4);
+  check<corrupt_data>(byte_coder::is_state(state), where, ": a state is ", state, " but must be below ", 1U << 31);
+  byte_coder::model_type model;
+  for (int symbol = 0; symbol < 256; ++symbol) {
+    model.frequency[symbol] = static_cast<std::uint16_t>(number_at(coded + 8 + 2 * symbol, 2));
+  }
+  check<corrupt_data>(model.is_valid(), where, ": the frequencies of a block do not sum to ", byte_coder::slots);
+  byte_coder::decode_table table;
+  byte_coder::make_decode_table(model, table);
+  std::uint32_t next = 0;
+  for (std::size_t i = 0; i < size; ++i) {
+    bytes[i] = static_cast<std::byte>(byte_coder::pop(state, table));
+    if (byte_coder::wants_word(state)) {
+      check<corrupt_data>(next < words, where, ": a block wants more words than its ", words);
+      byte_coder::feed(state, static_cast<std::uint16_t>(number_at(coded + 520 + 2 * std::size_t{next}, 2)));
+      ++next;
+    }
+  }
+  check<corrupt_data>(next == words && byte_coder::finished(state), where, ": a block has taken ", next,
+                      " words but has ", words);
+  return taken;
+}
+
+}  // namespace detail
+
+/// Appends what read_coded_bytes() reads.
+inline void append_coded_bytes(std::byte const* bytes, std::size_t size, std::vector<std::byte>& out) {
+  for (std::size_t first = 0; first < size; first += detail::byte_block) {
+    detail::append_byte_block(bytes + first, min(size - first, detail::byte_block), out);
+  }
+}
+
+/// Reads `size` bytes; gives how many coded ones they took. Throws corrupt_data.
+inline std::size_t read_coded_bytes(std::byte const* coded, std::size_t given, std::byte* bytes, std::size_t size) {
+  std::size_t taken = 0;
+  for (std::size_t first = 0; first < size; first += detail::byte_block) {
+    taken +=
+        detail::read_byte_block(coded + taken, given - taken, bytes + first, min(size - first, detail::byte_block));
+  }
+  return taken;
+}
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include <tessera/merge/average.hpp>
+#include <tessera/minicache.hpp>
+
+#include "support/cache_quality.hpp"
+#include "support/catch.hpp"
+
+using namespace tessera;
+using namespace tessera_test;
+
+namespace {
+
+/// Whether the tables of minicache.hpp are to be made, with longer data.
+bool makes_tables() {
+  return environment_asks_for("TESSERA_PRINT_TABLES");
+}
+
+/// A line of the tables.
+quality const& shown(std::string const& data, std::string const& name, quality const& q) {
+  if (makes_tables()) {
+    std::printf("%-14s %-28s ratio %5.2f retained %.3f cosine k %.4f v %.4f  error %.3f %.3f mean %.3f\n", data.c_str(),
+                name.c_str(), q.ratio, q.retained, q.key_cosine, q.value_cosine, q.error[0], q.error[1], q.mean());
+  }
+  return q;
+}
+
+struct comparison {
+  quality slerp;
+  quality slerp_retained;
+  quality norm_weighted;
+  quality directions;
+  quality average;
+  quality longer;
+  quality bits[5];  ///< unmerged, of 2 to 4 bits
+
+  explicit comparison(quality_data const& data) {
+    auto const none = retain_most_different::none();
+    auto const paper = retain_most_different::range(0.05F);
+    auto const merged = [&](char const* name, auto const& merger, retain_most_different rule) {
+      return shown(data.name, name, quality_of(data, 4, 2, rule, merger));
+    };
+    slerp = merged("slerp 0.6", slerp_merger<float>{}, none);
+    slerp_retained = merged("slerp 0.6, range 0.05", slerp_merger<float>{}, paper);
+    norm_weighted = merged("slerp, by norms", norm_weighted_slerp_merger<float>{}, none);
+    directions = merged("average of directions", average_direction_merger<float>{}, none);
+    average = merged("average", average_merger<float>{}, none);
+    longer = merged("longer vector", longer_vector_merger<float>{}, none);
+    for (int b : {2, 3, 4}) {
+      bits[b] =
+          shown(data.name, std::to_string(b) + " bits, unmerged", quality_of(data, b, 1, none, slerp_merger<float>{}));
+    }
+    if (makes_tables()) {
+      merged("slerp, least squares", slerp_merger<float, least_squares>{}, none);
+      merged("slerp 0.6, fraction 0.02", slerp_merger<float>{}, retain_most_different::fraction(0.02F));
+      shown(data.name, "4 bits, unmerged, group 128", quality_of(data, 4, 1, none, slerp_merger<float>{}, 128));
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("merging by slerp is better than averages of vectors and hardly than those of directions", "[host]") {
+  for (double cosine : {0.65, 0.85, 0.95, 0.99}) {
+    comparison const found(with_exact(data_at(cosine, makes_tables() ? 1024 : 512)));
+    CAPTURE(cosine);
+    CHECK(found.slerp.mean() < 0.92 * found.average.mean());
+    CHECK(found.slerp.mean() < found.longer.mean());
+    CHECK(found.slerp.mean() < 1.05 * found.directions.mean());
+    CHECK(found.directions.mean() < 1.1 * found.slerp.mean());
+    CHECK(found.bits[4].mean() < found.slerp.mean());
+    // What the table in minicache.hpp says merging is worth.
+    CHECK((found.slerp_retained.mean() < found.bits[3].mean() || cosine < 0.97));
+    CHECK((found.slerp_retained.mean() > found.bits[3].mean() || cosine > 0.9));
+    CHECK((found.slerp.mean() < found.bits[2].mean()) == (cosine > 0.8));
+    CHECK(found.slerp.ratio > 6.6);
+    CHECK(found.slerp_retained.ratio < found.slerp.ratio);
+  }
+}
+
+TEST_CASE("on a real model's layers identities hold, and the bytes are those of the pages", "[host]") {
+  for (int layer : {14, 15}) {
+    comparison const found(with_exact(real_data(layer)));
+    CHECK(found.bits[4].key_cosine > 0.99);
+    CHECK(found.slerp.ratio == Approx(2 * 256.0 / ((64 * 64 + 4 * 64 + 32 + 128.0 + 2 * 256) / 64)).epsilon(1e-6));
+    CHECK(found.bits[2].mean() < found.slerp.mean());  // merging is not worth its bytes here
+  }
+}
