@@ -3,8 +3,9 @@
 /// one waits for (sm_90).
 ///
 /// A work (program/decode_works.cuh) has keys and values in pieces of a few tokens. One thread has the copy engine
-/// bring them into a ring in shared memory, from work to work without a pause. Each of eight warps takes every eighth
-/// piece and keeps decode_columns of its own, so that warps wait for each other at the end of a work only.
+/// bring them into a ring in shared memory, from work to work without a pause. Each of the other
+/// warps takes the next piece in turn and keeps decode_columns of its own, so that warps wait for each other at the end
+/// of a work only.
 ///
 /// For each token and key head 4 * channels bytes are read: at 4.6 TB/s and 132 multiprocessors 32 tokens of 128
 /// channels every 820 cycles. Their products are 32 with keys and 32 with values, and as many matrices are read from
@@ -61,7 +62,7 @@ struct dense_piece {
 /// T: of queries, keys and values.
 template <int Channels, class T, class Result, dense_decode_policy Policy>
 struct dense_decode {
-  static constexpr int warps = 8;  ///< that multiply; one more starts copies
+  static constexpr int warps = Policy.warps;  ///< that multiply; one more starts copies
   static constexpr int tokens = Policy.tokens;
   static constexpr int tiles = tokens / 16;
   static constexpr int stages = Policy.stages;
@@ -70,6 +71,9 @@ struct dense_decode {
   static constexpr int from_architecture = 900;
   static constexpr int before_architecture = 1000;
   static constexpr bool is_persistent = true;
+
+  /// A warp that comes to a place in the ring was the last one to be there, so that it knows the phase by its parity.
+  static_assert(stages % warps == 0, "tessera: dense_decode has whole rounds of its warps in its ring");
 
   using works_type = decode_works<Channels, warps, T, Result>;
   using columns_type = typename works_type::columns_type;
@@ -98,12 +102,12 @@ struct dense_decode {
     if (group.lane == 0) {
       prefetch_tensor_map(keys.map);
       prefetch_tensor_map(values.map);
-      for (int stage = 0; stage < stages; ++stage) {
-        scratch.full[stage].init(1);
-        scratch.empty[stage].init(1);
-      }
-      fence_barrier_init();
     }
+    if (group.lane < stages) {
+      scratch.full[group.lane].init(1);
+      scratch.empty[group.lane].init(1);
+    }
+    fence_barrier_init();
     group.sync();
     const int warp = __shfl_sync(0xffffffffU, group.lane / 32, 0);
     if (warp < warps) {

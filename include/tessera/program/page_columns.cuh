@@ -39,6 +39,7 @@ struct page_columns {
   static constexpr int group_strips = strips / Groups;
   static constexpr int tiles = cache_page_format::tokens / 16;
   using columns_type = decode_columns<Channels>;
+  static constexpr float value_steps = 1 << (format.value_bits - 1);  ///< that value scales have too many of
   using codes_mma = warp_mma<float16>;
   static_assert(Channels % 32 == 0 && strips % Groups == 0,
                 "tessera: page_columns takes multiples of 32 channels and groups of multiples of 16");
@@ -176,7 +177,7 @@ struct page_columns {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         columns.outputs[strip][i] =
-            __fmaf_rn(outputs[strip][i], up * (i < 2 ? 0x1p-24F : 0x1p-20F), columns.outputs[strip][i]);
+            __fmaf_rn(outputs[strip][i], up * value_steps * (i < 2 ? 0x1p-24F : 0x1p-20F), columns.outputs[strip][i]);
       }
     }
   }
@@ -186,6 +187,7 @@ struct page_columns {
     const float down = power_of_two(-shift);
     columns.sum[0] *= down;
     columns.sum[1] *= down;
+    const float value = down / value_steps;
 #pragma unroll
     for (int group = 0; group < Groups; ++group) {
       const float constant[2] = {columns_type::sum_of_column(ratios[group][0]),
@@ -195,7 +197,7 @@ struct page_columns {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           columns.outputs[strip][i] =
-              __fmaf_rn(columns.outputs[strip][i], i < 2 ? 0x1p24F : 0x1p20F, constant[i % 2]) * down;
+              __fmaf_rn(columns.outputs[strip][i], i < 2 ? 0x1p24F : 0x1p20F, constant[i % 2]) * value;
         }
       }
     }

@@ -44,6 +44,9 @@ struct page_decode {
   static constexpr int padded_bytes = 2 * token_bytes + 16;  ///< of a key and a value: rows lie in different banks
   static constexpr int most_listed = batch - 1 + page_tokens;
 
+  /// A warp that comes to a place in the ring was the last one to be there, so that it knows the phase by its parity.
+  static_assert(stages % warps == 0, "tessera: page_decode has whole rounds of its warps in its ring");
+
   using works_type = decode_works<channels, warps, T, Result>;
   using share_type = decode_share<channels>;
   using place_type = ring_place<stages>;
@@ -76,16 +79,14 @@ struct page_decode {
   /// The launch has as many blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
                                              scratch_type& scratch) const {
-    if (group.lane == 0) {
-      for (int stage = 0; stage < stages; ++stage) {
-        scratch.full[stage].init(1);
-        scratch.empty[stage].init(1);
-      }
-      for (int i = 0; i < warps; ++i) {
-        scratch.batch_full[i].init(1);
-      }
-      fence_barrier_init();
+    if (group.lane < stages) {
+      scratch.full[group.lane].init(1);
+      scratch.empty[group.lane].init(1);
     }
+    if (group.lane < warps) {
+      scratch.batch_full[group.lane].init(1);
+    }
+    fence_barrier_init();
     group.sync();
     const int warp = __shfl_sync(0xffffffffU, group.lane / 32, 0);
     if (warp < warps) {

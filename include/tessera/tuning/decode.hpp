@@ -10,7 +10,8 @@ inline namespace v0 {
 /// Of program/dense_decode.cuh.
 struct dense_decode_policy {
   int tokens;  ///< of a piece: keys and values that a warp takes at a time; a multiple of 16
-  int stages;  ///< pieces in shared memory of a block
+  int warps;   ///< of a block, that multiply
+  int stages;  ///< pieces in shared memory of a block, a multiple of the warps
 
   friend constexpr bool operator==(dense_decode_policy const&, dense_decode_policy const&) = default;
 };
@@ -32,14 +33,14 @@ template <int Channels>
 struct dense_decode_tuning {
   using policy_type = dense_decode_policy;
   TESSERA_FN constexpr policy_type operator()(int) const {
-    return Channels > 128 ? policy_type{16, 10} : Channels > 64 ? policy_type{32, 12} : policy_type{64, 13};
+    return Channels > 128 ? policy_type{16, 4, 12} : Channels > 64 ? policy_type{32, 4, 12} : policy_type{64, 4, 12};
   }
 };
 
 /// Of program/page_decode.cuh.
 struct page_decode_policy {
   int warps;   ///< of a block, that multiply
-  int stages;  ///< pages in shared memory of a block
+  int stages;  ///< pages in shared memory of a block, a multiple of the warps
   int blocks;  ///< of a multiprocessor
 
   friend constexpr bool operator==(page_decode_policy const&, page_decode_policy const&) = default;
