@@ -22,12 +22,12 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// Whether rows of queries can be read in words.
+/// Whether rows of 16-bit queries can be copied in units of 16 bytes.
 template <class T>
-bool has_whole_words(head_view<T const> const& heads) {
-  bool is_whole = heads.stride(3) == 1 && reinterpret_cast<std::uintptr_t>(heads.data) % 4 == 0;
+bool has_whole_rows(head_view<T const> const& heads) {
+  bool is_whole = heads.stride(3) == 1 && reinterpret_cast<std::uintptr_t>(heads.data) % 16 == 0;
   for (int dimension = 0; dimension < 3; ++dimension) {
-    is_whole = is_whole && (heads.extent(dimension) < 2 || heads.stride(dimension) % 2 == 0);
+    is_whole = is_whole && (heads.extent(dimension) < 2 || heads.stride(dimension) % 8 == 0);
   }
   return is_whole;
 }
@@ -87,7 +87,7 @@ bool try_dense_decode(basic_cuda<Architectures> const& exec, decode_attention_ca
   const auto keys = dense_matrix<T>::of(call.source.keys);
   const auto values = dense_matrix<T>::of(call.source.values);
   const bool has_blocks = call.source.blocks.data == nullptr || call.source.block_tokens() % program_type::tokens == 0;
-  if (!keys.exists || !values.exists || !has_blocks || !has_whole_words(call.queries) ||
+  if (!keys.exists || !values.exists || !has_blocks || !has_whole_rows(call.queries) ||
       !has_places_for_decoding(call.shape, call.partials.shares()) || !exec.template has<program_type>()) {
     return false;
   }

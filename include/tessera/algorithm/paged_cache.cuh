@@ -32,7 +32,7 @@ bool try_page_decode(basic_cuda<Architectures> const& exec, cached_attention_cal
   const auto is_whole = [](void const* address) { return reinterpret_cast<std::uintptr_t>(address) % 16 == 0; };
   const bool has_memory =
       is_whole(call.memory.pages) && is_whole(call.memory.tail) && is_whole(call.memory.rows);
-  if (!has_memory || !has_whole_words(call.queries) || call.sequences.blocks.stride(1) != 1 ||
+  if (!has_memory || !has_whole_rows(call.queries) || call.sequences.blocks.stride(1) != 1 ||
       !has_places_for_decoding(call.shape, call.partials.shares()) || !exec.template has<program_type>()) {
     return false;
   }

@@ -14,7 +14,9 @@
 #include <tessera/program/cached_attention.hpp>
 #include <tessera/program/decode_columns.cuh>
 #include <tessera/reduce/online_softmax.hpp>
+#include <tessera/core/precision.hpp>
 #include <tessera/tile/cuda/barrier.cuh>
+#include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/view/head_view.hpp>
 
 namespace tessera {
@@ -34,6 +36,27 @@ struct decode_share {
   float reference[decode_rows];
   float sum[decode_rows];
   float totals[decode_rows][padded_channels];
+};
+
+/// What warps want to know when they begin a work, of `Works` works in turn: brought with the first keys.
+template <int Channels, int Works>
+struct decode_ahead {
+  static constexpr int row_bytes = 2 * Channels;
+  alignas(16) unsigned char queries[Works][decode_rows][row_bytes + 16];  ///< rows lie in different banks
+  shared_barrier full[Works];
+  shared_barrier empty[Works];
+  std::int32_t length[Works];
+  std::int32_t pieces[Works];
+
+  /// One thread, before all others know of it.
+  __device__ __forceinline__ void init(int warps) {
+    for (int i = 0; i < Works; ++i) {
+      full[i].init(1);
+      empty[i].init(warps);
+    }
+  }
+  [[nodiscard]] __device__ __forceinline__ static unsigned place(unsigned turn) { return turn % Works; }
+  [[nodiscard]] __device__ __forceinline__ static unsigned phase(unsigned turn) { return turn / Works & 1U; }
 };
 
 /// Warps: of a block, that keep columns. T: of queries.
@@ -101,10 +124,30 @@ struct decode_works {
     return is_causal ? max(length - static_cast<std::int32_t>(results.shape.queries) + 1, 0) : length;
   }
 
-  /// Of the lane's row lane / 4; null for one that is none.
-  [[nodiscard]] __device__ __forceinline__ T const* query_of(decode_work const& work, int lane) const {
-    const row_place row = row_of(work, lane / 4);
-    return row.is_inside ? &queries(work.sequence, row.head, row.query, 0) : nullptr;
+  /// One thread: queries of the block's work number `turn`, and what is known of its sequence.
+  template <class Ahead>
+  __device__ __forceinline__ void bring(Ahead& ahead, unsigned turn, decode_work const& work, std::int32_t length,
+                                        std::int32_t pieces) const {
+    const unsigned which = ahead.place(turn);
+    const int row_count = min(decode_rows, rows() - work.first_row);
+    ahead.empty[which].wait(ahead.phase(turn) ^ 1U);
+    ahead.length[which] = length;
+    ahead.pieces[which] = pieces;
+    ahead.full[which].arrive_and_expect(row_count * ahead.row_bytes);
+    for (int row = 0; row < row_count; ++row) {
+      const row_place place = row_of(work, row);
+      load_bytes(ahead.queries[which][row], &queries(work.sequence, place.head, place.query, 0),
+                 ahead.row_bytes, ahead.full[which]);
+    }
+  }
+  /// Waits for that. Gives the lane's row lane / 4; null for one that is none.
+  template <class Ahead>
+  [[nodiscard]] __device__ __forceinline__ T const* await(Ahead& ahead, unsigned turn, decode_work const& work,
+                                                          int lane) const {
+    const unsigned which = ahead.place(turn);
+    ahead.full[which].wait(ahead.phase(turn));
+    const bool is_inside = work.first_row + lane / 4 < rows();
+    return is_inside ? reinterpret_cast<T const*>(ahead.queries[which][lane / 4]) : nullptr;
   }
   /// As second operands of products with keys.
   __device__ __forceinline__ static void load_query(T const* query, int lane, std::uint32_t (&words)[strips][2]) {
@@ -140,43 +183,50 @@ struct decode_works {
       }
     }
     sync_named(1, 32 * Warps);
-    for (int i = 32 * warp + lane; i < row_count * Channels; i += 32 * Warps) {
-      join(work, all, i / Channels, i % Channels);
+    constexpr int pairs = Channels / 2;
+    for (int i = 32 * warp + lane; i < row_count * pairs; i += 32 * Warps) {
+      join(work, all, i / pairs, i % pairs);
     }
   }
 
  private:
+  /// Two channels of a row.
   template <class Shares>
-  __device__ __forceinline__ void join(decode_work const& work, Shares const& all, int number, int channel) const {
+  __device__ __forceinline__ void join(decode_work const& work, Shares const& all, int number, int pair) const {
     float reference = columns_type::no_reference;
 #pragma unroll
     for (int warp = 0; warp < Warps; ++warp) {
       reference = fmaxf(reference, all(warp).reference[number]);
     }
     float sum = 0.0F;
-    float total = 0.0F;
+    float2 total{0.0F, 0.0F};
 #pragma unroll
     for (int warp = 0; warp < Warps; ++warp) {
       const float factor = fast_exp2(all(warp).reference[number] - reference);
+      const float2 part = reinterpret_cast<float2 const*>(all(warp).totals[number])[pair];
       sum = __fmaf_rn(factor, all(warp).sum[number], sum);
-      total = __fmaf_rn(factor, all(warp).totals[number][channel], total);
+      total.x = __fmaf_rn(factor, part.x, total.x);
+      total.y = __fmaf_rn(factor, part.y, total.y);
     }
-    const bool is_empty = sum == 0.0F;
-    const float known = is_empty ? -__int_as_float(0x7f800000) : reference;
-    write(work, row_of(work, number), channel, {{known, known, sum}, sum}, total);
+    const float known = sum == 0.0F ? -__int_as_float(0x7f800000) : reference;
+    write(work, row_of(work, number), pair, {{known, known, sum}, sum}, total);
   }
-  __device__ __forceinline__ void write(decode_work const& work, row_place const& place, int channel,
-                                        row_type const& row, float total) const {
+  __device__ __forceinline__ void write(decode_work const& work, row_place const& place, int pair, row_type const& row,
+                                        float2 total) const {
     if (partials.rows.data != nullptr) {
-      partials.totals(work.share, work.sequence, place.head, place.query, channel) = total;
-      if (channel == 0) {
+      float* const to = &partials.totals(work.share, work.sequence, place.head, place.query, 2 * pair);
+      *reinterpret_cast<float2*>(to) = total;
+      if (pair == 0) {
         partials.rows(work.share, work.sequence, place.head, place.query) = row;
       }
       return;
     }
     const finished_row finished = results.finish(work.sequence, place.head, place.query, row);
-    results.write(work.sequence, place.head, place.query, channel, finished.inverse, finished.share, total);
-    if (channel == 0) {
+    const bool is_empty = finished.inverse == 0.0F;
+    Result* const to = &results.out(work.sequence, place.head, place.query, 2 * pair);
+    to[0] = store<Result>(is_empty ? 0.0F : total.x * finished.inverse);
+    to[results.out.strides[3]] = store<Result>(is_empty ? 0.0F : total.y * finished.inverse);
+    if (pair == 0) {
       results.write_log_sum_exp(work.sequence, place.head, place.query, finished);
     }
   }

@@ -78,12 +78,14 @@ struct dense_decode {
   using works_type = decode_works<Channels, warps, T, Result>;
   using columns_type = typename works_type::columns_type;
   using piece = dense_piece<Channels, tokens>;
+  using ahead_type = decode_ahead<Channels, 2>;
   using place_type = ring_place<stages>;
 
   struct scratch_type {
     alignas(1024) unsigned char key[stages][piece::bytes];
     alignas(1024) unsigned char value[stages][piece::bytes];
     decode_share<Channels> shares[warps];
+    ahead_type ahead;
     shared_barrier full[stages];
     shared_barrier empty[stages];
   };
@@ -107,6 +109,9 @@ struct dense_decode {
       scratch.full[group.lane].init(1);
       scratch.empty[group.lane].init(1);
     }
+    if (group.lane == 0) {
+      scratch.ahead.init(warps);
+    }
     fence_barrier_init();
     group.sync();
     const int warp = __shfl_sync(0xffffffffU, group.lane / 32, 0);
@@ -125,9 +130,12 @@ struct dense_decode {
   __device__ __forceinline__ void produce(scratch_type& scratch) const {
     const auto count = static_cast<std::uint32_t>(works.count());
     place_type place;
+    unsigned turn = 0;
     for (std::uint32_t number = blockIdx.x; number < count; number += gridDim.x) {
       const decode_work work = works.at(number);
-      const std::int32_t pieces = works.pieces_of(work, divide_up(length(work), tokens));
+      const std::int32_t total = length(work);
+      const std::int32_t pieces = works.pieces_of(work, divide_up(total, tokens));
+      works.bring(scratch.ahead, turn++, work, total, pieces);
       for (std::int32_t i = 0; i < pieces; ++i) {
         const std::int32_t first = (work.share + i * works.shares()) * tokens;
         std::int32_t block = work.sequence;
@@ -161,12 +169,13 @@ struct dense_decode {
     place_type place;
     place.skip(warp);
     std::int32_t next = warp;  // the warp's next piece, from the work's first one on
+    unsigned turn = 0;
     for (std::uint32_t number = blockIdx.x; number < count; number += gridDim.x) {
       const decode_work work = works.at(number);
-      const std::int32_t total = length(work);
-      const std::int32_t pieces = works.pieces_of(work, divide_up(total, tokens));
       std::uint32_t queries[works_type::strips][2];
-      works.load_query(works.query_of(work, lane), lane, queries);
+      works.load_query(works.await(scratch.ahead, turn, work, lane), lane, queries);
+      const std::int32_t total = scratch.ahead.length[ahead_type::place(turn)];
+      const std::int32_t pieces = scratch.ahead.pieces[ahead_type::place(turn)];
       const std::int32_t seen[2] = {works.seen(work, 2 * (lane % 4), total),
                                     works.seen(work, 2 * (lane % 4) + 1, total)};
       columns_type columns;
@@ -183,6 +192,10 @@ struct dense_decode {
         place.skip(warps);
       }
       next -= pieces;
+      if (lane == 0) {
+        scratch.ahead.empty[ahead_type::place(turn)].arrive();
+      }
+      ++turn;
       works.finish(work, columns, shares, warp, lane);
       sync_named(1, 32 * warps);  // the next work's shares come to the same place
     }

@@ -49,6 +49,7 @@ struct page_decode {
 
   using works_type = decode_works<channels, warps, T, Result>;
   using share_type = decode_share<channels>;
+  using ahead_type = decode_ahead<channels, (Policy.blocks > 1 ? 1 : 2)>;
   using place_type = ring_place<stages>;
 
   /// Of a warp: tokens as they were; at the end of a work what the others need of it.
@@ -65,6 +66,7 @@ struct page_decode {
     alignas(128) unsigned char page[stages][page_bytes];
     warp_memory memory[warps];
     token_list list[warps];
+    ahead_type ahead;
     shared_barrier full[stages];
     shared_barrier empty[stages];
     shared_barrier batch_full[warps];
@@ -85,6 +87,9 @@ struct page_decode {
     }
     if (group.lane < warps) {
       scratch.batch_full[group.lane].init(1);
+    }
+    if (group.lane == 0) {
+      scratch.ahead.init(warps);
     }
     fence_barrier_init();
     group.sync();
@@ -144,11 +149,17 @@ struct page_decode {
   __device__ __forceinline__ void produce(scratch_type& scratch, int lane) const {
     const auto count = static_cast<std::uint32_t>(works.count());
     place_type place;
+    unsigned turn = 0;
     listing next = look_up(min(blockIdx.x, count - 1), lane);
     for (std::uint32_t number = blockIdx.x; number < count; number += gridDim.x) {
       const listing now = next;
       next = look_up(min(number + gridDim.x, count - 1), lane);
-      const std::int32_t pages = extent_of(now.work, now.length, now.pages).own_pages;
+      const extent has = extent_of(now.work, now.length, now.pages);
+      const std::int32_t pages = has.own_pages;
+      if (lane == 0) {
+        works.bring(scratch.ahead, turn, now.work, has.length, has.pages);
+      }
+      ++turn;
       std::int32_t blocks = now.block;
       std::int32_t next_blocks = pages > 32 ? block_of(now.work, 32 + lane) : 0;
       for (std::int32_t i = 0; i < pages; ++i) {
@@ -194,9 +205,10 @@ struct page_decode {
     state.lane = lane;
     state.place.skip(warp);
     std::int32_t next = warp;  // the warp's next page, from the work's first one on
+    unsigned turn = 0;
     for (std::uint32_t number = blockIdx.x; number < count; number += gridDim.x) {
       Columns columns;
-      begin(state, columns, works.at(number));
+      begin(scratch.ahead, turn, state, columns, works.at(number));
       while (true) {
         const bool has_page = next < state.has.own_pages;
         if (state.has_batch && (!has_page || state.listed >= batch || has_tail(state))) {
@@ -214,8 +226,12 @@ struct page_decode {
       }
       next -= state.has.own_pages;
       columns.finish();
+      if (lane == 0) {
+        scratch.ahead.empty[ahead_type::place(turn)].arrive();
+      }
+      ++turn;
       works.finish(state.work, columns.columns, shares, warp, lane);
-      fence_async_proxy();         // the memory is written by the copy engine next
+      fence_async_proxy();        // the memory is written by the copy engine next
       sync_named(1, 32 * warps);  // and read by others until here
     }
   }
@@ -227,12 +243,15 @@ struct page_decode {
     return state.has.pages * page_tokens + state.next_batch * batch < state.has.length;
   }
 
-  __device__ __forceinline__ void begin(warp_state& state, Columns& columns, decode_work const& work) const {
+  __device__ __forceinline__ void begin(ahead_type& ahead, unsigned turn, warp_state& state,
+                                        Columns& columns, decode_work const& work) const {
     state.work = work;
-    state.query = works.query_of(work, state.lane);
+    state.query = works.await(ahead, turn, work, state.lane);
     std::uint32_t words[works_type::strips][2];
     works_type::load_query(state.query, state.lane, words);
-    state.has = extent_of(work, listed_length(work), listed_pages(work));
+    state.has.length = ahead.length[ahead_type::place(turn)];
+    state.has.pages = ahead.pieces[ahead_type::place(turn)];
+    state.has.own_pages = works.pieces_of(work, state.has.pages);
     state.seen[0] = works.seen(work, 2 * (state.lane % 4), state.has.length);
     state.seen[1] = works.seen(work, 2 * (state.lane % 4) + 1, state.has.length);
     state.listed = 0;

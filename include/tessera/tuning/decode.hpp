@@ -33,7 +33,7 @@ template <int Channels>
 struct dense_decode_tuning {
   using policy_type = dense_decode_policy;
   TESSERA_FN constexpr policy_type operator()(int) const {
-    return Channels > 128 ? policy_type{16, 4, 12} : Channels > 64 ? policy_type{32, 4, 12} : policy_type{64, 4, 12};
+    return Channels > 128 ? policy_type{16, 5, 10} : Channels > 64 ? policy_type{32, 4, 12} : policy_type{64, 4, 12};
   }
 };
 
