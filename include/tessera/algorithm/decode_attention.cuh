@@ -16,6 +16,7 @@
 #include <tessera/core/float16.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/program/dense_decode.cuh>
+#include <tessera/program/join_decoded.cuh>
 #include <tessera/tuning/decode.hpp>
 
 namespace tessera {
@@ -44,7 +45,7 @@ void merge_decoded(Executor const& exec, Call const& call,
                    attention_partials<online_softmax<float>::state_type> const& partials) {
   if (partials.rows.data != nullptr) {
     using result_type = typename decltype(call.out.result)::value_type;
-    const merge_attention<cached_attention_method, result_type> join{partials, writer_of(call)};
+    const auto join = join_decoded<result_type>::of(partials, writer_of(call));
     exec.run(join, join.groups());
   }
 }
@@ -99,7 +100,7 @@ bool try_dense_decode(basic_cuda<Architectures> const& exec, decode_attention_ca
     return dense_rows{make_tensor_map(where, matrix.rows, box), static_cast<std::int32_t>(matrix.block_rows),
                       static_cast<std::int32_t>(matrix.head_rows), static_cast<std::int32_t>(matrix.head_columns)};
   };
-  const program_type program{{call.queries, call.is_causal, writer_of(call), partials},
+  const program_type program{program_type::works_type::of(call.queries, call.is_causal, writer_of(call), partials),
                              rows_of(keys),
                              rows_of(values),
                              call.source.lengths,
@@ -107,7 +108,7 @@ bool try_dense_decode(basic_cuda<Architectures> const& exec, decode_attention_ca
                              static_cast<std::int32_t>(call.source.block_tokens()),
                              call.softmax_scale * 1.4426950408889634F};
   const std::int64_t most = std::int64_t{multiprocessors} * program_type::blocks_per_multiprocessor;
-  exec.run(program, min(program.works.count(), most));
+  exec.run(program, min(std::int64_t{program.works.count}, most));
   merge_decoded(exec, call, partials);
   return true;
 }

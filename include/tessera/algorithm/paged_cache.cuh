@@ -40,12 +40,12 @@ bool try_page_decode(basic_cuda<Architectures> const& exec, cached_attention_cal
       std::int64_t{exec.state->multiprocessors()} * program_type::blocks_per_multiprocessor;
   const auto partials =
       decode_partials(call.shape, call.partials, program_type::page_tokens * program_type::warps, most);
-  const program_type program{{call.queries, call.is_causal, writer_of(call), partials},
+  const program_type program{program_type::works_type::of(call.queries, call.is_causal, writer_of(call), partials),
                              call.memory,
                              call.sequences,
                              call.layer,
                              call.softmax_scale * 1.4426950408889634F};
-  exec.run(program, min(program.works.count(), most));
+  exec.run(program, min(std::int64_t{program.works.count}, most));
   merge_decoded(exec, call, partials);
   return true;
 }

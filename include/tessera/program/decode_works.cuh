@@ -9,12 +9,13 @@
 #include <cstdint>
 
 #include <tessera/core/bits.hpp>
+#include <tessera/core/known_divisor.hpp>
+#include <tessera/core/precision.hpp>
 #include <tessera/program/attention_operands.hpp>
 #include <tessera/program/attention_rows.hpp>
 #include <tessera/program/cached_attention.hpp>
 #include <tessera/program/decode_columns.cuh>
 #include <tessera/reduce/online_softmax.hpp>
-#include <tessera/core/precision.hpp>
 #include <tessera/tile/cuda/barrier.cuh>
 #include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/view/head_view.hpp>
@@ -72,73 +73,96 @@ struct decode_works {
   bool is_causal;
   attention_writer<cached_attention_method, Result> results;
   attention_partials<softmax_type::state_type> partials;
+  std::int32_t rows;  ///< of a key head
+  std::int32_t head_group;
+  std::uint32_t count;
+  known_divisor by_blocks;  ///< of rows
+  known_divisor by_shares;
+  known_divisor by_heads;
+  known_divisor by_queries;
 
-  /// Query heads of a key head. Numbers of rows and works have 31 bits.
-  [[nodiscard]] TESSERA_FN constexpr std::int32_t head_group() const {
-    return static_cast<std::int32_t>(results.shape.query_heads) / static_cast<std::int32_t>(results.shape.key_heads);
+  /// Numbers of works and of rows have 31 bits.
+  [[nodiscard]] static decode_works of(head_view<T const> const& queries, bool is_causal,
+                                       attention_writer<cached_attention_method, Result> const& results,
+                                       attention_partials<softmax_type::state_type> const& partials) {
+    attention_shape const& s = results.shape;
+    const auto word = [](std::int64_t number) { return static_cast<std::uint32_t>(number); };
+    const std::int64_t group = s.query_heads / s.key_heads;
+    const std::int64_t blocks = divide_up(group * s.queries, std::int64_t{decode_rows});
+    return {queries,
+            is_causal,
+            results,
+            partials,
+            static_cast<std::int32_t>(group * s.queries),
+            static_cast<std::int32_t>(group),
+            word(partials.shares() * s.batch * s.key_heads * blocks),
+            known_divisor::of(word(blocks)),
+            known_divisor::of(word(partials.shares())),
+            known_divisor::of(word(s.key_heads)),
+            known_divisor::of(word(s.queries))};
   }
-  [[nodiscard]] TESSERA_FN constexpr std::int32_t rows() const {
-    return head_group() * static_cast<std::int32_t>(results.shape.queries);
-  }
-  [[nodiscard]] TESSERA_FN constexpr std::int32_t shares() const { return static_cast<std::int32_t>(partials.shares()); }
-  [[nodiscard]] TESSERA_FN constexpr std::int64_t count() const {
-    return partials.shares() * results.shape.batch * results.shape.key_heads * divide_up(rows(), decode_rows);
-  }
+
+  [[nodiscard]] TESSERA_FN constexpr std::int32_t shares() const { return static_cast<std::int32_t>(by_shares.divisor); }
 
   /// Works that read the same keys follow each other.
   [[nodiscard]] __device__ __forceinline__ decode_work at(std::uint32_t number) const {
-    const auto blocks = static_cast<std::uint32_t>(divide_up(rows(), decode_rows));
-    const auto heads = static_cast<std::uint32_t>(results.shape.key_heads);
-    const auto among = static_cast<std::uint32_t>(shares());
-    const std::uint32_t share = number / blocks;
-    const std::uint32_t head = share / among;
-    return {static_cast<std::int32_t>(head / heads), static_cast<std::int32_t>(head % heads),
-            static_cast<std::int32_t>(share % among),
-            static_cast<std::int32_t>(number - share * blocks) * decode_rows};
+    const std::uint32_t share = by_blocks.quotient(number);
+    const std::uint32_t head = by_shares.quotient(share);
+    const std::uint32_t sequence = by_heads.quotient(head);
+    return {static_cast<std::int32_t>(sequence), static_cast<std::int32_t>(head - sequence * by_heads.divisor),
+            static_cast<std::int32_t>(share - head * by_shares.divisor),
+            static_cast<std::int32_t>(number - share * by_blocks.divisor) * decode_rows};
   }
   /// Pieces of a share, of `pieces` of a sequence.
   [[nodiscard]] __device__ __forceinline__ std::int32_t pieces_of(decode_work const& work, std::int32_t pieces) const {
-    return pieces > work.share ? (pieces - work.share - 1) / shares() + 1 : 0;
+    const std::int32_t last = pieces - work.share - 1;
+    return last >= 0 ? static_cast<std::int32_t>(by_shares.quotient(static_cast<std::uint32_t>(last))) + 1 : 0;
   }
 
   struct row_place {
-    std::int64_t head;
-    std::int64_t query;
-    bool is_inside;
+    std::int32_t head;
+    std::int32_t query;
   };
   [[nodiscard]] __device__ __forceinline__ row_place row_of(decode_work const& work, int row) const {
-    const auto each = static_cast<std::uint32_t>(results.shape.queries);
     const auto which = static_cast<std::uint32_t>(work.first_row + row);
-    return {std::int64_t{work.key_head} * head_group() + which / each, which % each,
-            which < static_cast<std::uint32_t>(rows())};
+    const std::uint32_t of_group = by_queries.quotient(which);
+    return {work.key_head * head_group + static_cast<std::int32_t>(of_group),
+            static_cast<std::int32_t>(which - of_group * by_queries.divisor)};
   }
   /// How many tokens a row sees.
   [[nodiscard]] __device__ __forceinline__ std::int32_t seen(decode_work const& work, int row,
                                                              std::int32_t length) const {
-    const std::int64_t count = length_of(results.query_lengths, work.sequence, results.shape.queries);
-    const auto behind = static_cast<std::int32_t>(max(count - 1 - row_of(work, row).query, std::int64_t{0}));
-    return is_causal ? max(length - behind, 0) : length;
+    if (!is_causal) {
+      return length;
+    }
+    const auto count_of_queries =
+        static_cast<std::int32_t>(length_of(results.query_lengths, work.sequence, results.shape.queries));
+    return max(length - max(count_of_queries - 1 - row_of(work, row).query, 0), 0);
   }
   /// And what all rows of any work do.
   [[nodiscard]] __device__ __forceinline__ std::int32_t seen_by_all(std::int32_t length) const {
-    return is_causal ? max(length - static_cast<std::int32_t>(results.shape.queries) + 1, 0) : length;
+    return is_causal ? max(length - static_cast<std::int32_t>(by_queries.divisor) + 1, 0) : length;
   }
 
-  /// One thread: queries of the block's work number `turn`, and what is known of its sequence.
+  /// The last eight lanes of a warp: queries of the block's work number `turn`, and what is known of its sequence.
   template <class Ahead>
   __device__ __forceinline__ void bring(Ahead& ahead, unsigned turn, decode_work const& work, std::int32_t length,
-                                        std::int32_t pieces) const {
-    const unsigned which = ahead.place(turn);
-    const int row_count = min(decode_rows, rows() - work.first_row);
-    ahead.empty[which].wait(ahead.phase(turn) ^ 1U);
-    ahead.length[which] = length;
-    ahead.pieces[which] = pieces;
-    ahead.full[which].arrive_and_expect(row_count * ahead.row_bytes);
-    for (int row = 0; row < row_count; ++row) {
-      const row_place place = row_of(work, row);
-      load_bytes(ahead.queries[which][row], &queries(work.sequence, place.head, place.query, 0),
-                 ahead.row_bytes, ahead.full[which]);
+                                        std::int32_t pieces, int lane) const {
+    const int row = lane - (32 - decode_rows);
+    const int row_count = min(decode_rows, rows - work.first_row);
+    if (row < 0 || row >= row_count) {
+      return;
     }
+    const unsigned which = ahead.place(turn);
+    const row_place place = row_of(work, row);
+    ahead.empty[which].wait(ahead.phase(turn) ^ 1U);
+    if (row == 0) {
+      ahead.length[which] = length;
+      ahead.pieces[which] = pieces;
+      ahead.full[which].arrive_and_expect(row_count * ahead.row_bytes);
+    }
+    load_bytes(ahead.queries[which][row], &queries(work.sequence, place.head, place.query, 0), ahead.row_bytes,
+               ahead.full[which]);
   }
   /// Waits for that. Gives the lane's row lane / 4; null for one that is none.
   template <class Ahead>
@@ -146,7 +170,7 @@ struct decode_works {
                                                           int lane) const {
     const unsigned which = ahead.place(turn);
     ahead.full[which].wait(ahead.phase(turn));
-    const bool is_inside = work.first_row + lane / 4 < rows();
+    const bool is_inside = work.first_row + lane / 4 < rows;
     return is_inside ? reinterpret_cast<T const*>(ahead.queries[which][lane / 4]) : nullptr;
   }
   /// As second operands of products with keys.
@@ -164,7 +188,7 @@ struct decode_works {
   template <class Shares>
   __device__ __forceinline__ void finish(decode_work const& work, columns_type& columns, Shares const& all, int warp,
                                          int lane) const {
-    const int row_count = min(decode_rows, rows() - work.first_row);
+    const int row_count = min(decode_rows, rows - work.first_row);
     share_type& own = all(warp);
 #pragma unroll
     for (int column = 0; column < 2; ++column) {

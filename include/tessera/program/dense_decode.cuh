@@ -117,8 +117,8 @@ struct dense_decode {
     const int warp = __shfl_sync(0xffffffffU, group.lane / 32, 0);
     if (warp < warps) {
       attend(scratch, warp, group.lane % 32);
-    } else if (group.lane % 32 == 0) {
-      produce(scratch);
+    } else {
+      produce(scratch, group.lane % 32);
     }
   }
 
@@ -127,31 +127,37 @@ struct dense_decode {
     return static_cast<std::int32_t>(length_of(key_lengths, work.sequence, works.results.shape.keys));
   }
 
-  __device__ __forceinline__ void produce(scratch_type& scratch) const {
-    const auto count = static_cast<std::uint32_t>(works.count());
+  /// One lane brings keys and values, others queries.
+  __device__ __forceinline__ void produce(scratch_type& scratch, int lane) const {
     place_type place;
     unsigned turn = 0;
-    for (std::uint32_t number = blockIdx.x; number < count; number += gridDim.x) {
+    for (std::uint32_t number = blockIdx.x; number < works.count; number += gridDim.x) {
       const decode_work work = works.at(number);
       const std::int32_t total = length(work);
       const std::int32_t pieces = works.pieces_of(work, divide_up(total, tokens));
-      works.bring(scratch.ahead, turn++, work, total, pieces);
-      for (std::int32_t i = 0; i < pieces; ++i) {
-        const std::int32_t first = (work.share + i * works.shares()) * tokens;
-        std::int32_t block = work.sequence;
-        std::int32_t row = first;
-        if (blocks.data != nullptr) {
-          const std::int32_t of_sequence = first / block_tokens;
-          block = blocks(work.sequence, of_sequence);
-          row = first - of_sequence * block_tokens;
+      works.bring(scratch.ahead, turn++, work, total, pieces, lane);
+      if (lane == 0) {
+        for (std::int32_t i = 0; i < pieces; ++i) {
+          bring_piece(scratch, place, work, (work.share + i * works.shares()) * tokens);
+          place.advance();
         }
-        scratch.empty[place.stage].wait(place.phase ^ 1U);
-        scratch.full[place.stage].arrive_and_expect(2 * piece::bytes);
-        bring(scratch.key[place.stage], keys, scratch.full[place.stage], block, work.key_head, row);
-        bring(scratch.value[place.stage], values, scratch.full[place.stage], block, work.key_head, row);
-        place.advance();
       }
+      __syncwarp();
     }
+  }
+  __device__ __forceinline__ void bring_piece(scratch_type& scratch, place_type place, decode_work const& work,
+                                              std::int32_t first) const {
+    std::int32_t block = work.sequence;
+    std::int32_t row = first;
+    if (blocks.data != nullptr) {
+      const std::int32_t of_sequence = first / block_tokens;
+      block = blocks(work.sequence, of_sequence);
+      row = first - of_sequence * block_tokens;
+    }
+    scratch.empty[place.stage].wait(place.phase ^ 1U);
+    scratch.full[place.stage].arrive_and_expect(2 * piece::bytes);
+    bring(scratch.key[place.stage], keys, scratch.full[place.stage], block, work.key_head, row);
+    bring(scratch.value[place.stage], values, scratch.full[place.stage], block, work.key_head, row);
   }
   __device__ __forceinline__ static void bring(unsigned char* to, dense_rows const& from, shared_barrier& full,
                                                std::int32_t block, std::int32_t head, std::int32_t row) {
@@ -164,13 +170,12 @@ struct dense_decode {
   }
 
   __device__ __forceinline__ void attend(scratch_type& scratch, int warp, int lane) const {
-    const auto count = static_cast<std::uint32_t>(works.count());
     const auto shares = [&scratch](int which) -> decode_share<Channels>& { return scratch.shares[which]; };
     place_type place;
     place.skip(warp);
     std::int32_t next = warp;  // the warp's next piece, from the work's first one on
     unsigned turn = 0;
-    for (std::uint32_t number = blockIdx.x; number < count; number += gridDim.x) {
+    for (std::uint32_t number = blockIdx.x; number < works.count; number += gridDim.x) {
       const decode_work work = works.at(number);
       std::uint32_t queries[works_type::strips][2];
       works.load_query(works.await(scratch.ahead, turn, work, lane), lane, queries);

@@ -127,55 +127,59 @@ struct page_decode {
     return sequences.pages.data != nullptr ? sequences.pages[work.sequence] : 0;
   }
 
-  // One warp: brings pages.
+  [[nodiscard]] __device__ __forceinline__ std::int32_t work_page(decode_work const& work, std::int32_t own) const {
+    return work.share + own * works.shares();
+  }
+
+  // One warp: brings pages. Each lane has a place of the ring for itself.
 
   /// Of a work, as it is listed; asked for a work ahead.
   struct listing {
     decode_work work;
     std::int32_t length;
     std::int32_t pages;
-    std::int32_t block;  ///< of the lane's page
+    std::int32_t block;  ///< of the lane's first page
   };
   [[nodiscard]] __device__ __forceinline__ std::int32_t block_of(decode_work const& work, std::int32_t own) const {
     const auto most = static_cast<std::int32_t>(sequences.blocks.extent(1));
-    const std::int32_t page = work.share + own * works.shares();
+    const std::int32_t page = work_page(work, min(own, most));
     return page < most ? sequences.blocks(work.sequence, page) : 0;
   }
-  [[nodiscard]] __device__ __forceinline__ listing look_up(std::uint32_t number, int lane) const {
-    const decode_work work = works.at(number);
-    return {work, listed_length(work), listed_pages(work), block_of(work, lane)};
+  [[nodiscard]] __device__ __forceinline__ listing look_up(std::uint32_t number, std::int32_t own) const {
+    const decode_work work = works.at(min(number, works.count - 1));
+    return {work, listed_length(work), listed_pages(work), block_of(work, own)};
   }
 
   __device__ __forceinline__ void produce(scratch_type& scratch, int lane) const {
-    const auto count = static_cast<std::uint32_t>(works.count());
-    place_type place;
+    constexpr std::int32_t nothing = 0x40000000;  // more pages than there are
     unsigned turn = 0;
-    listing next = look_up(min(blockIdx.x, count - 1), lane);
-    for (std::uint32_t number = blockIdx.x; number < count; number += gridDim.x) {
+    unsigned phase = 0;
+    std::int32_t own = lane < stages ? lane : nothing;  // the lane's next page, from the work's first one on
+    listing next = look_up(blockIdx.x, own);
+    for (std::uint32_t number = blockIdx.x; number < works.count; number += gridDim.x) {
       const listing now = next;
-      next = look_up(min(number + gridDim.x, count - 1), lane);
       const extent has = extent_of(now.work, now.length, now.pages);
-      const std::int32_t pages = has.own_pages;
-      if (lane == 0) {
-        works.bring(scratch.ahead, turn, now.work, has.length, has.pages);
-      }
-      ++turn;
-      std::int32_t blocks = now.block;
-      std::int32_t next_blocks = pages > 32 ? block_of(now.work, 32 + lane) : 0;
-      for (std::int32_t i = 0; i < pages; ++i) {
-        if (i % 32 == 0 && i > 0) {
-          blocks = next_blocks;
-          next_blocks = i + 32 < pages ? block_of(now.work, i + 32 + lane) : 0;
-        }
-        const std::int32_t block = __shfl_sync(0xffffffffU, blocks, i % 32);
-        if (lane == 0) {
+      std::int32_t block = now.block;
+      std::int32_t next_block = block_of(now.work, own + stages);
+      bool is_new = true;
+      do {
+        if (own < has.own_pages && scratch.empty[min(lane, stages - 1)].has_ended_by_now(phase ^ 1U)) {
           std::byte const* const page = memory.page(block, now.work.key_head) + memory.format.read_offset(layer);
-          scratch.empty[place.stage].wait(place.phase ^ 1U);
-          scratch.full[place.stage].arrive_and_expect(page_bytes);
-          load_bytes(scratch.page[place.stage], page, page_bytes, scratch.full[place.stage]);
+          scratch.full[lane].arrive_and_expect(page_bytes);
+          load_bytes(scratch.page[lane], page, page_bytes, scratch.full[lane]);
+          own += stages;
+          phase ^= 1U;
+          block = next_block;
+          next_block = block_of(now.work, own + stages);
         }
-        place.advance();
-      }
+        if (is_new) {
+          works.bring(scratch.ahead, turn++, now.work, has.length, has.pages, lane);
+          const std::int32_t left = max(has.own_pages - own, 0);
+          next = look_up(number + gridDim.x, own + divide_up(left, stages) * stages - has.own_pages);
+          is_new = false;
+        }
+      } while (__any_sync(0xffffffffU, own < has.own_pages));
+      own = lane < stages ? own - has.own_pages : nothing;
     }
   }
 
@@ -198,7 +202,6 @@ struct page_decode {
   };
 
   __device__ __forceinline__ void attend(scratch_type& scratch, int warp, int lane) const {
-    const auto count = static_cast<std::uint32_t>(works.count());
     const auto shares = [&scratch](int which) -> share_type& { return scratch.memory[which].share; };
     warp_state state{};
     state.warp = warp;
@@ -206,9 +209,10 @@ struct page_decode {
     state.place.skip(warp);
     std::int32_t next = warp;  // the warp's next page, from the work's first one on
     unsigned turn = 0;
-    for (std::uint32_t number = blockIdx.x; number < count; number += gridDim.x) {
+    for (std::uint32_t number = blockIdx.x; number < works.count; number += gridDim.x) {
       Columns columns;
       begin(scratch.ahead, turn, state, columns, works.at(number));
+      state.next_batch = state.work.share + works.shares() * turns_until(next - state.has.own_pages);
       while (true) {
         const bool has_page = next < state.has.own_pages;
         if (state.has_batch && (!has_page || state.listed >= batch || has_tail(state))) {
@@ -218,7 +222,7 @@ struct page_decode {
           ask_for_batch(scratch, state, !has_page);
         }
         if (has_page && state.listed < batch) {
-          take_page(scratch, state, columns, work_page(state, next));
+          take_page(scratch, state, columns, work_page(state.work, next));
           next += warps;
         } else if (!has_page && !state.has_batch) {
           break;
@@ -236,8 +240,9 @@ struct page_decode {
     }
   }
 
-  [[nodiscard]] __device__ __forceinline__ std::int32_t work_page(warp_state const& state, std::int32_t own) const {
-    return state.work.share + own * works.shares();
+  /// The tail goes round among warps after the pages: how many batches are before the warp's first one.
+  [[nodiscard]] __device__ __forceinline__ static std::int32_t turns_until(std::int32_t next) {
+    return (next % warps + warps) % warps;
   }
   [[nodiscard]] __device__ __forceinline__ bool has_tail(warp_state const& state) const {
     return state.has.pages * page_tokens + state.next_batch * batch < state.has.length;
@@ -255,7 +260,6 @@ struct page_decode {
     state.seen[0] = works.seen(work, 2 * (state.lane % 4), state.has.length);
     state.seen[1] = works.seen(work, 2 * (state.lane % 4) + 1, state.has.length);
     state.listed = 0;
-    state.next_batch = work.share + works.shares() * state.warp;
     state.has_batch = false;
     columns.template begin<T>(words, factor, state.lane);
   }
