@@ -91,6 +91,7 @@ class cache_problem {
 
   cache_setup const& setup() const { return setup_; }
   tessera::cuda const& exec() const { return exec_; }
+  void wait() const { memory_.wait(); }
 
   /// Compresses the inputs.
   void append() {
@@ -100,39 +101,41 @@ class cache_problem {
     exec_.run(reset, reset.groups());
     tessera::workspace const space(append_places_.plan, append_space_);
     auto const view = [&](int layer, int part) {
-      return tessera::head_view<value_type const>(inputs_[layer][part].data(), {s.batch, s.key_heads, s.keys, s.channels});
+      return tessera::head_view<value_type const>(inputs_[layer][part].data(),
+                                                  {s.batch, s.key_heads, s.keys, s.channels});
     };
     tessera::run_cache_append(
-        exec_, tessera::cache_append_call<tessera::slerp_merger<float>, value_type>{
-                   {},
-                   rule(),
-                   false,
-                   {memory, {{view(0, 0), view(1, 0)}, {view(0, 1), view(1, 1)}}, sequences(), s.keys, append_places_.pages},
-                   append_places_.rows_in(space),
-                   append_places_.marks_in(space)});
+        exec_,
+        tessera::cache_append_call<tessera::slerp_merger<float>, value_type>{
+            {},
+            rule(),
+            false,
+            {memory, {{view(0, 0), view(1, 0)}, {view(0, 1), view(1, 1)}}, sequences(), s.keys, append_places_.pages},
+            append_places_.rows_in(space),
+            append_places_.marks_in(space)});
   }
-  void attend(int layer = 1) {
-    tessera::run_cached_attention(exec_, tessera::cached_attention_call<value_type, value_type>{
-                                             setup_.shape, cache(), sequences(), layer, queries(), scale(), true,
-                                             {results(result_)}, partials()});
+  void attend(tessera::cuda const& exec, int layer = 1) {
+    tessera::run_cached_attention(
+        exec, tessera::cached_attention_call<value_type, value_type>{
+                  setup_.shape, cache(), sequences(), layer, queries(), scale(), true, {results(result_)}, partials()});
   }
   /// Attention over the cache as it restores, for which restore() makes keys and values.
-  void attend_dense() {
-    tessera::run_decode_attention(exec_, tessera::decode_attention_call<value_type, value_type>{
-                                             setup_.shape,
-                                             {keys_as_restored(), values_as_restored(), {}, lengths()},
-                                             queries(),
-                                             scale(),
-                                             true,
-                                             {results(dense_result_)},
-                                             partials()});
+  void attend_dense(tessera::cuda const& exec) {
+    tessera::run_decode_attention(exec, tessera::decode_attention_call<value_type, value_type>{
+                                            setup_.shape,
+                                            {keys_as_restored(), values_as_restored(), {}, lengths()},
+                                            queries(),
+                                            scale(),
+                                            true,
+                                            {results(dense_result_)},
+                                            partials()});
   }
   void restore(int layer = 1) {
     tessera::attention_shape const& s = setup_.shape;
     tessera::head_view<value_type> const keys(restored_[0].data(), {s.batch, s.key_heads, s.keys, s.channels});
     tessera::head_view<value_type> const values(restored_[1].data(), {s.batch, s.key_heads, s.keys, s.channels});
-    tessera::run_cache_restore(exec_, tessera::cache_restore_call<value_type, value_type>{
-                                          cache(), sequences(), layer, keys, values});
+    tessera::run_cache_restore(
+        exec_, tessera::cache_restore_call<value_type, value_type>{cache(), sequences(), layer, keys, values});
   }
 
   /// How far attend() is from attend_dense(), relative.
@@ -189,7 +192,8 @@ class cache_problem {
     return setup_.retained > 0 ? tessera::retain_most_different::angle(1.5F) : tessera::retain_most_different::none();
   }
   std::int64_t capacity() const {
-    return setup_.retained > 0 ? static_cast<std::int64_t>(2 * setup_.retained * static_cast<double>(setup_.shape.keys)) : 0;
+    return setup_.retained > 0 ? static_cast<std::int64_t>(2 * setup_.retained * static_cast<double>(setup_.shape.keys))
+                               : 0;
   }
   std::int64_t pages_each() const { return setup_.shape.keys / 64 + 1; }
   tessera::cache_memory<value_type> cache() const {
@@ -249,13 +253,13 @@ class cache_problem {
   device_array<value_type> queries_{memory_, query_size()};
   device_array<value_type> result_{memory_, query_size()};
   device_array<value_type> dense_result_{memory_, query_size()};
-  device_array<std::byte> pages_{memory_, size(empty_cache().page_bytes(setup_.shape.batch * pages_each()))};
+  device_array<std::byte> pages_{memory_, size(empty_cache().page_bytes(setup_.shape.batch* pages_each()))};
   device_array<value_type> tail_{memory_, size(empty_cache().tail_values(setup_.shape.batch))};
   device_array<value_type> rows_{memory_, size(empty_cache().row_values(setup_.shape.batch)) + 8};
-  device_array<std::uint32_t> counts_{memory_, size(setup_.shape.batch * setup_.shape.key_heads)};
+  device_array<std::uint32_t> counts_{memory_, size(setup_.shape.batch* setup_.shape.key_heads)};
   device_array<std::uint32_t> refused_{memory_, counts_.size()};
   device_array<float> thresholds_{memory_, 2 * counts_.size()};
-  device_array<std::int32_t> blocks_{memory_, size(setup_.shape.batch * pages_each())};
+  device_array<std::int32_t> blocks_{memory_, size(setup_.shape.batch* pages_each())};
   device_array<std::int32_t> lengths_{memory_, size(setup_.shape.batch)};
   tessera::cache_append_regions append_places_{"bench", setup_.shape.batch, setup_.shape.keys, setup_.shape.key_heads};
   tessera::buffer<std::byte> append_space_{exec_, append_places_.plan.bytes()};

@@ -23,8 +23,8 @@ void check_divisor(std::uint32_t divisor, std::uint64_t seed) {
   for (std::uint64_t i = 0; i < 300; ++i) {
     auto const number = static_cast<std::uint32_t>(tessera::testing::hash(seed, i) & 0x7fffffffU);
     check(number);
-    check(number / divisor * divisor);                                                  // a multiple
-    check(number / divisor * divisor == 0 ? 0 : number / divisor * divisor - 1);        // and what is before it
+    check(number / divisor * divisor);                                            // a multiple
+    check(number / divisor * divisor == 0 ? 0 : number / divisor * divisor - 1);  // and what is before it
   }
   CAPTURE(divisor);
   CHECK(is_right);

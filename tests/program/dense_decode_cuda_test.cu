@@ -110,9 +110,8 @@ void check_setup(dense_setup const& setup, double tolerance, Decode const& decod
 template <class T, int Channels>
 void check_fast(dense_setup setup) {
   setup.shape.channels = Channels;
-  check_setup<T>(setup, std::is_same_v<T, float16> ? 1e-3 : 4e-3, [](auto const& exec, auto const& call) {
-    REQUIRE(detail::try_dense_decode<Channels>(exec, call));
-  });
+  check_setup<T>(setup, std::is_same_v<T, float16> ? 1e-3 : 4e-3,
+                 [](auto const& exec, auto const& call) { REQUIRE(detail::try_dense_decode<Channels>(exec, call)); });
 }
 
 }  // namespace

@@ -89,16 +89,15 @@ struct decode_problem {
     if (!setup.pages.empty()) {
       sequences.pages = {pages.data(), pages.size()};
     }
-    cached_attention_call<T, Result> call{
-        s,
-        there.memory,
-        sequences,
-        layer,
-        {their_queries.data(), {s.batch, s.query_heads, s.queries, s.channels}},
-        1.0F / std::sqrt(static_cast<float>(s.channels)),
-        setup.is_causal,
-        {{result.data(), {s.batch, s.query_heads, s.queries, s.channels}},
-         {lse.data(), {s.batch, s.query_heads, s.queries}}}};
+    cached_attention_call<T, Result> call{s,
+                                          there.memory,
+                                          sequences,
+                                          layer,
+                                          {their_queries.data(), {s.batch, s.query_heads, s.queries, s.channels}},
+                                          1.0F / std::sqrt(static_cast<float>(s.channels)),
+                                          setup.is_causal,
+                                          {{result.data(), {s.batch, s.query_heads, s.queries, s.channels}},
+                                           {lse.data(), {s.batch, s.query_heads, s.queries}}}};
     call.partials = regions.partials(workspace(regions.plan, space));
     decode(exec, call);
     auto const found = on_host(exec, lse);
@@ -187,8 +186,8 @@ TEST_CASE("decoding over pages of sequences of any length", "[cuda]") {
   for (std::int32_t length : {128, 129, 191, 192, 577, 640, 2113, 4500}) {
     check_setup<float16, 128, 2>({.sequences = 1, .tokens = length});
   }
-  check_setup<float16, 128, 2>({.sequences = 1, .tokens = 1024, .window = 0});    // no tail
-  check_setup<float16, 128, 2>({.sequences = 1, .tokens = 1500, .window = 1024}); // a long one
+  check_setup<float16, 128, 2>({.sequences = 1, .tokens = 1024, .window = 0});     // no tail
+  check_setup<float16, 128, 2>({.sequences = 1, .tokens = 1500, .window = 1024});  // a long one
   check_setup<float16, 128, 2>({.sequences = 3, .tokens = 900, .lengths = {900, 300, 64}, .pages = {13, 5, 1}});
 }
 
@@ -201,7 +200,8 @@ TEST_CASE("blocks of a device go from work to work when decoding over pages", "[
 TEST_CASE("sequences of nothing give zeros when decoded", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   decode_problem<bfloat16> const problem({.lengths = {1100, 0}});
-  auto const found = problem.run<float>(0, [](auto const& exec, auto const& call) { run_cached_attention(exec, call); });
+  auto const found =
+      problem.run<float>(0, [](auto const& exec, auto const& call) { run_cached_attention(exec, call); });
   auto const expected = problem.expected(0);
   CHECK(farthest(found.log_sum_exp, expected.log_sum_exp) < 1e-2);
   for (std::size_t i = found.result.size() / 2; i < found.result.size(); ++i) {

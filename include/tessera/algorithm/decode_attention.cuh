@@ -72,7 +72,8 @@ struct dense_matrix {
     found.head_rows = is_behind && heads.extent(1) > 1 ? heads.stride(1) / row : 0;
     found.head_columns = is_behind ? 0 : heads.stride(1);
     const std::int64_t last = (heads.extent(0) - 1) * found.block_rows + (heads.extent(1) - 1) * found.head_rows;
-    const std::int64_t columns = is_behind ? heads.extent(3) : (heads.extent(1) - 1) * heads.stride(1) + heads.extent(3);
+    const std::int64_t columns =
+        is_behind ? heads.extent(3) : (heads.extent(1) - 1) * heads.stride(1) + heads.extent(3);
     found.rows = {heads.data, {last + heads.extent(2), columns}, {row, 1}};
     found.exists = (is_behind || is_beside) && found.block_rows >= 0 && found.head_rows >= 0 && can_map(found.rows);
     return found;

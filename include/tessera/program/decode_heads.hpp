@@ -27,8 +27,8 @@ inline namespace v0 {
 /// block_tokens()), or token n of block i if there are no lists of blocks.
 template <class T>
 struct decode_source {
-  head_view<T const> keys;    ///< block x key head x token of the block x channel
-  head_view<T const> values;  ///< likewise
+  head_view<T const> keys;                      ///< block x key head x token of the block x channel
+  head_view<T const> values;                    ///< likewise
   matrix_view<std::int32_t const> blocks = {};  ///< sequence x block of a sequence; null: a sequence is a block
   sequence_lengths lengths = {};                ///< tokens of each sequence; null: all that there is room for
 

@@ -102,7 +102,9 @@ struct decode_works {
             known_divisor::of(word(s.queries))};
   }
 
-  [[nodiscard]] TESSERA_FN constexpr std::int32_t shares() const { return static_cast<std::int32_t>(by_shares.divisor); }
+  [[nodiscard]] TESSERA_FN constexpr std::int32_t shares() const {
+    return static_cast<std::int32_t>(by_shares.divisor);
+  }
 
   /// Works that read the same keys follow each other.
   [[nodiscard]] __device__ __forceinline__ decode_work at(std::uint32_t number) const {

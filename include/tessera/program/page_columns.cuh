@@ -91,7 +91,7 @@ struct page_columns {
     largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, 1));
     largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, 2));
     const int exponent = min(max(static_cast<int>(__float_as_uint(largest) >> 23), 2), 250);  // biased
-    const float shrink = __uint_as_float(static_cast<std::uint32_t>(253 - exponent) << 23);    // to below 1
+    const float shrink = __uint_as_float(static_cast<std::uint32_t>(253 - exponent) << 23);   // to below 1
 #pragma unroll
     for (int strip = 0; strip < strips; ++strip) {
 #pragma unroll

@@ -113,8 +113,9 @@ struct page_decode {
     extent found{};
     found.length = clamp(length, 0, static_cast<std::int32_t>(works.results.shape.keys));
     const auto most = static_cast<std::int32_t>(sequences.blocks.extent(1));
-    const std::int32_t sealed =
-        sequences.pages.data != nullptr ? counted : static_cast<std::int32_t>(sealed_pages(found.length, memory.window));
+    const std::int32_t sealed = sequences.pages.data != nullptr
+                                    ? counted
+                                    : static_cast<std::int32_t>(sealed_pages(found.length, memory.window));
     found.pages = min(clamp(sealed, 0, most), divide_up(found.length, page_tokens));
     found.own_pages = works.pieces_of(work, found.pages);
     return found;
@@ -248,8 +249,8 @@ struct page_decode {
     return state.has.pages * page_tokens + state.next_batch * batch < state.has.length;
   }
 
-  __device__ __forceinline__ void begin(ahead_type& ahead, unsigned turn, warp_state& state,
-                                        Columns& columns, decode_work const& work) const {
+  __device__ __forceinline__ void begin(ahead_type& ahead, unsigned turn, warp_state& state, Columns& columns,
+                                        decode_work const& work) const {
     state.work = work;
     state.query = works.await(ahead, turn, work, state.lane);
     std::uint32_t words[works_type::strips][2];
@@ -315,8 +316,8 @@ struct page_decode {
     } else if (has_tail(state)) {
       const std::int32_t first = state.has.pages * page_tokens + state.next_batch * batch;
       tokens = min(batch, state.has.length - first);
-      const std::int64_t slot = sequences.slots.data != nullptr ? sequences.slots[state.work.sequence]
-                                                                : state.work.sequence;
+      const std::int64_t slot =
+          sequences.slots.data != nullptr ? sequences.slots[state.work.sequence] : state.work.sequence;
       state.batch_token = first + min(which, tokens - 1);
       from = memory.tail_row(slot, layer, part, state.work.key_head, state.batch_token);
       state.next_batch += works.shares() * warps;
@@ -342,8 +343,8 @@ struct page_decode {
     scratch.batch_full[state.warp].wait(state.batch_phase);
     state.batch_phase ^= 1U;
     state.has_batch = false;
-    const typename Columns::template dense_tokens<T> at{
-        detail::plain_shared_address(scratch.memory[state.warp].tokens), padded_bytes};
+    const typename Columns::template dense_tokens<T> at{detail::plain_shared_address(scratch.memory[state.warp].tokens),
+                                                        padded_bytes};
     columns.take_tokens(at, words, factor, tokens, state.seen, state.lane);
     __syncwarp();
   }
