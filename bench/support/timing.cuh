@@ -100,40 +100,66 @@ double time_cold(benchmark::State& state, cudaStream_t stream, Body&& body) {
   return seconds.empty() ? 0 : median(std::move(seconds));
 }
 
-/// Seconds of one of `calls` calls launched as one CUDA graph, for work too short to be timed alone. `body(stream, i)`
-/// is captured for i = 0 ... calls-1; the caches are as warm as those calls leave them, so rotate inputs by `i` if
-/// they fit in the L2 cache and should not be found there.
-template <class Body>
-double time_graph(benchmark::State& state, cudaStream_t stream, int calls, Body&& body) {
-  cudaGraph_t graph{};
-  cudaGraphExec_t executable{};
-  body(stream, 0);
-  check(cudaStreamSynchronize(stream), "warm-up");
-  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-  for (int i = 0; i < calls; ++i) {
-    body(stream, i);
+/// Calls as a CUDA graph, `body(stream, i)` for i = 0 ... calls-1.
+class call_graph {
+ public:
+  template <class Body>
+  call_graph(cudaStream_t stream, int calls, Body&& body) : stream_(stream), calls_(calls) {
+    body(stream, 0);
+    check(cudaStreamSynchronize(stream), "warm-up");
+    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    for (int i = 0; i < calls; ++i) {
+      body(stream, i);
+    }
+    check(cudaStreamEndCapture(stream, &graph_), "cudaStreamEndCapture");
+    check(cudaGraphInstantiate(&executable_, graph_, 0), "cudaGraphInstantiate");
+    check(cudaGraphLaunch(executable_, stream), "cudaGraphLaunch");
+    check(cudaStreamSynchronize(stream), "first graph launch");
   }
-  check(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
-  check(cudaGraphInstantiate(&executable, graph, 0), "cudaGraphInstantiate");
-  check(cudaGraphLaunch(executable, stream), "cudaGraphLaunch");
-  check(cudaStreamSynchronize(stream), "first graph launch");
-  std::vector<double> medians;
-  for (auto _ : state) {
-    std::vector<double> seconds;
+  ~call_graph() {
+    cudaGraphExecDestroy(executable_);
+    cudaGraphDestroy(graph_);
+  }
+  call_graph(call_graph const&) = delete;
+  call_graph& operator=(call_graph const&) = delete;
+
+  /// Median seconds of a call.
+  double seconds() const {
+    std::vector<double> found;
     for (int i = 0; i < samples_per_repetition; ++i) {
       event start;
       event stop;
-      start.record(stream);
-      check(cudaGraphLaunch(executable, stream), "cudaGraphLaunch");
-      stop.record(stream);
-      check(cudaStreamSynchronize(stream), "graph launch");
-      seconds.push_back(stop.seconds_since(start) / calls);
+      start.record(stream_);
+      check(cudaGraphLaunch(executable_, stream_), "cudaGraphLaunch");
+      stop.record(stream_);
+      check(cudaStreamSynchronize(stream_), "graph launch");
+      found.push_back(stop.seconds_since(start) / calls_);
     }
-    medians.push_back(median(std::move(seconds)));
+    return median(std::move(found));
+  }
+
+ private:
+  cudaStream_t stream_;
+  int calls_;
+  cudaGraph_t graph_{};
+  cudaGraphExec_t executable_{};
+};
+
+template <class Body>
+double graph_seconds(cudaStream_t stream, int calls, Body&& body) {
+  return call_graph(stream, calls, body).seconds();
+}
+
+/// Seconds of one of `calls` calls launched as one CUDA graph, for work too short to be timed alone. The caches are as
+/// warm as those calls leave them, so rotate inputs by `i` if they fit in the L2 cache and should not be found there.
+template <class Body>
+double time_graph(benchmark::State& state, cudaStream_t stream, int calls, Body&& body) {
+  call_graph const graph(stream, calls, body);
+  std::vector<double> medians;
+  for (auto _ : state) {
+    medians.push_back(graph.seconds());
     state.SetIterationTime(medians.back());
   }
-  check(cudaGraphExecDestroy(executable), "cudaGraphExecDestroy");
-  check(cudaGraphDestroy(graph), "cudaGraphDestroy");
   return medians.empty() ? 0 : median(std::move(medians));
 }
 

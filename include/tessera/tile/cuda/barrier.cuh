@@ -48,6 +48,15 @@ struct shared_barrier {
                  : "memory");
     return ended != 0;
   }
+  /// The same, but for a thread that has other things to do: try_wait may take a while to say no.
+  [[nodiscard]] __device__ __forceinline__ bool has_ended_by_now(unsigned parity) {
+    unsigned ended;
+    asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2; selp.b32 %0, 1, 0, p; }"
+                 : "=r"(ended)
+                 : "r"(address()), "r"(parity)
+                 : "memory");
+    return ended != 0;
+  }
   __device__ __forceinline__ void wait(unsigned parity) {
     while (!has_ended(parity)) {
     }

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// MiniCache: decoding over a merged, quantized pair of layers, over the same keys and values as they are in bf16, and
+/// the compression of a pair.
+///
+/// `of_read`: what a layer's attention reads, at the rate of a kernel that only reads. `speedup`: against our own dense
+/// decoding, measured beside it. `bytes_of_token`: of a key head, with what is retained and the tail; 512 in bf16.
+/// `relative_l1`: of results, against dense decoding over what the cache restores to. `of_copy`: inputs read once and
+/// pages written once, at the rate of a copy. `ms` is the median of cold calls, back to back so that the clock is that
+/// of full load; of rows of several layers, that of one of them in a CUDA graph of all, whose caches are more than L2
+/// holds: a step of a model, where a launch begins while the one before it ends.
+#include <algorithm>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "support/cache_problem.cuh"
+#include "support/cuda.cuh"
+
+namespace {
+
+using namespace tessera;
+
+/// The last problem stays, since rows and repetitions with the same one follow each other.
+bench::cache_problem& problem_of(bench::cache_setup const& setup) {
+  static std::unique_ptr<bench::cache_problem> last;
+  if (last == nullptr || !(last->setup() == setup)) {
+    last.reset();  // first, so that two are never in memory
+    last = std::make_unique<bench::cache_problem>(setup);
+  }
+  return *last;
+}
+
+template <class Run>
+double seconds_of(bench::cache_problem& problem, Run const& run) {
+  constexpr double wanted_seconds = 0.3;
+  auto const body = [&](cudaStream_t) { run(); };
+  int rounds = 1;
+  if (!bench::only_starts()) {
+    double const once = bench::median_cold_seconds(problem.exec().stream, 3, body);
+    rounds = std::clamp(static_cast<int>(wanted_seconds / once), 15, 200);
+  }
+  return bench::median_cold_seconds(problem.exec().stream, rounds, body);
+}
+
+void measure_dense(benchmark::State& state, bench::cache_setup const& setup) {
+  bench::cache_problem& problem = problem_of(setup);
+  problem.restore();
+  double seconds = 0;
+  for (auto _ : state) {
+    seconds = seconds_of(problem, [&] { problem.attend_dense(problem.exec()); });
+    state.SetIterationTime(seconds);
+  }
+  state.counters["ms"] = 1e3 * seconds;
+  state.counters["of_read"] = problem.dense_bytes() / seconds / bench::read_ceiling();
+  bench::report_cuda(state, seconds, {.bytes = problem.dense_bytes()});
+}
+
+void measure_cached(benchmark::State& state, bench::cache_setup const& setup) {
+  bench::cache_problem& problem = problem_of(setup);
+  problem.restore();
+  double seconds = 0;
+  double dense = 0;
+  for (auto _ : state) {
+    dense = seconds_of(problem, [&] { problem.attend_dense(problem.exec()); });
+    seconds = seconds_of(problem, [&] { problem.attend(problem.exec()); });
+    state.SetIterationTime(seconds);
+  }
+  double const bytes = problem.cached_bytes();
+  state.counters["ms"] = 1e3 * seconds;
+  state.counters["speedup"] = dense / seconds;
+  state.counters["of_read"] = bytes / seconds / bench::read_ceiling();
+  state.counters["bytes_of_token"] = 512 * bytes / problem.dense_bytes();
+  state.counters["relative_l1"] = problem.distance();
+  if (!(problem.distance() < 0.01)) {
+    throw std::runtime_error("the relative L1 distance is " + std::to_string(problem.distance()));
+  }
+  bench::report_cuda(state, seconds, {.bytes = bytes});
+}
+
+/// One after the other in a graph: of the same shape, with caches of their own.
+void measure_layers(benchmark::State& state, bench::cache_setup const& setup, int layers) {
+  std::vector<std::unique_ptr<bench::cache_problem>> problems;
+  for (int i = 0; i < layers; ++i) {
+    problems.push_back(std::make_unique<bench::cache_problem>(setup));
+    problems.back()->restore();
+    problems.back()->wait();
+  }
+  bench::device_memory memory;
+  tessera::cuda exec{.stream = memory.stream()};
+  auto const on = [&](cudaStream_t stream) {
+    exec.stream = stream;
+    return exec;
+  };
+  double const dense = bench::graph_seconds(memory.stream(), layers, [&](cudaStream_t stream, int i) {
+    problems[static_cast<std::size_t>(i)]->attend_dense(on(stream));
+  });
+  double const seconds = bench::time_graph(state, memory.stream(), layers, [&](cudaStream_t stream, int i) {
+    problems[static_cast<std::size_t>(i)]->attend(on(stream));
+  });
+  double const bytes = problems[0]->cached_bytes();
+  state.counters["ms"] = 1e3 * seconds;
+  state.counters["dense_ms"] = 1e3 * dense;
+  state.counters["speedup"] = dense / seconds;
+  state.counters["of_read"] = bytes / seconds / bench::read_ceiling();
+  state.counters["dense_of_read"] = problems[0]->dense_bytes() / dense / bench::read_ceiling();
+  state.counters["relative_l1"] = problems[0]->distance();
+  bench::report_cuda(state, seconds, {.bytes = bytes});
+}
+
+void measure_compression(benchmark::State& state, bench::cache_setup const& setup) {
+  bench::cache_problem& problem = problem_of(setup);
+  double seconds = 0;
+  for (auto _ : state) {
+    seconds = seconds_of(problem, [&] { problem.append(); });
+    state.SetIterationTime(seconds);
+  }
+  state.counters["ms"] = 1e3 * seconds;
+  bench::report_cuda(state, seconds, {.traffic_bytes = problem.compressed_traffic()});
+}
+
+void add_decoding(std::string const& name, attention_shape const& shape, int layers = 0) {
+  bench::cache_setup const plain{shape};
+  bench::add_cuda("minicache/dense_decode/bf16/" + name, [=](benchmark::State& state) { measure_dense(state, plain); });
+  bench::add_cuda("minicache/decode/4bit/" + name, [=](benchmark::State& state) { measure_cached(state, plain); });
+  if (layers > 0) {
+    bench::add_cuda("minicache/decode/4bit/" + name + "/" + std::to_string(layers) + "_layers",
+                    [=](benchmark::State& state) { measure_layers(state, plain, layers); });
+  }
+  bench::cache_setup one_group = plain;
+  one_group.value_groups = 1;
+  bench::add_cuda("minicache/decode/4bit/" + name + "/value_group_128",
+                  [=](benchmark::State& state) { measure_cached(state, one_group); });
+  bench::cache_setup retained = plain;
+  retained.retained = 0.02;
+  bench::add_cuda("minicache/decode/4bit/" + name + "/retained_2_percent",
+                  [=](benchmark::State& state) { measure_cached(state, retained); });
+}
+
+bench::registration const registered([] {
+  add_decoding("d128/64x4k", {64, 32, 32, 1, 4096, 128});
+  add_decoding("d128/16x4k", {16, 32, 32, 1, 4096, 128});
+  add_decoding("d128/16x4k_gqa4", {16, 32, 8, 1, 4096, 128}, 4);
+  add_decoding("d128/1x32k_gqa4", {1, 32, 8, 1, 32768, 128}, 8);
+  bench::cache_setup whole{{16, 32, 32, 1, 4096, 128}};
+  bench::add_cuda("minicache/compress/bf16/d128/32_heads/16x4k",
+                  [=](benchmark::State& state) { measure_compression(state, whole); });
+  whole.retained = 0.02;
+  bench::add_cuda("minicache/compress/bf16/d128/32_heads/16x4k/retained_2_percent",
+                  [=](benchmark::State& state) { measure_compression(state, whole); });
+});
+
+}  // namespace

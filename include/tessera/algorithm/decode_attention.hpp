@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Attention of a few queries over many keys and values as they are: split-KV decoding, over contiguous heads or over
+/// blocks of tokens that a table numbers. What a compressed cache is compared with (algorithm/paged_cache.hpp).
+///
+///     cached_attention_regions const regions("decode", shape);                 // memory for shares of rows
+///     decode_attention_call<bfloat16, bfloat16> call{shape, {keys, values, blocks, lengths}, queries, scale, true,
+///                                                    {result}, regions.partials(space)};
+///     run_decode_attention(exec, call);                                        // enqueues; nothing waits
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/algorithm/attention_types.hpp>
+#include <tessera/algorithm/paged_cache.hpp>
+#include <tessera/core/check.hpp>
+#include <tessera/program/attention_rows.hpp>
+#include <tessera/program/decode_heads.hpp>
+#include <tessera/reduce/online_softmax.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+template <class T, class Result>
+struct decode_attention_call {
+  attention_shape shape;  ///< `keys`: at most so many tokens of a sequence
+  decode_source<T> source;
+  head_view<T const> queries;  ///< sequence x query head x query x channel
+  float softmax_scale;
+  bool is_causal;  ///< the last query's own key is the last one
+  attention_outputs<Result> out;
+  attention_partials<online_softmax<float>::state_type> partials = {};  ///< memory for shares of rows, or null
+  sequence_lengths query_lengths = {};
+};
+
+namespace detail {
+
+template <class T, class Result>
+attention_writer<cached_attention_method, Result> writer_of(decode_attention_call<T, Result> const& call) {
+  return {call.shape, {}, {}, {}, call.query_lengths, {}, {}, call.out.result, call.out.log_sum_exp};
+}
+
+template <class Executor, class T, class Result>
+void decode_portably(Executor const& exec, decode_attention_call<T, Result> const& call) {
+  const decode_heads<T, Result> program{call.source,    call.queries,    call.softmax_scale,
+                                        call.is_causal, writer_of(call), call.partials};
+  exec.run(program, program.groups());
+  if (call.partials.rows.data != nullptr) {
+    const merge_attention<cached_attention_method, Result> join{call.partials, writer_of(call)};
+    exec.run(join, join.groups());
+  }
+}
+
+}  // namespace detail
+
+/// An executor with programs of its own overloads this for itself.
+template <class Executor, class T, class Result>
+void run_decode_attention(Executor const& exec, decode_attention_call<T, Result> const& call) {
+  detail::decode_portably(exec, call);
+}
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `known_divisor`: quotients by a number that is known before a program runs, by a product and a shift, where a
+/// division would take a device thirty instructions one after the other.
+///
+///     auto const by = tessera::known_divisor::of(12);
+///     by.quotient(100);                                   // 8
+///     by.remainder(100);                                  // 4
+///
+/// T. Granlund, P. Montgomery, "Division by invariant integers using multiplication", PLDI 1994, section 4; the
+/// numerator has 31 bits, so that its sum with the product has 32.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+struct known_divisor {
+  std::uint32_t divisor = 1;
+  std::uint32_t factor = 1;
+  std::uint32_t shift = 0;
+
+  /// Of 1 to 2^31.
+  [[nodiscard]] TESSERA_FN static constexpr known_divisor of(std::uint32_t divisor) {
+    const auto shift = static_cast<std::uint32_t>(log2_ceil(divisor));
+    const std::uint64_t beyond = (std::uint64_t{1} << shift) - divisor;
+    return {divisor, static_cast<std::uint32_t>((beyond << 32) / divisor + 1), shift};
+  }
+  /// Of a number below 2^31.
+  [[nodiscard]] TESSERA_FN constexpr std::uint32_t quotient(std::uint32_t number) const {
+    return (multiply_high(number, factor) + number) >> shift;
+  }
+  [[nodiscard]] TESSERA_FN constexpr std::uint32_t remainder(std::uint32_t number) const {
+    return number - quotient(number) * divisor;
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `decode_columns`: what a warp keeps of attention of up to eight rows of queries, which are the columns of its tensor
+/// core products (mma.sync.m16n8k16): sums of weights and of values, relative to a reference.
+///
+///     scores   rows: tokens       depth: channels    columns: queries         16 tokens at a time
+///     values   rows: channels     depth: tokens      columns: queries
+///
+/// With g = lane / 4 and t = lane % 4 a lane has scores and outputs of queries 2t and 2t + 1: of rows g, [0] and [1],
+/// and g + 8, [2] and [3]. Scores are in base 2.
+///
+/// The reference of a query is a score that was the largest once. Only where a score is more than 2^8 above it do the
+/// warp's lanes agree on a new one: then what was added up is multiplied. Weights are at most 2^8, and 1 is among them.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/float16.hpp>
+#include <tessera/tile/cuda/convert.cuh>
+#include <tessera/tile/cuda/exponential.cuh>
+#include <tessera/tile/cuda/load_matrix.cuh>
+#include <tessera/tile/cuda/mma.cuh>
+#include <tessera/tile/cuda/pairs.cuh>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Rows of queries that one read of keys and values serves.
+inline constexpr int decode_rows = 8;
+
+template <int Channels>
+struct decode_columns {
+  static constexpr int strips = Channels / 16;
+  static constexpr float no_reference = -3.0e38F;  ///< below all scores that are finite
+  static constexpr float headroom = 8.0F;
+
+  float outputs[strips][4];
+  float sum[2];        ///< of the lane's weights
+  float reference[2];  ///< the same in all lanes of a column
+
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (auto& strip : outputs) {
+#pragma unroll
+      for (float& output : strip) {
+        output = 0.0F;
+      }
+    }
+#pragma unroll
+    for (int column = 0; column < 2; ++column) {
+      sum[column] = 0.0F;
+      reference[column] = no_reference;
+    }
+  }
+
+  /// Of the lane's scores.
+  template <int Tiles>
+  __device__ __forceinline__ static void find_largest(float const (&scores)[Tiles][4], float (&largest)[2]) {
+#pragma unroll
+    for (int column = 0; column < 2; ++column) {
+      largest[column] = fmaxf(scores[0][column], scores[0][2 + column]);
+#pragma unroll
+      for (int tile = 1; tile < Tiles; ++tile) {
+        largest[column] = fmaxf(largest[column], fmaxf(scores[tile][column], scores[tile][2 + column]));
+      }
+    }
+  }
+  [[nodiscard]] __device__ __forceinline__ bool are_beyond(float const (&largest)[2]) const {
+    return largest[0] > reference[0] + headroom || largest[1] > reference[1] + headroom;
+  }
+  __device__ __forceinline__ static float largest_of_column(float value) {
+    value = fmaxf(value, __shfl_xor_sync(0xffffffffU, value, 4));
+    value = fmaxf(value, __shfl_xor_sync(0xffffffffU, value, 8));
+    return fmaxf(value, __shfl_xor_sync(0xffffffffU, value, 16));
+  }
+  __device__ __forceinline__ static float sum_of_column(float value) {
+    value += __shfl_xor_sync(0xffffffffU, value, 4);
+    value += __shfl_xor_sync(0xffffffffU, value, 8);
+    return value + __shfl_xor_sync(0xffffffffU, value, 16);
+  }
+
+  /// New references, by all lanes; also multiplies everything by 2^more. Gives what it was multiplied by.
+  __device__ __forceinline__ void raise(float const (&largest)[2], float more, float (&factor)[2]) {
+#pragma unroll
+    for (int column = 0; column < 2; ++column) {
+      const float raised = fmaxf(reference[column], largest_of_column(largest[column]));
+      factor[column] = fast_exp2(reference[column] - raised + more);
+      reference[column] = raised;
+      sum[column] *= factor[column];
+    }
+#pragma unroll
+    for (auto& strip : outputs) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        strip[i] *= factor[i % 2];
+      }
+    }
+  }
+
+  /// Scores to weights. Gives their sums.
+  template <int Tiles>
+  __device__ __forceinline__ static float2 weigh(float (&scores)[Tiles][4], float first_reference,
+                                                 float second_reference) {
+    float2 sums{0.0F, 0.0F};
+#pragma unroll
+    for (auto& tile : scores) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        tile[i] = fast_exp2(tile[i] - (i % 2 == 0 ? first_reference : second_reference));
+      }
+      sums.x += tile[0] + tile[2];
+      sums.y += tile[1] + tile[3];
+    }
+    return sums;
+  }
+
+  /// Weights as the second operand of products with values.
+  template <class T, int Tiles>
+  __device__ __forceinline__ static void make_operands(float const (&weights)[Tiles][4],
+                                                       std::uint32_t (&operands)[Tiles][2]) {
+#pragma unroll
+    for (int tile = 0; tile < Tiles; ++tile) {
+      operands[tile][0] = transposed_matrix(pack_pair<T>(weights[tile][0], weights[tile][1]));
+      operands[tile][1] = transposed_matrix(pack_pair<T>(weights[tile][2], weights[tile][3]));
+    }
+  }
+
+  /// Adds products of keys as they are, of 16 tokens a tile. `keys(row, strip, half)`: where eight channels
+  /// of a token lie.
+  template <class T, int Tiles, class Keys>
+  __device__ __forceinline__ static void add_keys(float (&sums)[Tiles][4], std::uint32_t const (&queries)[strips][2],
+                                                  Keys const& keys, int lane) {
+#pragma unroll
+    for (int strip = 0; strip < strips; ++strip) {
+#pragma unroll
+      for (int tile = 0; tile < Tiles; ++tile) {
+        std::uint32_t operand[4];
+        load_matrix_x4(operand, keys(16 * tile + lane % 16, strip, lane / 16));
+        warp_mma<T>::multiply(sums[tile], operand, queries[strip]);
+      }
+    }
+  }
+  /// Likewise, of values.
+  template <class T, int Tiles, class Values>
+  __device__ __forceinline__ static void add_values(float (&sums)[strips][4], std::uint32_t const (&weights)[Tiles][2],
+                                                    Values const& values, int lane) {
+#pragma unroll
+    for (int tile = 0; tile < Tiles; ++tile) {
+#pragma unroll
+      for (int strip = 0; strip < strips; ++strip) {
+        std::uint32_t operand[4];
+        load_matrix_x4_transposed(operand, values(16 * tile + lane % 8 + lane / 16 * 8, strip, lane / 8 % 2));
+        warp_mma<T>::multiply(sums[strip], operand, weights[tile]);
+      }
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Attention of a few queries over keys as they are, and over compressed ones: how programs are laid out.
+#pragma once
+
+#include <tessera/config.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Of program/dense_decode.cuh.
+struct dense_decode_policy {
+  int tokens;  ///< of a piece: keys and values that a warp takes at a time; a multiple of 16
+  int warps;   ///< of a block, that multiply
+  int stages;  ///< pieces in shared memory of a block, a multiple of the warps
+
+  friend constexpr bool operator==(dense_decode_policy const&, dense_decode_policy const&) = default;
+};
+
+/// How keys are shared among blocks: costs in nanoseconds.
+struct decode_sharing_policy {
+  int step;     ///< a piece or page of each warp of a block
+  int work;     ///< the end of a work
+  int merging;  ///< of shares, by another launch
+};
+
+struct decode_sharing_tuning {
+  using policy_type = decode_sharing_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const { return {2300, 1000, 2500}; }
+};
+
+/// 16 KiB a piece.
+template <int Channels>
+struct dense_decode_tuning {
+  using policy_type = dense_decode_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const {
+    return Channels > 128 ? policy_type{16, 5, 10} : Channels > 64 ? policy_type{32, 4, 12} : policy_type{64, 4, 12};
+  }
+};
+
+/// Of program/page_decode.cuh.
+struct page_decode_policy {
+  int warps;   ///< of a block, that multiply
+  int stages;  ///< pages in shared memory of a block, a multiple of the warps
+  int blocks;  ///< of a multiprocessor
+
+  friend constexpr bool operator==(page_decode_policy const&, page_decode_policy const&) = default;
+};
+
+/// A warp has a page at work, and as many are under way.
+template <int Channels>
+struct page_decode_tuning {
+  using policy_type = page_decode_policy;
+  TESSERA_FN constexpr policy_type operator()(int) const {
+    return Channels > 128 ? policy_type{4, 8, 1} : policy_type{8, 16, 1};
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera
