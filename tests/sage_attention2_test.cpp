@@ -322,8 +322,8 @@ TEST_CASE("sums of tiles in fp32 keep what sums of 13 bits over all keys lose", 
       sum += static_cast<double>(load(weight));
       for (std::int64_t c = 0; c < 16; ++c) {
         float& total = totals[as_size(c)];
-        total = gemm_operand<coarse_e4m3>::multiply_add(
-            load(weight), load(made.heads.values.code(0, 0, key, c)), total);
+        total =
+            gemm_operand<coarse_e4m3>::multiply_add(load(weight), load(made.heads.values.code(0, 0, key, c)), total);
       }
     }
     for (std::int64_t c = 0; c < 16; ++c) {

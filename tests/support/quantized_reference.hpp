@@ -70,9 +70,8 @@ reference_attention decoded_operands(attention_problem<T> const& p, made_operand
     decoded.keys.push_back(heads.keys.codes(b, head, token, c) *
                            static_cast<double>(heads.keys.scales(b, head, method::key_groups::group_of(token))));
     double const mean = heads.values.mean.data == nullptr ? 0.0 : static_cast<double>(heads.values.mean(b, head, c));
-    decoded.values.push_back(code_value(heads.values.code(b, head, token, c)) *
-                                 static_cast<double>(heads.values.scales(b, head, c)) +
-                             mean);
+    decoded.values.push_back(
+        code_value(heads.values.code(b, head, token, c)) * static_cast<double>(heads.values.scales(b, head, c)) + mean);
   }
   return decoded;
 }

@@ -171,9 +171,7 @@ struct encode_values {
   view<float const, 3> scales;  ///< batch x heads x channels
   view<code_type, 5> codes;     ///< batch x heads x tiles x channels x places of 128 tokens
 
-  TESSERA_FN constexpr std::int64_t groups() const {
-    return codes.extent(0) * codes.extent(1) * codes.extent(2);
-  }
+  TESSERA_FN constexpr std::int64_t groups() const { return codes.extent(0) * codes.extent(1) * codes.extent(2); }
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {

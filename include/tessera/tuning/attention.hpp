@@ -46,8 +46,8 @@ struct warpgroup_attention_policy {
 /// power: 940. Products of fewer channels at a time, 32 in two sets of registers that take turns, or one (1008 and 979
 /// in turn with 956 and 949), or sets that are fixed (966).
 ///
-/// 256 channels, 16 heads of 16384 tokens: 1094; 32 query heads of 4 key heads, causal: 1160, products one set after the
-/// other 1058, sets of 96 channels 1108. 192 channels: 904, 844, 857. 3 tiles of keys do not fit.
+/// 256 channels, 16 heads of 16384 tokens: 1094; 32 query heads of 4 key heads, causal: 1160, products one set after
+/// the other 1058, sets of 96 channels 1108. 192 channels: 904, 844, 857. 3 tiles of keys do not fit.
 template <int Channels>
 struct warpgroup_attention_tuning {
   using policy_type = warpgroup_attention_policy;
