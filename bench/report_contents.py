@@ -101,6 +101,7 @@ COLUMNS = {
     "tokens": lambda name, c: number(c.get("tokens"), 0),
     "entries": lambda name, c: number(c.get("vocabulary"), 0),
     "ms": lambda name, c: number(c.get("ms"), 1),
+    "us": lambda name, c: number(1e3 * c["ms"] if "ms" in c else None, 0),
     "cuBLAS's logits, ms": lambda name, c: number(c.get("cublas_logits_ms"), 1),
     "extra MiB": lambda name, c: number(c.get("extra_MiB"), 1),
     "blocks kept": lambda name, c: percent(c.get("kept")),
@@ -172,7 +173,7 @@ def more_attention():
 
 def decoding_table():
     """One query, or a few, over codes that are kept."""
-    return Table("Decoding over codes, 32 query heads, 8 key heads", ["ms", "TB/s", "of read speed", "error, L1"], [
+    return Table("Decoding over codes, 32 query heads, 8 key heads", ["us", "TB/s", "of read speed", "error, L1"], [
         (label, f"attention/decode/bf16/{name}") for label, name in [
             ("128K tokens, 128 channels", "d128/128k"),
             ("64 sequences of 4K tokens, 128 channels", "d128/batch64/4k"),
