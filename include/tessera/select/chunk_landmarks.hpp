@@ -21,7 +21,8 @@ namespace tessera {
 inline namespace v0 {
 
 /// Of what says itself how it keeps chunks.
-template <ChunkSelector S>
+// A switch instead of a second constraint: which of two constraints is the stricter one takes clang 14 a second to tell.
+template <ChunkSelector S, bool of_floats = Selector<S>>
 struct chunk_landmarks {
   using element_type = typename S::element_type;
 
@@ -40,8 +41,7 @@ struct chunk_landmarks {
 };
 
 template <ChunkSelector S>
-requires Selector<S>
-struct chunk_landmarks<S> {
+struct chunk_landmarks<S, true> {
   using element_type = bfloat16;
   using landmark_type = typename S::landmark_type;
   static constexpr int parts = static_cast<int>(sizeof(landmark_type) / sizeof(float));
