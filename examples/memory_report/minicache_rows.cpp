@@ -247,13 +247,10 @@ void print_verdict(minicache_report const& report) {
     known = known == nullptr || row.bytes.all < known->bytes.all ? &row : known;
   }
   auto const& [alone, merged] = least;
-  auto const text = [](minicache_row const& row) {
-    return row.mode + " in " + fixed(row.bytes.ratio(), 2) + " times less room have an error of " +
-           percent(row.mean_error());
-  };
-  std::printf("So for these layers merging %s: %s; %s.\n\n",
-              merged->mean_error() < alone->mean_error() ? "is worth it" : "is not worth it", text(*merged).c_str(),
-              text(*alone).c_str());
+  std::printf("Merging %s here: %s is %s times smaller with errors of %s, %s %s times with %s.\n\n",
+              merged->mean_error() < alone->mean_error() ? "pays" : "does not pay", merged->mode.c_str(),
+              fixed(merged->bytes.ratio(), 2).c_str(), percent(merged->mean_error()).c_str(), alone->mode.c_str(),
+              fixed(alone->bytes.ratio(), 2).c_str(), percent(alone->mean_error()).c_str());
 }
 
 void print_plans(minicache_report const& report) {
