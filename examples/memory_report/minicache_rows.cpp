@@ -269,9 +269,10 @@ void print_plans(minicache_report const& report) {
   std::printf(
       "\nBytes of a full sequence of which merged heads retain %s of the tokens, and all memory that is planned for "
       "it.\n"
-      "The paper claims %s: as much as codes of 4 bits with a scale and a minimum for each 128 of them give where half "
-      "of\n"
-      "the layers are merged, %s, with nothing for lengths, retained tokens and the newest ones.\n\n",
+      "The paper claims %s. Codes of 4 bits with a scale and a minimum for each 128 of them, half of the layers "
+      "merged, "
+      "make\n"
+      "%s: with nothing for lengths, for retained tokens and for the newest ones.\n\n",
       percent(planned_share).c_str(), fixed(claimed, 2).c_str(), fixed(16 / (0.75 * code_bits), 2).c_str());
 }
 

@@ -273,10 +273,12 @@ void print(shadow_kv_report const& report) {
       "\nLayers of SmolLM2-135M on real text (tests/data), on the CPU: %s come\n"
       "one by one. Chunks of 8 tokens are selected by ShadowKV's landmarks or by Quest's boxes, all else is the same. "
       "Device\n"
-      "and host are bytes of a layer of so short a text, most of them ring, slots and directions; at 128K: bf16 to the "
-      "device's\n"
-      "bytes for %lld tokens. Tokens are those that a head attends to, of all, and captured is their share in dense\n"
-      "attention; errors are relative to dense attention in double precision, by layer; ms is a step of a layer.\n\n",
+      "and host are bytes of a layer, with ring, slots and directions, which do not grow; at 128K: bf16 to the "
+      "device's "
+      "bytes\n"
+      "for %lld tokens. Tokens are those that a head attends to, of all, and captured is their share in dense "
+      "attention;\n"
+      "errors are relative to dense attention in double precision, by layer; ms is a step of a layer.\n\n",
       report.data.c_str(), static_cast<long long>(long_context));
   text_table plans({report.planned_for, "bf16", "GPU", "ratio", "pinned", "workspace"});
   for (shadow_kv_plan const& plan : report.plans) {
