@@ -7,7 +7,8 @@
 ///     auto const cache = method::open(plan, device_block, pinned_block, rotary);
 ///     side_queue<Executor> const side(exec, 1);
 ///     method::prefill(exec, side, cache, sequence, keys, values, tessera::workspace(plan.prompt, memory));
-///     method::decode(exec, side, cache, {queries, keys, values}, {result}, tessera::workspace(plan.step, memory));
+///     method::decode(exec, side, cache, {queries, keys, values}, offload_results<bfloat16>{result},
+///                    tessera::workspace(plan.step, memory));
 ///
 /// What it is for, costs, accuracy: shadow_kv.hpp, which is this with the paper's parameters. Where everything lies:
 /// program/offloaded_memory.hpp. The portable programs: any executor, any strides.
