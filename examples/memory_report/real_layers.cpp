@@ -8,7 +8,7 @@
 #include "../support/failure.hpp"
 #include "../support/mapped_file.hpp"
 #include "../support/safetensors.hpp"
-#include "tensor_elements.hpp"
+#include "../support/tensor_elements.hpp"
 
 namespace tessera_examples {
 namespace {
