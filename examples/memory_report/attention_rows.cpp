@@ -12,13 +12,13 @@
 #include <tessera/exec/cpu.hpp>
 #include <tessera/sage_attention2.hpp>
 
+#include "../support/exact_attention.hpp"
 #include "../support/failure.hpp"
 #include "../support/mapped_file.hpp"
 #include "../support/safetensors.hpp"
 #include "../support/tensor_elements.hpp"
 #include "../support/text_table.hpp"
 #include "attention_report.hpp"
-#include "exact_attention.hpp"
 #include "seconds_of.hpp"
 
 namespace tessera_examples {

@@ -14,11 +14,11 @@
 #include <tessera/exec/cpu.hpp>
 #include <tessera/minicache.hpp>
 
+#include "../support/distance.hpp"
 #include "../support/failure.hpp"
+#include "../support/real_layers.hpp"
 #include "../support/text_table.hpp"
-#include "distance.hpp"
 #include "minicache_report.hpp"
-#include "real_layers.hpp"
 #include "seconds_of.hpp"
 
 namespace tessera_examples {

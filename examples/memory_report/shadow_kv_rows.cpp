@@ -16,10 +16,10 @@
 #include <tessera/select/quest.hpp>
 #include <tessera/shadow_kv.hpp>
 
+#include "../support/distance.hpp"
 #include "../support/failure.hpp"
+#include "../support/real_layers.hpp"
 #include "../support/text_table.hpp"
-#include "distance.hpp"
-#include "real_layers.hpp"
 #include "seconds_of.hpp"
 #include "shadow_kv_report.hpp"
 

@@ -16,8 +16,8 @@
 #include <tessera/minicache.hpp>
 
 #include "../support/failure.hpp"
+#include "../support/real_layers.hpp"
 #include "../support/run_example.hpp"
-#include "../support/smollm2_layer.hpp"
 #include "../support/text_table.hpp"
 
 namespace tessera_examples {
@@ -29,9 +29,6 @@ using tessera::cpu;
 using tessera::head_view;
 using tessera::workspace;
 using cache_type = tessera::minicache;
-using layer_list = std::vector<smollm2_layer>;
-
-constexpr std::int64_t prompt = smollm2_layer::tokens - smollm2_layer::queries;
 
 /// One sequence: its blocks, its length, how many of its pages are compressed.
 struct one_sequence {
@@ -45,21 +42,23 @@ struct one_sequence {
   }
 };
 
-/// Tokens `first` and the next ones of keys or values.
-head_view<bfloat16 const> part_of(std::vector<bfloat16> const& list, std::int64_t first, std::int64_t count) {
-  return smollm2_layer::heads_of(list).slice(2, first, count);
+/// Tokens `first` and the next ones of heads x tokens x channels, as those of one sequence.
+head_view<bfloat16 const> part_of(tessera::view<bfloat16 const, 3> heads, std::int64_t first, std::int64_t count) {
+  return head_view<bfloat16 const>(heads.data, {1, heads.extent(0), heads.extent(1), heads.extent(2)})
+      .slice(2, first, count);
 }
 
-void add_prompt(cpu const& exec, cache_type const& cache, layer_list const& layers, one_sequence& sequence) {
+void add_prompt(cpu const& exec, cache_type const& cache, real_layers const& data, one_sequence& sequence) {
+  std::int64_t const prompt = data.tokens - data.queries;
   auto const plan = cache.append_plan(1, prompt);
   buffer<std::byte> memory(exec, plan.bytes());
   sequence.length = static_cast<std::int32_t>(prompt);
   for (int layer = 0; layer < cache.layers(); layer += cache.policy_of(cache.part_of(layer)).layers) {
     tessera::cache_inputs<bfloat16> in;
     for (int side = 0; side < cache.policy_of(cache.part_of(layer)).layers; ++side) {
-      smollm2_layer const& from = layers[static_cast<std::size_t>(layer + side)];
-      in.keys[side] = part_of(from.turned_keys, 0, prompt);
-      in.values[side] = part_of(from.values, 0, prompt);
+      real_layer const& from = data.layers[static_cast<std::size_t>(layer + side)];
+      in.keys[side] = part_of(data.keys_in(from.rotated_keys), 0, prompt);
+      in.values[side] = part_of(data.keys_in(from.values), 0, prompt);
     }
     cache.append(exec, cache.part_of(layer), in, sequence.view(), {.tokens = prompt}, workspace(plan, memory));
   }
@@ -67,22 +66,21 @@ void add_prompt(cpu const& exec, cache_type const& cache, layer_list const& laye
 }
 
 /// A generated token, with its keys, values and queries of all layers; `results`: of each, query heads x channels.
-void add_token(cpu const& exec, cache_type const& cache, layer_list const& layers, one_sequence& sequence,
+void add_token(cpu const& exec, cache_type const& cache, real_layers const& data, one_sequence& sequence,
                std::vector<std::vector<float>>& results) {
   std::int64_t const token = sequence.length++;
   auto const plan = cache.append_plan(1);
   buffer<std::byte> memory(exec, plan.bytes());
   for (int layer = 0; layer < cache.layers(); ++layer) {
-    smollm2_layer const& from = layers[static_cast<std::size_t>(layer)];
-    cache.write(exec, layer, part_of(from.turned_keys, token, 1), part_of(from.values, token, 1), sequence.view(),
-                {.tokens = 1});
-    auto const queries = part_of(from.turned_queries, token - prompt, 1);
+    real_layer const& from = data.layers[static_cast<std::size_t>(layer)];
+    cache.write(exec, layer, part_of(data.keys_in(from.rotated_keys), token, 1),
+                part_of(data.keys_in(from.values), token, 1), sequence.view(), {.tokens = 1});
+    auto const queries = part_of(data.queries_in(from.rotated_queries), token - (data.tokens - data.queries), 1);
     auto const attention = cache.attention_plan(cache.shape_of(queries, sequence.view()));
     buffer<std::byte> attention_memory(exec, attention.bytes());
     std::vector<float>& result = results[static_cast<std::size_t>(layer)];
-    result.resize(smollm2_layer::query_heads * smollm2_layer::channels);
-    tessera::attention_outputs<float> const out{
-        {result.data(), {1, smollm2_layer::query_heads, 1, smollm2_layer::channels}}};
+    result.resize(static_cast<std::size_t>(data.query_heads * data.channels));
+    tessera::attention_outputs<float> const out{{result.data(), {1, data.query_heads, 1, data.channels}}};
     cache.attend(exec, layer, queries, sequence.view(), {.is_causal = true}, out,
                  workspace(attention, attention_memory));
     if (layer + 1 == cache.layers() || cache.part_of(layer + 1) != cache.part_of(layer)) {
@@ -95,11 +93,10 @@ void add_token(cpu const& exec, cache_type const& cache, layer_list const& layer
 
 /// All keys and values of a layer, as the cache knows them.
 std::vector<float> restored(cpu const& exec, cache_type const& cache, int layer, one_sequence const& sequence) {
-  constexpr std::int64_t elements = smollm2_layer::key_heads * smollm2_layer::tokens * smollm2_layer::channels;
-  std::vector<float> both(2 * elements);
-  auto const heads = [&](float* first) {
-    return head_view<float>(first, {1, smollm2_layer::key_heads, smollm2_layer::tokens, smollm2_layer::channels});
-  };
+  tessera::cache_extents const& n = cache.extents();
+  std::int64_t const elements = n.heads * sequence.length * n.channels;
+  std::vector<float> both(static_cast<std::size_t>(2 * elements));
+  auto const heads = [&](float* first) { return head_view<float>(first, {1, n.heads, sequence.length, n.channels}); };
   cache.restore(exec, layer, sequence.view(), heads(both.data()), heads(both.data() + elements));
   exec.wait();
   return both;
@@ -125,40 +122,41 @@ void save_and_load(cpu const& exec, cache_type const& cache, one_sequence const&
   std::printf("Saved in %s, and came back bit for bit, in other blocks.\n", readable_bytes(std::ssize(saved)).c_str());
 }
 
-void run() {
-  layer_list layers;
-  for (int number : {14, 15, 16}) {
-    layers.emplace_back(EXAMPLE_DATA, number);
+/// Steps come token by token, query heads x channels each; this is head by head.
+std::vector<float> by_heads(std::vector<std::vector<float>> const& steps, std::size_t heads) {
+  std::vector<float> found;
+  for (std::size_t head = 0; head < heads; ++head) {
+    for (std::vector<float> const& step : steps) {
+      auto const first = step.begin() + static_cast<std::ptrdiff_t>(head * step.size() / heads);
+      found.insert(found.end(), first, first + static_cast<std::ptrdiff_t>(step.size() / heads));
+    }
   }
+  return found;
+}
+
+void run() {
+  real_layers const data = read_layers(std::string(EXAMPLE_DATA) + "/smollm2_attention.safetensors");
   cpu const exec;
   tessera::cache_extents const extents{
-      .slots = 1, .tokens = 512, .blocks = 8, .heads = smollm2_layer::key_heads, .channels = smollm2_layer::channels};
+      .slots = 1, .tokens = data.tokens, .blocks = 8, .heads = data.key_heads, .channels = data.channels};
   cache_type const cache(exec, extents, {cache_type::single(), cache_type::pair()});
   one_sequence sequence{{0, 1, 2, 3, 4, 5, 6, 7}};
-  add_prompt(exec, cache, layers, sequence);
-
-  std::vector<std::vector<float>> results(layers.size());
-  std::vector<std::vector<float>> found(layers.size());
-  for (std::int64_t step = 0; step < smollm2_layer::queries; ++step) {
-    add_token(exec, cache, layers, sequence, results);
-    for (std::size_t layer = 0; layer < layers.size(); ++layer) {
-      found[layer].insert(found[layer].end(), results[layer].begin(), results[layer].end());
+  add_prompt(exec, cache, data, sequence);
+  std::vector<std::vector<float>> results(data.layers.size());
+  std::vector<std::vector<std::vector<float>>> steps(data.layers.size());
+  for (std::int64_t step = 0; step < data.queries; ++step) {
+    add_token(exec, cache, data, sequence, results);
+    for (std::size_t layer = 0; layer < results.size(); ++layer) {
+      steps[layer].push_back(results[layer]);
     }
   }
   text_table table({"layer", "kept", "relative error of attention"}, 2);
-  for (std::size_t layer = 0; layer < layers.size(); ++layer) {
-    // Steps come token by token here, and head by head there.
-    std::vector<float> by_heads;
-    for (std::int64_t head = 0; head < smollm2_layer::query_heads; ++head) {
-      for (std::int64_t step = 0; step < smollm2_layer::queries; ++step) {
-        auto const* const first = &found[layer][static_cast<std::size_t>((step * smollm2_layer::query_heads + head) *
-                                                                         smollm2_layer::channels)];
-        by_heads.insert(by_heads.end(), first, first + smollm2_layer::channels);
-      }
-    }
-    double const error = relative_error(by_heads, layers[layer].exact_attention());
-    table.add({tessera::join(14 + layer), layer == 0 ? "by itself" : "merged", fixed(error, 3)});
-    require(exit_code::unsound, error < (layer == 0 ? 0.15 : 1.5), "layer ", 14 + layer, " has an error of ", error);
+  for (std::size_t layer = 0; layer < results.size(); ++layer) {
+    double const error =
+        relative_error(by_heads(steps[layer], static_cast<std::size_t>(data.query_heads)), data.layers[layer]);
+    table.add({data.layers[layer].name, layer == 0 ? "by itself" : "merged", fixed(error, 3)});
+    require(exit_code::unsound, error < (layer == 0 ? 0.15 : 1.5), "layer ", data.layers[layer].name,
+            " has an error of ", error);
   }
   table.print(stdout);
   std::printf("\n%s.\n", cache.stats(exec, sequence.view()).describe().c_str());

@@ -13,8 +13,8 @@
 #include <tessera/sage_attention2.hpp>
 
 #include "../support/failure.hpp"
+#include "../support/real_layers.hpp"
 #include "../support/run_example.hpp"
-#include "../support/smollm2_layer.hpp"
 #include "../support/text_table.hpp"
 
 namespace tessera_examples {
@@ -30,6 +30,13 @@ using careful_attention = tessera::attention<
     tessera::smoothed<tessera::smoothed<tessera::symmetric_quantizer<8, tessera::per_thread>>, tessera::block_mean>,
     tessera::smoothed<tessera::float8_quantizer<tessera::float8_e4m3>>>;
 
+constexpr std::size_t which = 1;  // layer 15
+
+/// One sequence as a batch.
+tessera::head_view<bfloat16 const> batch_of(tessera::view<bfloat16 const, 3> heads) {
+  return {heads.data, {1, heads.extent(0), heads.extent(1), heads.extent(2)}};
+}
+
 /// Two codes of 4 bits to a byte.
 tessera::head_view<tessera::int4x2> pairs_of(std::vector<tessera::int4x2>& packed,
                                              tessera::head_view<std::int8_t> codes) {
@@ -38,10 +45,10 @@ tessera::head_view<tessera::int4x2> pairs_of(std::vector<tessera::int4x2>& packe
 
 /// Relative error of the attention of the last tokens; `kept` is how many bytes of codes and scales stay in memory.
 template <class Method>
-double attend(smollm2_layer const& layer, std::int64_t& kept) {
+double attend(real_layers const& data, std::int64_t& kept) {
+  real_layer const& layer = data.layers[which];
   tessera::cpu const exec;
-  tessera::attention_shape const shape{
-      1, layer.query_heads, layer.key_heads, layer.queries, layer.tokens, layer.channels};
+  tessera::attention_shape const shape{1, data.query_heads, data.key_heads, data.queries, data.tokens, data.channels};
   // Once, when keys and values are there.
   quantized_parts const cached{.queries = false, .mean_scores = false};
   auto const cache_plan = Method::plan(exec, shape, cached);
@@ -49,7 +56,7 @@ double attend(smollm2_layer const& layer, std::int64_t& kept) {
   workspace const cache_space(cache_plan, cache_memory);
   auto const cache = Method::operands(shape, cache_space, cached);
   tessera::attention_inputs<bfloat16> const keys_and_values{
-      {}, layer.heads_of(layer.turned_keys), layer.heads_of(layer.values)};
+      {}, batch_of(data.keys_in(layer.rotated_keys)), batch_of(data.keys_in(layer.values))};
   Method::quantize(exec, shape, keys_and_values, {}, cache, cache_space, cached);
   kept = cache_plan.bytes();
   auto const codes = cache.keys.codes;
@@ -67,12 +74,12 @@ double attend(smollm2_layer const& layer, std::int64_t& kept) {
   auto heads = Method::operands(shape, space, later);
   heads.keys = cache.keys;
   heads.values = cache.values;
-  tessera::attention_inputs<bfloat16> const queries{layer.heads_of(layer.turned_queries), {}, {}};
+  tessera::attention_inputs<bfloat16> const queries{batch_of(data.queries_in(layer.rotated_queries)), {}, {}};
   if (!packed.empty()) {
     tessera::widen_int4_codes(exec, pairs_of(packed, codes), codes);
   }
   Method::quantize(exec, shape, queries, {}, heads, space, later);
-  std::vector<float> result(layer.turned_queries.size());
+  std::vector<float> result(layer.queries.size());
   tessera::attention_call<typename Method::method, float> const call{
       .shape = shape,
       .options = {.is_causal = true},
@@ -80,24 +87,23 @@ double attend(smollm2_layer const& layer, std::int64_t& kept) {
       .out = {{result.data(), {1, shape.query_heads, shape.queries, shape.channels}}}};
   Method::forward(exec, call);
   exec.wait();
-  return relative_error(result, layer.exact_attention());
+  return relative_error(result, layer);
 }
 
 template <class Method>
-void add_row(text_table& table, char const* name, smollm2_layer const& layer, double limit) {
+void add_row(text_table& table, char const* name, real_layers const& data, double limit) {
   std::int64_t bytes = 0;
-  double const error = attend<Method>(layer, bytes);
-  std::int64_t const plain = 2 * 2 * std::ssize(layer.values);
-  table.add({name, readable_bytes(plain), readable_bytes(bytes), fixed(100 * error, 2) + " %"});
+  double const error = attend<Method>(data, bytes);
+  table.add({name, readable_bytes(data.plain_bytes()), readable_bytes(bytes), fixed(100 * error, 2) + " %"});
   require(exit_code::unsound, error < limit, name, ": the relative error is ", error, " but must be below ", limit);
 }
 
 void compare() {
-  smollm2_layer const layer(EXAMPLE_DATA, 15);
+  real_layers const data = read_layers(std::string(EXAMPLE_DATA) + "/smollm2_attention.safetensors");
   text_table table({"64 queries, 512 keys", "keys and values, bf16", "kept", "relative error"});
-  add_row<tessera::sage_attention2>(table, "sage_attention2", layer, 0.04);
-  add_row<tessera::sage_attention2_int4>(table, "sage_attention2_int4", layer, 0.25);
-  add_row<careful_attention>(table, "queries and values smoothed, too", layer, 0.04);
+  add_row<tessera::sage_attention2>(table, "sage_attention2", data, 0.04);
+  add_row<tessera::sage_attention2_int4>(table, "sage_attention2_int4", data, 0.25);
+  add_row<careful_attention>(table, "queries and values smoothed, too", data, 0.04);
   table.print(stdout);
 }
 

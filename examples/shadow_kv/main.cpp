@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <string>
 #include <vector>
 
 #include <tessera/exec/buffer.hpp>
@@ -13,8 +14,8 @@
 #include <tessera/shadow_kv.hpp>
 
 #include "../support/failure.hpp"
+#include "../support/real_layers.hpp"
 #include "../support/run_example.hpp"
-#include "../support/smollm2_layer.hpp"
 #include "../support/text_table.hpp"
 
 namespace tessera_examples {
@@ -29,14 +30,10 @@ using tessera::workspace;
 template <class Selector>
 using method_of = tessera::offloaded_cache<tessera::low_rank_projector<96>, Selector, tessera::keep_outliers<4>>;
 
-constexpr std::int64_t prompt = smollm2_layer::tokens - smollm2_layer::queries;
+constexpr std::size_t which = 1;  // layer 15
 
-view<bfloat16 const, 3> heads_of(std::vector<bfloat16> const& list) {
-  return smollm2_layer::heads_of(list)[0];
-}
-/// Of token `token`: 1 x heads x channels.
-view<bfloat16 const, 3> token_of(std::vector<bfloat16> const& list, std::int64_t token) {
-  auto const heads = heads_of(list);
+/// A token of heads x tokens x channels: 1 x heads x channels.
+view<bfloat16 const, 3> token_of(view<bfloat16 const, 3> heads, std::int64_t token) {
   return {&heads(0, token, 0), {1, heads.extent(0), heads.extent(2)}, {0, heads.stride(0), heads.stride(2)}};
 }
 
@@ -48,44 +45,44 @@ struct outcome {
 };
 
 template <class Selector>
-outcome generate(smollm2_layer const& layer, Selector const& selector) {
+outcome generate(real_layers const& data, Selector const& selector) {
   using method = method_of<Selector>;
+  real_layer const& layer = data.layers[which];
+  auto const queries = data.queries_in(layer.queries);
+  auto const keys = data.keys_in(layer.keys);
+  auto const values = data.keys_in(layer.values);
+  std::int64_t const prompt = data.tokens - data.queries;
   tessera::cpu const exec;
   tessera::side_queue<tessera::cpu> const side(exec, 1);  // on a GPU: a second stream, for what crosses the bus
   tessera::offload_options options;
   options.ring = 32;
-  auto const plan = method::template plan<bfloat16>(
-      {layer.query_heads, layer.key_heads, layer.channels, {layer.tokens}}, options, selector);
+  auto const plan = method::template plan<bfloat16>({data.query_heads, data.key_heads, data.channels, {data.tokens}},
+                                                    options, selector);
   buffer<std::byte> device(exec, plan.device.bytes());
   buffer<std::byte> host(exec, plan.host.bytes());  // on a GPU: pinned memory
   buffer<std::byte> prompt_memory(exec, plan.prompt.bytes());
   buffer<std::byte> step_memory(exec, plan.step.bytes());
-  auto const tables = layer.rotation();
-  auto const cache =
-      method::open(plan, device.view(), host.view(), tables.embedding(tessera::rotary_pairs::halves), selector);
-  method::prefill(exec, side, cache, 0, heads_of(layer.plain_keys).slice(1, 0, prompt),
-                  heads_of(layer.values).slice(1, 0, prompt), workspace(plan.prompt, prompt_memory));
+  auto const cache = method::open(plan, device.view(), host.view(), data.rotary(), selector);
+  method::prefill(exec, side, cache, 0, keys.slice(1, 0, prompt), values.slice(1, 0, prompt),
+                  workspace(plan.prompt, prompt_memory));
 
-  std::vector<float> found(layer.plain_queries.size());
-  view<float, 3> const results(found.data(), {layer.query_heads, layer.queries, layer.channels});
-  for (std::int64_t step = 0; step < layer.queries; ++step) {
-    view<float, 3> const result(&results(0, step, 0), {1, layer.query_heads, layer.channels},
-                                {0, results.stride(0), 1});
+  std::vector<float> found(layer.queries.size());
+  view<float, 3> const results(found.data(), {data.query_heads, data.queries, data.channels});
+  for (std::int64_t step = 0; step < data.queries; ++step) {
+    view<float, 3> const result(&results(0, step, 0), {1, data.query_heads, data.channels}, {0, results.stride(0), 1});
     method::decode(exec, side, cache,
-                   {token_of(layer.plain_queries, step), token_of(layer.plain_keys, prompt + step),
-                    token_of(layer.values, prompt + step)},
+                   {token_of(queries, step), token_of(keys, prompt + step), token_of(values, prompt + step)},
                    tessera::offload_results<float>{result}, workspace(plan.step, step_memory));
   }
   auto const statistics = method::wait_for_statistics(exec, cache);
-  return {relative_error(found, layer.exact_attention()), statistics.hit_rate(), plan.device.bytes(),
-          plan.host.bytes()};
+  return {relative_error(found, layer), statistics.hit_rate(), plan.device.bytes(), plan.host.bytes()};
 }
 
 template <class Selector>
-void add_row(text_table& table, char const* name, smollm2_layer const& layer, std::int64_t chunks, double limit) {
+void add_row(text_table& table, char const* name, real_layers const& data, std::int64_t chunks, double limit) {
   Selector selector;
   selector.chunks = chunks;
-  outcome const found = generate(layer, selector);
+  outcome const found = generate(data, selector);
   table.add({name, tessera::join(chunks), fixed(found.error, 3), fixed(100 * found.hit_rate, 0) + " %",
              readable_bytes(found.device_bytes), readable_bytes(found.host_bytes)});
   require(exit_code::unsound, found.error < limit, name, ": the relative error is ", found.error, " but must be below ",
@@ -93,12 +90,12 @@ void add_row(text_table& table, char const* name, smollm2_layer const& layer, st
 }
 
 void compare() {
-  smollm2_layer const layer(EXAMPLE_DATA, 15);
+  real_layers const data = read_layers(std::string(EXAMPLE_DATA) + "/smollm2_attention.safetensors");
   text_table table({"selector", "chunks of 53", "relative error", "in slots already", "on the device", "on the host"});
-  add_row<tessera::landmark_selector<8>>(table, "landmarks (ShadowKV)", layer, 16, 0.2);
-  add_row<tessera::landmark_selector<8>>(table, "landmarks (ShadowKV)", layer, 53, 0.05);
-  add_row<tessera::quest_selector<8>>(table, "Quest", layer, 16, 0.25);
-  add_row<tessera::recent_selector<8>>(table, "the latest", layer, 16, 0.5);
+  add_row<tessera::landmark_selector<8>>(table, "landmarks (ShadowKV)", data, 16, 0.2);
+  add_row<tessera::landmark_selector<8>>(table, "landmarks (ShadowKV)", data, 53, 0.05);
+  add_row<tessera::quest_selector<8>>(table, "Quest", data, 16, 0.25);
+  add_row<tessera::recent_selector<8>>(table, "the latest", data, 16, 0.5);
   table.print(stdout);
 }
 

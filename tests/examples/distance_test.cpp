@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "../../examples/memory_report/distance.hpp"
+#include "../../examples/support/distance.hpp"
 
 #include <cmath>
 

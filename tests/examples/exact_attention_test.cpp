@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "../../examples/memory_report/exact_attention.hpp"
+#include "../../examples/support/exact_attention.hpp"
 
 #include <cmath>
 #include <cstdint>
