@@ -28,6 +28,7 @@ struct gemm_operand {
   using sum_type = float;
   /// The value that takes part in products.
   TESSERA_FN static constexpr float widen(T value) { return static_cast<float>(load(value)); }
+  /// a * b + sum in fp32.
   TESSERA_FN static constexpr float multiply_add(float a, float b, float sum) { return a * b + sum; }
 };
 
@@ -39,6 +40,7 @@ struct gemm_operand<tf32> {
   TESSERA_FN static constexpr float widen(float value) {
     return bit_cast<float>(bit_cast<std::uint32_t>(value) & 0xffffe000U);
   }
+  /// a * b + sum in fp32; a and b were widened.
   TESSERA_FN static constexpr float multiply_add(float a, float b, float sum) { return a * b + sum; }
 };
 
@@ -46,6 +48,7 @@ template <>
 struct gemm_operand<std::int8_t> {
   using value_type = std::int8_t;
   using sum_type = std::int32_t;
+  /// The value itself.
   TESSERA_FN static constexpr std::int32_t widen(std::int8_t value) { return value; }
   /// Wraps where the sum does not fit 32 bits, which takes a depth over 131071.
   TESSERA_FN static constexpr std::int32_t multiply_add(std::int32_t a, std::int32_t b, std::int32_t sum) {

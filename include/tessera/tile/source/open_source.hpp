@@ -64,6 +64,7 @@ constexpr int lanes_of_source(int otherwise) {
 
 }  // namespace detail
 
+/// What a group needs to load from a source: its scratch_type, or nothing.
 template <AnySource S>
 using source_scratch = typename detail::scratch_of_source<S>::type;
 
