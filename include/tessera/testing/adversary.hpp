@@ -323,6 +323,7 @@ struct adversary {
 
   static constexpr stream_handle stream = nullptr;  ///< none: what it runs is done when run() returns
 
+  /// Runs all tiles now, in a random order, with scratch that holds rubbish. Throws broken_rule.
   template <class P>
   requires ProgramOn<P, typename tessera::detail::group_for<P, adversary_group>::type>
   void run(P const& program, std::int64_t count) const {

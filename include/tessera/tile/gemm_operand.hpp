@@ -32,6 +32,7 @@ struct gemm_operand {
   TESSERA_FN static constexpr float multiply_add(float a, float b, float sum) { return a * b + sum; }
 };
 
+/// Floats of which products see the upper 19 bits.
 template <>
 struct gemm_operand<tf32> {
   using value_type = float;
@@ -44,6 +45,7 @@ struct gemm_operand<tf32> {
   TESSERA_FN static constexpr float multiply_add(float a, float b, float sum) { return a * b + sum; }
 };
 
+/// 8-bit integers, whose sums have 32 bits.
 template <>
 struct gemm_operand<std::int8_t> {
   using value_type = std::int8_t;
