@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# What Doxygen reads of a header (INPUT_FILTER). Three things differ from the file; lines keep their numbers.
+#   1. The licence line becomes @file, so that the comment below it is the file's.
+#   2. The type that a header is named for is described by the header, if it has no comment of its own.
+#   3. What a concept asks for is described by the concept: a declaration without a comment gets one that says which.
+
+function rule(folders, pattern, text) {
+  rules += 1
+  rule_folders[rules] = "^(" folders ")$"
+  rule_pattern[rules] = pattern
+  rule_text[rules] = text
+}
+
+BEGIN {
+  any = "core|concepts|quantize|reduce|entropy|merge|project|select|view|tile|program|tuning|exec|algorithm|testing|user"
+  values = "quantize|reduce|merge|select|project|program"
+  rule(any, "operator==\\(.*(= default;|\\{)", "Whether all members are equal.")
+  rule(any, "operator!=\\([a-z_]*( const&)? ?[a-z]*\\) const", "Whether a loop goes on.")
+  rule("program|testing|algorithm|entropy|tile", "static constexpr int lanes = ", "Lanes of its group: see Program.")
+  rule("program|testing|algorithm|tile", "(struct|using|union) (alignas\\([0-9a-z_]+\\) )?scratch_type( |;|\\{|$)",
+       "What its lanes share, uninitialised at first: see Program.")
+  rule("program|testing|algorithm", "operator\\(\\)\\((Group|cuda_block<lanes>|cuda_warp) const&",
+       "The work of one group: see Program.")
+  rule("program", "std::int64_t groups\\(\\) const", "How many groups it takes: the `count` of Executor::run.")
+  rule("program", "static constexpr bool is_persistent", "Whether groups go from work to work themselves: exec/cuda.cuh.")
+  rule("program", "static constexpr int from_architecture", "The first architecture it is for, 900 for sm_90: exec/cuda.cuh.")
+  rule("program", "static constexpr int before_architecture", "The first architecture it is not for any more: exec/cuda.cuh.")
+  rule("program", "static constexpr int blocks_per_multiprocessor",
+       "Thread blocks that registers and shared memory leave room for: exec/cuda.cuh.")
+  rule("program", "static constexpr int groups_per_block", "Groups of 32 lanes in a thread block: exec/cuda.cuh.")
+  rule(values, "using state_type =", "What it reduces to: see Reducer.")
+  rule(values, "using input_type =", "What it takes in: see Reducer.")
+  rule(values, "[ &]identity\\(\\)", "The state of nothing: see Reducer.")
+  rule(values "|entropy", "void push\\(state_type", "Takes in one value: see Reducer.")
+  rule(values, "void merge\\(state_type", "Adds what another state has seen: see Reducer.")
+  rule("quantize", "using code_type =", "What a value becomes: see Quantizer.")
+  rule("quantize", "using params_type =", "What a group shares: see Quantizer.")
+  rule("quantize", "static constexpr int group =", "Values that share parameters, 0 for all of a tensor: see Quantizer.")
+  rule("quantize", " range\\(\\) const", "The Reducer that finds a group's range: see Quantizer.")
+  rule("quantize", " fit\\(", "The parameters of a group with this range: see Quantizer.")
+  rule("quantize", " encode\\(", "The code of a value: see Quantizer.")
+  rule("quantize", " decode\\(", "The value of a code: see Quantizer.")
+  rule("quantize", " max_error\\(", "The most that a value of the group is moved: see Quantizer.")
+  rule("merge", "using kept_type =", "What is kept beside the merged vector: see Merger.")
+  rule("merge", " measure\\(\\)", "The Reducer that measures a pair of vectors: see Merger.")
+  rule("merge", " mix\\(", "The weights of the two vectors: see Merger.")
+  rule("merge", " keep\\(", "What restoring will need: see Merger.")
+  rule("merge", " restore\\(", "An element of one of the two vectors again: see Merger.")
+  rule("project", "static constexpr int rank =", "Coefficients of a row: see Projector.")
+  rule("project", "(using|struct) basis_type( |;|\\{|$)", "What is fitted: see Projector.")
+  rule("project", " fit\\(", "The basis of `count` rows: see Projector.")
+  rule("project", " project\\(", "The coefficients of a row: see Projector.")
+  rule("project", " reconstruct\\(", "The row of some coefficients: see Projector.")
+  rule("select", "static constexpr int chunk =", "Keys of a chunk: see ChunkSelector.")
+  rule("select", "using group_type =", "How the query heads of a key head agree: see ChunkSelector.")
+  rule("select", "using element_type =", "The type of what is kept of a chunk: see ChunkSelector.")
+  rule("select", " elements\\(std::int64_t", "Elements kept of a chunk: see ChunkSelector.")
+  rule("select", " pieces\\(std::int64_t", "Pieces that can be made at the same time: see ChunkSelector.")
+  rule("select", "void reduce\\(", "Makes one piece of what is kept: see ChunkSelector.")
+  rule("select", "float score\\(", "How much a query wants a chunk: see Selector and ChunkSelector.")
+  rule("select", " budget\\(std::int64_t", "How many of the candidates are taken: see Selector and ChunkSelector.")
+  rule("select", "using landmark_type =", "What stands for a chunk, channel by channel: see Selector.")
+  rule("select", " summary\\(\\)", "The Reducer that summarises a channel of a chunk: see Selector.")
+  rule("select", " landmark\\(", "The landmark of a summary: see Selector.")
+  rule("entropy", "using symbol_type =", "What is coded: see EntropyCoder.")
+  rule("entropy", "static constexpr int alphabet =", "How many symbols there are: see EntropyCoder.")
+  rule("entropy", "(using|struct) model_type( |;|\\{|$)", "What tables are made from: see EntropyCoder.")
+  rule("entropy", "(using|struct) encode_state( |;|\\{|$)", "A lane that symbols are pushed to: see EntropyCoder.")
+  rule("entropy", "(using|struct) decode_state( |;|\\{|$)", "A lane that symbols are popped from: see EntropyCoder.")
+  rule("entropy", "make_encode_table\\(", "The table for pushing: see EntropyCoder.")
+  rule("entropy", "make_decode_table\\(", "The table for popping: see EntropyCoder.")
+  rule("entropy", " start\\(\\)", "A lane with no symbols: see EntropyCoder.")
+  rule("entropy", " push\\(", "Puts a symbol on a lane, which may spill a word: see EntropyCoder.")
+  rule("entropy", " pop\\(", "Takes a symbol from a lane: see EntropyCoder.")
+  rule("entropy", " wants_word\\(", "Whether a lane must be fed a word before the next symbol: see EntropyCoder.")
+  rule("entropy", " feed\\(", "Gives a lane the word it wants: see EntropyCoder.")
+  rule("entropy", " finished\\(", "Whether all symbols have been popped: see EntropyCoder.")
+  rule("tile|program", "void load\\(Group const&", "Loads a tile: see TileSource.")
+  rule("tile|program|algorithm|view|testing", "using value_type =", "The type of an element.")
+  rule("tile|program", "std::int64_t rows\\(\\) const", "Rows of the matrix: see TileSource.")
+  rule("tile|program", "std::int64_t columns\\(\\) const", "Columns of the matrix: see TileSource.")
+  rule("tile", "using group_type =", "Who multiplies: see TileMma.")
+  rule("tile", "using operand_type =", "The type of the elements of a and b: see TileMma.")
+  rule("tile", "using sum_type =", "The type of a sum: see TileMma.")
+  rule("tile", "static constexpr int rows = ", "Rows of a tile.")
+  rule("tile", "static constexpr int columns = ", "Columns of a tile.")
+  rule("tile", "static constexpr int depth = ", "Products of a sum in one multiply(): see TileMma.")
+  rule("tile", "struct a_tile( |;|\\{|$)", "rows x depth elements, opaque: see TileMma.")
+  rule("tile", "struct b_tile( |;|\\{|$)", "depth x columns elements, opaque: see TileMma.")
+  rule("tile", "struct sum_tile( |;|\\{|$)", "rows x columns sums, opaque: see TileMma.")
+  rule("tile", " load_a\\(", "Fills an a_tile from rows `stride` elements apart: see TileMma.")
+  rule("tile", " load_b\\(", "Fills a b_tile from rows `stride` elements apart: see TileMma.")
+  rule("tile", " clear\\(", "Makes sums zero: see TileMma.")
+  rule("tile", " multiply\\(", "Adds a * b to the sums: see TileMma.")
+  rule("tile", "void store\\(", "Writes sums to rows `stride` elements apart: see TileMma.")
+  rule("tile|testing", "static constexpr int size = ", "Lanes of the group: see Group.")
+  rule("tile|testing", " begin\\(\\) const", "The first lane of a loop: see Group.")
+  rule("tile|testing", " end\\(\\) const", "Behind the last lane of a loop: see Group.")
+  rule("tile|testing", "void sync\\(\\) const", "What lanes wrote before, all lanes see after: see Group.")
+  rule("tile|testing", " atomic_add\\(", "Adds as one step and gives the value before: see Group.")
+  rule("tile|testing", "void report\\(status_word\\*", "Keeps the first failure in the status word: see Group.")
+  rule("tile|testing", " (reduce|sum|maximum|minimum|exclusive_sum|broadcast|any|all|ballot|count_below)\\(",
+       "A collective; per_lane.hpp has its meaning and order.")
+  rule("tuning|program", "using policy_type =", "The numbers that are chosen: see Tuning.")
+  rule("tuning", "operator\\(\\)\\(int", "The numbers for an architecture: see Tuning.")
+  rule("core", "static constexpr int bits =", "Bits of a value, sign included.")
+  rule("core", "static constexpr int exponent_bits =", "Bits of the exponent field: see Scalar.")
+  rule("core", "static constexpr int mantissa_bits =", "Bits of the mantissa field, without the implicit one: see Scalar.")
+  rule("core", "static constexpr int exponent_bias =", "The exponent field of 1.0: see Scalar.")
+  rule("core", "static constexpr bool has_infinity =", "Whether there are infinities; else large values saturate: see Scalar.")
+  rule("core", "static constexpr bits_type nan_bits =", "The NaN that store() makes: see Scalar.")
+  rule("core", "static constexpr bits_type largest_bits =", "The largest finite value.")
+  rule("core", "using bits_type =", "An unsigned integer of the same size: see Scalar.")
+  rule("core", "using compute_type =", "What load() gives, for arithmetic: see Scalar.")
+  rule("core", " name\\(\\)", "The type's name in messages.")
+  rule("core", " to_bits\\(", "The bit pattern of a value: see Scalar.")
+  rule("core", " from_bits\\(", "The value of a bit pattern: see Scalar.")
+  rule("core", " load\\(", "The exact value, for arithmetic: see Scalar.")
+  rule("core", " store\\(", "The nearest stored value, ties to even: see Scalar.")
+  rule("tile|testing", "static constexpr int lanes_here = ", "Lanes that one thread plays.")
+  rule("tile|testing", " slot\\(int", "Where per_lane keeps a lane's value.")
+  rule("tile|testing", "operator\\*\\(\\) const", "The lane.")
+  rule("tile|testing", "operator\\+\\+\\(\\)", "To the next lane.")
+  rule("tile|program", "std::int32_t count\\(\\) const", "How many works there are.")
+  rule("tile|program", "gemm_work at\\(std::int32_t index\\) const", "The work at `index`, from 0 to count() - 1.")
+  rule("tile|program", "std::int32_t piece\\(std::int32_t k\\) const", "The piece of the depth at place `k` of the list.")
+  rule("testing", " value\\(std::uint64_t seed, std::uint64_t index\\) const",
+       "The number at `index`; the same on every machine.")
+  rule("exec", "void\\* allocate\\(", "Bytes of this memory; throws std::bad_alloc or device_error: see MemoryResource.")
+  rule("exec", "void deallocate\\(", "Gives bytes back: see MemoryResource.")
+}
+
+# The comment that a declaration without one gets, or nothing.
+function description(line, i) {
+  if (line !~ /^ *(template|requires|TESSERA_FN|static|constexpr|using|struct|class|union|\[\[|__device__|[a-z])/) return ""
+  if (line ~ "^(template <[^{}]*> *)?(requires.* )?(struct|class) " stem "( |;|$|:)" && line !~ /;$/)
+    return "@copybrief " path
+  for (i = 1; i <= rules; ++i) {
+    if (folder ~ rule_folders[i] && line ~ rule_pattern[i]) return rule_text[i]
+  }
+  return ""
+}
+
+function flush_held(text, i) {
+  for (i = 1; i <= held; ++i) print (i == 1 && text != "" ? "/** " text " */ " : "") lines[i]
+  held = 0
+}
+
+NR == 1 {
+  path = FILENAME
+  sub(/.*\/include\//, "", path)
+  folder = path
+  sub(/^tessera\//, "", folder)
+  if (folder !~ /\//) folder = "user"
+  sub(/\/.*/, "", folder)
+  stem = path
+  sub(/.*\//, "", stem)
+  sub(/\..*/, "", stem)
+}
+NR == 1 && /SPDX/ { print "/// @file"; next }
+# A constraint of several lines says nothing that a reader of the site needs, and Doxygen 1.9.4 stumbles over it.
+/^ *requires requires \{$/ { is_constraint = 1 }
+is_constraint { print ""; is_constraint = $0 !~ /^ *\}$/; next }
+# The first lines of a template wait for the declaration that they belong to.
+/^ *(template <.*>|requires.*[^;{},])$/ { lines[++held] = $0; next }
+{
+  lines[++held] = $0
+  is_described = was_comment || in_body > 0 || $0 ~ /\/\/\/</
+  was_comment = $0 ~ /^ *\/\/\//
+  flush_held(is_described ? "" : description($0))
+  # What stands in braces that no type and no namespace opened is a body, where nothing is declared.
+  text = $0
+  sub(/\/\/.*/, "", text)
+  opened = gsub(/\{/, "{", text)
+  closed = gsub(/\}/, "}", text)
+  if (in_body > 0) {
+    in_body += opened - closed
+  } else if (opened > closed && text !~ /^ *(template <.*> *)?(requires.* )?(inline )?(struct|class|union|enum|namespace)/) {
+    in_body = opened - closed
+  }
+}
+END { flush_held("") }
