@@ -6,6 +6,7 @@
 #   sh cmake/setup.sh       compiler, CMake, Ninja, Catch2, Google Benchmark, JSON: every preset but clang,
 #                           sanitize and fuzz
 #   sh cmake/setup.sh ci    clang with its sanitizers and libFuzzer as well
+#   sh cmake/setup.sh docs  Doxygen as well: the preset docs
 set -eu
 
 includes() {
@@ -46,6 +47,9 @@ missing() {
   if [ "$1" = ci ]; then
     command -v clang++ >/dev/null 2>&1 || list="$list clang"
     clang_has_fuzzer || list="$list libclang-rt-14-dev"
+  fi
+  if [ "$1" = docs ]; then
+    command -v doxygen >/dev/null 2>&1 || list="$list doxygen"
   fi
   echo "$list"
 }

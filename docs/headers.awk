@@ -12,7 +12,8 @@ function rule(folders, pattern, text) {
 }
 
 BEGIN {
-  any = "core|concepts|quantize|reduce|entropy|merge|project|select|view|tile|program|tuning|exec|algorithm|testing|user"
+  any = "[a-z]+"
+  type_or_namespace = "^ *(template <.*> *)?(requires.* )?(inline )?(struct|class|union|enum|namespace)"
   values = "quantize|reduce|merge|select|project|program"
   rule(any, "operator==\\(.*(= default;|\\{)", "Whether all members are equal.")
   rule(any, "operator!=\\([a-z_]*( const&)? ?[a-z]*\\) const", "Whether a loop goes on.")
@@ -22,9 +23,12 @@ BEGIN {
   rule("program|testing|algorithm", "operator\\(\\)\\((Group|cuda_block<lanes>|cuda_warp) const&",
        "The work of one group: see Program.")
   rule("program", "std::int64_t groups\\(\\) const", "How many groups it takes: the `count` of Executor::run.")
-  rule("program", "static constexpr bool is_persistent", "Whether groups go from work to work themselves: exec/cuda.cuh.")
-  rule("program", "static constexpr int from_architecture", "The first architecture it is for, 900 for sm_90: exec/cuda.cuh.")
-  rule("program", "static constexpr int before_architecture", "The first architecture it is not for any more: exec/cuda.cuh.")
+  rule("program", "static constexpr bool is_persistent",
+       "Whether groups go from work to work themselves: exec/cuda.cuh.")
+  rule("program", "static constexpr int from_architecture",
+       "The first architecture it is for, 900 for sm_90: exec/cuda.cuh.")
+  rule("program", "static constexpr int before_architecture",
+       "The first architecture it is not for any more: exec/cuda.cuh.")
   rule("program", "static constexpr int blocks_per_multiprocessor",
        "Thread blocks that registers and shared memory leave room for: exec/cuda.cuh.")
   rule("program", "static constexpr int groups_per_block", "Groups of 32 lanes in a thread block: exec/cuda.cuh.")
@@ -35,7 +39,8 @@ BEGIN {
   rule(values, "void merge\\(state_type", "Adds what another state has seen: see Reducer.")
   rule("quantize", "using code_type =", "What a value becomes: see Quantizer.")
   rule("quantize", "using params_type =", "What a group shares: see Quantizer.")
-  rule("quantize", "static constexpr int group =", "Values that share parameters, 0 for all of a tensor: see Quantizer.")
+  rule("quantize", "static constexpr int group =",
+       "Values that share parameters, 0 for all of a tensor: see Quantizer.")
   rule("quantize", " range\\(\\) const", "The Reducer that finds a group's range: see Quantizer.")
   rule("quantize", " fit\\(", "The parameters of a group with this range: see Quantizer.")
   rule("quantize", " encode\\(", "The code of a value: see Quantizer.")
@@ -105,9 +110,11 @@ BEGIN {
   rule("tuning", "operator\\(\\)\\(int", "The numbers for an architecture: see Tuning.")
   rule("core", "static constexpr int bits =", "Bits of a value, sign included.")
   rule("core", "static constexpr int exponent_bits =", "Bits of the exponent field: see Scalar.")
-  rule("core", "static constexpr int mantissa_bits =", "Bits of the mantissa field, without the implicit one: see Scalar.")
+  rule("core", "static constexpr int mantissa_bits =",
+       "Bits of the mantissa field, without the implicit one: see Scalar.")
   rule("core", "static constexpr int exponent_bias =", "The exponent field of 1.0: see Scalar.")
-  rule("core", "static constexpr bool has_infinity =", "Whether there are infinities; else large values saturate: see Scalar.")
+  rule("core", "static constexpr bool has_infinity =",
+       "Whether there are infinities; else large values saturate: see Scalar.")
   rule("core", "static constexpr bits_type nan_bits =", "The NaN that store() makes: see Scalar.")
   rule("core", "static constexpr bits_type largest_bits =", "The largest finite value.")
   rule("core", "using bits_type =", "An unsigned integer of the same size: see Scalar.")
@@ -123,16 +130,18 @@ BEGIN {
   rule("tile|testing", "operator\\+\\+\\(\\)", "To the next lane.")
   rule("tile|program", "std::int32_t count\\(\\) const", "How many works there are.")
   rule("tile|program", "gemm_work at\\(std::int32_t index\\) const", "The work at `index`, from 0 to count() - 1.")
-  rule("tile|program", "std::int32_t piece\\(std::int32_t k\\) const", "The piece of the depth at place `k` of the list.")
+  rule("tile|program", "std::int32_t piece\\(std::int32_t k\\) const",
+       "The piece of the depth at place `k` of the list.")
   rule("testing", " value\\(std::uint64_t seed, std::uint64_t index\\) const",
        "The number at `index`; the same on every machine.")
-  rule("exec", "void\\* allocate\\(", "Bytes of this memory; throws std::bad_alloc or device_error: see MemoryResource.")
+  rule("exec", "void\\* allocate\\(",
+       "Bytes of this memory; throws std::bad_alloc or device_error: see MemoryResource.")
   rule("exec", "void deallocate\\(", "Gives bytes back: see MemoryResource.")
 }
 
 # The comment that a declaration without one gets, or nothing.
 function description(line, i) {
-  if (line !~ /^ *(template|requires|TESSERA_FN|static|constexpr|using|struct|class|union|\[\[|__device__|[a-z])/) return ""
+  if (line !~ /^ *([a-z_]|TESSERA_FN|\[\[)/) return ""
   if (line ~ "^(template <[^{}]*> *)?(requires.* )?(struct|class) " stem "( |;|$|:)" && line !~ /;$/)
     return "@copybrief " path
   for (i = 1; i <= rules; ++i) {
@@ -175,7 +184,7 @@ is_constraint { print ""; is_constraint = $0 !~ /^ *\}$/; next }
   closed = gsub(/\}/, "}", text)
   if (in_body > 0) {
     in_body += opened - closed
-  } else if (opened > closed && text !~ /^ *(template <.*> *)?(requires.* )?(inline )?(struct|class|union|enum|namespace)/) {
+  } else if (opened > closed && text !~ type_or_namespace) {
     in_body = opened - closed
   }
 }

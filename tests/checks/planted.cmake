@@ -57,6 +57,15 @@ plant(lines core/a.hpp "${head}//  ${wide}\n" "core/a.hpp: has lines of more tha
 string(REPEAT "// a line\n" 500 long)
 plant(macros core/a.hpp "${head}${long}" "has 502 lines, more than 500")
 
+plant(docs ../docs/a.md "`bits.hpp`, `tessera/core/bits.hpp` and [a page](a.md)\n" "")
+plant(docs ../docs/a.md "`gone_name` is no name\n" "docs/a.md: names gone_name, which no header has")
+plant(docs ../docs/a.md "`tessera/core/gone.hpp`\n" "docs/a.md: names tessera/core/gone.hpp, which is not there")
+plant(docs ../docs/a.md "`bench/results/gone.json`\n" "docs/a.md: names bench/results/gone.json, which is not")
+plant(docs ../docs/a.md "[a page](gone.md)\n" "docs/a.md: links to gone.md, which is not there")
+plant(docs core/a.hpp "${head}struct known_name {};\n" "no page in")
+plant(quick_reference ../docs/quick_reference.md "# Quick reference\n" "lacks: | `symmetric.hpp` |")
+plant(quick_reference tile/more/a.hpp "${head}" "is in a folder that quick_reference.cmake does not know")
+
 file(REMOVE_RECURSE "${WORK}")
 if(failures GREATER 0)
   message(FATAL_ERROR "${failures} planted cases went wrong")

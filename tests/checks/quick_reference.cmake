@@ -77,8 +77,9 @@ function(declared_names text result)
   set(${result} "${names}" PARENT_SCOPE)
 endfunction()
 
-set(text "# Quick reference\n\nEvery concept, primitive and tile operation: its header, what it declares, and what it is.
-\nThis page is made from the headers by `cmake -D INCLUDE=include -D WRITE=ON -P tests/checks/quick_reference.cmake`.\n")
+set(text "# Quick reference\n
+Every concept, primitive and tile operation: its header, what it declares, and what it is.\n
+This page is made from the headers by `cmake -D INCLUDE=include -D WRITE=ON -P tests/checks/quick_reference.cmake`.\n")
 set(count 0)
 set(listed "")
 foreach(folder IN LISTS folders)
@@ -104,7 +105,8 @@ foreach(folder concepts quantize reduce merge select entropy project tile)
   file(GLOB_RECURSE headers "${INCLUDE}/tessera/${folder}/*.hpp" "${INCLUDE}/tessera/${folder}/*.cuh")
   foreach(header IN LISTS headers)
     if(NOT header IN_LIST listed)
-      message(FATAL_ERROR "${header} is in a folder that quick_reference.cmake does not know")
+      message("${header} is in a folder that quick_reference.cmake does not know")
+      message(FATAL_ERROR "the quick reference would not have all headers")
     endif()
   endforeach()
 endforeach()
