@@ -24,7 +24,7 @@ template <int Bits, int Rows = 128, int Columns = 128>
 struct gradient_filter {
   static_assert(Bits >= 0 && Bits <= 60 && Rows > 0 && Columns > 0,
                 "tessera: a gradient_filter has 0 to 60 bits and blocks that are not empty");
-  /// 2^-Bits; 0: nothing is left out
+  /// 2^-Bits; 0: nothing is left out.
   static constexpr float threshold = Bits == 0 ? 0.0F : 1.0F / static_cast<float>(std::int64_t{1} << Bits);
   static constexpr int rows = Rows;        ///< tokens of a block
   static constexpr int columns = Columns;  ///< entries of a block

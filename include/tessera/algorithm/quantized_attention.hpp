@@ -63,7 +63,7 @@ struct quantized_regions {
   /// The code of a value.
   using value_code = typename Method::value_code;
   static constexpr bool smooths_keys = is_smoothed_by<token_mean, qk>;  ///< the mean key is subtracted
-  /// the mean of each 64 queries is subtracted
+  /// The mean of each 64 queries is subtracted.
   static constexpr bool smooths_queries = is_smoothed_by<block_mean, qk>;
   static constexpr bool smooths_values = is_smoothed_by<token_mean, pv>;  ///< the mean value is subtracted
 

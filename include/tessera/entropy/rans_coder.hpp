@@ -47,7 +47,7 @@ struct rans_coder {
   static constexpr int alphabet = 256;
   static constexpr int probability_bits = ProbabilityBits;       ///< of the slots
   static constexpr std::uint32_t slots = 1u << ProbabilityBits;  ///< that all symbols share
-  /// of a state between symbols; also the state of no symbols
+  /// Of a state between symbols; also the state of no symbols.
   static constexpr std::uint32_t lower_bound = 1u << 15;
   static constexpr int word_bits = 16;  ///< of a spilled word
   /// A state spills before a push if it is at least frequency << spill_shift.

@@ -77,7 +77,7 @@ struct weight_type_traits {
 
 /// The first 64 bytes of a stream.
 struct weight_stream_header {
-  /// "TSRA" in memory
+  /// "TSRA" in memory.
   static constexpr std::uint32_t expected_magic = 0x41525354;         // "TSRA"
   static constexpr std::uint16_t expected_version = 1;                ///< of this format; decoders refuse others
   static constexpr std::uint32_t flag_block_checksums = 1;            ///< in `flags`: every block has a CRC32C

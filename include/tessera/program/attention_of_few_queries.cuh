@@ -87,9 +87,9 @@ struct attention_of_few_queries {
     float rounded[shape::warps];  ///< of weights as they are rounded
   };
   struct scratch_type {
-    /// tiles of keys' codes
+    /// Tiles of keys' codes.
     alignas(1024) unsigned char key[Policy.stages][shape::tile_bytes];
-    /// tiles of values' codes
+    /// Tiles of values' codes.
     alignas(1024) unsigned char value[Policy.stages][shape::tile_bytes];
     alignas(16) std::uint32_t weights[2][shape::rows * shape::weight_words];  ///< pairs of fp16; of tiles in turn
     alignas(16) float largest[2][shape::rows][shape::warps];                  ///< likewise

@@ -84,15 +84,15 @@ struct attention_pieces {
   };
 
   struct scratch_type {
-    /// blocks of queries' codes
+    /// Blocks of queries' codes.
     alignas(1024) unsigned char query[shape::query_stages][shape::query_bytes];
-    /// tiles of keys' codes
+    /// Tiles of keys' codes.
     alignas(1024) unsigned char key[Policy.stages][shape::key_bytes];
-    /// tiles of values' codes
+    /// Tiles of values' codes.
     alignas(1024) unsigned char value[Policy.stages][shape::value_bytes];
-    /// of each block of queries
+    /// Of each block of queries.
     alignas(16) float query_scales[shape::query_stages][shape::rows / 2];
-    /// of each tile of keys
+    /// Of each tile of keys.
     alignas(16) float key_scales[Policy.stages][4];
     shared_barrier query_full[shape::query_stages];
     shared_barrier query_empty[shape::query_stages];

@@ -118,7 +118,7 @@ struct attention_tiles {
     staged_tile<std::int8_t, columns, depth> k;   ///< codes of keys
     staged_tile<operand_type, rows, columns> p;   ///< codes of weights
     staged_tile<operand_type, width, columns> v;  ///< codes of values, by channels
-    /// in base 2
+    /// In base 2.
     float scores[rows * (columns + 1)];
     float query_scale[rows];   ///< of each row
     float key_scale[columns];  ///< of each column

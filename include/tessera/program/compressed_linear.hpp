@@ -31,7 +31,7 @@ struct compressed_linear_rows {
   /// A band has at least as many weights as this many blocks, so that few are decoded twice.
   static constexpr int band_blocks = 4;
   struct scratch_type {
-    /// of the block at work
+    /// Of the block at work.
     alignas(64) weight_type weights[Reader::largest_block];
     typename Reader::scratch_type reader;  ///< the reader's own
   };

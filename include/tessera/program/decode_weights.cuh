@@ -43,7 +43,7 @@ struct decode_weights_on_warps {
 
   struct scratch_type {
     pair_table table;  ///< of the tensor at work
-    /// of each warp's block
+    /// Of each warp's block.
     alignas(16) std::uint16_t words[warps][Policy.words];
     decode_part<T> part;  ///< of the tensor at work
     int next;             ///< block to take

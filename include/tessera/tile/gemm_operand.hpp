@@ -28,7 +28,7 @@ struct gemm_operand {
   using sum_type = float;
   /// The value that takes part in products.
   TESSERA_FN static constexpr float widen(T value) { return static_cast<float>(load(value)); }
-  /// a * b + sum in fp32.
+  /// A * b + sum in fp32.
   TESSERA_FN static constexpr float multiply_add(float a, float b, float sum) { return a * b + sum; }
 };
 
@@ -41,7 +41,7 @@ struct gemm_operand<tf32> {
   TESSERA_FN static constexpr float widen(float value) {
     return bit_cast<float>(bit_cast<std::uint32_t>(value) & 0xffffe000U);
   }
-  /// a * b + sum in fp32; a and b were widened.
+  /// A * b + sum in fp32; a and b were widened.
   TESSERA_FN static constexpr float multiply_add(float a, float b, float sum) { return a * b + sum; }
 };
 

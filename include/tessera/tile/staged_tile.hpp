@@ -23,11 +23,11 @@ struct staged_tile {
   using value_type = T;
   static constexpr int rows = Rows;
   static constexpr int columns = Columns;
-  /// elements from row to row: 16 bytes more, so that columns meet different banks
+  /// Elements from row to row: 16 bytes more, so that columns meet different banks.
   static constexpr int stride = Columns + tile_chunk<T>::size;
   static_assert(Columns % tile_chunk<T>::size == 0, "tessera: rows of a staged tile have whole 16 bytes");
 
-  /// rows of `stride` elements
+  /// Rows of `stride` elements.
   alignas(16) T values[Rows * stride];
 
   /// The element at (row, column).

@@ -345,11 +345,11 @@ struct gemm_tile<T, Shape, Group> {
   using registers = detail::gemm_registers<T, Shape, Group>;
 
  public:
-  /// rows x depth, in registers.
+  /// Rows x depth, in registers.
   using a_tile = typename registers::a_tile;
-  /// depth x columns, in registers.
+  /// Depth x columns, in registers.
   using b_tile = typename registers::b_tile;
-  /// rows x columns, in registers.
+  /// Rows x columns, in registers.
   using sum_tile = typename registers::sum_tile;
 
   __device__ __forceinline__ static void load_a(Group const& group, a_tile& a, operand_type const* from,

@@ -16,7 +16,7 @@ inline namespace v0 {
 struct look_back_word {
   static constexpr int value_bits = 62;                                     ///< of the sum
   static constexpr std::uint64_t own_sum = std::uint64_t{1} << value_bits;  ///< a kind: of this tile alone
-  /// a kind: of all tiles to this one
+  /// A kind: of all tiles to this one.
   static constexpr std::uint64_t sum_up_to_here = std::uint64_t{2} << value_bits;
   static constexpr std::uint64_t value_mask = own_sum - 1;  ///< the bits of the sum
 

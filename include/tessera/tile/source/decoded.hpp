@@ -29,7 +29,7 @@ struct decoded {
 
   /// What the group needs while it loads tiles.
   struct scratch_type {
-    /// of the block `held`
+    /// Of the block `held`.
     alignas(64) value_type weights[Reader::largest_block];
     typename Reader::scratch_type reader;  ///< the reader's own
     std::int64_t held;                     ///< number of the block whose values are in `weights`

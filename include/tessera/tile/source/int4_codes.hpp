@@ -64,7 +64,7 @@ struct int4_codes {
     static constexpr int count = Tile::rows * in_row;                ///< chunks of the tile
     /// What a lane holds.
     struct part {
-      /// every Group::size-th of the tile
+      /// Every Group::size-th of the tile.
       code_chunk chunks[divide_up(count, Group::size)];
     };
     per_lane<part, Group> parts;  ///< of all lanes
