@@ -98,7 +98,7 @@ struct offload_plan {
   key_factorization search;              ///< for directions of keys
 
   workspace_plan device{"offloaded_cache, on the device"};  ///< of the cache
-  /// of the cache; empty if values are on the device
+  /// Of the cache; empty if values are on the device.
   workspace_plan host{"offloaded_cache, pinned memory of the host"};
   workspace_plan prompt{"offloaded_cache, workspace of a prompt"};  ///< for begin(), take() and finish()
   workspace_plan step{"offloaded_cache, workspace of a step"};      ///< for a step of decoding

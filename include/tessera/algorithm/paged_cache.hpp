@@ -47,11 +47,11 @@ struct cache_append_regions {
                                   checked_multiply(where, page_heads(where), 2 * cache_page_format::tokens))),
         marks(plan.add<page_mark>("marks of pages", page_heads(where))) {}
 
-  /// sequences x pages x heads x (keys, values) x tokens
+  /// Sequences x pages x heads x (keys, values) x tokens.
   [[nodiscard]] view<merged_row, 5> rows_in(workspace const& space) const {
     return {space[rows].data, {sequences, pages, heads, 2, cache_page_format::tokens}};
   }
-  /// sequences x pages x heads
+  /// Sequences x pages x heads.
   [[nodiscard]] view<page_mark, 3> marks_in(workspace const& space) const {
     return {space[marks].data, {sequences, pages, heads}};
   }

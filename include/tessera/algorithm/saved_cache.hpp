@@ -41,7 +41,7 @@ inline namespace v0 {
 
 /// The first 64 bytes of a saved cache, all little-endian.
 struct saved_cache_header {
-  /// "TSRM" in memory
+  /// "TSRM" in memory.
   static constexpr std::uint32_t expected_magic = 0x4d525354;  // "TSRM"
   static constexpr std::uint16_t expected_version = 1;         ///< of this format; loading refuses others
 
