@@ -17,7 +17,7 @@ BEGIN {
   values = "quantize|reduce|merge|select|project|program"
   rule(any, "operator==\\(.*(= default;|\\{)", "Whether all members are equal.")
   rule(any, "operator!=\\([a-z_]*( const&)? ?[a-z]*\\) const", "Whether a loop goes on.")
-  rule("program|testing|algorithm|entropy|tile", "static constexpr int lanes = ", "Lanes of its group: see Program.")
+  rule("program|testing|algorithm|tile", "static constexpr int lanes = ", "Lanes of its group: see Program.")
   rule("program|testing|algorithm|tile", "(struct|using|union) (alignas\\([0-9a-z_]+\\) )?scratch_type( |;|\\{|$)",
        "What its lanes share, uninitialised at first: see Program.")
   rule("program|testing|algorithm", "operator\\(\\)\\((Group|cuda_block<lanes>|cuda_warp) const&",
@@ -302,7 +302,7 @@ function flush_held(text, i) {
 
 NR == 1 {
   path = FILENAME
-  sub(/.*\/include\//, "", path)
+  sub(/^(.*\/)?include\//, "", path)
   folder = path
   sub(/^tessera\//, "", folder)
   if (folder !~ /\//) folder = "user"

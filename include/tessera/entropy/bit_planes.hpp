@@ -17,7 +17,7 @@ inline namespace v0 {
 
 /// One plane of numbers of `width` bits (1, 2, 4, 8 or 16) for lanes that handle `weights_per_lane` values a row.
 struct bit_plane {
-  static constexpr int lanes = 32;
+  static constexpr int lanes = 32;  ///< of a row
 
   int width = 8;             ///< bits of a number: 1, 2, 4, 8 or 16
   int weights_per_lane = 8;  ///< values of a lane in a row

@@ -32,6 +32,7 @@ struct tile_range {
   std::int32_t full_begin;  ///< the first tile without a mask
   std::int32_t full_end;    ///< behind the last tile without a mask
 
+  /// Tiles of the range.
   [[nodiscard]] TESSERA_FN constexpr std::int32_t count() const { return end - begin; }
   /// Those of them that lie from `first` to before `beyond`.
   [[nodiscard]] TESSERA_FN constexpr tile_range between(std::int32_t first, std::int32_t beyond) const {

@@ -69,7 +69,7 @@ static_assert(sizeof(cache_page_header) == 32);
 
 /// Extents of a page, and where its parts begin, in bytes.
 struct cache_page_format {
-  static constexpr int tokens = 64;
+  static constexpr int tokens = 64;     ///< of a page
   static constexpr int alignment = 32;  ///< of parts, in bytes
 
   int channels = 128;    ///< 64, 96, 128 or 256
