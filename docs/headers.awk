@@ -227,7 +227,7 @@ BEGIN {
        "Four bytes, the lowest first, at any address.")
   rule("program", "^ *TESSERA_FN static constexpr void store_u16", "Two bytes, the lowest first, at any address.")
   rule("program", "^ *TESSERA_FN static constexpr void store_u32", "Four bytes, the lowest first, at any address.")
-  rule("program", "^ *TESSERA_FN static void clear\\(Group", "Writes `count` zeros.")
+  rule("program", "^ *TESSERA_FN static void clear\\(Group const& group, std::uint8_t", "Writes `count` zeros.")
   rule("program", "^ *TESSERA_FN constexpr void operator\\(\\)\\(std::int64_t row, std::int64_t column, Sum",
        "Takes the finished sum of a place.")
   rule("program", "^ *TESSERA_FN (constexpr )?[a-zA-Z]+ operator\\(\\)\\(Sum sum, std::int64_t",
