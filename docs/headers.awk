@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # What Doxygen reads of a header (INPUT_FILTER). Three things differ from the file; lines keep their numbers.
 #   1. The licence line becomes @file, so that the comment below it is the file's.
-#   2. The type that a header is named for is described by the header, if it has no comment of its own.
+#   2. The type or concept that a header is named for is described by the header, if it has no comment of its own.
 #   3. What a concept asks for is described by the concept: a declaration without a comment gets one that says which.
 
 function rule(folders, pattern, text) {
@@ -288,7 +288,10 @@ BEGIN {
 function description(line, i) {
   if (line !~ /^ *([A-Za-z_]|\[\[)/) return ""
   if (line ~ "^(template <[^{}]*> *)?(requires.* )?(struct|class) " stem "( |;|$|:)" && line !~ /;$/)
-    return "@copybrief " path
+    return "@copydoc " path
+  if (folder == "concepts" && line ~ "^concept " concept_name " =") return "@copydoc " path
+  # Doxygen 1.9.4 says nothing of such concepts, but it does of this command.
+  if (line ~ /^concept /) return "@concept_without_a_comment"
   for (i = 1; i <= rules; ++i) {
     if (folder ~ rule_folders[i] && line ~ rule_pattern[i]) return rule_text[i]
   }
@@ -310,6 +313,10 @@ NR == 1 {
   stem = path
   sub(/.*\//, "", stem)
   sub(/\..*/, "", stem)
+  # The concept of chunk_selector.hpp is ChunkSelector.
+  concept_name = ""
+  for (words = split(stem, word, "_"); words > 0; --words)
+    concept_name = toupper(substr(word[words], 1, 1)) substr(word[words], 2) concept_name
 }
 NR == 1 && /SPDX/ { print "/// @file"; next }
 # A constraint of several lines says nothing that a reader of the site needs, and Doxygen 1.9.4 stumbles over it.

@@ -33,6 +33,7 @@ inline namespace v0 {
 /// stream is used again only by work that comes later on it.
 using stream_handle = void*;
 
+/// Where memory comes from and goes back to, in the order of a stream.
 // clang-format off
 template <class R>
 concept MemoryResource =

@@ -19,6 +19,7 @@
 namespace tessera {
 inline namespace v0 {
 
+/// What becomes a TileSource once a group has scratch for it.
 // clang-format off
 template <class S>
 concept ScratchSource =
