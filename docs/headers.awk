@@ -327,7 +327,7 @@ is_constraint { print ""; is_constraint = $0 !~ /^ *\}$/; next }
 {
   lines[++held] = $0
   is_described = was_comment || in_body > 0 || $0 ~ /\/\/\/</
-  was_comment = $0 ~ /^ *\/\/\//
+  if ($0 !~ /^ *\/\/ clang-format/) was_comment = $0 ~ /^ *\/\/\//
   flush_held(is_described ? "" : description($0))
   # What stands in braces that no type and no namespace opened is a body, where nothing is declared.
   text = $0
