@@ -54,10 +54,10 @@ struct saved_cache_header {
   std::uint32_t channels;          ///< of a head
   std::uint32_t window;            ///< newest tokens that stay as they are
   std::uint32_t pages;             ///< of the sequence
-  std::uint32_t zero;              ///< must be
+  std::uint32_t zero;              ///< always 0
   std::uint64_t tokens;            ///< of the sequence
   std::uint64_t total_bytes;       ///< of header, parts and sections
-  std::uint32_t more_zero[2];      ///< must be
+  std::uint32_t more_zero[2];      ///< always 0
   std::uint32_t content_checksum;  ///< CRC32C of all behind the header, uncoded
   std::uint32_t header_checksum;   ///< CRC32C of the 60 bytes before it
 };
@@ -69,7 +69,7 @@ struct saved_cache_part {
   std::uint8_t key_bits;      ///< of a code
   std::uint8_t value_bits;    ///< of a code
   std::uint8_t value_groups;  ///< that share a scale, of a value
-  std::uint32_t zero[7];      ///< must be
+  std::uint32_t zero[7];      ///< always 0
 };
 static_assert(sizeof(saved_cache_part) == 32);
 

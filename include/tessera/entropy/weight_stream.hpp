@@ -92,13 +92,13 @@ struct weight_stream_header {
   std::uint8_t log2_normalizer_block;  ///< 0: no normalizers
   std::uint8_t window_base;            ///< exponent_window::base
   std::uint8_t window_extra;           ///< exponent_window::extra
-  std::uint8_t zero[3];                ///< must be
+  std::uint8_t zero[3];                ///< always 0
   std::uint32_t flags;                 ///< flag_block_checksums or 0
   std::uint32_t block_count;           ///< weight_stream_spec::block_count()
   std::uint64_t count;                 ///< weights
   std::uint64_t total_bytes;           ///< of the stream
   std::uint32_t content_checksum;      ///< of the codebook; with coder `stored`, of the values
-  std::uint32_t more_zero[4];          ///< must be
+  std::uint32_t more_zero[4];          ///< always 0
   std::uint32_t header_checksum;       ///< CRC32C of the 60 bytes before it
 };
 static_assert(sizeof(weight_stream_header) == 64);

@@ -57,7 +57,7 @@ using average_merger = direction_merger<detail::average_rule, Length, as_merged>
 template <class Length>
 using longer_vector_merger = direction_merger<detail::longer_vector_rule, Length, as_merged>;
 
-/// Half of the sum of the unit vectors; of nearly opposite ones the second.
+/// The direction of the sum of the unit vectors; of nearly opposite ones that of the second.
 template <class Length, class Magnitude = preserve_length>
 using average_direction_merger = direction_merger<detail::average_direction_rule, Length, Magnitude>;
 

@@ -63,7 +63,7 @@ struct cache_page_header {
   std::uint32_t rows;       ///< retained tokens of the page
   float key_threshold;      ///< the angle from which keys were retained
   float value_threshold;    ///< likewise, of values
-  std::uint32_t zero[2];    ///< must be
+  std::uint32_t zero[2];    ///< always 0
 };
 static_assert(sizeof(cache_page_header) == 32);
 
