@@ -6,6 +6,7 @@
 #   sh cmake/setup.sh       compiler, CMake, Ninja, pkg-config, Catch2, Google Benchmark, JSON: every preset but
 #                           clang, sanitize and fuzz
 #   sh cmake/setup.sh ci    clang with its sanitizers and libFuzzer, and Python for Conan, as well
+#   sh cmake/setup.sh docs  Doxygen as well: the preset docs
 set -eu
 
 includes() {
@@ -48,6 +49,9 @@ missing() {
     command -v clang++ >/dev/null 2>&1 || list="$list clang"
     clang_has_fuzzer || list="$list libclang-rt-14-dev"
     python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || list="$list python3-venv"
+  fi
+  if [ "$1" = docs ]; then
+    command -v doxygen >/dev/null 2>&1 || list="$list doxygen"
   fi
   echo "$list"
 }

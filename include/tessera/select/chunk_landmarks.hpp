@@ -40,14 +40,16 @@ struct chunk_landmarks {
   }
 };
 
+/// Of a Selector with landmarks for each channel.
 template <ChunkSelector S>
 struct chunk_landmarks<S, true> {
   using element_type = bfloat16;
   using landmark_type = typename S::landmark_type;
-  static constexpr int parts = static_cast<int>(sizeof(landmark_type) / sizeof(float));
+  static constexpr int parts = static_cast<int>(sizeof(landmark_type) / sizeof(float));  ///< floats of a landmark
   static_assert(sizeof(landmark_type) % sizeof(float) == 0, "tessera: landmarks of a cache consist of floats");
+  /// A landmark as floats.
   struct floats {
-    float values[parts];
+    float values[parts];  ///< as the landmark has them
   };
 
   TESSERA_FN static constexpr std::int64_t elements(std::int64_t channels) { return parts * channels; }
