@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// What the extension can do on a kind of device: one implementation (operations.hpp) serves CPUs and GPUs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <torch/torch.h>
+#include <tuple>
+#include <vector>
+
+namespace tessera_torch {
+
+/// Keys and values of all layers of a batch, compressed (tessera/minicache.hpp).
+class kv_cache {
+ public:
+  virtual ~kv_cache() = default;
+  /// Of each layer: sequences x key heads x tokens x channels.
+  virtual void append(std::vector<torch::Tensor> const& keys, std::vector<torch::Tensor> const& values) = 0;
+  /// Room for a token; then write_and_attend() for each layer in turn.
+  virtual void begin_token() = 0;
+  /// A token's keys and values are written, and its queries attend: sequences x query heads x 1 x channels.
+  virtual torch::Tensor write_and_attend(std::int64_t layer, torch::Tensor const& keys, torch::Tensor const& values,
+                                         torch::Tensor const& queries) = 0;
+  virtual void end_token() = 0;
+  /// Of all sequences: bytes in use, and what the same tokens take in 16 bits an element. Waits.
+  [[nodiscard]] virtual std::tuple<std::int64_t, std::int64_t> bytes() const = 0;
+};
+
+/// A layer's keys in few directions, its values elsewhere (tessera/shadow_kv.hpp).
+class long_cache {
+ public:
+  virtual ~long_cache() = default;
+  /// Of one sequence: key heads x tokens x channels, keys before their rotation.
+  virtual void prefill(std::int64_t sequence, torch::Tensor const& keys, torch::Tensor const& values) = 0;
+  /// A token of each sequence: sequences x heads x channels, queries and keys before their rotation.
+  virtual torch::Tensor decode(torch::Tensor const& queries, torch::Tensor const& keys,
+                               torch::Tensor const& values) = 0;
+  /// Bytes on the device and on the host.
+  [[nodiscard]] virtual std::tuple<std::int64_t, std::int64_t> bytes() const = 0;
+  /// Share of selected chunks that were on the device already. Waits.
+  [[nodiscard]] virtual double hit_rate() const = 0;
+};
+
+struct kv_cache_shape {
+  std::int64_t sequences;
+  std::int64_t tokens;
+  std::int64_t heads;
+  std::int64_t channels;
+  std::vector<std::int64_t> parts;  ///< 1: a layer by itself, 2: a pair that shares directions
+};
+
+struct long_cache_shape {
+  std::int64_t query_heads;
+  std::int64_t key_heads;
+  std::int64_t channels;
+  std::vector<std::int64_t> tokens;  ///< that each sequence has room for
+  std::int64_t chunks;               ///< that each head selects
+  double rotary_base;
+};
+
+/// All tensors of a call are on the backend's device. What a program finds wrong on the device is thrown by wait().
+class backend {
+ public:
+  virtual ~backend() = default;
+  /// A stream of bytes, on the device. Waits.
+  virtual torch::Tensor compress(torch::Tensor const& weights) = 0;
+  virtual void decompress(torch::Tensor const& stream, torch::Tensor const& weights) = 0;
+  /// The loss, and the workspace that loss_backward() wants.
+  virtual std::tuple<torch::Tensor, torch::Tensor> loss_forward(torch::Tensor const& hidden,
+                                                                torch::Tensor const& classifier,
+                                                                torch::Tensor const& labels, std::int64_t ignore_index,
+                                                                bool exact) = 0;
+  virtual std::tuple<torch::Tensor, torch::Tensor> loss_backward(torch::Tensor const& hidden,
+                                                                 torch::Tensor const& classifier,
+                                                                 torch::Tensor const& labels, std::int64_t ignore_index,
+                                                                 bool exact, torch::Tensor const& workspace,
+                                                                 torch::Tensor const& upstream) = 0;
+  /// Batch x heads x tokens x channels in any strides; the result, and log-sum-exps.
+  virtual std::tuple<torch::Tensor, torch::Tensor> attention(torch::Tensor const& queries, torch::Tensor const& keys,
+                                                             torch::Tensor const& values, bool is_causal,
+                                                             double scale) = 0;
+  virtual std::shared_ptr<kv_cache> make_kv_cache(kv_cache_shape const& shape, torch::Device device) = 0;
+  virtual std::shared_ptr<long_cache> make_long_cache(long_cache_shape const& shape, torch::Device device) = 0;
+  /// Waits for the device's current stream, and throws what programs reported since the last time.
+  virtual void wait(torch::Device device) = 0;
+};
+
+backend& cpu_backend();
+/// Where the extension was built with CUDA.
+backend& cuda_backend();
+
+}  // namespace tessera_torch

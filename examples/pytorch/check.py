@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Checks tessera_torch against PyTorch, on the CPU and, if there is one, on a GPU. Exits with 1 if something is wrong."""
+import sys
+
+import torch
+
+import tessera_torch
+
+failures = 0
+
+
+def expect(holds, device, what):
+    global failures
+    print(f"{device}: {what}: {'right' if holds else 'WRONG'}")
+    failures += not holds
+
+
+def relative(found, expected):
+    return ((found.double() - expected.double()).norm() / expected.double().norm()).item()
+
+
+def check_weights(device):
+    torch.manual_seed(1)
+    for dtype in [torch.bfloat16, torch.float16, torch.float32]:
+        weights = (0.02 * torch.randn(300, 1001)).to(dtype).to(device)
+        stream = tessera_torch.compress(weights)
+        back = tessera_torch.decompress(stream, weights.shape, dtype)
+        tessera_torch.wait(device)
+        smaller = stream.numel() < 0.95 * weights.nbytes
+        expect(torch.equal(back, weights) and smaller, device,
+               f"{dtype} weights come back bit for bit from {stream.numel() / weights.nbytes:.2f} of their bytes")
+    stream[200:300] = 255 - stream[200:300]
+    tessera_torch.decompress(stream, weights.shape, dtype)
+    try:
+        tessera_torch.wait(device)
+        expect(False, device, "a damaged stream is reported")
+    except RuntimeError:
+        expect(True, device, "a damaged stream is reported")
+
+
+def check_loss(device):
+    torch.manual_seed(2)
+    tokens, vocabulary, channels = 300, 1000, 128
+    hidden = torch.randn(tokens, channels).bfloat16().to(device)
+    classifier = (0.2 * torch.randn(vocabulary, channels)).bfloat16().to(device)
+    labels = torch.randint(vocabulary, (tokens,)).to(device)
+    labels[::7] = -100
+    results = {}
+    for name in ["torch", "exact", "filtered"]:
+        h, c = hidden.clone(), classifier.clone()
+        if name == "torch":
+            h, c = h.double(), c.double()
+        h.requires_grad_(), c.requires_grad_()
+        if name == "torch":
+            loss = torch.nn.functional.cross_entropy(h @ c.T, labels)
+        else:
+            loss = tessera_torch.linear_cross_entropy(h, c, labels, exact=name == "exact")
+        (3 * loss).backward()
+        results[name] = loss.detach(), h.grad, c.grad
+    tessera_torch.wait(device)
+    expected = results["torch"]
+    for name, limit in [("exact", 5e-3), ("filtered", 0.1)]:
+        loss, of_hidden, of_classifier = results[name]
+        errors = [abs(loss.item() / expected[0].item() - 1), relative(of_hidden, expected[1]),
+                  relative(of_classifier, expected[2])]
+        expect(errors[0] < 1e-5 and max(errors[1:]) < limit, device,
+               f"{name} loss and gradients, errors {errors[0]:.1e}, {errors[1]:.1e}, {errors[2]:.1e}")
+    empty = torch.empty(0, channels, dtype=torch.bfloat16, device=device)
+    loss = tessera_torch.linear_cross_entropy(empty, classifier, labels[:0])
+    expect(loss.item() == 0, device, "the loss of no tokens is 0")
+
+
+def repeated(keys, group):
+    return keys.repeat_interleave(group, dim=1)
+
+
+def check_attention(device):
+    torch.manual_seed(3)
+    q = torch.randn(2, 6, 200, 64).bfloat16().to(device)
+    k, v = (torch.randn(2, 300, 2, 64).bfloat16().to(device).transpose(1, 2) for _ in range(2))  # tokens before heads
+    for is_causal in [False, True]:
+        mask = torch.ones(200, 300, dtype=torch.bool, device=device).tril(100) if is_causal else None
+        expected = torch.nn.functional.scaled_dot_product_attention(
+            q.double(), repeated(k, 3).double(), repeated(v, 3).double(), attn_mask=mask)
+        found = tessera_torch.attention(q, k, v, is_causal)
+        tessera_torch.wait(device)
+        error = relative(found, expected)
+        expect(error < 0.05, device, f"attention, causal {is_causal}, error {error:.1e}")
+
+
+def check_minicache(device):
+    torch.manual_seed(4)
+    layers, tokens, channels = 4, 300, 64
+    first = torch.randn(2, 2, 2, tokens, channels)   # keys and values of a layer; neighbours hardly differ
+    data = [(first + 0.05 * torch.randn_like(first)).bfloat16().to(device) for _ in range(layers)]
+    cache = tessera_torch.MiniCache(2, 512, 2, channels, [1, 1, 2], device=device)
+    cache.append([d[0][:, :, :-1] for d in data], [d[1][:, :, :-1] for d in data])
+    cache.begin_token()
+    for layer, (keys, values) in enumerate(data):
+        q = torch.randn(2, 4, 1, channels).bfloat16().to(device)
+        found = cache.write_and_attend(layer, keys[:, :, -1:], values[:, :, -1:], q)
+        expected = torch.nn.functional.scaled_dot_product_attention(
+            q.double(), repeated(keys, 2).double(), repeated(values, 2).double())
+        tessera_torch.wait(device)
+        error = relative(found, expected)
+        expect(error < 0.3, device, f"attention over layer {layer} of a compressed cache, error {error:.2f}")
+    cache.end_token()
+    used, plain = cache.bytes()
+    expect(used < plain, device, f"a cache with {plain / used:.2f} times fewer bytes, its latest tokens included")
+
+
+def rotated(heads, positions, base=10000.0):
+    half = heads.shape[-1] // 2
+    angles = positions[:, None].double() * base ** (-torch.arange(half, device=heads.device).double() / half)
+    a, b = heads.double()[..., :half], heads.double()[..., half:]
+    return torch.cat([a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()], -1)
+
+
+def check_shadow_kv(device):
+    torch.manual_seed(5)
+    tokens, heads, channels = 600, 4, 64
+    directions = torch.randn(100, heads * channels) / 10
+    keys = (torch.randn(tokens + 1, 100) @ directions).view(tokens + 1, heads, channels).transpose(0, 1)
+    keys, values = keys.bfloat16().to(device), torch.randn(heads, tokens + 1, channels).bfloat16().to(device)
+    q = torch.randn(1, 2 * heads, channels).bfloat16().to(device)
+    cache = tessera_torch.ShadowKV(2 * heads, heads, channels, [tokens + 64], chunks=83, device=device)  # all chunks
+    cache.prefill(0, keys[:, :tokens], values[:, :tokens])
+    found = cache.decode(q, keys[None, :, tokens], values[None, :, tokens])
+    positions = torch.arange(tokens + 1, device=device)
+    expected = torch.nn.functional.scaled_dot_product_attention(
+        rotated(q[0], positions[tokens:])[None, :, None], repeated(rotated(keys, positions)[None], 2),
+        repeated(values[None], 2).double())[:, :, 0]
+    tessera_torch.wait(device)
+    error = relative(found, expected)
+    expect(error < 0.02, device, f"a step over all chunks of a cache in 160 directions, error {error:.1e}")
+
+
+def main():
+    for device in ["cpu"] + (["cuda"] if torch.cuda.is_available() else []):
+        for check in [check_weights, check_loss, check_attention, check_minicache, check_shadow_kv]:
+            check(device)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Tensors as tessera's views, and PyTorch's memory as tessera's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <torch/torch.h>
+#include <vector>
+
+#include <tessera/core/bfloat16.hpp>
+#include <tessera/core/float16.hpp>
+#include <tessera/exec/buffer.hpp>
+#include <tessera/exec/workspace.hpp>
+#include <tessera/view/array_view.hpp>
+#include <tessera/view/view.hpp>
+
+namespace tessera_torch {
+
+using tessera::bfloat16;
+
+template <class T>
+constexpr torch::ScalarType type_of = torch::kFloat32;
+template <>
+constexpr inline torch::ScalarType type_of<bfloat16> = torch::kBFloat16;
+template <>
+constexpr inline torch::ScalarType type_of<tessera::float16> = torch::kFloat16;
+template <>
+constexpr inline torch::ScalarType type_of<std::int32_t> = torch::kInt32;
+template <>
+constexpr inline torch::ScalarType type_of<std::int64_t> = torch::kInt64;
+
+template <class T>
+T* data_of(torch::Tensor const& tensor) {
+  return static_cast<T*>(tensor.data_ptr());
+}
+
+/// A tensor to write, with its strides.
+template <class T, int Rank>
+tessera::view<T, Rank> writable(torch::Tensor const& tensor) {
+  TORCH_CHECK(tensor.dim() == Rank && tensor.scalar_type() == type_of<T>, "a tensor of ", tensor.dim(),
+              " dimensions of ", tensor.scalar_type(), " was given but one of ", Rank, " of ", type_of<T>,
+              " is needed");
+  std::int64_t extents[Rank];
+  std::int64_t strides[Rank];
+  for (int i = 0; i < Rank; ++i) {
+    extents[i] = tensor.size(i);
+    strides[i] = tensor.stride(i);
+  }
+  return tessera::view<T, Rank>(data_of<T>(tensor), extents, strides);
+}
+/// All elements of a contiguous tensor.
+template <class T>
+tessera::array_view<T> writable(torch::Tensor const& tensor) {
+  TORCH_CHECK(tensor.is_contiguous() && tensor.scalar_type() == type_of<T>, "a contiguous tensor of ", type_of<T>,
+              " is needed");
+  return {data_of<T>(tensor), tensor.numel()};
+}
+
+/// A tensor to read, which must be where the call runs.
+template <class T, int Rank>
+tessera::view<T const, Rank> view_of(torch::Tensor const& tensor, torch::Device device) {
+  TORCH_CHECK(tensor.device() == device, "a tensor is on ", tensor.device(), " but the call runs on ", device);
+  return writable<T, Rank>(tensor);
+}
+template <class T>
+tessera::array_view<T const> list_of(torch::Tensor const& tensor, torch::Device device) {
+  TORCH_CHECK(tensor.device() == device, "a tensor is on ", tensor.device(), " but the call runs on ", device);
+  return writable<T>(tensor);
+}
+
+/// Bytes of a contiguous tensor.
+inline tessera::array_view<std::byte> bytes_in(torch::Tensor const& tensor) {
+  return {data_of<std::byte>(tensor), static_cast<std::int64_t>(tensor.nbytes())};
+}
+
+/// PyTorch's memory, with room to begin at a multiple of what workspaces want.
+inline torch::Tensor bytes_on(torch::Device device, std::int64_t bytes) {
+  return torch::empty({bytes + tessera::workspace_plan::alignment},
+                      torch::TensorOptions().dtype(torch::kUInt8).device(device));
+}
+inline tessera::array_view<std::byte> aligned_bytes(torch::Tensor const& tensor) {
+  constexpr std::uintptr_t alignment = tessera::workspace_plan::alignment;
+  auto const address = reinterpret_cast<std::uintptr_t>(tensor.data_ptr());
+  auto const skipped = static_cast<std::int64_t>((alignment - address % alignment) % alignment);
+  return {data_of<std::byte>(tensor) + skipped, tensor.numel() - tessera::workspace_plan::alignment};
+}
+
+/// Memory for the time of a call, from the executor's: what comes next on the stream may have it.
+template <class Executor>
+tessera::buffer<std::byte> scratch(Executor const& exec, tessera::workspace_plan const& plan) {
+  return tessera::buffer<std::byte>(exec, plan.bytes());
+}
+
+/// A list of numbers of the host on a device.
+template <class T>
+torch::Tensor copied(std::vector<T> const& list, torch::Device device) {
+  auto const bytes = static_cast<std::int64_t>(list.size() * sizeof(T));
+  return torch::from_blob(const_cast<T*>(list.data()), {bytes}, torch::TensorOptions().dtype(torch::kUInt8))
+      .to(device, /*non_blocking=*/false, /*copy=*/true);
+}
+
+}  // namespace tessera_torch
