@@ -76,8 +76,8 @@ def linear_cross_entropy(hidden, classifier, labels, ignore_index=-100, exact=Fa
 
 
 def attention(queries, keys, values, is_causal=False, scale=None, return_log_sum_exp=False):
-    """SageAttention2: 8-bit scores, fp8 values. batch x heads x tokens x channels, bfloat16, any strides; fewer key heads
-    than query heads are shared. Causal: the last query sees the last key. Forward only."""
+    """SageAttention2: 8-bit scores, fp8 values. batch x heads x tokens x channels, bfloat16, any strides; query heads
+    share key heads where those are fewer. Causal: the last query sees the last key. Forward only."""
     result, log_sum_exp = _extension.attention(queries, keys, values, is_causal, scale or 0.0)
     return (result, log_sum_exp) if return_log_sum_exp else result
 
