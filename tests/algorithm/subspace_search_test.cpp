@@ -50,6 +50,17 @@ TEST_CASE("rounds find a common mean and what is beside it", "[host]") {
   check_found(factorize<rounds>(exec, keys, 2, 500, 64, 24), keys, 2, 500, 64, 24, 1.01);
 }
 
+TEST_CASE("rounds find directions whose energies are far apart", "[host]") {
+  cpu const exec{.threads = 2};
+  auto const steep = keys_with(3, 400, 32, [](double i) { return std::pow(i + 1, -5.0); });
+  auto const cliff = keys_with(3, 400, 32, [](double i) { return i < 4 ? 1e5 : std::pow(0.5, i); });
+  for (std::int64_t const rank : {8, 40}) {
+    CAPTURE(rank);
+    check_found(factorize<rounds>(exec, steep, 3, 400, 32, rank), steep, 3, 400, 32, rank, 1.01);
+    check_found(factorize<rounds>(exec, cliff, 3, 400, 32, rank), cliff, 3, 400, 32, rank, 1.01);
+  }
+}
+
 TEST_CASE("rounds hold keys of a real model as well as the best choice, to a hundredth", "[host]") {
   cpu const exec{.threads = 2};
   for (char const* const layer : {"layers.14.keys_pre_rope", "layers.15.keys_pre_rope", "layers.16.keys_pre_rope"}) {

@@ -120,14 +120,34 @@ TEST_CASE("a larger scratch gives the same bits, and more columns", "[host]") {
   CHECK(worst_product(orthonormal<6>(cpu{.threads = 2}, wide), 300, 192) < 3e-6);
 }
 
-TEST_CASE("columns that depend on each other stay finite", "[host]") {
-  auto same = make_columns(100, 40, [](std::int64_t) { return 1.0; });
+TEST_CASE("columns that depend on others become short, and all others orthonormal", "[host]") {
+  std::int64_t const columns = 70;
+  auto same = make_columns(100, columns, [](std::int64_t) { return 1.0; });
+  std::vector<std::int64_t> const dependent{35, 37, 38};
   for (std::size_t i = 0; i < 100; ++i) {
-    same.values[40 * i + 37] = same.values[40 * i + 3];
-    same.values[40 * i + 38] = 0.0F;
+    float* const row = &same.values[static_cast<std::size_t>(columns) * i];
+    row[35] = row[34];
+    row[37] = row[3];
+    row[38] = 0.0F;
   }
-  auto const q = orthonormal<5>(cpu{.threads = 1}, same);
-  CHECK(std::all_of(q.begin(), q.end(), [](float value) { return std::isfinite(value); }));
+  auto q = orthonormal<5>(cpu{.threads = 1}, same);
+  for (std::int64_t const column : dependent) {
+    for (std::int64_t i = 0; i < 100; ++i) {
+      float& value = q[static_cast<std::size_t>(i * columns + column)];
+      CHECK(std::fabs(value) < 1e-6F);
+      value = testing::gauss().value(7, static_cast<std::uint64_t>(100 * column + i));
+    }
+  }
+  CHECK(worst_product(orthonormal<5>(cpu{.threads = 1}, {100, columns, q}), 100, columns) < 3e-6);
+  std::vector<float> others;
+  for (std::int64_t i = 0; i < 100; ++i) {
+    for (std::int64_t k = 0; k < columns; ++k) {
+      if (std::find(dependent.begin(), dependent.end(), k) == dependent.end()) {
+        others.push_back(q[static_cast<std::size_t>(i * columns + k)]);
+      }
+    }
+  }
+  CHECK(worst_product(others, 100, columns - 3) < 3e-6);
 }
 
 TEST_CASE("images of columns are products with a symmetric matrix, and a shift", "[host]") {

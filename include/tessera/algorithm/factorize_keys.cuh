@@ -7,9 +7,9 @@
 /// Up to 192 directions are searched for in rounds (algorithm/subspace_search.hpp), up to 160 where a thread block has
 /// less than 171 KiB of shared memory. Nothing waits or allocates; all of it can be captured in a CUDA graph.
 ///
-/// Launches for 131072 tokens, 1024 channels and 160 directions: 2 for each 26624 tokens, 73 of the search, 1 of the
-/// projection. What bounds them: tensor cores 0.25 + 0.07 ms; in a search the factorizations, by one thread block
-/// each, 18 of which take most of the time.
+/// Launches for 131072 tokens, 1024 channels and 160 directions: 2 for each 26624 tokens, 50 of the search, 1 of the
+/// projection. What bounds them: tensor cores 0.25 + 0.07 ms; in a search the factorizations, 10 of them by one thread
+/// block each.
 #pragma once
 
 #include <cstdint>

@@ -31,8 +31,9 @@ struct factor_blocks {
   struct scratch_type {
     double blocks[triangle_size(Blocks)][block][block];
     double inverse[block][block];  ///< transposed
-    double least[size];            ///< pivots are not less: a column that is nothing but rounding stays finite
+    double whole[size];            ///< elements on the diagonal before
     double roots[block];           ///< one over the elements on the factor's diagonal
+    double kept[block];            ///< the same, or 0 for a row of nothing but rounding
   };
 
   view<double const, 3> shares;  ///< of product_shares
@@ -70,7 +71,7 @@ struct factor_blocks {
             const double sum = i < columns && j < columns ? sum_of(i, j) : (i == j ? 1.0 : 0.0);
             scratch.blocks[index(row, column)][at / block][at % block] = sum;
             if (i == j) {
-              scratch.least[i] = 1e-16 * sum + 1e-280;
+              scratch.whole[i] = sum;
             }
           }
         }
@@ -93,7 +94,8 @@ struct factor_blocks {
     block_type& d = scratch.blocks[index(p, p)];
     for (int k = 0; k + 1 < block; ++k) {
       for (int lane : group) {
-        const double inverse = 1.0 / pivot(scratch, p, k);
+        const double pivot = d[k][k];
+        const double inverse = is_rounding(scratch, p, k) ? 0.0 : 1.0 / pivot;
         for (int i = lane / block; i < block; i += lanes / block) {
           const int j = lane % block;
           if (i > k && j >= i) {
@@ -105,10 +107,11 @@ struct factor_blocks {
     }
   }
 
-  TESSERA_FN static double pivot(scratch_type const& scratch, int p, int k) {
-    const double found = scratch.blocks[index(p, p)][k][k];
-    const double least = scratch.least[p * block + k];
-    return found > least ? found : least;
+  /// Whether columns before account for all of this one, but for rounding. Nothing is taken from those after it for it
+  /// then, and what solve_blocks makes of it is short and points anywhere: a beginning for the next round. Not so for
+  /// what is not a number.
+  TESSERA_FN static bool is_rounding(scratch_type const& scratch, int p, int k) {
+    return scratch.blocks[index(p, p)][k][k] <= 1e-14 * scratch.whole[p * block + k];
   }
 
   template <class Group>
@@ -116,13 +119,16 @@ struct factor_blocks {
     block_type& d = scratch.blocks[index(p, p)];
     for (int lane : group) {
       if (lane < block) {
-        scratch.roots[lane] = 1.0 / ::sqrt(pivot(scratch, p, lane));
+        const bool rounding = is_rounding(scratch, p, lane);
+        const double square = rounding ? scratch.whole[p * block + lane] : d[lane][lane];
+        scratch.roots[lane] = square > 0.0 || !rounding ? 1.0 / ::sqrt(square) : 1.0;
+        scratch.kept[lane] = rounding ? 0.0 : scratch.roots[lane];
       }
     }
     group.sync();
     for (int lane : group) {
       for (int at = lane; at < block * block; at += lanes) {
-        d[at / block][at % block] *= scratch.roots[at / block];
+        d[at / block][at % block] *= scratch.kept[at / block];
         scratch.inverse[at / block][at % block] = at / block == at % block ? 1.0 : 0.0;
       }
     }
@@ -135,8 +141,12 @@ struct factor_blocks {
     for (int lane : group) {
       if (lane < (others + 1) * block) {
         const int which = lane / block;
-        block_type& x = which < others ? scratch.blocks[index(p, p + 1 + which)] : scratch.inverse;
-        solve_column(scratch.blocks[index(p, p)], scratch.roots, x, lane % block);
+        if (which < others) {
+          solve_column(scratch.blocks[index(p, p)], scratch.kept, scratch.blocks[index(p, p + 1 + which)],
+                       lane % block);
+        } else {
+          solve_column(scratch.blocks[index(p, p)], scratch.roots, scratch.inverse, lane % block);
+        }
       }
     }
     group.sync();

@@ -3,7 +3,7 @@
 /// program/block_products.hpp and program/factor_blocks.hpp):
 ///
 ///     start_rounds       Y: numbers between -1 and 1; the trace of G
-///     gram_images, product_shares, factor_blocks, solve_blocks         Y = orthonormal columns of (G + m) Y
+///     gram_images, twice, product_shares, factor_blocks, solve_blocks      Y = orthonormal columns of (G + m)^2 Y
 ///     ...
 ///     keep_directions    rounds Y; how much each row of G holds of it
 ///     finish_rounds      and all together
@@ -70,7 +70,7 @@ struct start_rounds {
       }
     }
     const double trace = sum(group, own);
-    const auto shift = static_cast<float>(trace * 1e-6);
+    const auto shift = static_cast<float>(trace * 1e-7);
     for (int lane : group) {
       if (is_first(lane)) {
         measures[0] = {trace, 0.0, shift > 0.0F ? shift : 1.0F};
