@@ -61,7 +61,7 @@ TEST_CASE("rounds find directions whose energies are far apart", "[host]") {
   }
 }
 
-TEST_CASE("rounds hold keys of a real model as well as the best choice, to a hundredth", "[host]") {
+TEST_CASE("rounds hold keys of a real model as well as the best choice, to a hundredth", "[host][long]") {
   cpu const exec{.threads = 2};
   for (char const* const layer : {"layers.14.keys_pre_rope", "layers.15.keys_pre_rope", "layers.16.keys_pre_rope"}) {
     auto const keys = tessera_test::real_tensor<bfloat16>("smollm2_attention.safetensors", layer);

@@ -72,7 +72,7 @@ macro(check_foreign_include)
     complain("includes <${target}>, which only tile/cuda/ may")
   elseif(target MATCHES "^(cuda|cooperative_groups|mma\\.h|nv/|nvtx3|cublas|cusolver|nccl)"
       AND NOT file MATCHES "${cuda_places}")
-    complain("includes <${target}>; CUDA headers belong in tile/cuda/, exec/cuda.cuh, exec/cuda_memory.cuh and exec/cuda_eigenvectors.cuh")
+    complain("includes <${target}>; CUDA headers belong in tile/cuda/, exec/cuda.cuh and exec/cuda_*.cuh")
   endif()
 endmacro()
 

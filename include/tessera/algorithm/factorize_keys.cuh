@@ -114,6 +114,7 @@ bool try_projection(basic_cuda<Architectures> const& exec, projection_call<T> co
 
 }  // namespace detail
 
+/// By tensor cores where they can: see above.
 template <int... Architectures, class T>
 void add_products(basic_cuda<arch_list<Architectures...>> const& exec, gram_call<T> const& call) {
   if constexpr (((Architectures == 900) || ...) && detail::is_of_16_bits<T>) {
@@ -124,6 +125,7 @@ void add_products(basic_cuda<arch_list<Architectures...>> const& exec, gram_call
   detail::add_products_portably(exec, call);
 }
 
+/// By tensor cores where they can: see above.
 template <int... Architectures, class T>
 void project_keys(basic_cuda<arch_list<Architectures...>> const& exec, projection_call<T> const& call) {
   if constexpr (((Architectures == 900) || ...) && detail::is_of_16_bits<T>) {
@@ -134,6 +136,7 @@ void project_keys(basic_cuda<arch_list<Architectures...>> const& exec, projectio
   detail::project_keys_portably(exec, call);
 }
 
+/// In rounds where there is the shared memory: see above.
 template <class Architectures, class T>
 void find_subspace(basic_cuda<Architectures> const& exec, subspace_search<T> const& search) {
   constexpr int exchange = 1024;  // of a thread block's lanes

@@ -41,9 +41,9 @@ inline namespace v0 {
 /// gram += the products of all pairs of channels.
 template <class T>
 struct gram_call {
-  view<T const, 3> keys;  ///< heads x tokens x channels
-  matrix_view<float> gram;
-  array_view<float> room;  ///< for sums of parts of the tokens, at a multiple of 16 bytes; or null
+  view<T const, 3> keys;    ///< heads x tokens x channels
+  matrix_view<float> gram;  ///< width x width
+  array_view<float> room;   ///< for sums of parts of the tokens, at a multiple of 16 bytes; or null
 };
 
 /// coefficients = keys directions.
@@ -90,10 +90,12 @@ void project_keys(Executor const& exec, projection_call<T> const& call) {
   detail::project_keys_portably(exec, call);
 }
 
+/// Finds the `rank` directions that hold most of the keys of all heads, and coefficients of keys in them.
 class key_factorization {
  public:
-  static constexpr std::int64_t block_tokens = gram_works::part_tokens;
+  static constexpr std::int64_t block_tokens = gram_works::part_tokens;  ///< summed before they are added to others
 
+  /// `width`: channels of all heads together. Throws value_error for ranks and options that cannot be.
   key_factorization(std::int64_t width, std::int64_t rank, subspace_options options = {})
       : width_(width),
         rank_(rank),
@@ -107,6 +109,7 @@ class key_factorization {
                        " iterations but at least 1 is needed");
   }
 
+  /// Adds what find() needs to a plan.
   [[nodiscard]] subspace_regions add_to(workspace_plan& plan) const {
     const std::int64_t blocks =
         subspace_rounds::suits(rank_) ? align_up(rank_, std::int64_t{block_products::block}) : 0;
@@ -140,6 +143,7 @@ class key_factorization {
     return space[at.measures];
   }
 
+  /// Enqueues the search: `gram`, the products of all pairs of channels, to `directions`, width x rank and orthonormal.
   template <class Executor, class T>
   void find(Executor const& exec, matrix_view<float const> gram, subspace_regions const& at, workspace const& space,
             matrix_view<T> directions) const {

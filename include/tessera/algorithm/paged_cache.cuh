@@ -66,6 +66,8 @@ bool try_page_decode(basic_cuda<Architectures> const& exec, cached_attention_cal
 
 }  // namespace detail
 
+/// For CUDA devices: on sm_90 a program for pages of 4 bits that reads each page once for all query heads, else the
+/// portable one.
 template <int... Architectures, class T, class Result>
 void run_cached_attention(basic_cuda<arch_list<Architectures...>> const& exec,
                           cached_attention_call<T, Result> const& call) {

@@ -28,15 +28,16 @@ inline namespace v0 {
 
 /// Memory of subspace_by_solver.
 struct solver_regions {
-  region<double> matrix;
-  region<double> values;
-  region<std::byte> work;
-  region<std::int32_t> info;
-  region<subspace_measures> measures;
+  region<double> matrix;               ///< products, then eigenvectors
+  region<double> values;               ///< of eigenvectors
+  region<std::byte> work;              ///< of cuSOLVER
+  region<std::int32_t> info;           ///< of cuSOLVER: 0 if it has found them
+  region<subspace_measures> measures;  ///< of the keys
 };
 
 class subspace_by_solver {
  public:
+  /// `width`: channels of all heads together. Throws value_error for a rank that cannot be.
   template <class Architectures>
   subspace_by_solver(basic_cuda<Architectures> const& exec, std::int64_t width, std::int64_t rank)
       : width_(width), rank_(rank), solver_(exec, width) {
@@ -44,6 +45,7 @@ class subspace_by_solver {
                        " but keys of all heads have ", width, " channels");
   }
 
+  /// Adds what find() needs to a plan.
   [[nodiscard]] solver_regions add_to(workspace_plan& plan) const {
     return {plan.add<double>("products of channels in double", width_ * width_),
             plan.add<double>("their eigenvalues", width_),
@@ -51,6 +53,7 @@ class subspace_by_solver {
             plan.add<std::int32_t>("how cuSOLVER did", 1), plan.add<subspace_measures>("measures of keys", 1)};
   }
 
+  /// Enqueues the search: `gram` to `directions`, width x rank and orthonormal, those of largest value first.
   template <class Architectures, class T>
   void find(basic_cuda<Architectures> const& exec, matrix_view<float const> gram, solver_regions const& at,
             workspace const& space, matrix_view<T> directions) {

@@ -44,6 +44,7 @@
 namespace tessera {
 inline namespace v0 {
 
+/// How directions of keys are looked for.
 struct subspace_options {
   int iterations = 4;     ///< of subspace_iteration; four rounds of subspace_rounds for each, or eight
   int oversampling = 32;  ///< directions more than are kept at last, of subspace_iteration
@@ -51,31 +52,36 @@ struct subspace_options {
 
 /// Memory of a search.
 struct subspace_regions {
-  region<float> columns;
-  region<float> images;
-  region<double> products;
-  region<double> vectors;
-  region<double> shares;
-  region<double> factor;
-  region<double> held;
-  region<std::int32_t> order;
-  region<subspace_measures> measures;
+  region<float> columns;               ///< directions that are tried
+  region<float> images;                ///< of those, by the products of keys
+  region<double> products;             ///< inner products of directions
+  region<double> vectors;              ///< eigenvectors of those
+  region<double> shares;               ///< of inner products, by some channels each
+  region<double> factor;               ///< of inner products
+  region<double> held;                 ///< of the keys, by each channel
+  region<std::int32_t> order;          ///< of directions, by falling weight
+  region<subspace_measures> measures;  ///< of the keys, for the accuracy of the search
 };
 
+/// What a search is given.
 template <class T>
 struct subspace_search {
   matrix_view<float const> gram;  ///< symmetric to the bit
   matrix_view<T> directions;      ///< width x rank
   std::int64_t columns;           ///< that subspace_iteration tries
-  int iterations;
-  subspace_regions at;
-  workspace space;
+  int iterations;                 ///< see subspace_options
+  subspace_regions at;            ///< memory of the search
+  workspace space;                ///< that it is in
 
+  /// Channels of all heads.
   [[nodiscard]] std::int64_t width() const { return directions.extent(0); }
+  /// Directions.
   [[nodiscard]] std::int64_t rank() const { return directions.extent(1); }
 };
 
+/// The reference: more columns than directions, and eigenvectors of their products.
 struct subspace_iteration {
+  /// Enqueues the search.
   template <class Executor, class T>
   static void run(Executor const& exec, subspace_search<T> const& search) {
     auto const& [gram, directions, tried, iterations, at, space] = search;
@@ -108,6 +114,7 @@ struct subspace_iteration {
   }
 };
 
+/// As many columns as directions, without eigenvectors.
 struct subspace_rounds {
   /// Where most directions are kept, what is left is in a few like each other, which takes longer to tell apart: with
   /// 160 of 192, (i + 1)^-1/2, 16 rounds leave 1.0143 and 32 leave 1.0042; with 128 of 256, 16 leave 1.0041.
@@ -120,6 +127,7 @@ struct subspace_rounds {
   /// Whether their products are factored in the smaller of two scratches: 123 KiB, else 171.
   [[nodiscard]] static constexpr bool is_small(std::int64_t rank) { return rank <= factor_blocks<5>::size; }
 
+  /// Enqueues the search, for a rank that suits().
   template <class Executor, class T>
   static void run(Executor const& exec, subspace_search<T> const& search) {
     const memory on{search};

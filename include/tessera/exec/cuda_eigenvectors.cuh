@@ -27,6 +27,7 @@ inline namespace v0 {
 
 class cuda_eigenvectors {
  public:
+  /// Of matrices of size x size; asks cuSOLVER what it needs. Throws device_error.
   template <class Architectures>
   cuda_eigenvectors(basic_cuda<Architectures> const& exec, std::int64_t size) : size_(size) {
     const detail::device_guard guard(exec.state->device());
@@ -46,6 +47,7 @@ class cuda_eigenvectors {
     host_.resize(on_host);
   }
 
+  /// Workspace on the device.
   [[nodiscard]] std::int64_t device_bytes() const { return device_bytes_; }
 
   /// Overwrites the matrix, whose rows lie one behind the other, by eigenvectors as rows, in order of rising value.

@@ -17,14 +17,14 @@ inline namespace v0 {
 
 struct add_gram_parts {
   static constexpr int lanes = 256;
-  static constexpr std::int32_t block = 32;
+  static constexpr std::int32_t block = 32;  ///< rows and columns of a group
   struct scratch_type {
-    float sums[block][block + 1];
+    float sums[block][block + 1];  ///< for the other side of the diagonal
   };
 
-  gram_works works;
-  array_view<float const> parts;
-  matrix_view<float> gram;
+  gram_works works;               ///< whose sums there are
+  array_view<float const> parts;  ///< the sums
+  matrix_view<float> gram;        ///< width x width
 
   TESSERA_FN constexpr std::int64_t groups() const { return triangle_size(blocks()); }
 

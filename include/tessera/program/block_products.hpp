@@ -29,23 +29,23 @@ enum class product_sums { in_double, in_float };
 
 struct block_products {
   static constexpr int lanes = 256;
-  static constexpr int block = 32;
-  static constexpr int slices = 4;
-  static constexpr int depth = 64;
-  static constexpr int slice_depth = depth / slices;
+  static constexpr int block = 32;                    ///< rows and columns of sums
+  static constexpr int slices = 4;                    ///< of the depth
+  static constexpr int depth = 64;                    ///< rows that are staged at a time
+  static constexpr int slice_depth = depth / slices;  ///< of which a slice has so many
 
   struct scratch_type {
-    alignas(16) float a[depth][block];
-    alignas(16) float b[depth][block];
-    double sums[slices][block][block];
+    alignas(16) float a[depth][block];  ///< rows of a
+    alignas(16) float b[depth][block];  ///< rows of b
+    double sums[slices][block][block];  ///< of each slice
   };
 
   /// The block's first column in a and in b, and the rows that are summed.
   struct range {
-    std::int64_t a_column;
-    std::int64_t b_column;
-    std::int64_t first;
-    std::int64_t end;
+    std::int64_t a_column;  ///< of a
+    std::int64_t b_column;  ///< of b
+    std::int64_t first;     ///< row
+    std::int64_t end;       ///< the row behind the last
   };
 
   /// write(i, j, sum) for all 32 x 32; elements outside of the matrices count as zeros.
@@ -163,10 +163,10 @@ struct gram_images {
   static constexpr int blocks_per_multiprocessor = 2;
   using scratch_type = block_products::scratch_type;
 
-  matrix_view<float const> gram;
+  matrix_view<float const> gram;                 ///< width x width
   array_view<subspace_measures const> measures;  ///< null: no shift
-  matrix_view<float const> columns;
-  matrix_view<float> target;
+  matrix_view<float const> columns;              ///< width x columns
+  matrix_view<float> target;                     ///< likewise
 
   TESSERA_FN constexpr std::int64_t groups() const {
     return divide_up(target.extent(0), std::int64_t{block_products::block}) * blocks_across();
@@ -204,11 +204,11 @@ struct gram_images {
 /// the product. What lies beyond the columns is zero.
 struct product_shares {
   static constexpr int lanes = block_products::lanes;
-  static constexpr std::int64_t shares = 4;
+  static constexpr std::int64_t shares = 4;  ///< of the rows
   using scratch_type = block_products::scratch_type;
 
-  matrix_view<float const> columns;
-  view<double, 3> target;  ///< shares x columns x columns, these in whole blocks
+  matrix_view<float const> columns;  ///< width x columns
+  view<double, 3> target;            ///< shares x columns x columns, these in whole blocks
 
   TESSERA_FN constexpr std::int64_t groups() const { return shares * triangle_size(blocks()); }
 

@@ -58,15 +58,17 @@ TESSERA_FN constexpr float16 saturated_half(float value) {
   return store<float16>(is_nan(value) ? value : clamp(value, -largest, largest));
 }
 
+/// The largest code of so many bits.
 TESSERA_FN constexpr int highest_code(int bits) {
   return (1 << bits) - 1;
 }
 
 /// How the keys of a channel become codes.
 struct key_channel {
-  float16 scale;
-  float16 minimum;
+  float16 scale;    ///< distance of codes
+  float16 minimum;  ///< value of code 0
 
+  /// For the range of a channel over a page's tokens; zeros where all are retained.
   TESSERA_FN static constexpr key_channel fit(interval<float> range, int bits) {
     if (!(range.minimum <= range.maximum)) {  // all retained
       return {float16{0}, float16{0}};
@@ -74,10 +76,12 @@ struct key_channel {
     return {saturated_half((range.maximum - range.minimum) / static_cast<float>(highest_code(bits))),
             saturated_half(range.minimum)};
   }
+  /// The code of a value, 0 to highest_code(bits).
   [[nodiscard]] TESSERA_FN constexpr std::uint32_t encode(float value, int bits) const {
     const float steps = (value - load(minimum)) * reciprocal_of(load(scale));
     return static_cast<std::uint32_t>(nearest_code(steps, 0, highest_code(bits)));
   }
+  /// The value of a code.
   [[nodiscard]] TESSERA_FN float decode(std::uint32_t code) const {
     return multiply_add(static_cast<float>(code), load(scale), load(minimum));
   }
@@ -85,19 +89,22 @@ struct key_channel {
 
 /// How the values of a group of channels of a token become codes.
 struct value_group {
-  float step;
-  float16 ratio;
+  float step;     ///< distance of codes
+  float16 ratio;  ///< the smallest value in steps
 
+  /// For the range of a group; steps are at least 2^-10 of the largest magnitude.
   TESSERA_FN static constexpr value_group fit(interval<float> range, int bits) {
     const float magnitude = max(absolute(range.minimum), absolute(range.maximum));
     const float wide = (range.maximum - range.minimum) / static_cast<float>(highest_code(bits));
     const float step = max(max(wide, magnitude * 0x1p-10F), smallest_code_scale);
     return {step, saturated_half(range.minimum * (1.0F / step))};
   }
+  /// The code of a value, 0 to highest_code(bits).
   [[nodiscard]] TESSERA_FN std::uint32_t encode(float value, int bits) const {
     const float steps = multiply_add(value, 1.0F / step, -load(ratio));
     return static_cast<std::uint32_t>(nearest_code(steps, 0, highest_code(bits)));
   }
+  /// The value of a code, of a direction.
   [[nodiscard]] TESSERA_FN constexpr float decode(std::uint32_t code) const {
     return step * (static_cast<float>(code) + load(ratio));
   }
@@ -112,10 +119,12 @@ TESSERA_FN inline float length_factor(float square, float decoded_square) {
   return decoded_square > 0.0F ? sqrt(square / decoded_square) : 0.0F;
 }
 
+/// A channel of a key: its direction's times the stored length.
 TESSERA_FN inline float restored_key(std::uint32_t code, key_channel const& channel, float16 norm) {
   return load(norm) * channel.decode(code);
 }
 
+/// A channel of a value, from what is stored for its group.
 TESSERA_FN inline float restored_value(std::uint32_t code, float16 scale, float16 ratio, int bits) {
   return load(scale) / static_cast<float>(1 << (bits - 1)) * (static_cast<float>(code) + load(ratio));
 }

@@ -21,8 +21,8 @@ struct widen_products {
   static constexpr int lanes = 256;
   struct scratch_type {};
 
-  matrix_view<float const> gram;
-  matrix_view<double> target;
+  matrix_view<float const> gram;  ///< width x width
+  matrix_view<double> target;     ///< likewise
 
   TESSERA_FN constexpr std::int64_t groups() const { return gram.extent(0); }
 
@@ -43,10 +43,10 @@ struct keep_eigenvectors {
   static constexpr int lanes = 64;
   struct scratch_type {};
 
-  matrix_view<double const> vectors;  ///< as rows, in order of rising value
-  array_view<double const> values;
+  matrix_view<double const> vectors;    ///< as rows, in order of rising value
+  array_view<double const> values;      ///< of the vectors
   array_view<std::int32_t const> info;  ///< not 0: there are none
-  matrix_view<T> directions;
+  matrix_view<T> directions;            ///< width x rank
   array_view<subspace_measures> measures;
 
   TESSERA_FN constexpr std::int64_t groups() const { return directions.extent(0); }

@@ -24,16 +24,16 @@ inline namespace v0 {
 template <int Blocks>
 struct factor_blocks {
   static constexpr int lanes = 256;
-  static constexpr int block = block_products::block;
-  static constexpr int size = Blocks * block;
+  static constexpr int block = block_products::block;  ///< rows and columns
+  static constexpr int size = Blocks * block;          ///< most columns
   static_assert(Blocks >= 1 && size <= lanes, "tessera: a lane for each column");
 
   struct scratch_type {
-    double blocks[triangle_size(Blocks)][block][block];
-    double inverse[block][block];  ///< transposed
-    double whole[size];            ///< elements on the diagonal before
-    double roots[block];           ///< one over the elements on the factor's diagonal
-    double kept[block];            ///< the same, or 0 for a row of nothing but rounding
+    double blocks[triangle_size(Blocks)][block][block];  ///< products, then the factor
+    double inverse[block][block];                        ///< transposed
+    double whole[size];                                  ///< elements on the diagonal before
+    double roots[block];                                 ///< one over the elements on the factor's diagonal
+    double kept[block];                                  ///< the same, or 0 for a row of nothing but rounding
   };
 
   view<double const, 3> shares;  ///< of product_shares

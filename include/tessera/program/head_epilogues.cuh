@@ -13,11 +13,12 @@
 namespace tessera {
 inline namespace v0 {
 
+/// Sums of a part, as gram_works::element() says.
 struct store_gram_part {
   struct scratch_type {};
 
-  gram_works works;
-  float* parts;  ///< at a multiple of 8 bytes
+  gram_works works;  ///< whose sums these are
+  float* parts;      ///< at a multiple of 8 bytes
 
   __device__ __forceinline__ void prepare() const {}
   __device__ __forceinline__ void finish() const {}
@@ -37,15 +38,18 @@ struct store_gram_part {
 };
 
 template <class T>
+/// Rows of coefficients, rounded.
 struct store_coefficients {
+  /// What writes them.
   using boxes_type = store_sums_by_boxes<T, plain_sum>;
   using scratch_type = typename boxes_type::scratch_type;
 
-  boxes_type boxes;
+  boxes_type boxes;  ///< of the coefficients
 
   __device__ __forceinline__ void prepare() const { boxes.prepare(); }
   __device__ __forceinline__ void finish() const { boxes.finish(); }
 
+  /// row: of the warp's 16, in the tile.
   template <int Registers>
   __device__ __forceinline__ void operator()(float const (&sums)[Registers], head_work const& work, std::int32_t row,
                                              scratch_type& scratch) const {

@@ -30,10 +30,11 @@
 namespace tessera {
 inline namespace v0 {
 
+/// How head_products is laid out.
 struct head_products_policy {
   operand_order order;  ///< of a
   int columns;          ///< of a tile
-  int stages;
+  int stages;           ///< pieces in shared memory
 };
 
 /// Works: gram_works or projection_works.
@@ -48,25 +49,25 @@ struct head_products {
   static constexpr int before_architecture = 1000;
   static constexpr bool needs_specific_architecture = true;
   static constexpr bool is_persistent = true;
-  static constexpr int producer_registers = 40;  ///< places of boxes are divided into heads and channels
-  static constexpr int consumer_registers = 232;
-  static constexpr int box = head_box;
-  static constexpr int shared_rows = box / 2;  ///< of boxes that are for both blocks
-  static constexpr int box_bytes = box * box * 2;
-  static constexpr int boxes = Policy.columns / box;
+  static constexpr int producer_registers = 40;       ///< places of boxes are divided into heads and channels
+  static constexpr int consumer_registers = 232;      ///< of threads that multiply
+  static constexpr int box = head_box;                ///< rows and columns
+  static constexpr int shared_rows = box / 2;         ///< of boxes that are for both blocks
+  static constexpr int box_bytes = box * box * 2;     ///< in shared memory
+  static constexpr int boxes = Policy.columns / box;  ///< of b, side by side
 
   struct scratch_type {
     alignas(1024) unsigned char a[Policy.stages][shape::consumers][box_bytes];
     alignas(1024) unsigned char b[Policy.stages][boxes][box_bytes];
-    typename Epilogue::scratch_type of_warp[4 * shape::consumers];
-    shared_barrier full[Policy.stages];   ///< a piece is there
-    shared_barrier empty[Policy.stages];  ///< both blocks have multiplied with it
+    typename Epilogue::scratch_type of_warp[4 * shape::consumers];  ///< the epilogue's
+    shared_barrier full[Policy.stages];                             ///< a piece is there
+    shared_barrier empty[Policy.stages];                            ///< both blocks have multiplied with it
   };
 
-  tensor_map a;  ///< boxes of 64 x 64
-  tensor_map b;  ///< boxes of 32 x 64
-  Works works;
-  Epilogue epilogue;
+  tensor_map a;       ///< boxes of 64 x 64
+  tensor_map b;       ///< boxes of 32 x 64
+  Works works;        ///< gram_works or projection_works
+  Epilogue epilogue;  ///< what becomes of sums
 
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t block,
                                              scratch_type& scratch) const {

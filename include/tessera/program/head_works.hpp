@@ -29,12 +29,14 @@ struct head_work {
   std::int32_t pieces;  ///< of 64 of the depth
 };
 
+/// Rows, and columns, of a box.
 inline constexpr int head_box = 64;
 
+/// The products of channels with each other, of some of the tokens.
 struct gram_works {
-  static constexpr std::int32_t tile = 256;
-  static constexpr std::int32_t part_tokens = 2048;
-  static constexpr std::int64_t tile_elements = std::int64_t{tile} * tile;
+  static constexpr std::int32_t tile = 256;                                 ///< channels a side
+  static constexpr std::int32_t part_tokens = 2048;                         ///< summed in registers
+  static constexpr std::int64_t tile_elements = std::int64_t{tile} * tile;  ///< of the sums of a tile
 
   std::int32_t channels;  ///< of a head
   std::int32_t width;     ///< channels of all heads
@@ -53,12 +55,17 @@ struct gram_works {
     return triangle_size(divide_up(width, std::int64_t{tile})) * tile_elements;
   }
 
+  /// Parts of the tokens.
   [[nodiscard]] TESSERA_FN constexpr std::int32_t parts() const { return divide_up(tokens, part_tokens); }
+  /// Tiles a side.
   [[nodiscard]] TESSERA_FN constexpr std::int32_t tiles_across() const { return divide_up(width, tile); }
+  /// Tiles on and above the diagonal.
   [[nodiscard]] TESSERA_FN constexpr std::int32_t tiles() const {
     return static_cast<std::int32_t>(triangle_size(tiles_across()));
   }
+  /// Tiles of all parts.
   [[nodiscard]] TESSERA_FN constexpr std::int32_t count() const { return parts() * tiles(); }
+  /// Work number `index`: all tiles of a part, then of the next.
   [[nodiscard]] TESSERA_FN constexpr head_work at(std::int32_t index) const {
     const std::int32_t part = index / tiles();
     const triangle_place place = place_in_triangle(index % tiles(), tiles_across());
@@ -92,14 +99,17 @@ struct gram_works {
   }
 };
 
+/// The products of keys and directions.
 struct projection_works {
   static constexpr std::int32_t tile = 256;  ///< tokens
 
   std::int32_t channels;  ///< of a head
   std::int32_t width;     ///< channels of all heads
-  std::int32_t tokens;
+  std::int32_t tokens;    ///< of the keys
 
+  /// Tiles of tokens.
   [[nodiscard]] TESSERA_FN constexpr std::int32_t count() const { return divide_up(tokens, tile); }
+  /// Work number `index`.
   [[nodiscard]] TESSERA_FN constexpr head_work at(std::int32_t index) const {
     return {index, 0, 0, divide_up(width, head_box)};
   }

@@ -30,11 +30,11 @@ inline namespace v0 {
 /// A group for each 8 rows; the first one measures, too.
 struct start_rounds {
   static constexpr int lanes = 256;
-  static constexpr std::int64_t rows = 8;
+  static constexpr std::int64_t rows = 8;  ///< of a group
   struct scratch_type {};
 
-  matrix_view<float const> gram;
-  matrix_view<float> columns;
+  matrix_view<float const> gram;  ///< width x width
+  matrix_view<float> columns;     ///< where it begins: width x columns
   array_view<subspace_measures> measures;
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(columns.extent(0), rows); }
@@ -82,19 +82,19 @@ struct start_rounds {
 /// target = source R^-1, for what factor_blocks gives. A group for each 8 rows, a lane for a row of a block.
 struct solve_blocks {
   static constexpr int lanes = 256;
-  static constexpr int block = block_products::block;
-  static constexpr int rows = lanes / block;
-  static constexpr int most_columns = 192;
-  static constexpr int step = 16;  ///< of the depth: elements of the factor on their way at a time
+  static constexpr int block = block_products::block;  ///< rows and columns of the factor's
+  static constexpr int rows = lanes / block;           ///< of a group
+  static constexpr int most_columns = 192;             ///< of the source
+  static constexpr int step = 16;                      ///< of the depth: elements of the factor on their way at a time
 
   struct scratch_type {
-    double solved[rows][most_columns];
-    double rest[rows][block];
+    double solved[rows][most_columns];  ///< of the target
+    double rest[rows][block];           ///< of the source, without what columns before hold
   };
 
-  matrix_view<double const> factor;
-  matrix_view<float const> source;
-  matrix_view<float> target;  ///< may be the source
+  matrix_view<double const> factor;  ///< of factor_blocks
+  matrix_view<float const> source;   ///< rows x columns
+  matrix_view<float> target;         ///< may be the source
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(source.extent(0), std::int64_t{rows}); }
 
@@ -149,8 +149,8 @@ struct keep_directions {
 
   matrix_view<float const> columns;  ///< orthonormal
   matrix_view<float const> images;   ///< gram columns
-  matrix_view<T> directions;
-  array_view<double> held;  ///< by each row
+  matrix_view<T> directions;         ///< width x rank
+  array_view<double> held;           ///< by each row
 
   TESSERA_FN constexpr std::int64_t groups() const { return columns.extent(0); }
 
@@ -179,7 +179,7 @@ struct finish_rounds {
   static constexpr int lanes = 256;
   struct scratch_type {};
 
-  array_view<double const> held;
+  array_view<double const> held;  ///< by each row
   array_view<subspace_measures> measures;
 
   template <class Group>

@@ -10,9 +10,9 @@ namespace tessera {
 inline namespace v0 {
 
 struct head_place {
-  std::int32_t column;
-  std::int32_t row;
-  std::int32_t head;
+  std::int32_t column;  ///< of a head
+  std::int32_t row;     ///< of a head
+  std::int32_t head;    ///< which
 
   TESSERA_FN friend constexpr bool operator==(head_place a, head_place b) {
     return a.column == b.column && a.row == b.row && a.head == b.head;

@@ -12,11 +12,13 @@
 namespace tessera {
 inline namespace v0 {
 
+/// A tile on or above the diagonal.
 struct triangle_place {
-  std::int32_t row;
+  std::int32_t row;     ///< of tiles
   std::int32_t column;  ///< at least the row
 };
 
+/// How many places a square of so many rows has.
 [[nodiscard]] TESSERA_FN constexpr std::int64_t triangle_size(std::int64_t rows) {
   return rows * (rows + 1) / 2;
 }
