@@ -174,6 +174,24 @@ TEST_CASE("works of a prompt are all tiles of all parts, each once, in the room 
   CHECK(gram_works::part_elements(1024) * 4 == 10 * 256 * 1024);
 }
 
+TEST_CASE("places of a piece follow from those of the piece before", "[host]") {
+  gram_works const products{192, 5 * 192, 8192, 3000};
+  projection_works const projection{192, 5 * 192, 3000};
+  auto const check = [](auto const& works) {
+    for (std::int32_t index = 0; index < works.count(); ++index) {
+      head_work const work = works.at(index);
+      for (std::int32_t at = 0; at < 256; at += head_box) {
+        for (std::int32_t piece = 1; piece < work.pieces; ++piece) {
+          CHECK(works.next_a(works.a_place(work, at, piece - 1)) == works.a_place(work, at, piece));
+          CHECK(works.next_b(works.b_place(work, at, 32, piece - 1)) == works.b_place(work, at, 32, piece));
+        }
+      }
+    }
+  };
+  check(products);
+  check(projection);
+}
+
 TEST_CASE("boxes of keys and directions add up to coefficients", "[host]") {
   for (std::int64_t const tokens : {1, 64, 255, 256, 300}) {
     key_block const keys = make_keys(2, tokens, 128);

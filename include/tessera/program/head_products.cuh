@@ -113,27 +113,49 @@ struct head_products {
     place_type place;
     for (std::int32_t index = first_work; index < count; index += stride()) {
       const head_work work = works.at(index);
+      places at = first_places(work, own);
       for (std::int32_t piece = 0; piece < work.pieces; ++piece) {
-        copy_piece(scratch, work, piece, own, place);
+        copy_piece(scratch, at, own, place);
         place.advance();
       }
     }
   }
 
-  __device__ __forceinline__ void copy_piece(scratch_type& scratch, head_work const& work, std::int32_t piece,
-                                             std::int32_t own, place_type const& place) const {
+  /// Where the boxes of a piece begin: of the next piece after copy_piece. The one thread that copies has no time to
+  /// divide for each.
+  struct places {
+    head_place a[shape::consumers];
+    head_place b[boxes];
+  };
+
+  __device__ __forceinline__ places first_places(head_work const& work, std::int32_t own) const {
+    places found;
+#pragma unroll
+    for (int i = 0; i < shape::consumers; ++i) {
+      found.a[i] = works.a_place(work, own * shape::block_rows + i * box, 0);
+    }
+#pragma unroll
+    for (int i = 0; i < boxes; ++i) {
+      found.b[i] = works.b_place(work, i * box, own * shared_rows, 0);
+    }
+    return found;
+  }
+
+  __device__ __forceinline__ void copy_piece(scratch_type& scratch, places& at, std::int32_t own,
+                                             place_type const& place) const {
     constexpr std::uint16_t everyone = 3;
     shared_barrier& full = scratch.full[place.stage];
     scratch.empty[place.stage].wait(place.phase ^ 1);
     full.arrive_and_expect((shape::consumers + boxes) * box_bytes);
 #pragma unroll
     for (int i = 0; i < shape::consumers; ++i) {
-      load_head_box(scratch.a[place.stage][i], a, full, works.a_place(work, own * shape::block_rows + i * box, piece));
+      load_head_box(scratch.a[place.stage][i], a, full, at.a[i]);
+      at.a[i] = works.next_a(at.a[i]);
     }
 #pragma unroll
     for (int i = 0; i < boxes; ++i) {
-      load_head_box_for_cluster(scratch.b[place.stage][i] + own * (box_bytes / 2), b, full,
-                                works.b_place(work, i * box, own * shared_rows, piece), everyone);
+      load_head_box_for_cluster(scratch.b[place.stage][i] + own * (box_bytes / 2), b, full, at.b[i], everyone);
+      at.b[i] = works.next_b(at.b[i]);
     }
   }
 

@@ -84,6 +84,13 @@ struct gram_works {
     return place_of(work.column * tile + column, work, piece * head_box + depth);
   }
 
+  /// From a piece's place to that of the next, without a division.
+  [[nodiscard]] TESSERA_FN constexpr head_place next_a(head_place place) const {
+    return {place.column, place.row + head_box, place.head};
+  }
+  /// Likewise.
+  [[nodiscard]] TESSERA_FN constexpr head_place next_b(head_place place) const { return next_a(place); }
+
   /// Where in the parts' sums an element of a tile is.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t element(head_work const& work, std::int32_t row,
                                                           std::int32_t column) const {
@@ -123,6 +130,15 @@ struct projection_works {
   [[nodiscard]] TESSERA_FN constexpr head_place b_place(head_work const&, std::int32_t column, std::int32_t depth,
                                                         std::int32_t piece) const {
     return {column, piece * head_box + depth, 0};
+  }
+  /// From a piece's place to that of the next, without a division.
+  [[nodiscard]] TESSERA_FN constexpr head_place next_a(head_place place) const {
+    const bool is_last = place.column + head_box == channels;
+    return {is_last ? 0 : place.column + head_box, place.row, is_last ? place.head + 1 : place.head};
+  }
+  /// Likewise.
+  [[nodiscard]] TESSERA_FN constexpr head_place next_b(head_place place) const {
+    return {place.column, place.row + head_box, 0};
   }
 };
 
