@@ -14,7 +14,7 @@ set(layer_6 algorithm)
 set(layer_7 testing)
 set(primitives quantize reduce entropy merge project select)
 # Where CUDA's own headers, PTX and __CUDA_ARCH__ may stand.
-set(cuda_places "^(tile/cuda/|exec/cuda(_memory)?\\.cuh$)")
+set(cuda_places "^(tile/cuda/|exec/cuda(_memory|_eigenvectors)?\\.cuh$)")
 
 # The layer of a path below tessera/: the folder's number; config and version belong to the lowest, the headers that
 # users include belong to the highest.
@@ -72,7 +72,7 @@ macro(check_foreign_include)
     complain("includes <${target}>, which only tile/cuda/ may")
   elseif(target MATCHES "^(cuda|cooperative_groups|mma\\.h|nv/|nvtx3|cublas|cusolver|nccl)"
       AND NOT file MATCHES "${cuda_places}")
-    complain("includes <${target}>; CUDA headers belong in tile/cuda/, exec/cuda.cuh and exec/cuda_memory.cuh")
+    complain("includes <${target}>; CUDA headers belong in tile/cuda/, exec/cuda.cuh and exec/cuda_*.cuh")
   endif()
 endmacro()
 

@@ -7,50 +7,93 @@
 ///     auto const regions = factorization.add_to(plan);
 ///     ...
 ///     exec.clear(gram);
-///     factorization.accumulate(exec, keys, gram);                 // heads x tokens x channels, in pieces
+///     factorization.accumulate(exec, keys, gram, room);           // heads x tokens x channels, in pieces
 ///     factorization.find(exec, gram, regions, space, directions);               // width x rank
+///     factorization.project(exec, keys, directions, coefficients);              // tokens x rank
 ///
 /// Sums of 2048 tokens are added up in fp32 and then to the others, so that pieces of multiples of 2048 tokens give the
 /// same bits as all at once. Of what no `rank` directions can hold the found ones leave at most 1.01 times as much, for
 /// spectra as flat as those of keys (tests/algorithm/factorize_keys_test.cpp), against 1e-8 more for an
 /// eigenvalue decomposition of the same products. low_rank_projector (project/low_rank.hpp) is the reference in double.
+///
+/// An executor with programs of its own overloads add_products, find_subspace and project_keys for itself:
+/// factorize_keys.cuh.
 #pragma once
 
 #include <cstdint>
 
+#include <tessera/algorithm/subspace_search.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/find_subspace.hpp>
 #include <tessera/program/gemm_tiles.hpp>
+#include <tessera/program/head_works.hpp>
 #include <tessera/program/linear_map.hpp>
 #include <tessera/program/run_program.hpp>
 #include <tessera/program/store_sums.hpp>
+#include <tessera/tile/source/dense.hpp>
 #include <tessera/tile/source/joined_heads.hpp>
 
 namespace tessera {
 inline namespace v0 {
 
-/// How directions of keys are looked for.
-struct subspace_options {
-  int iterations = 4;     ///< of the subspace iteration, at least 1
-  int oversampling = 32;  ///< directions more than are kept at last
+/// gram += the products of all pairs of channels.
+template <class T>
+struct gram_call {
+  view<T const, 3> keys;    ///< heads x tokens x channels
+  matrix_view<float> gram;  ///< width x width
+  array_view<float> room;   ///< for sums of parts of the tokens, at a multiple of 16 bytes; or null
 };
 
-/// Memory of a search.
-struct subspace_regions {
-  region<float> columns;               ///< directions that are tried
-  region<float> images;                ///< of those, by the products of keys
-  region<double> products;             ///< inner products of directions
-  region<double> vectors;              ///< eigenvectors of those
-  region<std::int32_t> order;          ///< of directions, by falling weight
-  region<subspace_measures> measures;  ///< of the keys, for the accuracy of the search
+/// coefficients = keys directions.
+template <class T>
+struct projection_call {
+  view<T const, 3> keys;            ///< heads x tokens x channels
+  matrix_view<T const> directions;  ///< width x rank
+  matrix_view<T> coefficients;      ///< tokens x rank
 };
 
-/// Finds the `rank` directions that hold most of the keys of all heads: subspace iteration on their products.
+namespace detail {
+
+template <class Executor, class T>
+void add_products_portably(Executor const& exec, gram_call<T> const& call) {
+  constexpr std::int64_t block_tokens = gram_works::part_tokens;
+  for (std::int64_t first = 0; first < call.keys.extent(1); first += block_tokens) {
+    const std::int64_t count = min(block_tokens, call.keys.extent(1) - first);
+    const turned_heads<T> source{{call.keys.slice(1, first, count)}};
+    using epilogue = store_sums<float, add_matrix<float>>;
+    const gemm_tiles<T, turned_heads<T>, turned_heads<T>, epilogue> program{source, source, {call.gram, {call.gram}}};
+    run_program(exec, program, program.tiles());
+  }
+}
+
+template <class Executor, class T>
+void project_keys_portably(Executor const& exec, projection_call<T> const& call) {
+  using epilogue = store_sums<T, plain_sum>;
+  const gemm_tiles<T, joined_heads<T>, dense<T>, epilogue> program{
+      {call.keys}, {call.directions.transposed()}, {call.coefficients, {}}};
+  run_program(exec, program, program.tiles());
+}
+
+}  // namespace detail
+
+/// An executor with programs of its own overloads this for itself.
+template <class Executor, class T>
+void add_products(Executor const& exec, gram_call<T> const& call) {
+  detail::add_products_portably(exec, call);
+}
+
+/// An executor with programs of its own overloads this for itself.
+template <class Executor, class T>
+void project_keys(Executor const& exec, projection_call<T> const& call) {
+  detail::project_keys_portably(exec, call);
+}
+
+/// Finds the `rank` directions that hold most of the keys of all heads, and coefficients of keys in them.
 class key_factorization {
  public:
-  static constexpr std::int64_t block_tokens = 2048;  ///< multiplied at a time
+  static constexpr std::int64_t block_tokens = gram_works::part_tokens;  ///< summed before they are added to others
 
   /// `width`: channels of all heads together. Throws value_error for ranks and options that cannot be.
   key_factorization(std::int64_t width, std::int64_t rank, subspace_options options = {})
@@ -68,24 +111,30 @@ class key_factorization {
 
   /// Adds what find() needs to a plan.
   [[nodiscard]] subspace_regions add_to(workspace_plan& plan) const {
+    const std::int64_t blocks =
+        subspace_rounds::suits(rank_) ? align_up(rank_, std::int64_t{block_products::block}) : 0;
     return {plan.add<float>("directions that are tried", width_ * columns_),
             plan.add<float>("their images", width_ * columns_),
             plan.add<double>("products of directions", columns_ * columns_),
             plan.add<double>("their eigenvectors", columns_ * columns_),
+            plan.add<double>("shares of products", product_shares::shares * blocks * blocks),
+            plan.add<double>("factor of products", blocks * blocks),
+            plan.add<double>("what channels hold", width_),
             plan.add<std::int32_t>("order of directions", rank_),
             plan.add<subspace_measures>("measures of keys", 1)};
   }
 
-  /// gram += the products of all pairs of channels, over the tokens given.
+  /// Elements of the room with which accumulate() is fastest on GPUs; with a fraction it does less at a time, and
+  /// without any for the sums of a part it falls back to portable programs.
+  [[nodiscard]] static std::int64_t room_elements(std::int64_t width) {
+    return gram_works::parts_at_a_time(width) * gram_works::part_elements(width);
+  }
+
+  /// gram += the products of all pairs of channels, over the tokens given. What is in `room` is overwritten.
   template <class Executor, class T>
-  void accumulate(Executor const& exec, view<T const, 3> keys, matrix_view<float> gram) const {
-    for (std::int64_t first = 0; first < keys.extent(1); first += block_tokens) {
-      const std::int64_t count = min(block_tokens, keys.extent(1) - first);
-      const turned_heads<T> source{{keys.slice(1, first, count)}};
-      using epilogue = store_sums<float, add_matrix<float>>;
-      const gemm_tiles<T, turned_heads<T>, turned_heads<T>, epilogue> program{source, source, {gram, {gram}}};
-      run_program(exec, program, program.tiles());
-    }
+  void accumulate(Executor const& exec, view<T const, 3> keys, matrix_view<float> gram,
+                  array_view<float> room = {}) const {
+    add_products(exec, gram_call<T>{keys, gram, room});
   }
 
   /// The measures of a search, where its directions are found.
@@ -98,34 +147,17 @@ class key_factorization {
   template <class Executor, class T>
   void find(Executor const& exec, matrix_view<float const> gram, subspace_regions const& at, workspace const& space,
             matrix_view<T> directions) const {
-    const matrix_view<float> columns(space[at.columns].data, {width_, columns_});
-    const matrix_view<float> images(space[at.images].data, {width_, columns_});
-    const matrix_view<double> products(space[at.products].data, {columns_, columns_});
-    const matrix_view<double> vectors(space[at.vectors].data, {columns_, columns_});
-    const array_view<subspace_measures> measures = space[at.measures];
-    run_program(exec, start_subspace{gram, columns, measures});
-    make_orthonormal(exec, columns, products, columns);
-    for (int i = 0; i < iterations_; ++i) {
-      run_program(exec, multiply_gram{gram, measures, columns, images});
-      make_orthonormal(exec, images, products, columns);
-    }
-    make_orthonormal(exec, columns, products, columns);  // of what a large condition has left
-    run_program(exec, multiply_gram{gram, {}, columns, images});
-    run_program(exec, inner_products{columns, images, products});
-    run_program(exec, diagonalize{products, vectors}, 1);
-    run_program(exec, order_values{products, space[at.order], measures}, 1);
-    run_program(exec, write_directions<T>{columns, vectors, space[at.order], directions});
+    find_subspace(exec, subspace_search<T>{gram, directions, columns_, iterations_, at, space});
+  }
+
+  /// coefficients = keys directions, of each token.
+  template <class Executor, class T>
+  static void project(Executor const& exec, view<T const, 3> keys, matrix_view<T const> directions,
+                      matrix_view<T> coefficients) {
+    project_keys(exec, projection_call<T>{keys, directions, coefficients});
   }
 
  private:
-  template <class Executor>
-  static void make_orthonormal(Executor const& exec, matrix_view<float const> from, matrix_view<double> products,
-                               matrix_view<float> to) {
-    run_program(exec, inner_products{from, from, products});
-    run_program(exec, factor_products{products}, 1);
-    run_program(exec, solve_rows{products, from, to});
-  }
-
   std::int64_t width_;
   std::int64_t rank_;
   std::int64_t columns_;

@@ -34,7 +34,6 @@
 #include <tessera/program/run_program.hpp>
 #include <tessera/program/score_chunks.hpp>
 #include <tessera/program/select_chunks.hpp>
-#include <tessera/tile/source/dense.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -173,7 +172,7 @@ struct offloaded_cache {
                 put_values<T, Codec>{values, n.chunk, first_row + before, chunks, cache.memory.values});
     run_program(exec, summarize_prompt<T, S>{keys, cache.rotary, cache.selector, prompt.tokens, first_row + before,
                                              chunks, cache.memory.landmarks, cosines_of(cache, space)});
-    cache.plan.search.accumulate(exec, keys, gram_of(cache, prompt.sequence, space));
+    cache.plan.search.accumulate(exec, keys, gram_of(cache, prompt.sequence, space), room_of(cache, prompt.sequence));
     prompt.tokens += count;
   }
 
@@ -279,6 +278,15 @@ struct offloaded_cache {
     return {kept != nullptr ? kept + sequence * width * width : space[cache.plan.prompt_parts.gram].data,
             {width, width}};
   }
+  /// Where sums of some of a prompt's tokens can lie: its coefficients are written after the last of them.
+  template <class T>
+  static array_view<float> room_of(cache_type<T> const& cache, std::int64_t sequence) {
+    offload_extents const& n = cache.plan.extents;
+    std::int64_t const row = n.chunk * n.rank * static_cast<std::int64_t>(sizeof(T));
+    auto const first = cache.plan.first_rows[static_cast<std::size_t>(sequence)];
+    auto* const bytes = reinterpret_cast<std::byte*>(cache.memory.coefficients.data) + first * row;
+    return {reinterpret_cast<float*>(bytes), cache.plan.capacity(sequence) * row / std::int64_t{sizeof(float)}};
+  }
   template <class T>
   static matrix_view<float> cosines_of(cache_type<T> const& cache, workspace const& space) {
     return {space[cache.plan.prompt_parts.cosines].data, {cache.plan.extents.key_heads, cache.plan.extents.longest}};
@@ -299,11 +307,8 @@ struct offloaded_cache {
   template <class Executor, class T>
   static void project(Executor const& exec, cache_type<T> const& cache, std::int64_t sequence, view<T const, 3> keys,
                       std::int64_t first) {
-    using epilogue = store_sums<T, plain_sum>;
-    matrix_view<T const> const directions = cache.memory.directions[sequence].transposed();
-    matrix_view<T> const target = cache.memory.coefficients.slice(0, first, keys.extent(1));
-    gemm_tiles<T, joined_heads<T>, dense<T>, epilogue> const program{{keys}, {directions}, {target, {}}};
-    run_program(exec, program, program.tiles());
+    key_factorization::project(exec, keys, matrix_view<T const>(cache.memory.directions[sequence]),
+                               cache.memory.coefficients.slice(0, first, keys.extent(1)));
   }
 
   static void check_shape(char const* here, offload_shape const& s) {

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Boxes of the rows of heads by the copy engine (TMA, sm_90): as tile/cuda/bulk_tensor.cuh, for three dimensions of
+/// any strides, heads x rows x columns. A box lies in one head; what it has beyond the head's rows or columns, or in a
+/// head beyond the last, reads as zeros.
+///
+///     if (can_map_heads(keys)) {
+///       tensor_map const map = make_head_map("factorize", keys, box_shape{64, 64});
+///       ... load_head_box(shared, map, full, head_place{.column = 0, .row = 128, .head = 3});
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/check.hpp>
+#include <tessera/tile/cuda/barrier.cuh>
+#include <tessera/tile/cuda/bulk_tensor.cuh>
+#include <tessera/tile/cuda/tensor_map.cuh>
+#include <tessera/tile/head_place.hpp>
+#include <tessera/view/view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Whether the copy engine can address heads x rows x columns: elements of a row lie next to each other, rows and heads
+/// begin at multiples of 16 bytes. Empty ones have no map.
+template <class T>
+[[nodiscard]] bool can_map_heads(view<T, 3> heads) {
+  constexpr auto bytes = static_cast<std::int64_t>(sizeof(T));
+  constexpr std::int64_t most_extent = 0x7fffffff;
+  constexpr std::int64_t most_stride = std::int64_t{1} << 40;
+  bool fits = !heads.is_empty() && reinterpret_cast<std::uintptr_t>(heads.data) % 16 == 0 &&
+              (heads.stride(2) == 1 || heads.extent(2) == 1);
+  for (int dimension = 0; dimension < 3; ++dimension) {
+    fits = fits && heads.extent(dimension) <= most_extent;
+  }
+  for (int dimension = 0; dimension < 2; ++dimension) {
+    const std::int64_t stride = heads.stride(dimension);
+    fits = fits &&
+           (heads.extent(dimension) == 1 || (stride > 0 && stride * bytes % 16 == 0 && stride < most_stride / bytes));
+  }
+  return fits;
+}
+
+/// `function` is what messages name. Throws value_error for what cannot be mapped or a box that is none.
+template <class T>
+[[nodiscard]] tensor_map make_head_map(char const* function, view<T, 3> heads, box_shape box) {
+  constexpr auto bytes = static_cast<std::int64_t>(sizeof(T));
+  check<value_error>(can_map_heads(heads), function, ": heads of ", heads.extent(1), " x ", heads.extent(2),
+                     " with strides ", heads.stride(0), ", ", heads.stride(1), " and ", heads.stride(2),
+                     " cannot be copied by boxes: rows must begin at multiples of 16 bytes");
+  check<value_error>(box.rows > 0 && box.rows <= 256, function, ": a box has ", box.rows, " rows but takes 1 to 256");
+  check<value_error>(box.columns > 0 && box.columns * bytes <= 128 && box.columns * bytes % 16 == 0, function,
+                     ": a row of a box has ", box.columns * bytes, " bytes but takes 16, 32, ... 128");
+  const std::int64_t row_bytes =
+      heads.extent(1) == 1 ? (heads.extent(2) * bytes + 15) / 16 * 16 : heads.stride(1) * bytes;
+  const std::int64_t head_bytes = heads.extent(0) == 1 ? row_bytes * heads.extent(1) : heads.stride(0) * bytes;
+  const cuuint64_t extents[3] = {static_cast<cuuint64_t>(heads.extent(2)), static_cast<cuuint64_t>(heads.extent(1)),
+                                 static_cast<cuuint64_t>(heads.extent(0))};
+  const cuuint64_t strides[2] = {static_cast<cuuint64_t>(row_bytes), static_cast<cuuint64_t>(head_bytes)};
+  const cuuint32_t sizes[3] = {static_cast<cuuint32_t>(box.columns), static_cast<cuuint32_t>(box.rows), 1};
+  const cuuint32_t steps[3] = {1, 1, 1};
+  using element = std::remove_const_t<T>;
+  tensor_map made{};
+  const CUresult result = detail::find_encode_tiled(function)(
+      &made.map, detail::tensor_map_type<element>(), 3, const_cast<element*>(heads.data), extents, strides, sizes,
+      steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, tensor_map_l2,
+      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (result != CUDA_SUCCESS) {
+    throw device_error(join(function, ": cuTensorMapEncodeTiled refused ", heads.extent(0), " heads of ",
+                            heads.extent(1), " x ", heads.extent(2), " with boxes of ", box.rows, " x ", box.columns,
+                            " (CUresult ", static_cast<int>(result), ")"),
+                       static_cast<int>(cudaErrorInvalidValue));
+  }
+  return made;
+}
+
+/// Global to shared memory. `done` counts the box's bytes, also those outside of the heads.
+__device__ __forceinline__ void load_head_box(void* shared, tensor_map const& map, shared_barrier& done,
+                                              head_place place) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
+      "[%2];" ::"r"(detail::plain_shared_address(shared)),
+      "l"(&map), "r"(detail::plain_shared_address(&done)), "r"(place.column), "r"(place.row), "r"(place.head)
+      : "memory");
+}
+
+/// The same into the same place of all thread blocks of the cluster whose bits are set in `ranks`; each one's own
+/// `done` counts.
+__device__ __forceinline__ void load_head_box_for_cluster(void* shared, tensor_map const& map, shared_barrier& done,
+                                                          head_place place, std::uint16_t ranks) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(detail::plain_shared_address(shared)),
+      "l"(&map), "r"(detail::plain_shared_address(&done)), "r"(place.column), "r"(place.row), "r"(place.head),
+      "h"(ranks)
+      : "memory");
+}
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cstdint>
+
+#include <tessera/tile/triangle.hpp>
+
+#include "support/catch.hpp"
+
+using namespace tessera;
+
+TEST_CASE("places of a triangle come row after row, each once, and know their number", "[host]") {
+  for (std::int64_t const rows : {1, 2, 3, 8, 33}) {
+    CAPTURE(rows);
+    std::int64_t index = 0;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      for (std::int64_t column = row; column < rows; ++column) {
+        triangle_place const place = place_in_triangle(index, rows);
+        CHECK(place.row == row);
+        CHECK(place.column == column);
+        CHECK(index_in_triangle(row, column, rows) == index);
+        ++index;
+      }
+    }
+    CHECK(triangle_size(rows) == index);
+  }
+}
