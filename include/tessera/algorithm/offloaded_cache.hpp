@@ -211,11 +211,18 @@ struct offloaded_cache {
     offload_step<T> const step = cache.plan.step_of(space, in.queries.extent(0), in.sequences);
     run_program(
         exec, append_tokens<T, element>{n, memory, step, cache.rotary, in.queries, in.keys, in.values, exec.status()});
-    run_program(exec, score_chunks<T, S>{n, memory, step, cache.selector, cache.scale});
-    run_program(exec, select_chunks<T, S>{n, memory, step, cache.selector});
-    run_program(exec, place_chunks<T, element>{n, memory, step, cache.plan.options.keeps_slots});
-    side.follow();
-    run_program(side.executor(), fetch_values<T, element, Codec>{n, memory, step});
+    // While values of some sequences are on their way, landmarks of others are read.
+    bool const is_offloaded = cache.plan.options.values == value_store::host;
+    std::int64_t const parts = cache.plan.parts_of(step.steps());
+    for (std::int64_t i = 0; i < parts; ++i) {
+      std::int64_t const first = i * step.steps() / parts;
+      offload_step<T> const part = step.part(first, (i + 1) * step.steps() / parts - first);
+      run_program(exec, score_chunks<T, S>{n, memory, part, cache.selector, cache.scale});
+      run_program(exec, select_chunks<T, S>{n, memory, part, cache.selector});
+      run_program(exec, place_chunks<T, element>{n, memory, part, cache.plan.options.keeps_slots});
+      side.follow();
+      run_program(side.executor(), fetch_values<T, element, Codec>{n, memory, part, is_offloaded});
+    }
     side.mark(0);
     run_program(exec, rebuild_keys<T, element>{n, memory, step, cache.rotary});
     run_program(exec, attend_chunks<T, element>{n, memory, step, cache.scale, 0, resident_shares(n)});

@@ -21,7 +21,7 @@ namespace tessera {
 inline namespace v0 {
 
 /// Of what says itself how it keeps chunks.
-// A switch instead of a second constraint: which of two constraints is the stricter one takes clang 14 a second to tell.
+// A switch instead of a second constraint: which of two constraints is stricter takes clang 14 a second to tell.
 template <ChunkSelector S, bool of_floats = Selector<S>>
 struct chunk_landmarks {
   using element_type = typename S::element_type;

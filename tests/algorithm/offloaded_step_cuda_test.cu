@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <tessera/algorithm/offloaded_cache.cuh>
+#include <tessera/core/bfloat16.hpp>
+#include <tessera/core/float16.hpp>
+#include <tessera/exec/cpu.hpp>
+#include <tessera/exec/cuda.cuh>
+#include <tessera/exec/cuda_memory.cuh>
+#include <tessera/project/low_rank.hpp>
+#include <tessera/quantize/scaled_float.hpp>
+#include <tessera/quantize/symmetric.hpp>
+#include <tessera/select/keep_outliers.hpp>
+#include <tessera/select/landmark.hpp>
+
+#include "support/catch.hpp"
+#include "support/cuda.hpp"
+#include "support/offload_problem.hpp"
+
+using namespace tessera;
+using namespace tessera_test;
+
+namespace {
+
+template <int Rank, int Chunk = 8, class Codec = exact_values, class Group = group_max>
+using cache_of = offloaded_cache<low_rank_projector<Rank>, landmark_selector<Chunk, Group>, keep_outliers<4>, Codec>;
+
+struct step_setup {
+  offload_heads heads = {8, 2, 64};
+  std::vector<std::int64_t> prompts = {650, 90, 0};
+  std::int64_t steps_before = 3;
+  std::int64_t selected = 12;
+  std::int64_t slots = 0;
+  int turning = 64;  ///< channels
+  rotary_pairs pairs = rotary_pairs::halves;
+  std::vector<std::int32_t> named = {};
+};
+
+/// A cache's blocks, here or on the device, and what they are.
+template <class Method, class T>
+struct step_blocks {
+  typename Method::template cache_type<T> cache;
+  offload_step<T> step;
+};
+
+/// A cache on the host, and a copy of all its memory on the device, where one program of a step can be run alone.
+template <class Method, class T>
+class step_problem {
+ public:
+  using selector_type = typename Method::selector_type;
+  using element = typename chunk_landmarks<selector_type>::element_type;
+  using codec = typename Method::codec_type;
+  using blocks_type = step_blocks<Method, T>;
+
+  explicit step_problem(step_setup const& setup)
+      : setup_(setup),
+        tables_(setup.turning > 0 ? rotary_frequencies(500000.0, setup.turning) : std::vector<double>{}, 2048),
+        plan_(Method::template plan<T>(shape(setup), options(setup), selector(setup))),
+        named_(exec_, 8),
+        within_(on_device(tables_.within())),
+        around_(on_device(tables_.blocks())) {
+    if (!setup.named.empty()) {
+      exec_.copy(setup.named, named_.view().slice(0, 0, steps()));
+    }
+    exec_.wait();
+    for (std::size_t i = 0; i < 3; ++i) {
+      std::fill(here_[i]->begin(), here_[i]->end(), std::byte{0xfb});
+    }
+    auto const embedding = tables_.embedding(setup.pairs);
+    here = std::make_unique<blocks_type>(open(here_[0]->view(), here_[1]->view(), here_[2]->view(), embedding));
+    there = std::make_unique<blocks_type>(open(there_[0]->view(), there_[1]->view(), there_[2]->view(),
+                                               tables_.embedding(setup.pairs, within_.data(), around_.data())));
+    found = std::make_unique<blocks_type>(open(found_[0]->view(), found_[1]->view(), found_[2]->view(), embedding));
+    here->step.sequences = setup.named;
+    found->step.sequences = setup.named;
+    if (!setup.named.empty()) {
+      there->step.sequences = named_.view().slice(0, 0, steps());
+    }
+    prefill();
+  }
+
+  std::int64_t steps() const {
+    return static_cast<std::int64_t>(setup_.named.empty() ? setup_.prompts.size() : setup_.named.size());
+  }
+  offload_extents const& extents() const { return plan_.extents; }
+
+  /// All that is on the host to the device.
+  void upload() {
+    for (std::size_t i = 0; i < 3; ++i) {
+      exec_.copy(here_[i]->view(), there_[i]->view());
+    }
+    exec_.wait();
+  }
+  void download() {
+    for (std::size_t i = 0; i < 3; ++i) {
+      exec_.copy(there_[i]->view(), found_[i]->view());
+    }
+    exec_.wait();
+  }
+  /// A program on the device, on what was on the host; and then on the host. `make`: of blocks.
+  template <class Make>
+  void run(Make const& make) {
+    upload();
+    run_program(exec_, make(*there));
+    download();
+    run_program(cpu{}, make(*here));
+  }
+  /// Which part of memory is not the same: 0 device, 1 host, 2 workspace; -1: none.
+  int differing(std::size_t parts = 3) const {
+    for (std::size_t i = 0; i < parts; ++i) {
+      if (!std::equal(here_[i]->begin(), here_[i]->end(), found_[i]->begin())) {
+        return static_cast<int>(i);
+      }
+    }
+    return -1;
+  }
+
+  tessera::cuda const& exec() const { return exec_; }
+  typename Method::template plan_type<T> const& plan() const { return plan_; }
+  offload_tokens<T> tokens(std::int64_t after) {
+    collect(after);
+    return {{queries_.data(), {steps(), setup_.heads.query_heads, setup_.heads.channels}},
+            {keys_.data(), {steps(), setup_.heads.key_heads, setup_.heads.channels}},
+            {values_.data(), {steps(), setup_.heads.key_heads, setup_.heads.channels}}};
+  }
+  view<float, 3> results() {
+    results_.assign(static_cast<std::size_t>(steps() * setup_.heads.query_heads * setup_.heads.channels), -77.0F);
+    return {results_.data(), {steps(), setup_.heads.query_heads, setup_.heads.channels}};
+  }
+  view<float, 2> sums() {
+    sums_.assign(static_cast<std::size_t>(steps() * setup_.heads.query_heads), -77.0F);
+    return {sums_.data(), {steps(), setup_.heads.query_heads}};
+  }
+  rotary_embedding embedding() const { return tables_.embedding(setup_.pairs); }
+  offload_sequence<T> const& sequence(std::size_t i) const { return sequences_[i]; }
+
+  std::unique_ptr<blocks_type> here;
+  std::unique_ptr<blocks_type> there;
+  std::unique_ptr<blocks_type> found;
+
+ private:
+  static offload_shape shape(step_setup const& s) {
+    std::vector<std::int64_t> room;
+    for (std::int64_t const prompt : s.prompts) {
+      room.push_back(prompt + 160);
+    }
+    return {s.heads.query_heads, s.heads.key_heads, s.heads.channels, room};
+  }
+  static offload_options options(step_setup const& s) {
+    offload_options made;
+    made.slots = s.slots;
+    return made;
+  }
+  static selector_type selector(step_setup const& s) {
+    selector_type made;
+    made.chunks = s.selected;
+    return made;
+  }
+  template <class U>
+  buffer<U> on_device(std::vector<U> const& from) const {
+    buffer<U> made(exec_, static_cast<std::int64_t>(from.size()));
+    exec_.copy(from, made);
+    return made;
+  }
+  blocks_type open(array_view<std::byte> device, array_view<std::byte> host, array_view<std::byte> step,
+                   rotary_embedding const& embedding) const {
+    return {Method::open(plan_, device, host, embedding, selector(setup_)),
+            plan_.step_of(workspace(plan_.step, step), steps(), {})};
+  }
+
+  void prefill() {
+    buffer<std::byte> prompt(plan_.prompt.bytes());
+    side_queue<cpu> const side(cpu{}, 1);
+    for (std::size_t i = 0; i < setup_.prompts.size(); ++i) {
+      std::int64_t const count = setup_.prompts[i];
+      sequences_.push_back(make_sequence<T>(setup_.heads, count + 200, 40 + i));
+      view<T const, 3> const keys(sequences_[i].keys.data(),
+                                  {setup_.heads.key_heads, count + 200, setup_.heads.channels});
+      view<T const, 3> const values(sequences_[i].values.data(),
+                                    {setup_.heads.key_heads, count + 200, setup_.heads.channels});
+      Method::prefill(cpu{}, side, here->cache, static_cast<std::int64_t>(i), keys.slice(1, 0, count),
+                      values.slice(1, 0, count), workspace(plan_.prompt, prompt.view()));
+    }
+    for (std::int64_t k = 0; k < setup_.steps_before; ++k) {
+      offload_tokens<T> in = tokens(k);
+      in.sequences = setup_.named;
+      Method::decode(cpu{}, side, here->cache, in, offload_results<float>{results()},
+                     workspace(plan_.step, here_[2]->view()));
+    }
+  }
+  void collect(std::int64_t after) {
+    queries_.clear();
+    keys_.clear();
+    values_.clear();
+    for (std::int64_t i = 0; i < steps(); ++i) {
+      std::int64_t const named = setup_.named.empty() ? i : std::int64_t{setup_.named[static_cast<std::size_t>(i)]};
+      auto const which = static_cast<std::size_t>(named < 0 ? 0 : named);
+      std::int64_t const position = setup_.prompts[which] + after;
+      append(queries_, sequences_[which], sequences_[which].queries, setup_.heads.query_heads, position);
+      append(keys_, sequences_[which], sequences_[which].keys, setup_.heads.key_heads, position);
+      append(values_, sequences_[which], sequences_[which].values, setup_.heads.key_heads, position);
+    }
+  }
+  void append(std::vector<T>& to, offload_sequence<T> const& s, std::vector<T> const& from, std::int64_t heads,
+              std::int64_t position) const {
+    for (std::int64_t head = 0; head < heads; ++head) {
+      auto const first = (head * s.tokens + position) * setup_.heads.channels;
+      to.insert(to.end(), from.begin() + first, from.begin() + first + setup_.heads.channels);
+    }
+  }
+
+  step_setup setup_;
+  tessera::cuda exec_;
+  pinned_memory pinned_;
+  rotary_tables tables_;
+  typename Method::template plan_type<T> plan_;
+  buffer<std::int32_t> named_;
+  buffer<rotation> within_;
+  buffer<rotation> around_;
+  std::vector<offload_sequence<T>> sequences_;
+  std::vector<T> queries_;
+  std::vector<T> keys_;
+  std::vector<T> values_;
+  std::vector<float> results_;
+  std::vector<float> sums_;
+  using block = std::unique_ptr<buffer<std::byte>>;
+  block here_block(std::int64_t bytes) const { return std::make_unique<buffer<std::byte>>(bytes); }
+  std::vector<block> three_here() const {
+    std::vector<block> made;
+    made.push_back(here_block(plan_.device.bytes()));
+    made.push_back(here_block(plan_.host.bytes()));
+    made.push_back(here_block(plan_.step.bytes()));
+    return made;
+  }
+  std::vector<block> three_there() {
+    std::vector<block> made;
+    made.push_back(std::make_unique<buffer<std::byte>>(exec_, plan_.device.bytes()));
+    made.push_back(std::make_unique<buffer<std::byte>>(plan_.host.bytes(), pinned_));
+    made.push_back(std::make_unique<buffer<std::byte>>(exec_, plan_.step.bytes()));
+    return made;
+  }
+  std::vector<block> here_ = three_here();
+  std::vector<block> there_ = three_there();
+  std::vector<block> found_ = three_here();
+};
+
+double apart(double a, double b) {
+  return a == b ? 0.0 : std::abs(a - b);
+}
+
+/// The largest difference of scores, over all archived chunks of the steps' sequences.
+template <class Problem>
+double score_error(Problem const& p) {
+  auto const& n = p.extents();
+  double most = 0;
+  for (std::int64_t at = 0; at < p.steps(); ++at) {
+    std::int64_t const sequence = p.here->step.sequence(n, p.here->cache.memory.sequences, at);
+    if (sequence < 0) {
+      continue;
+    }
+    cached_sequence const known = p.here->cache.memory.sequences[sequence];
+    for (std::int64_t head = 0; head < n.query_heads; ++head) {
+      std::int64_t const key_head = head / n.group();
+      for (std::int64_t chunk = 0; chunk < known.chunks; ++chunk) {
+        std::int64_t const query = head % n.group();
+        most = std::max(most, apart(double{p.here->step.scores(known.first + chunk, key_head, query)},
+                                    double{p.found->step.scores(known.first + chunk, key_head, query)}));
+      }
+      for (std::int64_t block = 0; block * scored_chunks < known.chunks; ++block) {
+        lse_reducer<float> const reducer;
+        most = std::max(most, apart(double{reducer.value(p.here->step.score_sums(at, block, head))},
+                                    double{reducer.value(p.found->step.score_sums(at, block, head))}));
+      }
+    }
+  }
+  return most;
+}
+
+/// The largest difference of two lists, relative to the largest magnitude of the first; of NaN in the same places 0.
+template <class U>
+double list_error(U const* expected, U const* found, std::int64_t count) {
+  double most = 0;
+  double largest = 1e-30;
+  for (std::int64_t i = 0; i < count; ++i) {
+    auto const a = static_cast<double>(load(expected[i]));
+    auto const b = static_cast<double>(load(found[i]));
+    if (std::isnan(a) != std::isnan(b)) {
+      return 1e30;
+    }
+    most = std::isnan(a) ? most : std::max(most, apart(a, b));
+    largest = std::isnan(a) ? largest : std::max(largest, std::abs(a));
+  }
+  return most / largest;
+}
+
+/// Of the shares of a step's attention: of what they add up to and of their sums.
+template <class Problem>
+double share_error(Problem const& p, std::int64_t first, std::int64_t count) {
+  auto const& n = p.extents();
+  double most = 0;
+  for (std::int64_t at = 0; at < p.steps(); ++at) {
+    if (p.here->step.sequence(n, p.here->cache.memory.sequences, at) < 0) {
+      continue;
+    }
+    for (std::int64_t share = first; share < first + count; ++share) {
+      for (std::int64_t head = 0; head < n.query_heads; ++head) {
+        auto const a = p.here->step.states(share, at, head);
+        auto const b = p.found->step.states(share, at, head);
+        CHECK(apart(double{a.largest}, double{b.largest}) < 0.01);
+        CHECK(b.reference == b.largest);
+        double const by = std::isinf(a.largest) ? 1.0 : std::exp2(double{b.reference} - double{a.reference});
+        CHECK(by * double{b.sum} == Approx(double{a.sum}).epsilon(0.003));
+        for (std::int64_t c = 0; c < n.channels; ++c) {
+          double const difference =
+              by * double{p.found->step.totals(share, at, head, c)} - double{p.here->step.totals(share, at, head, c)};
+          most = std::max(most, std::abs(difference) / (a.sum > 0 ? double{a.sum} : 1.0));
+        }
+      }
+    }
+  }
+  return most;
+}
+
+/// Every program of a step, each on the same memory here and there.
+template <class Method, class T>
+void check_step(step_setup const& setup) {
+  using problem_type = step_problem<Method, T>;
+  using S = typename problem_type::selector_type;
+  using E = typename problem_type::element;
+  using blocks = typename problem_type::blocks_type;
+  problem_type p(setup);
+  offload_extents const n = p.extents();
+  auto const in = p.tokens(setup.steps_before);
+  auto const& host = p.here->cache;
+  run_program(cpu{},
+              append_tokens<T, E>{n, host.memory, p.here->step, host.rotary, in.queries, in.keys, in.values, nullptr});
+
+  p.run([&](blocks const& b) {
+    return score_chunks<T, S>{n, b.cache.memory, b.step, b.cache.selector, b.cache.scale};
+  });
+  CHECK(p.differing(2) == -1);
+  CHECK(score_error(p) < 2e-4);
+
+  p.run([&](blocks const& b) { return select_chunks<T, S>{n, b.cache.memory, b.step, b.cache.selector}; });
+  CHECK(p.differing() == -1);
+  p.run([&](blocks const& b) { return place_chunks<T, E>{n, b.cache.memory, b.step, true}; });
+  CHECK(p.differing() == -1);
+  for (bool const crosses_bus : {true, false}) {
+    p.run([&](blocks const& b) {
+      return fetch_values<T, E, typename problem_type::codec>{n, b.cache.memory, b.step, crosses_bus};
+    });
+    CHECK(p.differing() == -1);
+  }
+
+  p.run([&](blocks const& b) { return rebuild_keys<T, E>{n, b.cache.memory, b.step, b.cache.rotary}; });
+  CHECK(list_error(p.here->cache.memory.slot_keys.data, p.found->cache.memory.slot_keys.data,
+                   p.here->cache.memory.slot_keys.size()) < 0.006);  // a step of bf16
+  std::copy_n(p.here->cache.memory.slot_keys.data, p.here->cache.memory.slot_keys.size(),
+              p.found->cache.memory.slot_keys.data);
+  CHECK(p.differing() == -1);
+
+  for (bool const is_selected : {false, true}) {
+    std::int64_t const first = is_selected ? resident_shares(n) : 0;
+    std::int64_t const count = is_selected ? selected_shares(n) : resident_shares(n);
+    p.run([&](blocks const& b) { return attend_chunks<T, E>{n, b.cache.memory, b.step, b.cache.scale, first, count}; });
+    CHECK(p.differing(2) == -1);
+    CHECK(share_error(p, first, count) < 0.02);
+  }
+
+  p.upload();
+  buffer<float> results(p.exec(), p.results().size());
+  buffer<float> sums(p.exec(), p.sums().size());
+  auto const host_results = p.results();
+  auto const host_sums = p.sums();
+  run_program(p.exec(), merge_chunks<T, E, float>{n,
+                                                  p.there->cache.memory.sequences,
+                                                  p.there->step,
+                                                  {results.data(), {p.steps(), n.query_heads, n.channels}},
+                                                  {sums.data(), {p.steps(), n.query_heads}}});
+  run_program(cpu{}, merge_chunks<T, E, float>{n, host.memory.sequences, p.here->step, host_results, host_sums});
+  std::vector<float> found(static_cast<std::size_t>(results.size()));
+  std::vector<float> found_sums(static_cast<std::size_t>(sums.size()));
+  p.exec().copy(results.view(), found);
+  p.exec().copy(sums.view(), found_sums);
+  p.exec().wait();
+  CHECK(list_error(host_results.data, found.data(), results.size()) < 1e-5);
+  CHECK(list_error(host_sums.data, found_sums.data(), sums.size()) < 1e-5);
+}
+
+}  // namespace
+
+TEST_CASE("programs of a step leave on the device what they leave on the host", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  SECTION("64 channels") {
+    check_step<cache_of<64>, bfloat16>({});
+  }
+  SECTION("the paper's heads") {
+    check_step<cache_of<160>, bfloat16>({{32, 8, 128}, {700, 130}, 2, 20, 0, 128, rotary_pairs::halves, {}});
+  }
+  SECTION("as many chunks as there are") {
+    check_step<cache_of<64>, bfloat16>({{8, 2, 64}, {300, 90}, 2, 64, 0, 64, rotary_pairs::halves, {}});
+  }
+  SECTION("more slots than chunks are selected") {
+    check_step<cache_of<96>, bfloat16>({{3, 3, 64}, {420}, 9, 5, 17, 64, rotary_pairs::halves, {}});
+  }
+  SECTION("many query heads, in 16-bit floats, neighbouring channels that turn in part") {
+    check_step<cache_of<64>, float16>({{24, 2, 64}, {420, 77}, 3, 12, 0, 32, rotary_pairs::neighbours, {}});
+  }
+  SECTION("many query heads of bfloat16, without rotations, chunks of 16") {
+    check_step<cache_of<32, 16>, bfloat16>({{32, 2, 128}, {660}, 3, 9, 0, 0, rotary_pairs::halves, {}});
+  }
+  SECTION("steps of some sequences") {
+    check_step<cache_of<64>, bfloat16>({{8, 2, 64}, {650, 90, 200}, 3, 12, 0, 64, rotary_pairs::halves, {2, -1, 0}});
+  }
+  SECTION("the mean of shares") {
+    check_step<cache_of<64, 8, exact_values, group_mean>, bfloat16>({});
+  }
+}
+
+TEST_CASE("coded values of a step are fetched as on the host", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  check_step<cache_of<64, 8, float8_quantizer<float8_e4m3>>, bfloat16>({});
+  check_step<cache_of<160, 8, float8_quantizer<float8_e4m3>>, bfloat16>(
+      {{16, 4, 128}, {500, 130}, 2, 20, 0, 128, rotary_pairs::halves, {}});
+  check_step<cache_of<64, 8, symmetric_quantizer<4, 64>>, float16>({});
+}
