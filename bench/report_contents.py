@@ -68,6 +68,18 @@ def attention_figures():
 
 FIGURES.update(attention_figures())
 
+# Figures that are needed where a file of results is there, and not reported where it is not.
+FIGURES_OF_FILE = {
+    "shadow_kv.json": {
+        "shadow.decode.host.hit60.speedup": ("value", "speedup", ["shadow/decode/host/hit60/128k"]),
+        "shadow.decode.fp8.hit60.speedup": ("value", "speedup", ["shadow/decode/fp8/hit60/128k"]),
+        "shadow.decode.device.speedup": ("value", "speedup", ["shadow/decode/device/hit60/128k"]),
+        "shadow.score.read_fraction": ("value", "of_read", ["shadow/score/128k"]),
+        "shadow.fetch.pcie_fraction": ("value", "of_bus", ["shadow/fetch/host/128k"]),
+        "shadow.gpu_bytes.ratio": ("value", "gpu_bytes_ratio", ["shadow/decode/host/hit60/128k"]),
+    },
+}
+
 # Another implementation's rate for the same operation, distribution and size on the same kind of card, but measured
 # apart from our runs: one H200, CUDA 13.0, PyTorch 2.11, medians of CUDA-event times after warm-up, 2026-11-21. It is
 # shown beside our figures and never enters summary.json. Source: https://github.com/facebookresearch/dietgpu
@@ -109,6 +121,8 @@ COLUMNS = {
     "error, L1": lambda name, c: percent(c.get("relative_l1"), 2),
     "error, hidden": lambda name, c: percent(c.get("hidden_error"), 2),
     "error, classifier": lambda name, c: percent(c.get("classifier_error"), 2),
+    "times dense decoding": lambda name, c: number(c.get("speedup")),
+    "of copies from the host": lambda name, c: percent(c.get("of_bus")),
 }
 
 
@@ -181,7 +195,23 @@ def decoding_table():
             ("4 sequences of 32K tokens, 4 queries, 64 query heads", "d128/batch4/64_query_heads/4_queries/32k")]])
 
 
+def offloaded_table():
+    """Steps over a cache whose values are not on the device, and its programs."""
+    places = [("host", "values of the host"), ("fp8", "values of the host in e4m3"), ("device", "values on the device")]
+    rows = [(f"step, {label}, {hits}% in slots", f"shadow/decode/{place}/hit{hits}/128k")
+            for place, label in places for hits in [0, 30, 60, 80]]
+    rows += [(f"step, {label}, 60% in slots, one sequence", f"shadow/decode/{place}/hit60/128k/1_sequence")
+             for place, label in places]
+    rows += [("scores of landmarks", "shadow/score/128k"), ("selection", "shadow/select/128k"),
+             ("values from the host", "shadow/fetch/host/128k"),
+             ("values from the host in e4m3", "shadow/fetch/fp8/128k"), ("keys", "shadow/rebuild/128k"),
+             ("attention over what is selected", "shadow/attend/128k")]
+    return Table("8 sequences of 128K tokens, 32 query heads, 8 key heads of 128 channels",
+                 ["us", "times dense decoding", "of read speed", "of copies from the host", "error, L1"], rows)
+
+
 TABLES = {
+    "offloaded": offloaded_table(),
     "attention-128": attention_table(128),
     "attention-64": attention_table(64),
     "attention-more": more_attention(),

@@ -72,6 +72,22 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(self.summary()["neuzip.decode.bf16.tbps"], 2.0)
         self.assertEqual(self.summary()["neuzip.batched_over_single"], 0.95)
 
+    def test_figures_of_a_file_are_needed_where_the_file_is(self):
+        figures = report_contents.FIGURES_OF_FILE["shadow_kv.json"]
+        counters = {}
+        for _, counter, names in figures.values():
+            counters.setdefault(names[0], {})[counter] = 2.5
+        self.write(needed())
+        self.write({name: rows(name, **values) for name, values in counters.items()}, "shadow_kv.json")
+        self.assertEqual(self.report()[0], 0)
+        self.assertEqual(set(self.summary()), set(report_contents.FIGURES) | set(figures))
+        self.assertEqual(self.summary()["shadow.decode.host.hit60.speedup"], 2.5)
+        del counters["shadow/score/128k"]
+        self.write({name: rows(name, **values) for name, values in counters.items()}, "shadow_kv.json")
+        code, text = self.report()
+        self.assertEqual(code, 1)
+        self.assertIn("shadow.score.read_fraction: there is no result of shadow/score/128k", text)
+
     def test_the_copy_figure_is_that_of_the_faster_copy(self):
         results = needed()
         results["machine/copy/memcpy/2GiB"] = rows("machine/copy/memcpy/2GiB", TBps=4.0)
