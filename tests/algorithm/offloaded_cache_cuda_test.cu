@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <tessera/algorithm/offloaded_cache.hpp>
+#include <tessera/algorithm/offloaded_cache.cuh>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/exec/cuda.cuh>

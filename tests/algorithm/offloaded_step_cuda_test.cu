@@ -13,6 +13,7 @@
 #include <tessera/exec/cpu.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/cuda_memory.cuh>
+#include <tessera/exec/side_queue.cuh>
 #include <tessera/project/low_rank.hpp>
 #include <tessera/quantize/scaled_float.hpp>
 #include <tessera/quantize/symmetric.hpp>
@@ -136,6 +137,25 @@ class step_problem {
   view<float, 2> sums() {
     sums_.assign(static_cast<std::size_t>(steps() * setup_.heads.query_heads), -77.0F);
     return {sums_.data(), {steps(), setup_.heads.query_heads}};
+  }
+  /// A step of all sequences, by what is on the device.
+  template <class Side>
+  std::vector<float> decode_there(Side const& side, std::int64_t after) {
+    offload_tokens<T> in = tokens(after);
+    auto const queries = on_device(queries_);
+    auto const keys = on_device(keys_);
+    auto const values = on_device(values_);
+    in.queries.data = queries.data();
+    in.keys.data = keys.data();
+    in.values.data = values.data();
+    auto const expected = results();
+    buffer<float> made(exec_, expected.size());
+    Method::decode(exec_, side, there->cache, in, offload_results<float>{{made.data(), expected.extents}},
+                   workspace(plan_.step, there_[2]->view()));
+    std::vector<float> found(static_cast<std::size_t>(made.size()));
+    exec_.copy(made.view(), found);
+    exec_.wait();
+    return found;
   }
   rotary_embedding embedding() const { return tables_.embedding(setup_.pairs); }
   offload_sequence<T> const& sequence(std::size_t i) const { return sequences_[i]; }
@@ -391,6 +411,42 @@ void check_step(step_setup const& setup) {
   p.exec().wait();
   CHECK(list_error(host_results.data, found.data(), results.size()) < 1e-5);
   CHECK(list_error(host_sums.data, found_sums.data(), sums.size()) < 1e-5);
+
+  p.run([&](blocks const& b) { return project_archived<T, E>{n, b.cache.memory, b.step}; });
+  auto const coefficients = host.memory.coefficients;
+  CHECK(list_error(coefficients.data, p.found->cache.memory.coefficients.data, coefficients.size()) < 0.006);
+  std::copy_n(coefficients.data, coefficients.size(), p.found->cache.memory.coefficients.data);
+  for (std::int64_t at = 0; at < p.steps(); ++at) {
+    CHECK(p.found->step.residuals[at] == Approx(p.here->step.residuals[at]).margin(1e-4));
+    p.found->step.residuals[at] = p.here->step.residuals[at];
+  }
+  CHECK(p.differing() == -1);
+  p.run([&](blocks const& b) {
+    return archive_chunks<T, S, typename problem_type::codec>{n, b.cache.memory, b.step, b.cache.selector, 3.0F};
+  });
+  CHECK(p.differing() == -1);
+}
+
+/// Of steps on the device, against dense attention in double.
+template <class Method, class T>
+double dense_error(step_setup const& setup, std::int64_t steps) {
+  step_problem<Method, T> p(setup);
+  p.upload();
+  offload_heads const& h = setup.heads;
+  side_queue<tessera::cuda> const side(p.exec(), 1);
+  double error = 0;
+  for (std::int64_t k = setup.steps_before; k < setup.steps_before + steps; ++k) {
+    auto const found = p.decode_there(side, k);
+    std::size_t first = 0;
+    for (std::size_t i = 0; i < setup.prompts.size(); ++i) {
+      auto const expected = dense_attention(h, p.sequence(i), setup.prompts[i] + k, p.embedding());
+      std::vector<float> const own(found.begin() + static_cast<std::ptrdiff_t>(first),
+                                   found.begin() + static_cast<std::ptrdiff_t>(first + expected.size()));
+      error = std::max(error, relative_error(own, expected));
+      first += expected.size();
+    }
+  }
+  return error;
 }
 
 }  // namespace
@@ -418,9 +474,23 @@ TEST_CASE("programs of a step leave on the device what they leave on the host", 
   SECTION("steps of some sequences") {
     check_step<cache_of<64>, bfloat16>({{8, 2, 64}, {650, 90, 200}, 3, 12, 0, 64, rotary_pairs::halves, {2, -1, 0}});
   }
+  SECTION("a chunk leaves the ring") {
+    check_step<cache_of<64>, bfloat16>({{8, 2, 64}, {650, 90, 3}, 5, 12, 0, 64, rotary_pairs::halves, {}});
+  }
+  SECTION("a chunk of 16 leaves the ring") {
+    check_step<cache_of<72, 16>, float16>({{4, 2, 64}, {640}, 15, 6, 0, 64, rotary_pairs::halves, {}});
+  }
   SECTION("the mean of shares") {
     check_step<cache_of<64, 8, exact_values, group_mean>, bfloat16>({});
   }
+}
+
+TEST_CASE("steps on the device that attend to all chunks, with all directions, are dense attention", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  CHECK(dense_error<cache_of<128>, bfloat16>({{8, 2, 64}, {300, 90}, 2, 64, 0, 64, rotary_pairs::halves, {}}, 20) <
+        0.012);
+  CHECK(dense_error<cache_of<128>, float16>({{16, 1, 128}, {260}, 3, 64, 0, 128, rotary_pairs::neighbours, {}}, 9) <
+        0.002);
 }
 
 TEST_CASE("coded values of a step are fetched as on the host", "[cuda]") {

@@ -10,6 +10,7 @@
 ///     fetch_records     records of codes of up to 2560 bytes
 ///     rebuild_rotated   a rank of 32, 64, ... 192, chunks of 8, 16, ... tokens; rotations that turn neighbouring
 ///                       channels, or halves of whole heads, or none
+///     project_rows      chunks of 8 or 16 tokens, a rank of 8, 16, ... 192
 ///     attend_rows, join_chunks
 ///
 /// One layer of a sequence of 128K tokens with the paper's parameters (8 key heads of 128 channels, 32 query heads, 256
@@ -38,6 +39,7 @@
 #include <tessera/program/choose_largest.cuh>
 #include <tessera/program/fetch_records.hpp>
 #include <tessera/program/join_chunks.cuh>
+#include <tessera/program/project_rows.cuh>
 #include <tessera/program/rebuild_rotated.cuh>
 #include <tessera/program/score_means.cuh>
 #include <tessera/select/landmark.hpp>
@@ -163,6 +165,17 @@ void run_program(basic_cuda<Architectures> const& exec, attend_chunks<T, E> cons
     }
     if (channels == 64 && call.shares > 0 && detail::has_places(call.groups())) {
       exec.run(attend_rows<64, T, E>::of(call), call.groups());
+      return;
+    }
+  }
+  exec.run(call, call.groups());
+}
+
+template <class Architectures, class T, class E>
+void run_program(basic_cuda<Architectures> const& exec, project_archived<T, E> const& call) {
+  if constexpr (detail::has_pieces<T>) {
+    if (project_rows<T, E>::takes(call) && exec.state->shared_bytes() >= 164 * 1024) {
+      exec.run(project_rows<T, E>{call}, call.groups());
       return;
     }
   }
