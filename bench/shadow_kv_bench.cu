@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// ShadowKV: decode steps of a layer of 128K tokens over a cache whose values are in memory of the host, as they are or
-/// as e4m3, or on the device; and its programs alone. 8 sequences, or 1.
+/// as e4m3, or on the device; and its programs alone. 16 sequences, or 1.
 ///
 /// `speedup`: against our own dense decoding over all keys and values in bf16, measured beside it. A step is a CUDA
 /// graph; each from a cold L2. In one of eight steps a chunk leaves the ring: `ms` is the mean with that share,
@@ -159,7 +159,7 @@ template <class Codec>
 void add_steps(std::string const& where, value_store store) {
   for (int const hits : {0, 30, 60, 80}) {
     bench::add_cuda("shadow/decode/" + where + "/hit" + std::to_string(hits) + "/128k", [=](benchmark::State& state) {
-      measure_step<Codec>(state, {8, 131072, store}, 0.01 * hits);
+      measure_step<Codec>(state, {16, 131072, store}, 0.01 * hits);
     });
   }
   bench::add_cuda("shadow/decode/" + where + "/hit60/128k/1_sequence", [=](benchmark::State& state) {

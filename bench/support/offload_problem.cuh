@@ -45,7 +45,7 @@ __global__ void evict_slots(tessera::offload_extents extents, tessera::offloaded
 struct portable_cuda : tessera::cuda {};
 
 struct offload_setup {
-  std::int64_t sequences = 8;
+  std::int64_t sequences = 16;
   std::int64_t tokens = 131072;
   tessera::value_store store = tessera::value_store::host;
 
