@@ -9,7 +9,7 @@
 ///     choose_largest    sequences of up to 40960 chunks
 ///     fetch_records     records of codes of up to 2560 bytes
 ///     rebuild_rotated   a rank of 32, 64, ... 192, chunks of 8, 16, ... tokens; rotations that turn neighbouring
-///                       channels, or halves of whole heads, or none
+///                       channels, a multiple of 4, or halves of whole heads, or none; their tables at multiples of 16
 ///     project_rows      chunks of 8 or 16 tokens, a rank of 8, 16, ... 192
 ///     attend_rows, join_chunks
 ///
@@ -90,7 +90,13 @@ template <class T, class E>
 bool can_rebuild(rebuild_keys<T, E> const& call) {
   offload_extents const& n = call.extents;
   const std::int64_t turning = call.rotary.channels();
-  const bool can_turn = turning == 0 || call.rotary.pairs == rotary_pairs::neighbours || turning == n.channels;
+  const auto has_twos = [](matrix_view<rotation const> const& table) {
+    return reinterpret_cast<std::uintptr_t>(table.data) % 16 == 0 && table.stride(0) % 2 == 0 && table.stride(1) == 1;
+  };
+  const bool are_aligned =
+      has_twos(call.rotary.within) && (call.rotary.blocks.data == nullptr || has_twos(call.rotary.blocks));
+  const bool are_pairs = call.rotary.pairs == rotary_pairs::neighbours ? turning % 4 == 0 : turning == n.channels;
+  const bool can_turn = turning == 0 || (are_pairs && are_aligned);
   return n.rank % 32 == 0 && n.rank <= 192 && n.chunk % 8 == 0 && can_turn;
 }
 

@@ -41,12 +41,14 @@ struct attend_rows {
   };
 
   call_type call;
+  std::int32_t rows;  ///< queries that share a key head
   known_divisor by_heads;
   known_divisor by_shares;
 
   /// Of fewer than 2^31 groups.
   [[nodiscard]] static attend_rows of(call_type const& call) {
-    return {call, known_divisor::of(static_cast<std::uint32_t>(call.extents.key_heads)),
+    return {call, static_cast<std::int32_t>(call.extents.group()),
+            known_divisor::of(static_cast<std::uint32_t>(call.extents.key_heads)),
             known_divisor::of(static_cast<std::uint32_t>(call.shares))};
   }
   [[nodiscard]] std::int64_t groups() const { return call.groups(); }
@@ -121,12 +123,11 @@ struct attend_rows {
 
   __device__ __forceinline__ void add_keys(float (&scores)[tiles][4], row_words<Channels> const (&keys)[tiles],
                                            std::int64_t at, std::int64_t head, int lane) const {
-    const std::int64_t count = call.extents.group();
     row_words<Channels> queries[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = lane / 4 + 8 * half;
-      queries[half].load(row < count ? &call.step.queries(at, head * count + row, 0) : nullptr, lane);
+      queries[half].load(row < rows ? &call.step.queries(at, head * rows + row, 0) : nullptr, lane);
     }
 #pragma unroll
     for (int block = 0; block < row_words<Channels>::blocks; ++block) {
@@ -176,7 +177,7 @@ struct attend_rows {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = lane / 4 + 8 * half;
-      if (row < call.extents.group()) {
+      if (row < rows) {
 #pragma unroll
         for (int i = 0; i < 2 * parts; ++i) {  // eight neighbouring channels of a column
           const int first = number_of_column(8 * (i / 2), 2 * (lane % 4) + i % 2);
@@ -195,8 +196,7 @@ struct attend_rows {
   __device__ __forceinline__ void write(scratch_type const& scratch, std::int64_t at, std::int64_t head,
                                         std::int64_t share, int lane) const {
     constexpr int fours = Channels / 4;
-    const auto count = static_cast<int>(call.extents.group());
-    for (int i = lane; i < count * fours; i += lanes) {
+    for (int i = lane; i < rows * fours; i += lanes) {
       const int row = i / fours;
       float reference = -infinity;
 #pragma unroll
@@ -213,7 +213,7 @@ struct attend_rows {
         total = {__fmaf_rn(by, part.x, total.x), __fmaf_rn(by, part.y, total.y), __fmaf_rn(by, part.z, total.z),
                  __fmaf_rn(by, part.w, total.w)};
       }
-      const std::int64_t query = head * count + row;
+      const std::int64_t query = head * rows + row;
       *reinterpret_cast<float4*>(&call.step.totals(share, at, query, i % fours * 4)) = total;
       if (i % fours == 0) {
         call.step.states(share, at, query) = {reference, reference, sum};

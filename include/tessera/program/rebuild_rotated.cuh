@@ -154,6 +154,23 @@ struct rebuild_rotated {
     }
   }
 
+  /// Of two neighbouring pairs, the first one even.
+  struct alignas(16) two_rotations {
+    rotation of[2];
+  };
+  [[nodiscard]] __device__ __forceinline__ two_rotations rotations_at(std::int64_t position, std::int64_t pair) const {
+    const rotary_embedding& rotary = call.rotary;
+    const auto load_two = [pair](matrix_view<rotation const> const& table, std::int64_t row) {
+      return *reinterpret_cast<two_rotations const*>(&table(row, pair));
+    };
+    if (rotary.blocks.data == nullptr) {
+      return load_two(rotary.within, position);
+    }
+    const two_rotations a = load_two(rotary.blocks, position / rotary_embedding::block);
+    const two_rotations b = load_two(rotary.within, position % rotary_embedding::block);
+    return {{rotary_embedding::both(a.of[0], b.of[0]), rotary_embedding::both(a.of[1], b.of[1])}};
+  }
+
   /// As rotary_embedding::turn.
   __device__ __forceinline__ void turn(float (&values)[Channels / 32][8], std::int64_t position, int lane) const {
     constexpr int parts = Channels / 32;
@@ -161,19 +178,22 @@ struct rebuild_rotated {
 #pragma unroll
       for (int part = 0; part < parts / 2; ++part) {
 #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-          const rotation by = call.rotary.at(position, piece_numbers * row_piece(lane, part) + i);
-          turn_pair(values[part][i], values[part + parts / 2][i], by);
+        for (int i = 0; i < 8; i += 2) {
+          const two_rotations by = rotations_at(position, piece_numbers * row_piece(lane, part) + i);
+          turn_pair(values[part][i], values[part + parts / 2][i], by.of[0]);
+          turn_pair(values[part][i + 1], values[part + parts / 2][i + 1], by.of[1]);
         }
       }
     } else {
 #pragma unroll
       for (int part = 0; part < parts; ++part) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const int pair = (piece_numbers * row_piece(lane, part)) / 2 + i;
+        for (int i = 0; i < 4; i += 2) {
+          const int pair = piece_numbers / 2 * row_piece(lane, part) + i;
           if (2 * pair < call.rotary.channels()) {
-            turn_pair(values[part][2 * i], values[part][2 * i + 1], call.rotary.at(position, pair));
+            const two_rotations by = rotations_at(position, pair);
+            turn_pair(values[part][2 * i], values[part][2 * i + 1], by.of[0]);
+            turn_pair(values[part][2 * i + 2], values[part][2 * i + 3], by.of[1]);
           }
         }
       }

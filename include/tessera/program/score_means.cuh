@@ -32,12 +32,14 @@ struct score_means {
   struct scratch_type {};
 
   call_type call;
+  std::int32_t rows;  ///< queries that share a key head
   known_divisor by_heads;
   known_divisor by_blocks;
 
   /// Of fewer than 2^31 groups.
   [[nodiscard]] static score_means of(call_type const& call) {
-    return {call, known_divisor::of(static_cast<std::uint32_t>(call.extents.key_heads)),
+    return {call, static_cast<std::int32_t>(call.extents.group()),
+            known_divisor::of(static_cast<std::uint32_t>(call.extents.key_heads)),
             known_divisor::of(static_cast<std::uint32_t>(call.blocks()))};
   }
   [[nodiscard]] std::int64_t groups() const { return call.groups(); }
@@ -62,8 +64,8 @@ struct score_means {
 #pragma unroll
     for (int half = 0; half < halves; ++half) {
       const int row = group.lane / 4 + 8 * half;
-      const std::int64_t query = head * call.extents.group() + row;
-      queries[half].load(row < call.extents.group() ? &call.step.queries(at, query, 0) : nullptr, group.lane);
+      const std::int64_t query = head * rows + row;
+      queries[half].load(row < rows ? &call.step.queries(at, query, 0) : nullptr, group.lane);
     }
     scaled_exponentials<float> sums[halves];
     for (auto& sum : sums) {
@@ -129,7 +131,7 @@ struct score_means {
     for (int i = 0; i < 2 * tiles; ++i) {
       values[i] = is_open[i / 2][i % 2] ? call.scale * scores[i / 2][2 * half + i % 2] : -infinity;
       const std::int32_t chunk = r.first + i / 2 * 8 + 2 * (lane % 4) + i % 2;
-      if (row < call.extents.group() && chunk < r.end) {
+      if (row < rows && chunk < r.end) {
         to[chunk * kept.strides[0]] = values[i];
       }
     }
@@ -155,8 +157,8 @@ struct score_means {
       const float own = natural_power(sums[half].largest - reference_of(largest));
       const float scaled = sum_of_row(sums[half].scaled * own);
       const int row = lane / 4 + 8 * half;
-      if (lane % 4 == 0 && row < call.extents.group()) {
-        call.step.score_sums(at, block, head * call.extents.group() + row) = {largest, scaled};
+      if (lane % 4 == 0 && row < rows) {
+        call.step.score_sums(at, block, head * rows + row) = {largest, scaled};
       }
     }
   }
