@@ -18,6 +18,8 @@
 ///                      tessera::workspace(plan.step, memory));
 ///     }
 ///
+/// On CUDA devices include algorithm/offloaded_cache.cuh too, for programs made for them; it says what limits a step.
+///
 /// Of the keys of all heads of a token, k, before their rotation by the token's position, a = k Q is kept, with Q the
 /// 160 orthonormal directions that hold most of the prompt's keys. A chunk c of 8 tokens has a landmark L_c, the mean
 /// of its keys after their rotation. A step rotates the query q_h of each head h of a group that shares a key head,
