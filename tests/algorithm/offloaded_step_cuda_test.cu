@@ -241,6 +241,9 @@ TEST_CASE("programs of a step leave on the device what they leave on the host", 
   SECTION("a chunk of 16 leaves the ring") {
     check_step<cache_of<72, 16>, float16>({{4, 2, 64}, {640}, 15, 6, 0, 64, rotary_pairs::halves, {}});
   }
+  SECTION("several blocks of chunks, more chunks than lanes") {
+    check_step<cache_of<64>, bfloat16>({{2, 1, 64}, {4500, 1500}, 2, 100, 0, 64, rotary_pairs::halves, {}});
+  }
   SECTION("the mean of shares") {
     check_step<cache_of<64, 8, exact_values, group_mean>, bfloat16>({});
   }

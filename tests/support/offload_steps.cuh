@@ -49,7 +49,7 @@ class step_problem {
 
   explicit step_problem(step_setup const& setup)
       : setup_(setup),
-        tables_(setup.turning > 0 ? tessera::rotary_frequencies(500000.0, setup.turning) : std::vector<double>{}, 2048),
+        tables_(setup.turning > 0 ? tessera::rotary_frequencies(500000.0, setup.turning) : std::vector<double>{}, 8192),
         plan_(Method::template plan<T>(shape(setup), options(setup), selector(setup))),
         named_(exec_, 8),
         within_(on_device(tables_.within())),
