@@ -5,7 +5,7 @@
 ///     using method = tessera::offloaded_cache<low_rank_projector<160>, landmark_selector<8>, keep_outliers<48>>;
 ///     auto const plan = method::plan<bfloat16>(shape, options);
 ///     auto const cache = method::open(plan, device_block, pinned_block, rotary);
-///     side_queue<Executor> const side(exec, 1);
+///     side_queue<Executor> const side(exec, 1, true);
 ///     method::prefill(exec, side, cache, sequence, keys, values, tessera::workspace(plan.prompt, memory));
 ///     method::decode(exec, side, cache, {queries, keys, values}, {result}, tessera::workspace(plan.step, memory));
 ///

@@ -15,12 +15,16 @@ inline namespace v0 {
 template <class Architectures>
 class side_queue<basic_cuda<Architectures>> {
  public:
-  side_queue(basic_cuda<Architectures> const& main, int marks) : main_(main.stream), executor_(main) {
+  side_queue(basic_cuda<Architectures> const& main, int marks, bool goes_first = false)
+      : main_(main.stream), executor_(main) {
     detail::device_guard const guard(executor_.state->device());
     events_.resize(static_cast<std::size_t>(marks) + 1, nullptr);
     try {
-      check_cuda(cudaStreamCreateWithFlags(&executor_.stream, cudaStreamNonBlocking), "side_queue",
-                 "cudaStreamCreateWithFlags");
+      int least = 0;
+      int greatest = 0;
+      check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest), "side_queue", "cudaDeviceGetStreamPriorityRange");
+      check_cuda(cudaStreamCreateWithPriority(&executor_.stream, cudaStreamNonBlocking, goes_first ? greatest : least),
+                 "side_queue", "cudaStreamCreateWithPriority");
       has_stream_ = true;
       for (cudaEvent_t& event : events_) {
         check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "side_queue", "cudaEventCreateWithFlags");
