@@ -308,7 +308,7 @@ class offload_problem {
   offload_setup setup_;
   device_memory memory_;
   tessera::cuda exec_{.stream = memory_.stream(), .memory = memory_};
-  tessera::side_queue<tessera::cuda> side_{exec_, 1, true};
+  tessera::side_queue<tessera::cuda> side_{exec_, method::side_marks, true};
   tessera::pinned_memory pinned_;
   typename method::template plan_type<value_type> plan_ = method::template plan<value_type>(
       {query_heads, key_heads, channels,

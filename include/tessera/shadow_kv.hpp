@@ -7,7 +7,7 @@
 ///
 ///     using method = tessera::shadow_kv;
 ///     tessera::cuda exec;
-///     side_queue<tessera::cuda> side(exec, 1, true);                    // a second stream, which goes first
+///     side_queue<tessera::cuda> side(exec, method::side_marks, true);   // a second stream, which goes first
 ///     auto const plan = method::plan<bfloat16>({query_heads, key_heads, channels, {131072, 8192}});
 ///     buffer<std::byte> device(exec, plan.device.bytes());
 ///     buffer<std::byte> host(plan.host.bytes(), pinned_memory_handle);

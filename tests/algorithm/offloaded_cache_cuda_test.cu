@@ -59,7 +59,7 @@ class device_cache {
  public:
   device_cache(tessera::cuda const& exec, std::vector<std::int64_t> const& tokens, landmark_selector<8> const& selector)
       : exec_(exec),
-        side_(exec, 1, true),
+        side_(exec, method::side_marks, true),
         plan_(method::plan<T>({heads.query_heads, heads.key_heads, heads.channels, tokens}, {}, selector)),
         within_(on_device(exec, tables().within())),
         blocks_(on_device(exec, tables().blocks())),

@@ -194,7 +194,7 @@ double dense_error(step_setup const& setup, std::int64_t steps) {
   step_problem<Method, T> p(setup);
   p.upload();
   offload_heads const& h = setup.heads;
-  side_queue<tessera::cuda> const side(p.exec(), 1);
+  side_queue<tessera::cuda> const side(p.exec(), Method::side_marks);
   double error = 0;
   for (std::int64_t k = setup.steps_before; k < setup.steps_before + steps; ++k) {
     auto const found = p.decode_there(side, k);

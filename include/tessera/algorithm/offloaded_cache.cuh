@@ -23,9 +23,9 @@
 ///     attention   2.4 MB that are resident, 8.4 MB that are selected       2.4 us
 ///
 /// of 537 MB, 118 us, that attention over all of them reads. Values cross the bus beside all but the scores and the
-/// selection of the batch's first part and the attention over what is selected: with many sequences 2.9 to 3.7 times
-/// less time than all of attention, 5 to 6 times with e4m3, 9 times with values on the device. What a sequence alone
-/// takes is mostly launches.
+/// selection of a batch's first part and the attention over what its last part selects: by these numbers a step of many
+/// sequences takes 3.6 times less time than all of attention at best, 6.2 times with e4m3, 10 times with values on the
+/// device. One sequence alone waits for launches most of its time. bench/shadow_kv_bench.cu measures it.
 #pragma once
 
 #include <cstdint>
@@ -51,9 +51,9 @@ namespace detail {
 template <class T>
 inline constexpr bool has_pieces = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
 
-/// Numbers of groups that programs divide fit.
+/// Whether there are groups, and programs can divide their numbers.
 inline bool has_places(std::int64_t groups) {
-  return groups < std::int64_t{1} << 31;
+  return groups > 0 && groups < std::int64_t{1} << 31;
 }
 
 template <int Channels, class Architectures, ChunkSelector S>
@@ -165,11 +165,11 @@ template <class Architectures, class T, class E>
 void run_program(basic_cuda<Architectures> const& exec, attend_chunks<T, E> const& call) {
   if constexpr (detail::has_pieces<T>) {
     const std::int64_t channels = call.extents.channels;
-    if (channels == 128 && call.shares > 0 && detail::has_places(call.groups())) {
+    if (channels == 128 && detail::has_places(call.groups())) {
       exec.run(attend_rows<128, T, E>::of(call), call.groups());
       return;
     }
-    if (channels == 64 && call.shares > 0 && detail::has_places(call.groups())) {
+    if (channels == 64 && detail::has_places(call.groups())) {
       exec.run(attend_rows<64, T, E>::of(call), call.groups());
       return;
     }

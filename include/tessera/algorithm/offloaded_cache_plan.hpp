@@ -82,6 +82,9 @@ struct offload_prompt_regions {
 
 }  // namespace detail
 
+/// In how many parts a step of many sequences is at most; more would be too small to fill a device.
+inline constexpr int most_offload_parts = 4;
+
 /// S: the selector, Codec: of values.
 template <class T, ChunkSelector S, class Codec>
 struct offload_plan {
@@ -129,8 +132,7 @@ struct offload_plan {
 
   /// In how many parts a step of so many sequences fetches values: one, where they are on the device.
   [[nodiscard]] std::int64_t parts_of(std::int64_t steps) const {
-    constexpr std::int64_t most = 4;  // more are too small to fill the device
-    return options.values == value_store::host ? min(max(steps, std::int64_t{1}), most) : 1;
+    return options.values == value_store::host ? clamp(steps, std::int64_t{1}, std::int64_t{most_offload_parts}) : 1;
   }
 
   [[nodiscard]] std::string describe() const {

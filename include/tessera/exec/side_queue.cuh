@@ -59,7 +59,11 @@ class side_queue<basic_cuda<Architectures>> {
   }
 
  private:
-  [[nodiscard]] cudaEvent_t event(int which) const { return events_.at(static_cast<std::size_t>(which) + 1); }
+  [[nodiscard]] cudaEvent_t event(int which) const {
+    int const marks = static_cast<int>(events_.size()) - 1;
+    check<value_error>(which >= 0 && which < marks, "side_queue: mark ", which, " is asked for but there are ", marks);
+    return events_[static_cast<std::size_t>(which) + 1];
+  }
 
   void order(char const* function, cudaEvent_t event, cudaStream_t before, cudaStream_t after) const {
     detail::device_guard const guard(executor_.state->device());
