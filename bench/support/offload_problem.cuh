@@ -231,13 +231,17 @@ class offload_problem {
     fill_view(m.ring_sources, 1.0, 16);
     fill_view(m.exact_keys, 1.0, 17);
     fill_view(m.exact_values, 1.0, 18);
-    std::int64_t const chunks = plan_.capacity(0);
+    std::int64_t const chunks = plan_.capacity(0) - 1;
+    std::int64_t const bytes = plan_.record_bytes;
+    // Put together on the device: single bytes would take the bus long.
+    device_array<std::byte> const records(memory_, static_cast<std::size_t>(chunks * key_heads * bytes));
     for (std::int64_t i = 0; i < setup_.sequences; ++i) {
       tessera::view<value_type const, 3> const values(dense_values_.data() + i * key_heads * setup_.tokens * channels,
                                                       {key_heads, setup_.tokens, channels});
-      tessera::run_program(
-          exec_, tessera::put_values<value_type, Codec>{
-                     values, plan_.extents.chunk, plan_.first_rows[static_cast<std::size_t>(i)], chunks - 1, m.values});
+      tessera::run_program(exec_,
+                           tessera::put_values<value_type, Codec>{
+                               values, plan_.extents.chunk, 0, chunks, {records.data(), {chunks, key_heads, bytes}}});
+      copy(&m.values(plan_.first_rows[static_cast<std::size_t>(i)], 0, 0), records.data(), records.bytes());
     }
   }
   /// Archived chunks, as many as there is room for but one; the outliers are spread over them.

@@ -259,7 +259,8 @@ TEST_CASE("steps on the device that attend to all chunks, with all directions, a
 
 TEST_CASE("coded values of a step are fetched as on the host", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  check_step<cache_of<64, 8, float8_quantizer<float8_e4m3>>, bfloat16>({});
+  check_step<cache_of<64, 8, float8_quantizer<float8_e4m3>>, bfloat16>(
+      {{8, 2, 64}, {650, 90, 3}, 5, 12, 0, 64, rotary_pairs::halves, {}});
   check_step<cache_of<160, 8, float8_quantizer<float8_e4m3>>, bfloat16>(
       {{16, 4, 128}, {500, 130}, 2, 20, 0, 128, rotary_pairs::halves, {}});
   check_step<cache_of<64, 8, symmetric_quantizer<4, 64>>, float16>({});

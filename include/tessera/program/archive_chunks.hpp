@@ -93,7 +93,12 @@ struct archive_chunks {
   using element_type = typename chunk_landmarks<S>::element_type;
   using record = value_record<Codec, T>;
   static constexpr int lanes = 32;
-  using scratch_type = staged_keys<T>;
+  static constexpr int most_words = 160;
+  /// Records of up to 2560 bytes are put together here: single bytes would take a bus long.
+  struct scratch_type {
+    staged_keys<T> staged;
+    record_words record[most_words];
+  };
 
   offload_extents extents;
   offloaded_memory<T, element_type> memory;
@@ -115,18 +120,33 @@ struct archive_chunks {
     const cached_sequence known = memory.sequences[sequence];
     const std::int64_t row = known.first + known.chunks;
     const ring_part values{memory.ring_values[sequence][head], known.chunks * extents.chunk, extents.ring};
+    const std::int64_t words =
+        record::bytes(extents.chunk, extents.channels) / static_cast<std::int64_t>(sizeof(record_words));
+    auto* const store = reinterpret_cast<record_words*>(&memory.values(row, head, 0));
+    auto* const to = reinterpret_cast<std::byte*>(words <= most_words ? scratch.record : store);
     group.sync();  // what was there has been read
+    for (int lane : group) {
+      for (std::int64_t i = lane; i < min(words, std::int64_t{most_words}); i += lanes) {
+        scratch.record[i] = {};
+      }
+    }
+    group.sync();
     for (int lane : group) {
       for (std::int64_t i = lane; i < extents.chunk * extents.channels; i += lanes) {
         const std::int64_t place = (known.chunks * extents.chunk + i / extents.channels) % extents.ring;
-        scratch.keys[i] = memory.ring_keys(sequence, head, place, i % extents.channels);
+        scratch.staged.keys[i] = memory.ring_keys(sequence, head, place, i % extents.channels);
       }
       for (std::int64_t piece = lane; piece < record::pieces(extents.chunk, extents.channels); piece += lanes) {
-        record::put(values, piece, extents.chunk, extents.channels, &memory.values(row, head, 0));
+        record::put(values, piece, extents.chunk, extents.channels, to);
       }
     }
     element_type* const kept = memory.landmarks.data + memory.landmarks.offset(row, head, 0);
-    const float least = summarize_chunk(group, selector, scratch, extents.channels, kept);
+    const float least = summarize_chunk(group, selector, scratch.staged, extents.channels, kept);
+    for (int lane : group) {
+      for (std::int64_t i = lane; words <= most_words && i < words; i += lanes) {
+        store[i] = scratch.record[i];
+      }
+    }
     const exact_place taken = choose(group, sequence, head, least, step.residuals[at], known.residual);
     group.sync();  // all have chosen
     keep(group, sequence, head, known, taken, values, scratch);
@@ -218,7 +238,7 @@ struct archive_chunks {
       for (std::int64_t i = lane; taken.place >= 0 && i < extents.chunk * extents.channels; i += lanes) {
         const std::int64_t token = i / extents.channels;
         const std::int64_t channel = i % extents.channels;
-        memory.exact_keys(sequence, head, taken.place, token, channel) = scratch.keys[i];
+        memory.exact_keys(sequence, head, taken.place, token, channel) = scratch.staged.keys[i];
         memory.exact_values(sequence, head, taken.place, token, channel) = values(token, channel);
       }
       if (is_first(lane)) {

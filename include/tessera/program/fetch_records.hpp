@@ -20,11 +20,6 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What a lane moves at a time.
-struct alignas(16) record_words {
-  std::uint32_t words[4];
-};
-
 /// Which list of several has an item of all, and which of the list's it is. `ends`: the number of items in each list
 /// and those before.
 struct listed_item {
