@@ -37,17 +37,20 @@ class cache_flush {
 };
 
 /// Median seconds of `body(stream)`, each call from a cold L2. All samples are enqueued before the first is waited
-/// for, and each flush hides its call's launch, so that the host's speed does not enter.
-template <class Body>
-double median_cold_seconds(cudaStream_t stream, int samples, Body&& body) {
+/// for, and each flush hides its call's launch, so that the host's speed does not enter. `prepare(stream)`: before each
+/// call, not timed.
+template <class Body, class Prepare>
+double median_cold_seconds(cudaStream_t stream, int samples, Body&& body, Prepare&& prepare) {
   device_memory flush_memory;
   cache_flush flush(flush_memory);
   flush_memory.wait();
+  prepare(stream);
   body(stream);  // warm-up: module load, first allocations
   check(cudaStreamSynchronize(stream), "warm-up");
   std::vector<event> starts(static_cast<std::size_t>(samples));
   std::vector<event> stops(static_cast<std::size_t>(samples));
   for (std::size_t i = 0; i < starts.size(); ++i) {
+    prepare(stream);
     flush(stream);
     starts[i].record(stream);
     body(stream);
@@ -59,6 +62,11 @@ double median_cold_seconds(cudaStream_t stream, int samples, Body&& body) {
     seconds.push_back(stops[i].seconds_since(starts[i]));
   }
   return median(std::move(seconds));
+}
+
+template <class Body>
+double median_cold_seconds(cudaStream_t stream, int samples, Body&& body) {
+  return median_cold_seconds(stream, samples, body, [](cudaStream_t) {});
 }
 
 /// Medians of single calls, ours and the peer's in turn: under full load the clock moves by several per cent within a
@@ -122,6 +130,8 @@ class call_graph {
   }
   call_graph(call_graph const&) = delete;
   call_graph& operator=(call_graph const&) = delete;
+
+  void launch() const { check(cudaGraphLaunch(executable_, stream_), "cudaGraphLaunch"); }
 
   /// Median seconds of a call.
   double seconds() const {

@@ -7,7 +7,7 @@
 ///
 ///     using method = tessera::shadow_kv;
 ///     tessera::cuda exec;
-///     side_queue<tessera::cuda> side(exec, 1);                          // a second stream
+///     side_queue<tessera::cuda> side(exec, method::side_marks, true);   // a second stream, which goes first
 ///     auto const plan = method::plan<bfloat16>({query_heads, key_heads, channels, {131072, 8192}});
 ///     buffer<std::byte> device(exec, plan.device.bytes());
 ///     buffer<std::byte> host(plan.host.bytes(), pinned_memory_handle);
@@ -17,6 +17,8 @@
 ///       method::decode(exec, side, cache, {queries, new_keys, new_values}, offload_results<bfloat16>{result},
 ///                      tessera::workspace(plan.step, memory));
 ///     }
+///
+/// On CUDA devices include algorithm/offloaded_cache.cuh too, for programs made for them; it says what limits a step.
 ///
 /// Of the keys of all heads of a token, k, before their rotation by the token's position, a = k Q is kept, with Q the
 /// 160 orthonormal directions that hold most of the prompt's keys. A chunk c of 8 tokens has a landmark L_c, the mean

@@ -3,8 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <tessera/algorithm/factorize_keys.cuh>
-#include <tessera/algorithm/offloaded_cache.hpp>
+#include <tessera/algorithm/offloaded_cache.cuh>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/exec/cuda.cuh>
@@ -60,7 +59,7 @@ class device_cache {
  public:
   device_cache(tessera::cuda const& exec, std::vector<std::int64_t> const& tokens, landmark_selector<8> const& selector)
       : exec_(exec),
-        side_(exec, 1),
+        side_(exec, method::side_marks, true),
         plan_(method::plan<T>({heads.query_heads, heads.key_heads, heads.channels, tokens}, {}, selector)),
         within_(on_device(exec, tables().within())),
         blocks_(on_device(exec, tables().blocks())),

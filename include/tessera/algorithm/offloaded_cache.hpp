@@ -5,7 +5,7 @@
 ///     using method = tessera::offloaded_cache<low_rank_projector<160>, landmark_selector<8>, keep_outliers<48>>;
 ///     auto const plan = method::plan<bfloat16>(shape, options);
 ///     auto const cache = method::open(plan, device_block, pinned_block, rotary);
-///     side_queue<Executor> const side(exec, 1);
+///     side_queue<Executor> const side(exec, method::side_marks, true);
 ///     method::prefill(exec, side, cache, sequence, keys, values, tessera::workspace(plan.prompt, memory));
 ///     method::decode(exec, side, cache, {queries, keys, values}, offload_results<bfloat16>{result},
 ///                    tessera::workspace(plan.step, memory));
@@ -63,6 +63,7 @@ struct offloaded_cache {
   template <class T>
   using cache_type = open_cache<T, S, Codec>;
   static constexpr std::int64_t rank = Projector::rank;  ///< directions of keys
+  static constexpr int side_marks = most_offload_parts;  ///< of the side queue that steps are given
 
   /// T: what keys and values are: bfloat16, float16 or float. Throws shape_error or value_error.
   template <class T>
@@ -215,16 +216,29 @@ struct offloaded_cache {
     offload_step<T> const step = cache.plan.step_of(space, in.queries.extent(0), in.sequences);
     run_program(
         exec, append_tokens<T, element>{n, memory, step, cache.rotary, in.queries, in.keys, in.values, exec.status()});
-    run_program(exec, score_chunks<T, S>{n, memory, step, cache.selector, cache.scale});
-    run_program(exec, select_chunks<T, S>{n, memory, step, cache.selector});
-    run_program(exec, place_chunks<T, element>{n, memory, step, cache.plan.options.keeps_slots});
-    side.follow();
-    run_program(side.executor(), fetch_values<T, element, Codec>{n, memory, step});
-    side.mark(0);
+    // While values of some sequences are on their way, landmarks of others are read.
+    bool const is_offloaded = cache.plan.options.values == value_store::host;
+    std::int64_t const parts = cache.plan.parts_of(step.steps());
+    auto const part_at = [&](std::int64_t i) {
+      std::int64_t const first = i * step.steps() / parts;
+      return step.part(first, (i + 1) * step.steps() / parts - first);
+    };
+    for (std::int64_t i = 0; i < parts; ++i) {
+      offload_step<T> const part = part_at(i);
+      run_program(exec, score_chunks<T, S>{n, memory, part, cache.selector, cache.scale});
+      run_program(exec, select_chunks<T, S>{n, memory, part, cache.selector});
+      run_program(exec, place_chunks<T, element>{n, memory, part, cache.plan.options.keeps_slots});
+      side.follow();
+      run_program(side.executor(), fetch_values<T, element, Codec>{n, memory, part, is_offloaded});
+      side.mark(static_cast<int>(i));
+    }
     run_program(exec, rebuild_keys<T, element>{n, memory, step, cache.rotary});
     run_program(exec, attend_chunks<T, element>{n, memory, step, cache.scale, 0, resident_shares(n)});
-    side.join(0);
-    run_program(exec, attend_chunks<T, element>{n, memory, step, cache.scale, resident_shares(n), selected_shares(n)});
+    for (std::int64_t i = 0; i < parts; ++i) {
+      side.join(static_cast<int>(i));
+      run_program(
+          exec, attend_chunks<T, element>{n, memory, part_at(i), cache.scale, resident_shares(n), selected_shares(n)});
+    }
     run_program(exec, merge_chunks<T, element, Result>{n, memory.sequences, step, out.results, out.log_sum_exp});
     if (memory.gram.data != nullptr) {
       run_program(exec, add_to_gram<T, element>{n, memory, step});

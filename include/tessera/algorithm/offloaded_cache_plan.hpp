@@ -82,6 +82,9 @@ struct offload_prompt_regions {
 
 }  // namespace detail
 
+/// In how many parts a step of many sequences is at most; more would be too small to fill a device.
+inline constexpr int most_offload_parts = 4;
+
 /// S: the selector, Codec: of values.
 template <class T, ChunkSelector S, class Codec>
 struct offload_plan {
@@ -131,6 +134,11 @@ struct offload_plan {
     return first_rows[at + 1] - first_rows[at];
   }
 
+  /// In how many parts a step of so many sequences fetches values: one, where they are on the device.
+  [[nodiscard]] std::int64_t parts_of(std::int64_t steps) const {
+    return options.values == value_store::host ? clamp(steps, std::int64_t{1}, std::int64_t{most_offload_parts}) : 1;
+  }
+
   /// All regions and their bytes, a table for people.
   [[nodiscard]] std::string describe() const {
     return device.describe() + host.describe() + prompt.describe() + step.describe();
@@ -175,7 +183,7 @@ struct offload_plan {
     offload_step<T> made;
     made.sequences = sequences;
     made.queries = {space[step_parts.queries].data, {steps, n.query_heads, n.channels}};
-    made.scores = {space[step_parts.scores].data, {n.rows, n.key_heads, n.group()}};
+    made.scores = {space[step_parts.scores].data, {n.rows, n.key_heads, n.group()}, {1, n.group() * n.rows, n.rows}};
     made.score_sums = {space[step_parts.score_sums].data, {steps, score_blocks(), n.query_heads}};
     made.selected = {space[step_parts.selected].data, {steps, n.key_heads, n.budget}};
     made.selected_slots = {space[step_parts.selected_slots].data, {steps, n.key_heads, n.budget}};

@@ -17,12 +17,16 @@ template <class Architectures>
 class side_queue<basic_cuda<Architectures>> {
  public:
   /// Makes the stream and room for `marks` marks; throws device_error.
-  side_queue(basic_cuda<Architectures> const& main, int marks) : main_(main.stream), executor_(main) {
+  side_queue(basic_cuda<Architectures> const& main, int marks, bool goes_first = false)
+      : main_(main.stream), executor_(main) {
     detail::device_guard const guard(executor_.state->device());
     events_.resize(static_cast<std::size_t>(marks) + 1, nullptr);
     try {
-      check_cuda(cudaStreamCreateWithFlags(&executor_.stream, cudaStreamNonBlocking), "side_queue",
-                 "cudaStreamCreateWithFlags");
+      int least = 0;
+      int greatest = 0;
+      check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest), "side_queue", "cudaDeviceGetStreamPriorityRange");
+      check_cuda(cudaStreamCreateWithPriority(&executor_.stream, cudaStreamNonBlocking, goes_first ? greatest : least),
+                 "side_queue", "cudaStreamCreateWithPriority");
       has_stream_ = true;
       for (cudaEvent_t& event : events_) {
         check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "side_queue", "cudaEventCreateWithFlags");
@@ -62,7 +66,11 @@ class side_queue<basic_cuda<Architectures>> {
   }
 
  private:
-  [[nodiscard]] cudaEvent_t event(int which) const { return events_.at(static_cast<std::size_t>(which) + 1); }
+  [[nodiscard]] cudaEvent_t event(int which) const {
+    int const marks = static_cast<int>(events_.size()) - 1;
+    check<value_error>(which >= 0 && which < marks, "side_queue: mark ", which, " is asked for but there are ", marks);
+    return events_[static_cast<std::size_t>(which) + 1];
+  }
 
   void order(char const* function, cudaEvent_t event, cudaStream_t before, cudaStream_t after) const {
     detail::device_guard const guard(executor_.state->device());

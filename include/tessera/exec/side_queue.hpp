@@ -9,6 +9,9 @@
 ///     side.mark(0);
 ///     ...                                        // work on exec that needs none of it
 ///     side.join(0);                              // what comes now on exec sees all up to the mark
+///
+/// side_queue<Executor> side(exec, 2, true) goes first: where work of both could begin, its work does. For what takes
+/// few blocks and waits long, such as copies over a bus, and would wait for the others' blocks to leave.
 #pragma once
 
 #include <tessera/concepts/executor.hpp>
@@ -20,7 +23,7 @@ template <class Exec>
 class side_queue {
  public:
   /// The executor itself: it has no second place.
-  side_queue(Exec const& main, int /*marks*/) : executor_(main) {}
+  side_queue(Exec const& main, int /*marks*/, bool /*goes_first*/ = false) : executor_(main) {}
   side_queue(side_queue const&) = delete;
   side_queue& operator=(side_queue const&) = delete;
 

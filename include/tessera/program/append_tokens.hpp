@@ -63,7 +63,7 @@ struct append_tokens {
  private:
   template <class Group>
   TESSERA_FN void report_full(Group const& group, std::int64_t at) const {
-    const std::int64_t named = step.sequences.data == nullptr ? at : std::int64_t{step.sequences[at]};
+    const std::int64_t named = step.named(at);
     if (named >= 0) {
       for (int lane : group) {
         if (is_first(lane)) {

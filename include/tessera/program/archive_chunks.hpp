@@ -93,7 +93,12 @@ struct archive_chunks {
   using element_type = typename chunk_landmarks<S>::element_type;
   using record = value_record<Codec, T>;
   static constexpr int lanes = 32;
-  using scratch_type = staged_keys<T>;
+  static constexpr int most_words = 160;
+  /// Records of up to 2560 bytes are put together here: single bytes would take a bus long.
+  struct scratch_type {
+    staged_keys<T> staged;
+    record_words record[most_words];
+  };
 
   offload_extents extents;
   offloaded_memory<T, element_type> memory;
@@ -115,19 +120,34 @@ struct archive_chunks {
     const cached_sequence known = memory.sequences[sequence];
     const std::int64_t row = known.first + known.chunks;
     const ring_part values{memory.ring_values[sequence][head], known.chunks * extents.chunk, extents.ring};
+    const std::int64_t words =
+        record::bytes(extents.chunk, extents.channels) / static_cast<std::int64_t>(sizeof(record_words));
+    auto* const store = reinterpret_cast<record_words*>(&memory.values(row, head, 0));
+    auto* const to = reinterpret_cast<std::byte*>(words <= most_words ? scratch.record : store);
     group.sync();  // what was there has been read
+    for (int lane : group) {
+      for (std::int64_t i = lane; i < min(words, std::int64_t{most_words}); i += lanes) {
+        scratch.record[i] = {};
+      }
+    }
+    group.sync();
     for (int lane : group) {
       for (std::int64_t i = lane; i < extents.chunk * extents.channels; i += lanes) {
         const std::int64_t place = (known.chunks * extents.chunk + i / extents.channels) % extents.ring;
-        scratch.keys[i] = memory.ring_keys(sequence, head, place, i % extents.channels);
+        scratch.staged.keys[i] = memory.ring_keys(sequence, head, place, i % extents.channels);
       }
       for (std::int64_t piece = lane; piece < record::pieces(extents.chunk, extents.channels); piece += lanes) {
-        record::put(values, piece, extents.chunk, extents.channels, &memory.values(row, head, 0));
+        record::put(values, piece, extents.chunk, extents.channels, to);
       }
     }
     element_type* const kept = memory.landmarks.data + memory.landmarks.offset(row, head, 0);
-    const float least = summarize_chunk(group, selector, scratch, extents.channels, kept);
-    const exact_place taken = choose(sequence, head, least, step.residuals[at], known.residual);
+    const float least = summarize_chunk(group, selector, scratch.staged, extents.channels, kept);
+    for (int lane : group) {
+      for (std::int64_t i = lane; words <= most_words && i < words; i += lanes) {
+        store[i] = scratch.record[i];
+      }
+    }
+    const exact_place taken = choose(group, sequence, head, least, step.residuals[at], known.residual);
     group.sync();  // all have chosen
     keep(group, sequence, head, known, taken, values, scratch);
   }
@@ -147,41 +167,68 @@ struct archive_chunks {
     float measure;
   };
 
-  TESSERA_FN exact_place choose(std::int64_t sequence, std::int64_t head, float cosine, float residual,
-                                float usual) const {
-    std::int64_t outlier = -1;
-    float most = cosine;
-    for (std::int64_t place = 0; place < extents.outliers; ++place) {
-      if (memory.exact_ids(sequence, head, place) < 0) {
-        return {place, cosine};
+  /// A place that a chunk may take: one that is empty before all others, else that of the chunk that is kept least.
+  struct candidate {
+    std::int32_t place = -1;  ///< -1: none
+    std::int32_t id = -1;     ///< of the chunk there; -1: it is empty
+    float measure = 0.0F;
+  };
+  /// Of equal cosines the later chunk gives way.
+  struct worse_outlier {
+    TESSERA_FN candidate operator()(candidate const& a, candidate const& b) const {
+      if (a.place < 0 || b.place < 0) {
+        return a.place < 0 ? b : a;
       }
-      // Of equal cosines the later chunk gives way.
-      const float measure = memory.exact_measures(sequence, head, place);
-      const bool is_worse =
-          measure > most || (outlier >= 0 && measure == most &&
-                             memory.exact_ids(sequence, head, place) > memory.exact_ids(sequence, head, outlier));
-      outlier = is_worse ? place : outlier;
-      most = is_worse ? measure : most;
+      if (a.id < 0 || b.id < 0) {
+        return a.id < 0 && (b.id >= 0 || a.place < b.place) ? a : b;
+      }
+      return a.measure > b.measure || (a.measure == b.measure && a.id > b.id) ? a : b;
     }
-    if (outlier >= 0) {
-      return {outlier, cosine};
+  };
+  struct worse_stray {
+    TESSERA_FN candidate operator()(candidate const& a, candidate const& b) const {
+      if (a.place < 0 || b.place < 0) {
+        return a.place < 0 ? b : a;
+      }
+      if (a.id < 0 || b.id < 0) {
+        return a.id < 0 && (b.id >= 0 || a.place < b.place) ? a : b;
+      }
+      return a.measure < b.measure || (a.measure == b.measure && a.place < b.place) ? a : b;
     }
-    return residual > residual_limit * max(usual, least_residual) ? choose_stray(sequence, head, residual)
-                                                                  : exact_place{-1, 0.0F};
-  }
+  };
 
-  TESSERA_FN exact_place choose_stray(std::int64_t sequence, std::int64_t head, float residual) const {
-    std::int64_t stray = -1;
-    float least = residual;
-    for (std::int64_t place = extents.outliers; place < extents.exact(); ++place) {
-      if (memory.exact_ids(sequence, head, place) < 0) {
-        return {place, residual};
+  /// Of the places from `first` to `end` that are empty, or whose chunk's measure is_worse than the new one.
+  template <class Group, class IsWorse, class Worse>
+  TESSERA_FN exact_place find(Group const& group, std::int64_t sequence, std::int64_t head, std::int64_t first,
+                              std::int64_t end, float measure, IsWorse const& is_worse, Worse const& worse) const {
+    per_lane<candidate, Group> own;
+    for (int lane : group) {
+      own[lane] = {};
+      for (std::int64_t place = first + lane; place < end; place += lanes) {
+        const std::int32_t id = memory.exact_ids(sequence, head, place);
+        const float known = memory.exact_measures(sequence, head, place);
+        if (id < 0 || is_worse(known, measure)) {
+          own[lane] = worse(own[lane], {static_cast<std::int32_t>(place), id, known});
+        }
       }
-      const float measure = memory.exact_measures(sequence, head, place);
-      stray = measure < least ? place : stray;
-      least = measure < least ? measure : least;
     }
-    return {stray, residual};
+    return {reduce(group, own, worse).place, measure};
+  }
+  struct is_more {
+    TESSERA_FN bool operator()(float known, float measure) const { return known > measure; }
+  };
+  struct is_less {
+    TESSERA_FN bool operator()(float known, float measure) const { return known < measure; }
+  };
+
+  template <class Group>
+  TESSERA_FN exact_place choose(Group const& group, std::int64_t sequence, std::int64_t head, float cosine,
+                                float residual, float usual) const {
+    const exact_place outlier = find(group, sequence, head, 0, extents.outliers, cosine, is_more{}, worse_outlier{});
+    if (outlier.place >= 0 || !(residual > residual_limit * max(usual, least_residual))) {
+      return outlier;
+    }
+    return find(group, sequence, head, extents.outliers, extents.exact(), residual, is_less{}, worse_stray{});
   }
 
   template <class Group>
@@ -191,7 +238,7 @@ struct archive_chunks {
       for (std::int64_t i = lane; taken.place >= 0 && i < extents.chunk * extents.channels; i += lanes) {
         const std::int64_t token = i / extents.channels;
         const std::int64_t channel = i % extents.channels;
-        memory.exact_keys(sequence, head, taken.place, token, channel) = scratch.keys[i];
+        memory.exact_keys(sequence, head, taken.place, token, channel) = scratch.staged.keys[i];
         memory.exact_values(sequence, head, taken.place, token, channel) = values(token, channel);
       }
       if (is_first(lane)) {

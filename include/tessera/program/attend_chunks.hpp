@@ -2,8 +2,7 @@
 /// `attend_chunks` and `merge_chunks`: attention of a step over the ring, the exact and the selected chunks, in shares
 /// that are merged by their log-sum-exps.
 ///
-/// Which tokens a share has depends on nothing but the extents and the selection: not on what lay in slots before, so
-/// that results do not either. What is resident from the start comes first and needs nothing that is still on its way.
+/// Which tokens a share has: program/attended_token.hpp.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +11,7 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
+#include <tessera/program/attended_token.hpp>
 #include <tessera/program/attention_rows.hpp>
 #include <tessera/program/offloaded_memory.hpp>
 #include <tessera/reduce/online_softmax.hpp>
@@ -62,7 +62,7 @@ struct attend_chunks {
     group.sync();
     per_lane<T const*, Group> keys;
     for (int lane : group) {
-      const token_place token = place_of(share, lane, at, sequence, head);
+      const attended_token<T> token = attended_by(extents, memory, step, {at, sequence, head}, share, lane);
       keys[lane] = token.key;
       scratch.values[lane] = token.value;
     }
@@ -76,45 +76,6 @@ struct attend_chunks {
   }
 
  private:
-  struct token_place {
-    T const* key;  ///< null: there is none
-    T const* value;
-  };
-
-  TESSERA_FN token_place place_of(std::int64_t share, std::int64_t lane, std::int64_t at, std::int64_t sequence,
-                                  std::int64_t head) const {
-    const std::int64_t of_selected = share - resident_shares(extents);
-    if (of_selected >= 0) {
-      const std::int64_t token = of_selected * attended_tokens + lane;
-      const std::int64_t rank = token / extents.chunk;
-      const std::int64_t slot = rank < extents.budget ? step.selected_slots(at, head, rank) : -1;
-      return slot < 0 ? token_place{nullptr, nullptr}
-                      : token_place{&memory.slot_keys(sequence, head, slot, token % extents.chunk, 0),
-                                    &memory.slot_values(sequence, head, slot, token % extents.chunk, 0)};
-    }
-    const std::int64_t token = share * attended_tokens + lane;
-    if (token < extents.ring) {
-      return ring_place(sequence, head, token);
-    }
-    const std::int64_t place = (token - extents.ring) / extents.chunk;
-    const std::int64_t inside = (token - extents.ring) % extents.chunk;
-    if (place >= extents.exact() || memory.exact_ids(sequence, head, place) < 0) {
-      return {nullptr, nullptr};
-    }
-    return {&memory.exact_keys(sequence, head, place, inside, 0),
-            &memory.exact_values(sequence, head, place, inside, 0)};
-  }
-
-  /// Tokens of the ring are those from the first that is not archived to the new one.
-  TESSERA_FN token_place ring_place(std::int64_t sequence, std::int64_t head, std::int64_t place) const {
-    const cached_sequence known = memory.sequences[sequence];
-    const std::int64_t newest = known.tokens;
-    const std::int64_t age = (newest - place % extents.ring + extents.ring) % extents.ring;
-    return age > newest - known.chunks * extents.chunk ? token_place{nullptr, nullptr}
-                                                       : token_place{&memory.ring_keys(sequence, head, place, 0),
-                                                                     &memory.ring_values(sequence, head, place, 0)};
-  }
-
   template <class Group>
   TESSERA_FN void weigh(Group const& group, std::int64_t at, std::int64_t head, std::int64_t share, std::int64_t query,
                         per_lane<T const*, Group> const& keys, scratch_type& scratch) const {

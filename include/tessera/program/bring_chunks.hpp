@@ -46,6 +46,7 @@ struct fetch_values {
   offload_extents extents;
   offloaded_memory<T, E> memory;
   offload_step<T> step;
+  bool crosses_bus = true;  ///< values are in memory of the host
 
   TESSERA_FN constexpr std::int64_t groups() const { return step.steps() * extents.key_heads * extents.budget; }
 

@@ -71,7 +71,7 @@ inline constexpr int most_chunk_elements = 8192;  ///< tokens of a chunk * chann
 inline constexpr int most_slots = 8192;           ///< of a head
 
 /// Chunks of one head that a group scores.
-inline constexpr std::int64_t scored_chunks = 256;
+inline constexpr std::int64_t scored_chunks = 128;
 /// Tokens that one share of attention is over. They begin at multiples of this in the list of tokens of their part.
 inline constexpr std::int64_t attended_tokens = 128;
 
@@ -142,10 +142,11 @@ struct missed_chunk {
 /// part.
 template <class T>
 struct offload_step {
-  array_view<std::int32_t const> sequences;  ///< of each step; null: sequence i is i's; -1: none
+  array_view<std::int32_t const> sequences;  ///< of each step; null: sequence first + i is i's; -1: none
+  std::int64_t first = 0;
 
-  view<T, 3> queries;                              ///< steps x query heads x channels: rotated
-  view<float, 3> scores;                           ///< rows x key heads x group: scaled; -inf for exact chunks
+  view<T, 3> queries;     ///< steps x query heads x channels: rotated
+  view<float, 3> scores;  ///< rows x key heads x group: scaled; -inf for exact chunks; rows lie side by side
   view<scaled_exponentials<float>, 3> score_sums;  ///< steps x blocks of scored_chunks x query heads
   view<std::int32_t, 3> selected;                  ///< steps x key heads x budget: chunks, ascending
   view<std::int32_t, 3> selected_slots;            ///< likewise: where they are
@@ -158,12 +159,35 @@ struct offload_step {
 
   /// Tokens that the step has room for.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t steps() const { return queries.extent(0); }
+  /// The sequence that a step is said to be of.
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t named(std::int64_t which) const {
+    return sequences.data == nullptr ? first + which : std::int64_t{sequences[which]};
+  }
   /// The sequence of a step; -1 for none, or for one that has no room for another token.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t sequence(offload_extents const& n,
                                                            array_view<cached_sequence const> all,
                                                            std::int64_t which) const {
-    const std::int64_t found = sequences.data == nullptr ? which : std::int64_t{sequences[which]};
+    const std::int64_t found = named(which);
     return found >= 0 && found < n.batch && all[found].in_ring(n.chunk) < n.ring ? found : -1;
+  }
+  /// Steps `from` to `from + count - 1` alone.
+  [[nodiscard]] constexpr offload_step part(std::int64_t from, std::int64_t count) const {
+    offload_step made = *this;
+    made.first = first + from;
+    if (sequences.data != nullptr) {
+      made.sequences = sequences.slice(0, from, count);
+    }
+    made.queries = queries.slice(0, from, count);
+    made.score_sums = score_sums.slice(0, from, count);
+    made.selected = selected.slice(0, from, count);
+    made.selected_slots = selected_slots.slice(0, from, count);
+    made.selected_counts = selected_counts.slice(0, from, count);
+    made.missed = missed.slice(0, from, count);
+    made.missed_counts = missed_counts.slice(0, from, count);
+    made.states = states.slice(1, from, count);
+    made.totals = totals.slice(1, from, count);
+    made.residuals = residuals.slice(0, from, count);
+    return made;
   }
 };
 

@@ -46,7 +46,7 @@ struct select_chunks {
       add_blocks(group, at, head, known, scratch);
       const std::int64_t candidates = known.chunks - exact_chunks(sequence, head);
       const std::int64_t budget = min(selector.budget(candidates), extents.budget);
-      const shares_of keys{*this, known.first, head, scratch.log_sum_exp};
+      const keys_type keys{*this, known.first, head, scratch.log_sum_exp};
       taken = top_k(group, keys, known.chunks, budget, scratch.digits, write{*this, at, head});
     }
     for (int lane : group) {
@@ -59,25 +59,47 @@ struct select_chunks {
     }
   }
 
- private:
-  struct shares_of {
+  /// By which a head takes chunks: what all its queries make of one; 0 for exact ones, whose scores are minus infinity.
+  struct keys_type {
     select_chunks const& program;
     std::int64_t first;
     std::int64_t head;
     float const* log_sum_exp;
     TESSERA_FN std::uint32_t operator()(std::int64_t chunk) const {
       const auto& p = program;
-      if (p.memory.places(first + chunk, head) == static_cast<std::int16_t>(chunk_place::exact)) {
-        return 0;
-      }
+      const std::int64_t row = first + chunk;
       const typename S::group_type agreement;
       float state = agreement.identity();
+      bool is_out = false;
       for (std::int64_t i = 0; i < p.extents.group(); ++i) {
-        agreement.push(state, p.step.scores(first + chunk, head, i) - log_sum_exp[i]);
+        const float score = p.step.scores(row, head, i);
+        is_out = is_out || score == -infinity;
+        agreement.push(state, score - log_sum_exp[i]);
+      }
+      if (is_out && p.memory.places(row, head) == static_cast<std::int16_t>(chunk_place::exact)) {
+        return 0;
       }
       return ordered_key(agreement.value(state, p.extents.group()));
     }
   };
+  struct add_sums {
+    TESSERA_FN scaled_exponentials<float> operator()(scaled_exponentials<float> a,
+                                                     scaled_exponentials<float> const& b) const {
+      lse_reducer<float>{}.merge(a, b);
+      return a;
+    }
+  };
+  /// What lane `lane` of 32 adds up of the blocks' sums of a query; the lanes' are to be put together by add_sums.
+  TESSERA_FN scaled_exponentials<float> blocks_of_lane(std::int64_t at, std::int64_t query, std::int64_t chunks,
+                                                       int lane) const {
+    auto sum = lse_reducer<float>{}.identity();
+    for (std::int64_t block = lane; block * scored_chunks < chunks; block += 32) {
+      lse_reducer<float>{}.merge(sum, step.score_sums(at, block, query));
+    }
+    return sum;
+  }
+
+ private:
   struct write {
     select_chunks const& program;
     std::int64_t at;
@@ -92,13 +114,16 @@ struct select_chunks {
                              scratch_type& scratch) const {
     const lse_reducer<float> reducer;
     group.sync();  // what was there has been read
-    for (int lane : group) {
-      if (lane < extents.group()) {
-        auto all = reducer.identity();
-        for (std::int64_t block = 0; block * scored_chunks < known.chunks; ++block) {
-          reducer.merge(all, step.score_sums(at, block, head * extents.group() + lane));
+    for (std::int64_t i = 0; i < extents.group(); ++i) {
+      per_lane<scaled_exponentials<float>, Group> own;
+      for (int lane : group) {
+        own[lane] = lane < 32 ? blocks_of_lane(at, head * extents.group() + i, known.chunks, lane) : reducer.identity();
+      }
+      const auto all = reduce(group, own, add_sums{});
+      for (int lane : group) {
+        if (is_first(lane)) {
+          scratch.log_sum_exp[i] = reducer.value(all);
         }
-        scratch.log_sum_exp[lane] = reducer.value(all);
       }
     }
     group.sync();

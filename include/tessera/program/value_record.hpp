@@ -27,6 +27,11 @@ inline namespace v0 {
 /// Values as they are.
 struct exact_values {};
 
+/// What a lane moves of a record at a time.
+struct alignas(16) record_words {
+  std::uint32_t words[4];
+};
+
 template <class Codec, class T>
 struct value_record;
 

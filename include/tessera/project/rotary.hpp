@@ -52,8 +52,10 @@ struct rotary_embedding {
     if (blocks.data == nullptr) {
       return within(position, pair);
     }
-    const rotation a = blocks(position / block, pair);
-    const rotation b = within(position % block, pair);
+    return both(blocks(position / block, pair), within(position % block, pair));
+  }
+  /// One turn after the other.
+  [[nodiscard]] TESSERA_FN static rotation both(rotation const& a, rotation const& b) {
     return {multiply_add(-a.sine, b.sine, a.cosine * b.cosine), multiply_add(a.cosine, b.sine, a.sine * b.cosine)};
   }
 

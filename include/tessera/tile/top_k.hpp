@@ -8,8 +8,9 @@
 ///     };
 ///     auto const taken = top_k(group, keys{scores}, scores.size(), 256, scratch.digits, write);   // write(rank, i)
 ///
-/// Four passes over the keys, which may be computed anew each time. No memory but the counters, whatever the number of
-/// scores is.
+/// Five passes over the keys, which may be computed anew each time. No memory but the counters, whatever the number of
+/// scores is. Most scores have the same few exponents, so that neighbouring lanes would often add to one counter and
+/// wait for each other: each of 32 neighbours has counters of its own.
 #pragma once
 
 #include <cstdint>
@@ -34,12 +35,22 @@ TESSERA_FN constexpr std::uint32_t ordered_key(float score) {
 
 /// What lanes share while they look for the largest keys.
 struct top_k_scratch {
-  static constexpr int digit_bits = 11;         ///< of a key, found at a time
+  static constexpr int digit_bits = 8;          ///< of a key, found at a time
   static constexpr int bins = 1 << digit_bits;  ///< values of a digit
+  static constexpr int copies = 32;             ///< of counters: lanes that count the same digit do not meet
 
-  std::uint32_t counts[bins];  ///< of keys whose higher digits are those of the least key to be taken
-  std::uint32_t digit;         ///< of that key
-  std::uint32_t above;         ///< keys with a larger one
+  std::uint32_t counts[bins][copies];  ///< of keys whose higher digits are those of the least key to be taken
+  std::uint32_t digit;                 ///< of that key
+  std::uint32_t above;                 ///< keys with a larger one
+
+  /// Of all copies; `lane`: neighbours begin with different ones.
+  [[nodiscard]] TESSERA_FN constexpr std::uint32_t count(int bin, int lane) const {
+    std::uint32_t sum = 0;
+    for (int copy = 0; copy < copies; ++copy) {
+      sum += counts[bin][(lane + copy) % copies];
+    }
+    return sum;
+  }
 };
 
 namespace detail {
@@ -47,24 +58,23 @@ namespace detail {
 /// Where the digits of keys are, from the highest to the lowest.
 struct key_digit {
   int shift;
-  int bits;
   std::uint32_t above;  ///< mask of the digits before
 };
-inline constexpr int key_digits = 3;
+inline constexpr int key_digits = 32 / top_k_scratch::digit_bits;
 TESSERA_FN constexpr key_digit key_digit_at(int which) {
-  return which == 0 ? key_digit{21, 11, 0}
-                    : (which == 1 ? key_digit{10, 11, 0xffe00000U} : key_digit{0, 10, 0xfffffc00U});
+  const int above = top_k_scratch::digit_bits * which;
+  return {32 - above - top_k_scratch::digit_bits, which == 0 ? 0U : ~(0xffffffffU >> above)};
 }
 
 /// Counts keys by one digit, if the digits before are those of `prefix`; gives how many there are.
 template <class Group, class Keys>
 TESSERA_FN std::uint32_t count_digits(Group const& group, Keys const& keys, std::int64_t count, key_digit digit,
                                       std::uint32_t prefix, top_k_scratch& scratch) {
-  const int bins = 1 << digit.bits;
+  constexpr int copies = top_k_scratch::copies;
   group.sync();  // what was there has been read
   for (int lane : group) {
-    for (int bin = lane; bin < bins; bin += Group::size) {
-      scratch.counts[bin] = 0;
+    for (int i = lane; i < top_k_scratch::bins * copies; i += Group::size) {
+      scratch.counts[i / copies][i % copies] = 0;
     }
   }
   group.sync();
@@ -74,7 +84,8 @@ TESSERA_FN std::uint32_t count_digits(Group const& group, Keys const& keys, std:
     for (std::int64_t i = lane; i < count; i += Group::size) {
       const std::uint32_t key = keys(i);
       if (key != 0 && (key & digit.above) == prefix) {
-        group.atomic_add(scratch.counts[(key >> digit.shift) & static_cast<std::uint32_t>(bins - 1)], 1U);
+        const std::uint32_t bin = (key >> digit.shift) % static_cast<std::uint32_t>(top_k_scratch::bins);
+        group.atomic_add(scratch.counts[bin][lane % copies], 1U);
         ++found[lane];
       }
     }
@@ -85,15 +96,15 @@ TESSERA_FN std::uint32_t count_digits(Group const& group, Keys const& keys, std:
 
 /// Finds the digit of the key that `take` - 1 others are larger than or equal to; 1 <= take.
 template <class Group>
-TESSERA_FN void find_digit(Group const& group, key_digit digit, std::uint32_t take, top_k_scratch& scratch) {
-  const int bins = 1 << digit.bits;
-  const int each = (bins + Group::size - 1) / Group::size;  // bins of a lane, from the highest down
+TESSERA_FN void find_digit(Group const& group, std::uint32_t take, top_k_scratch& scratch) {
+  constexpr int bins = top_k_scratch::bins;
+  constexpr int each = (bins + Group::size - 1) / Group::size;  // bins of a lane, from the highest down
   per_lane<std::uint32_t, Group> above;
   per_lane<std::uint32_t, Group> own;
   for (int lane : group) {
     own[lane] = 0;
     for (int i = lane * each; i < min((lane + 1) * each, bins); ++i) {
-      own[lane] += scratch.counts[bins - 1 - i];
+      own[lane] += scratch.count(bins - 1 - i, lane);
     }
     above[lane] = own[lane];
   }
@@ -102,8 +113,11 @@ TESSERA_FN void find_digit(Group const& group, key_digit digit, std::uint32_t ta
     if (above[lane] < take && take <= above[lane] + own[lane]) {
       std::uint32_t before = above[lane];
       int i = lane * each;
-      for (; before + scratch.counts[bins - 1 - i] < take; ++i) {
-        before += scratch.counts[bins - 1 - i];
+      std::uint32_t next = scratch.count(bins - 1 - i, lane);
+      while (before + next < take) {
+        before += next;
+        ++i;
+        next = scratch.count(bins - 1 - i, lane);
       }
       scratch.digit = static_cast<std::uint32_t>(bins - 1 - i);
       scratch.above = before;
@@ -156,7 +170,7 @@ TESSERA_FN std::int64_t top_k(Group const& group, Keys const& keys, std::int64_t
       taken = left;
     }
     if (left > 0) {
-      detail::find_digit(group, digit, left, scratch);
+      detail::find_digit(group, left, scratch);
       prefix |= scratch.digit << digit.shift;
       left -= scratch.above;
     }

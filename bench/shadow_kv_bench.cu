@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// ShadowKV: decode steps of a layer of 128K tokens over a cache whose values are in memory of the host, as they are or
+/// as e4m3, or on the device; and its programs alone. 16 sequences, or 1.
+///
+/// `speedup`: against our own dense decoding over all keys and values in bf16, measured beside it. A step is a CUDA
+/// graph; each from a cold L2. In one of eight steps a chunk leaves the ring: `ms` is the mean with that share,
+/// `archiving_ms` the time of such a step alone. `hits`: the part of selected chunks that lie in slots, `of_read` and
+/// `of_bus`: against a kernel that only reads, and the runtime's copy from pinned memory, of the same run.
+/// `relative_l1`: of results of a step, against the portable programs'.
+///
+/// What a prompt takes, shadow/prefill/..., is for rows of its own.
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include <tessera/quantize/scaled_float.hpp>
+
+#include "support/cuda.cuh"
+#include "support/offload_problem.cuh"
+
+namespace {
+
+using namespace tessera;
+using codes = float8_quantizer<float8_e4m3>;
+
+/// The last problem stays, since rows with the same one follow each other.
+template <class Codec>
+bench::offload_problem<Codec>& problem_of(bench::offload_setup const& setup) {
+  static std::unique_ptr<bench::offload_problem<Codec>> last;
+  if (last == nullptr || !(last->setup() == setup)) {
+    last.reset();  // first, so that two are never in memory
+    last = std::make_unique<bench::offload_problem<Codec>>(setup);
+  }
+  return *last;
+}
+
+int samples() {
+  return bench::only_starts() ? 3 : 25;
+}
+
+template <class Codec>
+double step_seconds(bench::offload_problem<Codec>& problem, double hit_rate, bool archives) {
+  problem.set(hit_rate, archives);
+  bench::call_graph const graph(problem.stream(), 1, [&](cudaStream_t, int) { problem.step(); });
+  return bench::median_cold_seconds(
+      problem.stream(), samples(), [&](cudaStream_t) { graph.launch(); }, [&](cudaStream_t) { problem.restore(); });
+}
+
+template <class Codec>
+void check_results(benchmark::State& state, bench::offload_problem<Codec>& problem, double hit_rate) {
+  problem.set(hit_rate, false);
+  problem.restore();
+  problem.step();
+  double const selected = static_cast<double>(problem.setup().sequences) *
+                          static_cast<double>(problem.plan().extents.key_heads * problem.plan().extents.budget);
+  state.counters["hits"] = 1 - problem.missed() / selected;
+  problem.restore();
+  problem.step_portably();
+  double const distance = problem.distance();
+  state.counters["relative_l1"] = distance;
+  if (!(distance < 0.02)) {
+    throw std::runtime_error("the relative L1 distance is " + std::to_string(distance));
+  }
+}
+
+template <class Codec>
+void measure_step(benchmark::State& state, bench::offload_setup const& setup, double hit_rate) {
+  auto& problem = problem_of<Codec>(setup);
+  double seconds = 0;
+  double archiving = 0;
+  double dense = 0;
+  for (auto _ : state) {
+    dense = bench::median_cold_seconds(problem.stream(), samples(), [&](cudaStream_t) { problem.attend_dense(); });
+    archiving = step_seconds(problem, hit_rate, true);
+    seconds = (7 * step_seconds(problem, hit_rate, false) + archiving) / 8;
+    state.SetIterationTime(seconds);
+  }
+  state.counters["ms"] = 1e3 * seconds;
+  state.counters["archiving_ms"] = 1e3 * archiving;
+  state.counters["dense_ms"] = 1e3 * dense;
+  state.counters["dense_of_read"] = problem.dense_bytes() / dense / bench::read_ceiling();
+  state.counters["speedup"] = dense / seconds;
+  state.counters["sequences"] = static_cast<double>(setup.sequences);
+  state.counters["gpu_bytes_ratio"] = problem.dense_bytes() / problem.cache_bytes();
+  check_results(state, problem, hit_rate);
+}
+
+/// A program of a step, after what it needs. `bytes`: that it reads; over the bus, or from the device's memory.
+template <class Codec, class Before, class Body>
+void measure_program(benchmark::State& state, bench::offload_problem<Codec>& problem, Before const& before,
+                     Body const& body) {
+  double seconds = 0;
+  for (auto _ : state) {
+    seconds = bench::median_cold_seconds(
+        problem.stream(), samples(), [&](cudaStream_t) { body(); }, [&](cudaStream_t) { before(); });
+    state.SetIterationTime(seconds);
+  }
+  state.counters["ms"] = 1e3 * seconds;
+}
+double seconds_of(benchmark::State const& state) {
+  return 1e-3 * state.counters.at("ms");
+}
+
+void measure_scores(benchmark::State& state, bench::offload_setup const& setup) {
+  auto& problem = problem_of<exact_values>(setup);
+  problem.set(0.6, false);
+  measure_program(
+      state, problem, [] {}, [&] { problem.score(); });
+  state.counters["of_read"] = problem.landmark_bytes() / seconds_of(state) / bench::read_ceiling();
+  bench::report_cuda(state, seconds_of(state), {.bytes = problem.landmark_bytes()});
+}
+
+void measure_selection(benchmark::State& state, bench::offload_setup const& setup) {
+  auto& problem = problem_of<exact_values>(setup);
+  problem.set(0.6, false);
+  measure_program(
+      state, problem, [&] { problem.restore(); },
+      [&] {
+        problem.select();
+        problem.place();
+      });
+}
+
+template <class Codec>
+void measure_fetch(benchmark::State& state, bench::offload_setup const& setup) {
+  auto& problem = problem_of<Codec>(setup);
+  problem.set(0, false);
+  problem.restore();
+  problem.step();
+  measure_program(
+      state, problem, [] {}, [&] { problem.fetch(); });
+  double const bytes = problem.missed() * problem.record_bytes();
+  state.counters["of_bus"] = bytes / seconds_of(state) / bench::bus_ceiling();
+  bench::report_cuda(state, seconds_of(state), {.bytes = bytes});
+}
+
+void measure_keys(benchmark::State& state, bench::offload_setup const& setup) {
+  auto& problem = problem_of<exact_values>(setup);
+  problem.set(0, false);
+  problem.restore();
+  problem.step();
+  measure_program(
+      state, problem, [] {}, [&] { problem.rebuild(); });
+  auto const& n = problem.plan().extents;
+  double const products = problem.missed() * static_cast<double>(n.chunk * n.channels * n.rank);
+  bench::report_cuda(state, seconds_of(state), {.operations = 2 * products});
+}
+
+void measure_attention(benchmark::State& state, bench::offload_setup const& setup) {
+  auto& problem = problem_of<exact_values>(setup);
+  problem.set(0.6, false);
+  measure_program(
+      state, problem, [] {}, [&] { problem.attend_selected(); });
+  state.counters["of_read"] = problem.selected_bytes() / seconds_of(state) / bench::read_ceiling();
+  bench::report_cuda(state, seconds_of(state), {.bytes = problem.selected_bytes()});
+}
+
+template <class Codec>
+void add_steps(std::string const& where, value_store store) {
+  for (int const hits : {0, 30, 60, 80}) {
+    bench::add_cuda("shadow/decode/" + where + "/hit" + std::to_string(hits) + "/128k", [=](benchmark::State& state) {
+      measure_step<Codec>(state, {16, 131072, store}, 0.01 * hits);
+    });
+  }
+  bench::add_cuda("shadow/decode/" + where + "/hit60/128k/1_sequence", [=](benchmark::State& state) {
+    measure_step<Codec>(state, {1, 131072, store}, 0.6);
+  });
+}
+
+bench::registration const registered([] {
+  bench::offload_setup const usual;
+  bench::add_cuda("shadow/score/128k", [=](benchmark::State& state) { measure_scores(state, usual); });
+  bench::add_cuda("shadow/select/128k", [=](benchmark::State& state) { measure_selection(state, usual); });
+  bench::add_cuda("shadow/fetch/host/128k",
+                  [=](benchmark::State& state) { measure_fetch<exact_values>(state, usual); });
+  bench::add_cuda("shadow/rebuild/128k", [=](benchmark::State& state) { measure_keys(state, usual); });
+  bench::add_cuda("shadow/attend/128k", [=](benchmark::State& state) { measure_attention(state, usual); });
+  add_steps<exact_values>("host", value_store::host);
+  bench::add_cuda("shadow/fetch/fp8/128k", [=](benchmark::State& state) { measure_fetch<codes>(state, usual); });
+  add_steps<codes>("fp8", value_store::host);
+  add_steps<exact_values>("device", value_store::device);
+});
+
+}  // namespace

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Offloaded caches on CUDA devices: programs of their own for the steps of caches of bfloat16 or float16 whose heads
+/// have 64 or 128 channels.
+///
+/// Include it and use a cache as on the CPU, with a tessera::cuda executor and its side_queue (exec/side_queue.cuh).
+/// What they need beyond that; else the portable programs:
+///
+///     score_means       landmarks that are means, of a cache of bfloat16
+///     choose_largest    sequences of up to 40960 chunks
+///     fetch_records     records of codes of up to 2560 bytes
+///     rebuild_rotated   a rank of 32, 64, ... 192, chunks of 8, 16, ... tokens; rotations that turn neighbouring
+///                       channels, a multiple of 4, or halves of whole heads, or none; their tables at multiples of 16
+///     project_rows      chunks of 8 or 16 tokens, a rank of 8, 16, ... 192
+///     attend_rows, join_chunks
+///
+/// One layer of a sequence of 128K tokens with the paper's parameters (8 key heads of 128 channels, 32 query heads, 256
+/// chunks of 8 selected, of which 40 % are missed) reads and writes, at 4.55 TB/s, and over the bus at 55 GB/s:
+///
+///     scores      33.5 MB of landmarks, 2.1 MB of scores                   7.8 us
+///     selection   2.1 MB of scores                                         0.5 us
+///     values      1.68 MB over the bus, 0.89 MB as e4m3                    30.5 us, 16.2 us
+///     keys        2.1 MB of coefficients, 1.7 MB of keys, 0.27 GFLOP       0.8 us
+///     attention   2.4 MB that are resident, 8.4 MB that are selected       2.4 us
+///
+/// of 537 MB, 118 us, that attention over all of them reads. Values cross the bus beside all but the scores and the
+/// selection of a batch's first part and the attention over what its last part selects: by these numbers a step of many
+/// sequences takes 3.6 times less time than all of attention at best, 6.2 times with e4m3, 10 times with values on the
+/// device. One sequence alone waits for launches most of its time. bench/shadow_kv_bench.cu measures it.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/algorithm/factorize_keys.cuh>
+#include <tessera/algorithm/offloaded_cache.hpp>
+#include <tessera/core/bfloat16.hpp>
+#include <tessera/core/float16.hpp>
+#include <tessera/exec/cuda.cuh>
+#include <tessera/program/attend_rows.cuh>
+#include <tessera/program/choose_largest.cuh>
+#include <tessera/program/fetch_records.hpp>
+#include <tessera/program/join_chunks.cuh>
+#include <tessera/program/project_rows.cuh>
+#include <tessera/program/rebuild_rotated.cuh>
+#include <tessera/program/score_means.cuh>
+#include <tessera/select/landmark.hpp>
+
+namespace tessera {
+inline namespace v0 {
+namespace detail {
+
+template <class T>
+inline constexpr bool has_pieces = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
+
+/// Whether there are groups, and programs can divide their numbers.
+inline bool has_places(std::int64_t groups) {
+  return groups > 0 && groups < std::int64_t{1} << 31;
+}
+
+template <int Channels, class Architectures, ChunkSelector S>
+void run_scores(basic_cuda<Architectures> const& exec, score_chunks<bfloat16, S> const& call) {
+  if (call.extents.group() <= 8) {
+    exec.run(score_means<Channels, 8, S>::of(call), call.groups());
+  } else {
+    exec.run(score_means<Channels, 16, S>::of(call), call.groups());
+  }
+}
+
+/// In how many blocks a list of missed chunks is, so that all multiprocessors have one or two, and warps of each some.
+inline std::int64_t rebuild_splits(offload_extents const& n, std::int64_t steps, std::int64_t multiprocessors) {
+  const std::int64_t lists = max(steps * n.key_heads, std::int64_t{1});
+  const std::int64_t pairs = divide_up(n.budget * n.chunk, std::int64_t{16});
+  return clamp(divide_up(2 * multiprocessors, lists), std::int64_t{1},
+               max(divide_up(pairs, std::int64_t{8}), std::int64_t{1}));
+}
+
+template <int Channels, class Architectures, class T, class E>
+void run_rebuild(basic_cuda<Architectures> const& exec, rebuild_keys<T, E> const& call) {
+  const std::int64_t splits = rebuild_splits(call.extents, call.step.steps(), exec.state->multiprocessors());
+  if (call.rotary.pairs == rotary_pairs::halves) {
+    const auto program = rebuild_rotated<Channels, T, E, rotary_pairs::halves>::of(call, splits);
+    exec.run(program, program.groups());
+  } else {
+    const auto program = rebuild_rotated<Channels, T, E, rotary_pairs::neighbours>::of(call, splits);
+    exec.run(program, program.groups());
+  }
+}
+
+/// Whether rebuild_rotated can.
+template <class T, class E>
+bool can_rebuild(rebuild_keys<T, E> const& call) {
+  offload_extents const& n = call.extents;
+  const std::int64_t turning = call.rotary.channels();
+  const auto has_twos = [](matrix_view<rotation const> const& table) {
+    return reinterpret_cast<std::uintptr_t>(table.data) % 16 == 0 && table.stride(0) % 2 == 0 && table.stride(1) == 1;
+  };
+  const bool are_aligned =
+      has_twos(call.rotary.within) && (call.rotary.blocks.data == nullptr || has_twos(call.rotary.blocks));
+  const bool are_pairs = call.rotary.pairs == rotary_pairs::neighbours ? turning % 4 == 0 : turning == n.channels;
+  const bool can_turn = turning == 0 || (are_pairs && are_aligned);
+  return n.rank % 32 == 0 && n.rank <= 192 && n.chunk % 8 == 0 && can_turn;
+}
+
+template <int Channels, class Architectures, class T, class E, class Codec>
+bool try_fetch(basic_cuda<Architectures> const& exec, fetch_values<T, E, Codec> const& call) {
+  using program_type = fetch_records<Channels, T, E, Codec>;
+  if (!program_type::takes(call)) {
+    return false;
+  }
+  // Codes take a multiprocessor longer; what is in memory of the device is there sooner.
+  const std::int64_t over_bus = program_type::are_codes ? 64 : 32;
+  const std::int64_t most = divide_up(call.groups(), std::int64_t{program_type::records});
+  const std::int64_t count = call.crosses_bus ? over_bus : 4 * std::int64_t{exec.state->multiprocessors()};
+  const program_type program{call, max(min(count, most), std::int64_t{1})};
+  exec.run(program, program.groups());
+  return true;
+}
+
+}  // namespace detail
+
+template <class Architectures, int Chunk, class Group>
+void run_program(basic_cuda<Architectures> const& exec,
+                 score_chunks<bfloat16, landmark_selector<Chunk, Group>> const& call) {
+  const std::int64_t channels = call.extents.channels;
+  if (channels == 128 && detail::has_places(call.groups())) {
+    detail::run_scores<128>(exec, call);
+  } else if (channels == 64 && detail::has_places(call.groups())) {
+    detail::run_scores<64>(exec, call);
+  } else {
+    exec.run(call, call.groups());
+  }
+}
+
+template <class Architectures, class T, ChunkSelector S>
+void run_program(basic_cuda<Architectures> const& exec, select_chunks<T, S> const& call) {
+  using program_type = choose_largest<T, S>;
+  if (call.extents.longest <= program_type::most_chunks && exec.state->shared_bytes() >= 227 * 1024) {
+    exec.run(program_type{call}, call.groups());
+  } else {
+    exec.run(call, call.groups());
+  }
+}
+
+template <class Architectures, class T, class E, class Codec>
+void run_program(basic_cuda<Architectures> const& exec, fetch_values<T, E, Codec> const& call) {
+  if constexpr (detail::has_pieces<T>) {
+    if (detail::try_fetch<128>(exec, call) || detail::try_fetch<64>(exec, call)) {
+      return;
+    }
+  }
+  exec.run(call, call.groups());
+}
+
+template <class Architectures, class T, class E>
+void run_program(basic_cuda<Architectures> const& exec, rebuild_keys<T, E> const& call) {
+  if constexpr (detail::has_pieces<T>) {
+    if (detail::can_rebuild(call) && (call.extents.channels == 128 || call.extents.channels == 64)) {
+      call.extents.channels == 128 ? detail::run_rebuild<128>(exec, call) : detail::run_rebuild<64>(exec, call);
+      return;
+    }
+  }
+  exec.run(call, call.groups());
+}
+
+template <class Architectures, class T, class E>
+void run_program(basic_cuda<Architectures> const& exec, attend_chunks<T, E> const& call) {
+  if constexpr (detail::has_pieces<T>) {
+    const std::int64_t channels = call.extents.channels;
+    if (channels == 128 && detail::has_places(call.groups())) {
+      exec.run(attend_rows<128, T, E>::of(call), call.groups());
+      return;
+    }
+    if (channels == 64 && detail::has_places(call.groups())) {
+      exec.run(attend_rows<64, T, E>::of(call), call.groups());
+      return;
+    }
+  }
+  exec.run(call, call.groups());
+}
+
+template <class Architectures, class T, class E>
+void run_program(basic_cuda<Architectures> const& exec, project_archived<T, E> const& call) {
+  if constexpr (detail::has_pieces<T>) {
+    if (project_rows<T, E>::takes(call) && exec.state->shared_bytes() >= 164 * 1024) {
+      exec.run(project_rows<T, E>{call}, call.groups());
+      return;
+    }
+  }
+  exec.run(call, call.groups());
+}
+
+template <class Architectures, class T, class E, class Result>
+void run_program(basic_cuda<Architectures> const& exec, merge_chunks<T, E, Result> const& call) {
+  if (detail::has_places(call.groups())) {
+    exec.run(join_chunks<T, E, Result>::of(call), call.groups());
+  } else {
+    exec.run(call, call.groups());
+  }
+}
+
+}  // namespace v0
+}  // namespace tessera
