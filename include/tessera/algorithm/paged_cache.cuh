@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Compressed caches on CUDA devices.
 ///
-/// Include it and use a cache as on the CPU, with a tessera::cuda executor. Attention over pages of 4-bit codes of 64,
+/// Include it and use a cache as on the CPU, with a tessera::cuda executor. Pages of 4-bit codes of 64, 128 or 256
+/// channels in groups of 64 or more are made in one pass over keys and values on sm_90 (program/compress_pages.cuh), and
+/// once more where retained tokens could not be known before. Attention over pages of 4-bit codes of 64,
 /// 96, 128 or 256 channels, of a cache of bfloat16 or float16, is by the copy engine and mma.sync on sm_90
 /// (program/page_decode.cuh); eight rows of the query heads of a key head share a read of its pages. Else the portable
 /// programs.
@@ -10,12 +12,14 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/algorithm/cache_compression.hpp>
 #include <tessera/algorithm/decode_attention.cuh>
 #include <tessera/algorithm/decode_shares.hpp>
 #include <tessera/algorithm/paged_cache.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/program/compress_pages.cuh>
 #include <tessera/program/page_columns.cuh>
 #include <tessera/program/page_decode.cuh>
 #include <tessera/tuning/decode.hpp>
@@ -64,7 +68,56 @@ bool try_page_decode(basic_cuda<Architectures> const& exec, cached_attention_cal
   return false;
 }
 
+/// What compress_pages reads and writes by 16 bytes.
+template <class Merger, class T>
+bool has_whole_elements(cache_append_call<Merger, T> const& call) {
+  cache_memory<T> const& memory = call.source.memory;
+  bool are_whole = reinterpret_cast<std::uintptr_t>(memory.pages) % 16 == 0 &&
+                   reinterpret_cast<std::uintptr_t>(memory.tail) % 16 == 0;
+  for (int layer = 0; layer < memory.format.layers; ++layer) {
+    are_whole = are_whole &&
+                (call.source.inputs.keys[layer].data == nullptr ||
+                 (has_whole_rows(call.source.inputs.keys[layer]) && has_whole_rows(call.source.inputs.values[layer])));
+  }
+  constexpr std::int64_t most = std::int64_t{1} << 30;
+  return are_whole && call.marks.size() < most;
+}
+
+/// Whether it did.
+template <int Channels, int Groups, class Architectures, class Merger, class T>
+bool try_compression(basic_cuda<Architectures> const& exec, cache_append_call<Merger, T> const& call) {
+  using program_type = compress_pages<Channels, Groups, Merger, T>;
+  cache_page_format const& format = call.source.memory.format;
+  if (format.channels != Channels || format.value_groups != Groups || !exec.template has<program_type>()) {
+    return false;
+  }
+  compress_in_one_pass<program_type>(exec, call, exec.state->multiprocessors());
+  return true;
+}
+
+template <class Architectures, class Merger, class T>
+bool try_compression(basic_cuda<Architectures> const& exec, cache_append_call<Merger, T> const& call) {
+  cache_page_format const& format = call.source.memory.format;
+  return !call.whole_tokens && format.key_bits == 4 && format.value_bits == 4 && has_whole_elements(call) &&
+         (try_compression<64, 1>(exec, call) || try_compression<128, 1>(exec, call) ||
+          try_compression<128, 2>(exec, call) || try_compression<256, 1>(exec, call) ||
+          try_compression<256, 2>(exec, call) || try_compression<256, 4>(exec, call));
+}
+
 }  // namespace detail
+
+/// What has whole 16 bytes and no rows but heads, else portably.
+template <int... Architectures, class Merger, class T>
+void run_cache_append(basic_cuda<arch_list<Architectures...>> const& exec, cache_append_call<Merger, T> const& call) {
+  constexpr bool has_hopper = ((Architectures == 900) || ...);
+  if constexpr (has_hopper && (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>)) {
+    if (!call.marks.is_empty() && detail::try_compression(exec, call)) {
+      detail::keep_new_tokens(exec, call);
+      return;
+    }
+  }
+  detail::append_portably(exec, call);
+}
 
 template <int... Architectures, class T, class Result>
 void run_cached_attention(basic_cuda<arch_list<Architectures...>> const& exec,

@@ -102,6 +102,15 @@ void encode_cache_pages(Executor const& exec, cache_append_call<Merger, T> const
   exec.run(program, program.groups());
 }
 
+/// The last pass, whoever made the pages.
+template <class Executor, class Merger, class T>
+void keep_new_tokens(Executor const& exec, cache_append_call<Merger, T> const& call) {
+  if (call.source.tokens > 0) {
+    const keep_tail<T> keep{call.source, true};
+    exec.run(keep, keep.groups());
+  }
+}
+
 template <class Executor, class Merger, class T>
 void append_portably(Executor const& exec, cache_append_call<Merger, T> const& call) {
   if (!call.marks.is_empty()) {
@@ -117,10 +126,7 @@ void append_portably(Executor const& exec, cache_append_call<Merger, T> const& c
       encode_cache_pages<256>(exec, call);
     }
   }
-  if (call.source.tokens > 0) {
-    const keep_tail<T> keep{call.source, true};
-    exec.run(keep, keep.groups());
-  }
+  keep_new_tokens(exec, call);
 }
 
 template <class T, class Result>

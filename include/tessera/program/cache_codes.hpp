@@ -4,13 +4,13 @@
 /// All in fp32, each operation rounded once, multiply-adds where it says fma. `e` is a channel of the merged vector:
 ///
 ///     e = fma(second weight, b, first weight * a)         a, b: of the two layers; for one layer b = 0
-///     |v|^2 of a head's part of a vector                  row_sum of fma(v, v, .)
-///     length factor f = sqrt(|e|^2 / |e'|^2)              e': e from its codes. Restored vectors keep their lengths.
+///     |e'|^2 of a head's part of a vector                 e': e from its codes; row_sum of fma(e', e', .)
+///     length factor f = sqrt(|e|^2 / |e'|^2)              restored vectors keep their lengths; |e|^2: measure_pages.hpp
 ///
-/// Keys, of a channel, over the tokens of the page that are not retained: low, high;
+/// Keys, of a channel, over the tokens of the page that are not retained: low, high, of which no zero has a sign;
 ///     scale = fp16((high - low) / highest), minimum = fp16(low), code = nearest((e - minimum) * (1 / scale))
 ///     e' = fma(code, scale, minimum), norm = fp16(length * f)
-/// Values, of a group of channels of a token: low, high;
+/// Values, of a group of channels of a token: low, high, likewise;
 ///     s = max((high - low) / highest, largest magnitude * 2^-10, 2^-126), ratio = fp16(low * (1 / s)),
 ///     code = nearest(fma(e, 1 / s, -ratio)), e' = s * (code + ratio), scale = fp16(length * f * s * 2^(bits - 1))
 ///
@@ -52,6 +52,11 @@ TESSERA_FN State row_sum(int channels, State zero, Take const& take, Merge const
   return parts[0];
 }
 
+/// Of zeros with both signs either may come first: neither bound is -0.
+TESSERA_FN constexpr interval<float> without_signed_zeros(interval<float> range) {
+  return {range.minimum + 0.0F, range.maximum + 0.0F};
+}
+
 /// Rounds to fp16; what is too large becomes the largest finite number, with its sign.
 TESSERA_FN constexpr float16 saturated_half(float value) {
   constexpr float largest = 65504.0F;
@@ -67,7 +72,8 @@ struct key_channel {
   float16 scale;
   float16 minimum;
 
-  TESSERA_FN static constexpr key_channel fit(interval<float> range, int bits) {
+  TESSERA_FN static constexpr key_channel fit(interval<float> found, int bits) {
+    const interval<float> range = without_signed_zeros(found);
     if (!(range.minimum <= range.maximum)) {  // all retained
       return {float16{0}, float16{0}};
     }
@@ -88,11 +94,15 @@ struct value_group {
   float step;
   float16 ratio;
 
-  TESSERA_FN static constexpr value_group fit(interval<float> range, int bits) {
+  TESSERA_FN static constexpr value_group fit(interval<float> found, int bits) {
+    const interval<float> range = without_signed_zeros(found);
+    const float step = step_of(range, bits);
+    return {step, saturated_half(range.minimum * (1.0F / step))};
+  }
+  TESSERA_FN static constexpr float step_of(interval<float> range, int bits) {
     const float magnitude = max(absolute(range.minimum), absolute(range.maximum));
     const float wide = (range.maximum - range.minimum) / static_cast<float>(highest_code(bits));
-    const float step = max(max(wide, magnitude * 0x1p-10F), smallest_code_scale);
-    return {step, saturated_half(range.minimum * (1.0F / step))};
+    return max(max(wide, magnitude * 0x1p-10F), smallest_code_scale);
   }
   [[nodiscard]] TESSERA_FN std::uint32_t encode(float value, int bits) const {
     const float steps = multiply_add(value, 1.0F / step, -load(ratio));

@@ -29,6 +29,7 @@ struct merged_row {
   mix_weights weights;         ///< of what is not finite 0
   two_lengths<float> lengths;  ///< by which the merged vector is multiplied; of what is not finite NaN
   float angle;                 ///< NaN: the pair cannot be merged well
+  float square;                ///< of the merged vector's length in this head; of what is not finite 0
 };
 
 /// The retained tokens of a page.
@@ -43,16 +44,29 @@ inline constexpr float longest_merged = 32768.0F;
 
 namespace detail {
 
+/// |e|^2 of e = first * a + second * b, from the products of a and b; saturates at the largest float.
+TESSERA_FN inline float merged_square(pair_products const& measured, mix_weights weights) {
+  constexpr double largest = 3.4028234663852886e38;
+  const double first = weights.first;
+  const double second = weights.second;
+  const double of_first = ::fma(first, measured.first, second * measured.cross);    // a . e
+  const double of_second = ::fma(first, measured.cross, second * measured.second);  // b . e
+  const double square = ::fma(first, of_first, second * of_second);
+  return static_cast<float>(clamp(square, 0.0, largest));
+}
+
 /// The one vector of a page of one layer is merged with zeros, which leaves its direction and its length.
 template <class Merger>
 TESSERA_FN merged_row merge_row(Merger const& merger, pair_products const& measured) {
   const bool is_finite = measured.first + measured.second < static_cast<double>(infinity);
   const float nan = bit_cast<float>(0x7fffffffU);
   if (!is_finite) {
-    return {{0.0F, 0.0F}, {nan, nan}, nan};
+    return {{0.0F, 0.0F}, {nan, nan}, nan, 0.0F};
   }
   const float longest = max(length_of(measured.first), length_of(measured.second));
-  return {merger.mix(measured), merger.keep(measured), longest > longest_merged ? nan : angle_between(measured)};
+  const mix_weights weights = merger.mix(measured);
+  return {weights, merger.keep(measured), longest > longest_merged ? nan : angle_between(measured),
+          merged_square(measured, weights)};
 }
 
 }  // namespace detail
@@ -93,8 +107,11 @@ struct measure_pages {
       for (std::int64_t one = 0; one < rows.extent(2); ++one) {
         merger.measure().merge(all, measure(sequence, part, one, at));
       }
-      const merged_row row = detail::merge_row(merger, all);
+      merged_row row = detail::merge_row(merger, all);
       for (std::int64_t one = 0; one < rows.extent(2); ++one) {
+        if (!is_nan(row.lengths.first)) {
+          row.square = detail::merged_square(measure(sequence, part, one, at), row.weights);
+        }
         rows(sequence, i, one, part, token) = row;
       }
     }
@@ -128,15 +145,23 @@ struct measure_pages {
   }
 };
 
+/// Of what is kept of a pair; programs for one architecture keep angles alone.
+TESSERA_FN constexpr float angle_of(merged_row const& row) {
+  return row.angle;
+}
+TESSERA_FN constexpr float angle_of(float angle) {
+  return angle;
+}
+
 /// Thresholds that are not known yet, of sequences that seal pages now, from all of these pages. A group takes a head.
-template <class T>
+template <class T, class Row = merged_row>
 struct fit_thresholds {
   static constexpr int lanes = 128;
   struct scratch_type {};
 
   retain_most_different rule;
   cache_source<T> source;
-  view<merged_row const, 5> rows;
+  view<Row const, 5> rows;
 
   TESSERA_FN constexpr std::int64_t groups() const { return rows.extent(0) * rows.extent(2); }
 
@@ -164,7 +189,7 @@ struct fit_thresholds {
 
  private:
   struct angles {
-    view<merged_row const, 5> const& rows;
+    view<Row const, 5> const& rows;
     std::int64_t sequence;
     std::int64_t head;
     int part;
@@ -172,7 +197,7 @@ struct fit_thresholds {
 
     TESSERA_FN float operator[](std::int64_t i) const {
       constexpr std::int64_t tokens = cache_page_format::tokens;
-      return rows(sequence, i / tokens, head, part, i % tokens).angle;
+      return angle_of(rows(sequence, i / tokens, head, part, i % tokens));
     }
   };
 
@@ -224,13 +249,13 @@ struct fit_thresholds {
 
 /// Marks the tokens whose keys or values stay apart, page after page, while there are rows left for them. A group takes
 /// a head of a sequence.
-template <class T>
+template <class T, class Row = merged_row>
 struct mark_rows {
   static constexpr int lanes = cache_page_format::tokens;
   struct scratch_type {};
 
   cache_source<T> source;
-  view<merged_row const, 5> rows;
+  view<Row const, 5> rows;
   view<page_mark, 3> marks;  ///< sequence x page of those sealed now x head
 
   TESSERA_FN constexpr std::int64_t groups() const { return marks.extent(0) * marks.extent(2); }
@@ -281,8 +306,8 @@ struct mark_rows {
  private:
   TESSERA_FN bool is_different(std::int64_t sequence, std::int64_t page, std::int64_t head, std::int64_t at,
                                int token) const {
-    const float key = rows(sequence, page, head, key_part, token).angle;
-    const float value = rows(sequence, page, head, value_part, token).angle;
+    const float key = angle_of(rows(sequence, page, head, key_part, token));
+    const float value = angle_of(rows(sequence, page, head, value_part, token));
     float const* const thresholds = source.memory.thresholds + 2 * at;
     return stays_apart(key, thresholds[key_part]) || stays_apart(value, thresholds[value_part]) ||
            is_nearly_opposite(key) || is_nearly_opposite(value);
