@@ -61,7 +61,7 @@ struct compress_pages {
   static_assert(group_octets >= 4, "tessera: compress_pages takes groups of at least 32 channels");
 
   using elements_type = page_elements<Channels, T>;
-  using work_type = page_rows_work;
+  using work_type = page_rows_work<T>;
 
   /// Keys' products and then what comes of them; values' products and then, of channels, what keys are encoded by.
   struct row_memory {
@@ -71,7 +71,7 @@ struct compress_pages {
     };
     union value_place {
       pair_products products[tokens];
-      float channels[3][Channels];  ///< reciprocal, minimum, scale
+      float channels[4][Channels];  ///< reciprocal, minimum * reciprocal, minimum, scale
     };
     key_place keys[tokens];
     value_place values;
@@ -91,7 +91,8 @@ struct compress_pages {
     alignas(16) unsigned char more[has_room ? 16 : sizeof(row_memory)];
     value_length values[tokens];
     work_type works[2];
-    std::uint32_t wants[4];  ///< of 32 keys or values each
+    std::uint32_t wants[4];       ///< of 32 keys or values each: those that stay apart
+    std::uint32_t weightless[4];  ///< likewise: those whose weights are 0
     shared_barrier full[2];
   };
 
@@ -106,18 +107,16 @@ struct compress_pages {
     }
     fence_barrier_init();
     group.sync();
-    const int warp = __shfl_sync(0xffffffffU, group.lane / 32, 0);
-    const bool brings = warp == warps - 1;
-    if (brings) {
+    if (brings(group.lane)) {
       rows.look_up(scratch.works[0], blockIdx.x, group.lane % 32);
       bring(scratch, 0, key_part, group.lane % 32);
       bring(scratch, 0, value_part, group.lane % 32);
     }
     group.sync();
     for (unsigned turn = 0; scratch.works[turn % 2].page != nullptr; ++turn) {
-      compress(group, scratch, turn, brings);
+      compress(group, scratch, turn);
     }
-    if (brings) {
+    if (brings(group.lane)) {
       await_box_stores<0>();
     }
   }
@@ -135,6 +134,8 @@ struct compress_pages {
     return layer == 0 ? 0 : of_second;
   }
 
+  [[nodiscard]] __device__ __forceinline__ static bool brings(int lane) { return lane / 32 == warps - 1; }
+
   /// One warp: of the work of a turn, if there is one.
   __device__ __forceinline__ void bring(scratch_type& scratch, unsigned turn, int part, int lane) const {
     work_type const& work = scratch.works[turn % 2];
@@ -143,58 +144,68 @@ struct compress_pages {
     }
   }
 
-  __device__ __forceinline__ void compress(cuda_block<lanes> const& group, scratch_type& scratch, unsigned turn,
-                                           bool brings) const {
+  __device__ __forceinline__ void compress(cuda_block<lanes> const& group, scratch_type& scratch, unsigned turn) const {
     work_type const& work = scratch.works[turn % 2];
-    row_memory& memory = memory_of(scratch);
     multiply(group, scratch, turn);
     group.sync();
-    if (brings) {
-      rows.look_up(scratch.works[(turn + 1) % 2], work.number + gridDim.x, group.lane % 32);
-    }
-    start_ranges(scratch, group.lane);
-    if (group.lane < 2 * tokens) {
-      measure(scratch, work, group.lane / tokens, group.lane % tokens);
+    {
+      const auto lane = static_cast<int>(thread_index_here());
+      if (brings(lane)) {
+        rows.look_up(scratch.works[(turn + 1) % 2], work.number + gridDim.x, lane % 32);
+      }
+      start_ranges(scratch, lane);
+      if (lane < 2 * tokens) {
+        measure(scratch, work, lane / tokens, lane % tokens);
+      }
     }
     group.sync();
-    const std::uint64_t retained = retained_of(scratch, work);
-    const lanes_type at{static_cast<int>(thread_index_here())};
     float merged[slots][8];
-    elements_type elements;
-    load_elements(scratch, at, key_part, elements);
-    elements.merge(
-        at, [&](int token) { return memory.keys[token].row.weights; }, retained, merged);
-    find_ranges(scratch, at, merged, retained != 0);
+    merge(scratch, work, key_part, merged);
+    find_ranges(scratch, {static_cast<int>(thread_index_here())}, merged, retained_of(scratch, work) != 0);
     group.sync();
-    if (brings) {
-      bring(scratch, turn + 1, key_part, group.lane % 32);
-    }
-    if (group.lane < Channels) {
-      fit_channel(scratch, group.lane);
+    {
+      const auto lane = static_cast<int>(thread_index_here());
+      if (brings(lane)) {
+        bring(scratch, turn + 1, key_part, lane % 32);
+      }
+      if (lane < Channels) {
+        fit_channel(scratch, lane);
+      }
     }
     group.sync();
-    encode_keys(scratch, at, merged, retained);
-    load_elements(scratch, at, value_part, elements);
-    elements.merge(
-        at, [&](int token) { return memory.value_weights[token]; }, retained, merged);
+    encode_keys(scratch, {static_cast<int>(thread_index_here())}, merged, retained_of(scratch, work));
+    merge(scratch, work, value_part, merged);
     group.sync();
-    if (brings) {
-      bring(scratch, turn + 1, value_part, group.lane % 32);
+    if (brings(static_cast<int>(thread_index_here()))) {
+      bring(scratch, turn + 1, value_part, static_cast<int>(thread_index_here()) % 32);
     }
-    encode_values(scratch, at, merged, retained);
-    if (group.lane == 0) {
-      write_header(scratch, work, retained);
+    encode_values(scratch, {static_cast<int>(thread_index_here())}, merged, retained_of(scratch, work));
+    if (thread_index_here() == 0) {
+      write_header(scratch, work, retained_of(scratch, work));
     }
     fence_async_proxy();
     group.sync();
-    if (brings) {
-      if (group.lane % 32 == 0) {
+    if (brings(static_cast<int>(thread_index_here()))) {
+      if (thread_index_here() % 32 == 0) {
         store_bytes(work.page, scratch.image, rows.layers() == 2 ? format.bytes() : format.read_bytes());
         commit_box_stores();
         await_box_reads<0>();
       }
       __syncwarp();
     }
+  }
+
+  __device__ __forceinline__ void merge(scratch_type& scratch, work_type const& work, int part,
+                                        float (&merged)[slots][8]) const {
+    const lanes_type at{static_cast<int>(thread_index_here())};
+    const odd_tokens odd{retained_of(scratch, work), bits_of(scratch.weightless, part)};
+    row_memory const& memory = memory_of(scratch);
+    elements_type elements;
+    load_elements(scratch, at, part, elements);
+    const auto weights = [&](int token) {
+      return part == key_part ? memory.keys[token].row.weights : memory.value_weights[token];
+    };
+    elements.merge(at, weights, odd, merged);
   }
 
   /// Products of keys and of values.
@@ -204,22 +215,27 @@ struct compress_pages {
     elements_type elements;
     scratch.full[key_part].wait(turn % 2);
     load_elements(scratch, at, key_part, elements);
-    const pair_products of_key = elements.products();
+    const pair_products of_key = products_of(scratch, at, key_part, elements);
     group.sync();  // the page before has been read
     if (at.place_in_quarter() == 0) {
       memory.keys[at.token(0)].products = of_key;
     }
     scratch.full[value_part].wait(turn % 2);
     load_elements(scratch, at, value_part, elements);
-    const pair_products of_value = elements.products();
+    const pair_products of_value = products_of(scratch, at, value_part, elements);
     if (at.place_in_quarter() == 0) {
       memory.values.products[at.token(0)] = of_value;
     }
   }
 
+  [[nodiscard]] __device__ __forceinline__ pair_products products_of(scratch_type const& scratch, lanes_type const& at,
+                                                                     int part, elements_type const& elements) const {
+    return elements.products(at, scratch.stage[part][0], scratch.stage[part][1], rows.layers());
+  }
+
   __device__ __forceinline__ void load_elements(scratch_type const& scratch, lanes_type const& at, int part,
                                                 elements_type& elements) const {
-    elements.load(at, scratch.stage[part][0], scratch.stage[part][1], rows.layers());
+    elements.take(at, scratch.stage[part][0], scratch.stage[part][1], rows.layers());
   }
 
   /// A thread a row.
@@ -236,14 +252,18 @@ struct compress_pages {
     rows.keep_angle(work, part, token, row.angle);
     const unsigned wants =
         __ballot_sync(0xffffffffU, stays_apart(row.angle, work.thresholds[part]) || is_nearly_opposite(row.angle));
+    const unsigned weightless = __ballot_sync(0xffffffffU, row.weights.first == 0.0F && row.weights.second == 0.0F);
     if (token % 32 == 0) {
       scratch.wants[2 * part + token / 32] = wants;
+      scratch.weightless[2 * part + token / 32] = weightless;
     }
+  }
+  [[nodiscard]] __device__ __forceinline__ static std::uint64_t bits_of(std::uint32_t const (&words)[4], int part) {
+    return words[2 * part] | std::uint64_t{words[2 * part + 1]} << 32;
   }
   [[nodiscard]] __device__ __forceinline__ std::uint64_t retained_of(scratch_type const& scratch,
                                                                      work_type const& work) const {
-    const std::uint64_t wants =
-        (scratch.wants[0] | scratch.wants[2]) | std::uint64_t{scratch.wants[1] | scratch.wants[3]} << 32;
+    const std::uint64_t wants = bits_of(scratch.wants, key_part) | bits_of(scratch.wants, value_part);
     return rows.corrects ? work.mark.retained : rows.memory().row_capacity > 0 ? wants : 0;
   }
 
@@ -251,7 +271,7 @@ struct compress_pages {
 
   __device__ __forceinline__ static void start_ranges(scratch_type& scratch, int lane) {
     static_assert(lanes == 2 * Channels);
-    ranges_of(scratch)[lane] = ordered_bits(lane < Channels ? 0x7f800000U : 0xff800000U);
+    ranges_of(scratch)[lane] = ordered_bits(0xff800000U);  // -infinity
   }
 
   /// The lower and upper bounds of channels. Retained tokens are NaN.
@@ -264,14 +284,6 @@ struct compress_pages {
       low[j] = fminf(fminf(merged[0][j], merged[1][j]), fminf(merged[2][j], merged[3][j]));
       high[j] = fmaxf(fmaxf(merged[0][j], merged[1][j]), fmaxf(merged[2][j], merged[3][j]));
     }
-#pragma unroll
-    for (int distance = octets; distance < 32; distance *= 2) {
-#pragma unroll
-      for (int j = 0; j < 8; ++j) {
-        low[j] = fminf(low[j], __shfl_xor_sync(0xffffffffU, low[j], distance));
-        high[j] = fmaxf(high[j], __shfl_xor_sync(0xffffffffU, high[j], distance));
-      }
-    }
     if (has_retained) {
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
@@ -279,16 +291,23 @@ struct compress_pages {
         high[j] = fmaxf(high[j], -infinity);
       }
     }
-    // Threads of a warp that have the same channels share the work.
+    // Of threads of a warp that have the same channels the first one goes on with -low, the second one with high.
     std::int32_t* const ranges = ranges_of(scratch) + at.octet();
     const int copy = at.lane % 32 / octets;
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
-      if (copy == 0) {
-        atomicMin(ranges + j * octets, ordered_bits(__float_as_uint(low[j])));
-      }
-      if (copy == (octets < 32 ? 1 : 0)) {
+      if constexpr (octets == 32) {
+        atomicMax(ranges + j * octets, ordered_bits(__float_as_uint(-low[j])));
         atomicMax(ranges + Channels + j * octets, ordered_bits(__float_as_uint(high[j])));
+      } else {
+        const float other = __shfl_xor_sync(0xffffffffU, copy % 2 == 0 ? high[j] : -low[j], octets);
+        float bound = fmaxf(copy % 2 == 0 ? -low[j] : high[j], other);
+        if constexpr (octets == 8) {
+          bound = fmaxf(bound, __shfl_xor_sync(0xffffffffU, bound, 16));
+        }
+        if (octets == 16 || copy < 2) {
+          atomicMax(ranges + copy * Channels + j * octets, ordered_bits(__float_as_uint(bound)));
+        }
       }
     }
   }
@@ -296,13 +315,15 @@ struct compress_pages {
   __device__ __forceinline__ static void fit_channel(scratch_type& scratch, int channel) {
     std::int32_t const* const ranges = ranges_of(scratch) + channel % 8 * octets + channel / 8;
     const key_channel fitted = key_channel::fit(
-        {__uint_as_float(bits_in_order(ranges[0])), __uint_as_float(bits_in_order(ranges[Channels]))}, bits);
+        {-__uint_as_float(bits_in_order(ranges[0])), __uint_as_float(bits_in_order(ranges[Channels]))}, bits);
     reinterpret_cast<float16*>(scratch.image + format.key_scales())[channel_place(channel)] = fitted.scale;
     reinterpret_cast<float16*>(scratch.image + format.key_minima())[channel_place(channel)] = fitted.minimum;
     auto& channels = memory_of(scratch).values.channels;
-    channels[0][channel] = reciprocal_of(load(fitted.scale));
-    channels[1][channel] = load(fitted.minimum);
-    channels[2][channel] = load(fitted.scale);
+    const float reciprocal = fitted.reciprocal(bits);
+    channels[0][channel] = reciprocal;
+    channels[1][channel] = load(fitted.minimum) * reciprocal;
+    channels[2][channel] = load(fitted.minimum);
+    channels[3][channel] = load(fitted.scale);
   }
 
   struct four {
@@ -322,15 +343,18 @@ struct compress_pages {
     for (int half = 0; half < 2; ++half) {
       float const* const from = memory.values.channels[0] + 8 * at.octet() + 4 * half;
       const four reciprocal = load_four(from);
-      const four minimum = load_four(from + Channels);
-      const four scale = load_four(from + 2 * Channels);
+      const four offset = load_four(from + Channels);
+      const four minimum = load_four(from + 2 * Channels);
+      const four scale = load_four(from + 3 * Channels);
 #pragma unroll
       for (int slot = 0; slot < slots; ++slot) {
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-          const float steps = (merged[slot][4 * half + j] - minimum.of[j]) * reciprocal.of[j];
-          const float code = elements_type::nearest(steps, codes[slot][4 * half + j]);
-          const float decoded = multiply_add(code, scale.of[j], minimum.of[j]);
+          const std::uint32_t code =
+              elements_type::nearest(multiply_add(merged[slot][4 * half + j], reciprocal.of[j], -offset.of[j]));
+          codes[slot][4 * half + j] = code;
+          const float steps = __uint_as_float(code) - elements_type::integers_only;
+          const float decoded = multiply_add(steps, scale.of[j], minimum.of[j]);
           squares[slot] = multiply_add(decoded, decoded, squares[slot]);
         }
       }
@@ -390,24 +414,31 @@ struct compress_pages {
     const interval<float> range = range_of_group(at, merged);
     const int token_of_group = at.token(at.slot_of_group());
     const bool is_apart = (retained >> token_of_group & 1U) != 0;
-    const float step = value_group::step_of(without_signed_zeros(is_apart ? interval<float>{0.0F, 0.0F} : range), bits);
-    const float inverse = 1.0F / step;
-    const std::uint16_t ratio = elements_type::half_of(is_apart ? 0.0F : (range.minimum + 0.0F) * inverse);
-    const float negative_ratio = -unpack_pair<float16>(ratio).x;
+    const interval<float> bounds = without_signed_zeros(is_apart ? interval<float>{0.0F, 0.0F} : range);
+    const float width = value_group::width_of(bounds, bits);
+    const float reciprocal = 1.0F / width;
+    const float step = width * value_group::share(bits);
+    const std::uint16_t ratio = elements_type::half_of(bounds.minimum * reciprocal * 15.0F);
     std::uint32_t codes[slots][8];
-    float squares[slots] = {};
+    float squares[slots];
 #pragma unroll
     for (int slot = 0; slot < slots; ++slot) {
       const int from = at.lane_of_group(slot) % 32;
-      const float by = __shfl_sync(0xffffffffU, inverse, from);
-      const float less = __shfl_sync(0xffffffffU, negative_ratio, from);
-      const float times = __shfl_sync(0xffffffffU, step, from);
+      const float by = __shfl_sync(0xffffffffU, reciprocal, from);
+      const float its_ratio = unpack_pair<float16>(__shfl_sync(0xffffffffU, std::uint32_t{ratio}, from)).x;
+      const float its_step = __shfl_sync(0xffffffffU, step, from);
+      const float offset = its_ratio * value_group::share(bits);
+      std::uint32_t(&own)[8] = codes[slot];
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
-        const float code = elements_type::nearest(multiply_add(merged[slot][j], by, less), codes[slot][j]);
-        const float decoded = times * (code - less);
-        squares[slot] = multiply_add(decoded, decoded, squares[slot]);
+        own[j] = elements_type::nearest(multiply_add(merged[slot][j], by, -offset));
       }
+      const std::uint32_t low = elements_type::four_bytes(own[0], own[1], own[2], own[3]);
+      const std::uint32_t high = elements_type::four_bytes(own[4], own[5], own[6], own[7]);
+      const unsigned sum = __dp4a(low, 0x01010101U, __dp4a(high, 0x01010101U, 0U));
+      const unsigned sum_of_squares = __dp4a(low, low, __dp4a(high, high, 0U));
+      squares[slot] = its_step * its_step *
+                      value_group::sum_of_ratios(its_ratio, static_cast<int>(sum), static_cast<int>(sum_of_squares));
     }
     const float decoded_square = elements_type::sum_of_row(squares);
     const float own_factor = length_factor(scratch.values[at.token(0)].square, decoded_square);

@@ -160,9 +160,13 @@ struct encode_pages {
     float const* merged;
     key_channel const* channels;
     int bits;
-    TESSERA_FN void operator()(float& sum, int channel) const {
-      const float decoded = channels[channel].decode(channels[channel].encode(merged[channel], bits));
-      sum = multiply_add(decoded, decoded, sum);
+    TESSERA_FN float operator()(int first) const {
+      float sum = 0.0F;
+      for (int channel = first; channel < first + 8; ++channel) {
+        const float decoded = channels[channel].decode(channels[channel].encode(merged[channel], bits));
+        sum = multiply_add(decoded, decoded, sum);
+      }
+      return sum;
     }
   };
   struct value_square {
@@ -170,10 +174,16 @@ struct encode_pages {
     value_group const* groups;
     int group_channels;
     int bits;
-    TESSERA_FN void operator()(float& sum, int channel) const {
-      value_group const& of = groups[channel / group_channels];
-      const float decoded = of.decode(of.encode(merged[channel], bits));
-      sum = multiply_add(decoded, decoded, sum);
+    TESSERA_FN float operator()(int first) const {
+      value_group const& of = groups[first / group_channels];
+      int sum = 0;
+      int sum_of_squares = 0;
+      for (int channel = first; channel < first + 8; ++channel) {
+        const auto code = static_cast<int>(of.encode(merged[channel], bits));
+        sum += code;
+        sum_of_squares += code * code;
+      }
+      return of.decoded_square(sum, sum_of_squares);
     }
   };
 

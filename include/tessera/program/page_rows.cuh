@@ -18,25 +18,40 @@
 #include <tessera/tile/cuda/barrier.cuh>
 #include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/convert.cuh>
+#include <tessera/view/head_view.hpp>
 #include <tessera/view/view.hpp>
 
 namespace tessera {
 inline namespace v0 {
 
 /// A page that a thread block has.
+template <class T>
 struct page_rows_work {
+  /// Of keys or values of a layer. Tokens before `in_tail` are in the tail.
+  struct place {
+    T const* tail;   ///< of the page's first token
+    T const* input;  ///< likewise, as if it were there
+    std::int64_t stride;
+
+    [[nodiscard]] __device__ __forceinline__ T const* row(int token, int in_tail, int channels) const {
+      return token < in_tail ? tail + token * channels : input + token * stride;
+    }
+  };
+
   std::byte* page;  ///< null: there is none left
   std::uint32_t number;
   page_number at;
-  std::int32_t first_token;  ///< of the sequence
-  float thresholds[2];       ///< of keys and values; where none is known, one that no angle reaches
-  page_mark mark;            ///< where pages are corrected
+  std::int32_t in_tail;  ///< tokens of the page
+  place places[2][2];    ///< of keys and values of each layer
+  float thresholds[2];   ///< of keys and values; where none is known, one that no angle reaches
+  page_mark mark;        ///< where pages are corrected
 };
 
 /// The pages that an append seals, the elements that they are made from, and what is kept for their marks.
 template <class T>
 struct page_rows {
   static constexpr int tokens = cache_page_format::tokens;
+  using work_type = page_rows_work<T>;
 
   cache_source<T> source;
   retain_most_different rule;
@@ -56,7 +71,7 @@ struct page_rows {
   }
 
   /// By a warp: the first page of `number`, number + gridDim.x, ... that there is something to do for.
-  __device__ __forceinline__ void look_up(page_rows_work& work, std::uint32_t number, int lane) const {
+  __device__ __forceinline__ void look_up(work_type& work, std::uint32_t number, int lane) const {
     while (number < count()) {
       const std::uint64_t own = number + std::uint64_t{gridDim.x} * static_cast<unsigned>(lane);
       const bool is_one = own < count() && has_work(static_cast<std::uint32_t>(own));
@@ -78,34 +93,36 @@ struct page_rows {
   }
 
   /// By a warp: one part of a page, of both layers.
-  __device__ __forceinline__ void bring(page_rows_work const& work, int part, T* first, T* second, shared_barrier& full,
+  __device__ __forceinline__ void bring(work_type const& work, int part, T* first, T* second, shared_barrier& full,
                                         int lane) const {
-    const auto channels = static_cast<std::int32_t>(memory().format.channels);
+    const int channels = memory().format.channels;
     const int row_bytes = static_cast<int>(sizeof(T)) * channels;
     if (lane == 0) {
       full.arrive_and_expect(layers() * tokens * row_bytes);
     }
     __syncwarp();
-    const std::int64_t before = source.before(work.at.sequence);
-    if (is_one_piece(work, part, before)) {
+    auto const& places = work.places[part];
+    const bool is_one_piece = work.in_tail == tokens || (work.in_tail == 0 && places[0].stride == channels &&
+                                                         places[layers() - 1].stride == channels);
+    if (is_one_piece) {
       if (lane < layers()) {
-        load_bytes(lane == 0 ? first : second, row_of(work, lane, part, 0, before), tokens * row_bytes, full);
+        load_bytes(lane == 0 ? first : second, places[lane].row(0, work.in_tail, channels), tokens * row_bytes, full);
       }
       return;
     }
     for (int i = lane; i < layers() * tokens; i += 32) {
       T* const to = (i < tokens ? first : second) + i % tokens * channels;
-      load_bytes(to, row_of(work, i / tokens, part, i % tokens, before), row_bytes, full);
+      load_bytes(to, places[i / tokens].row(i % tokens, work.in_tail, channels), row_bytes, full);
     }
   }
 
-  __device__ __forceinline__ void keep_angle(page_rows_work const& work, int part, int token, float angle) const {
+  __device__ __forceinline__ void keep_angle(work_type const& work, int part, int token, float angle) const {
     if (angles.data != nullptr && !corrects) {
       angles(work.at.sequence, work.at.page, work.at.head, part, token) = angle;
     }
   }
   /// And thresholds that follow from the rule alone.
-  __device__ __forceinline__ void keep_guess(page_rows_work const& work, std::uint64_t retained) const {
+  __device__ __forceinline__ void keep_guess(work_type const& work, std::uint64_t retained) const {
     if (corrects) {
       return;
     }
@@ -128,15 +145,35 @@ struct page_rows {
     return source.first_page(at.sequence) + at.page < source.end_page(at.sequence) &&
            (!corrects || marks(at.sequence, at.page, at.head).retained != guesses(at.sequence, at.page, at.head));
   }
-  [[nodiscard]] __device__ __forceinline__ page_rows_work work_of(std::uint32_t number) const {
+  [[nodiscard]] __device__ __forceinline__ typename work_type::place place_of(page_number const& at, int layer,
+                                                                              int part, std::int64_t first,
+                                                                              std::int64_t before) const {
+    head_view<T const> const& inputs = source.inputs.part(layer, part);
+    T const* const tail = memory().tail_row(source.sequences.slot(at.sequence), layer, part, at.head, first);
+    const bool is_in_tail = first + tokens <= before;
+    return {tail, is_in_tail ? tail : &inputs(at.sequence, at.head, first - before, 0), inputs.stride(2)};
+  }
+  [[nodiscard]] __device__ __forceinline__ work_type work_of(std::uint32_t number) const {
     const page_number at = number_of(number);
     const std::int64_t page = source.first_page(at.sequence) + at.page;
-    page_rows_work found{};
+    work_type found{};
     found.page = memory().page(source.sequences.blocks(at.sequence, page), at.head);
     found.number = number;
     found.at = at;
-    found.first_token = static_cast<std::int32_t>(page * tokens);
+    const std::int64_t first = page * tokens;
+    const std::int64_t before = source.before(at.sequence);
+    found.in_tail = static_cast<std::int32_t>(clamp(before - first, std::int64_t{0}, std::int64_t{tokens}));
+#pragma unroll
+    for (int part = 0; part < 2; ++part) {
+#pragma unroll
+      for (int layer = 0; layer < 2; ++layer) {
+        if (layer < layers()) {
+          found.places[part][layer] = place_of(at, layer, part, first, before);
+        }
+      }
+    }
     float const* const kept = thresholds_of(at);
+#pragma unroll
     for (int part = 0; part < 2; ++part) {
       const float unknown = rule.needs_angles() ? no_threshold : rule.threshold();
       found.thresholds[part] = is_nan(kept[part]) ? unknown : kept[part];
@@ -146,23 +183,12 @@ struct page_rows {
     }
     return found;
   }
+};
 
-  [[nodiscard]] __device__ __forceinline__ T const* row_of(page_rows_work const& work, int layer, int part, int token,
-                                                           std::int64_t before) const {
-    const std::int64_t number = work.first_token + token;
-    if (number < before) {
-      return memory().tail_row(source.sequences.slot(work.at.sequence), layer, part, work.at.head, number);
-    }
-    return &source.inputs.part(layer, part)(work.at.sequence, work.at.head, number - before, 0);
-  }
-  /// Of each layer.
-  [[nodiscard]] __device__ __forceinline__ bool is_one_piece(page_rows_work const& work, int part,
-                                                             std::int64_t before) const {
-    const std::int64_t channels = memory().format.channels;
-    return work.first_token + tokens <= before ||
-           (work.first_token >= before && source.inputs.part(0, part).stride(2) == channels &&
-            source.inputs.part(layers() - 1, part).stride(2) == channels);
-  }
+/// Tokens of a page, one bit each.
+struct odd_tokens {
+  std::uint64_t retained;
+  std::uint64_t weightless;  ///< whose keys or values, of which this is asked, have weights of 0
 };
 
 /// Eight channels of four tokens, of two layers; see page_lanes.
@@ -174,7 +200,7 @@ struct page_elements {
 
   std::uint32_t words[slots][2][4];  ///< of each layer
 
-  __device__ __forceinline__ void load(lanes_type const& at, T const* first, T const* second, int layers) {
+  __device__ __forceinline__ void take(lanes_type const& at, T const* first, T const* second, int layers) {
 #pragma unroll
     for (int slot = 0; slot < slots; ++slot) {
       const int from = at.token(slot) * Channels + 8 * at.octet();
@@ -183,18 +209,24 @@ struct page_elements {
     }
   }
 
-  /// Of the token in slot 0, over all channels.
-  [[nodiscard]] __device__ __forceinline__ pair_products products() const {
+  /// Of the token in slot 0, over all channels. From where the elements were loaded.
+  [[nodiscard]] __device__ __forceinline__ pair_products products(lanes_type const& at, T const* first, T const* second,
+                                                                  int layers) const {
     pair_products sums[slots];
 #pragma unroll
     for (int slot = 0; slot < slots; ++slot) {
-      sums[slot] = pair_products_reducer{}.identity();
+      octet_products octet{};
 #pragma unroll
       for (int word = 0; word < 4; ++word) {
-        const float2 first = unpack_pair<T>(words[slot][0][word]);
-        const float2 second = unpack_pair<T>(words[slot][1][word]);
-        pair_products_reducer{}.push(sums[slot], {first.x, second.x});
-        pair_products_reducer{}.push(sums[slot], {first.y, second.y});
+        const float2 a = unpack_pair<T>(words[slot][0][word]);
+        const float2 b = unpack_pair<T>(words[slot][1][word]);
+        octet.push(a.x, b.x);
+        octet.push(a.y, b.y);
+      }
+      sums[slot] = octet.sums();
+      if (!octet.is_enough()) {
+        const int from = at.token(slot) * Channels + 8 * at.octet();
+        sums[slot] = exact_products(first + from, layers == 2 ? second + from : nullptr);
       }
     }
     const double of_first[slots] = {sums[0].first, sums[1].first, sums[2].first, sums[3].first};
@@ -205,14 +237,11 @@ struct page_elements {
 
   /// Retained tokens are NaN, what has no weights is zero, whatever it is.
   template <class Weights>
-  __device__ __forceinline__ void merge(lanes_type const& at, Weights const& weights, std::uint64_t retained,
+  __device__ __forceinline__ void merge(lanes_type const& at, Weights const& weights, odd_tokens const& odd,
                                         float (&merged)[slots][8]) const {
-    bool has_none = false;
 #pragma unroll
     for (int slot = 0; slot < slots; ++slot) {
-      mix_weights by = weights(at.token(slot));
-      has_none = has_none || (by.first == 0.0F && by.second == 0.0F);
-      by.first = (retained >> at.token(slot) & 1U) != 0 ? __int_as_float(0x7fffffff) : by.first;
+      const mix_weights by = weights(at.token(slot));
 #pragma unroll
       for (int word = 0; word < 4; ++word) {
         const float2 first = unpack_pair<T>(words[slot][0][word]);
@@ -221,15 +250,14 @@ struct page_elements {
         merged[slot][2 * word + 1] = multiply_add(by.second, second.y, by.first * first.y);
       }
     }
-    if (__any_sync(0xffffffffU, has_none)) {
+    if ((odd.retained | odd.weightless) != 0) {
 #pragma unroll
       for (int slot = 0; slot < slots; ++slot) {
-        const mix_weights by = weights(at.token(slot));
-        const bool is_none = by.first == 0.0F && by.second == 0.0F;
-        const bool is_retained = (retained >> at.token(slot) & 1U) != 0;
+        const std::uint64_t bit = std::uint64_t{1} << at.token(slot);
+        const float instead = (odd.retained & bit) != 0 ? __int_as_float(0x7fffffff) : 0.0F;
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
-          merged[slot][j] = is_none && !is_retained ? 0.0F : merged[slot][j];
+          merged[slot][j] = ((odd.retained | odd.weightless) & bit) != 0 ? instead : merged[slot][j];
         }
       }
     }
@@ -248,12 +276,16 @@ struct page_elements {
     return sum;
   }
 
-  /// nearest_code() from 0 to 15, as a float; its bits have the code in their lower half.
-  [[nodiscard]] __device__ __forceinline__ static float nearest(float steps, std::uint32_t& bits) {
-    constexpr float integers_only = 12582912.0F;  // 1.5 * 2^23: floats from here on have no fraction
-    const float shifted = __fadd_rn(fminf(fmaxf(steps, 0.0F), 15.0F), integers_only);
-    bits = __float_as_uint(shifted);
-    return shifted - integers_only;
+  static constexpr float integers_only = 12582912.0F;  ///< see nearest_code_of()
+
+  /// nearest_code_of(), and that number: its bits have the code in their lower half.
+  [[nodiscard]] __device__ __forceinline__ static std::uint32_t nearest(float part) {
+    return __float_as_uint(multiply_add(__saturatef(part), 15.0F, integers_only));
+  }
+  /// Four codes in four bytes.
+  [[nodiscard]] __device__ __forceinline__ static std::uint32_t four_bytes(std::uint32_t a, std::uint32_t b,
+                                                                           std::uint32_t c, std::uint32_t d) {
+    return __byte_perm(__byte_perm(a, b, 0x0040), __byte_perm(c, d, 0x0040), 0x5410);
   }
 
   /// saturated_half()
@@ -309,6 +341,15 @@ struct page_elements {
   }
 
  private:
+  /// Seldom.
+  [[nodiscard]] __device__ __forceinline__ static pair_products exact_products(T const* first, T const* second) {
+    pair_products sums = pair_products_reducer{}.identity();
+#pragma unroll 1
+    for (int channel = 0; channel < 8; ++channel) {
+      pair_products_reducer{}.push(sums, {load(first[channel]), second != nullptr ? load(second[channel]) : 0.0F});
+    }
+    return sums;
+  }
   __device__ __forceinline__ static void copy(std::uint32_t (&to)[4], uint4 from) {
     to[0] = from.x;
     to[1] = from.y;
