@@ -19,7 +19,7 @@ from statistics import median
 from xml.sax.saxutils import escape
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from report_contents import CHARTS, COLUMNS, FIGURES, TABLES, number
+from report_contents import CHARTS, COLUMNS, FIGURES, FIGURES_OF_FILES, TABLES, number
 
 # --- Reading -----------------------------------------------------------------------------------------------------
 
@@ -97,9 +97,17 @@ def read_results(folder):
 # --- Computing ---------------------------------------------------------------------------------------------------
 
 
-def figure(results, key):
-    """The number for a key of FIGURES; Refused says which benchmark is in the way."""
-    how, counter, names = FIGURES[key]
+def needed_figures(folder):
+    """FIGURES, and those of files that are there."""
+    needed = dict(FIGURES)
+    for name, figures in FIGURES_OF_FILES.items():
+        if (folder / name).exists():
+            needed.update(figures)
+    return needed
+
+
+def figure(results, key, how, counter, names):
+    """The number for a key of figures; Refused says which benchmark is in the way."""
     values = []
     for name in names:
         if name not in results:
@@ -113,15 +121,15 @@ def figure(results, key):
     return float(f"{result:.5g}")
 
 
-def summarize(results, allow_missing):
+def summarize(results, figures, allow_missing):
     numbers, problems = {}, []
-    for key in FIGURES:
+    for key, wanted in figures.items():
         try:
-            numbers[key] = figure(results, key)
+            numbers[key] = figure(results, key, *wanted)
         except Refused as problem:
             problems.append(str(problem))
     for name, result in sorted(results.items()):
-        if result.error and not any(name in names for _, _, names in FIGURES.values()):
+        if result.error and not any(name in names for _, _, names in figures.values()):
             problems.append(f"{name} did not run: {result.error}")
     if problems and not allow_missing:
         raise Refused("\n".join(problems) + "\n(--allow-missing reports what there is)")
@@ -245,7 +253,8 @@ def outputs(root, allow_missing):
     results = read_results(folder)
     if not results:
         return {}
-    written = {folder / "summary.json": json.dumps(summarize(results, allow_missing), indent=2) + "\n"}
+    numbers = summarize(results, needed_figures(folder), allow_missing)
+    written = {folder / "summary.json": json.dumps(numbers, indent=2) + "\n"}
     readme = root / "README.md"
     if readme.exists():
         written[readme] = with_tables(readme.read_text(encoding="utf-8"), results)
