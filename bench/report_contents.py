@@ -193,11 +193,12 @@ def minicache_table():
         rows += [(f"decoding, {label}", f"minicache/decode/4bit/d128/{name}"),
                  (f"decoding, {label}, 2% retained", f"minicache/decode/4bit/d128/{name}/retained_2_percent"),
                  (f"decoding, {label}, bf16 as it is", f"minicache/dense_decode/bf16/d128/{name}")]
-    rows += [(f"decoding with {bits} bits, 64 sequences of 4K tokens, 32 heads", f"minicache/decode/{bits}bit/d128/64x4k")
-             for bits in [2, 3, 8]]
+    rows += [(f"decoding with {bits} bits, 64 sequences of 4K tokens, 32 heads",
+              f"minicache/decode/{bits}bit/d128/64x4k") for bits in [2, 3, 8]]
     rows += [("compression, 16 sequences of 4K tokens, 32 heads", "minicache/compress/bf16/d128/32_heads/16x4k"),
              ("compression, 2% retained", "minicache/compress/bf16/d128/32_heads/16x4k/retained_2_percent")]
-    return Table("128 channels, a layer of a pair", ["us", "speedup", "of read speed", "of copy speed", "error, L1"], rows)
+    return Table("128 channels, a layer of a pair",
+                 ["us", "speedup", "of read speed", "of copy speed", "error, L1"], rows)
 
 
 def decoding_table():

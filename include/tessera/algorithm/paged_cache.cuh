@@ -3,9 +3,9 @@
 ///
 /// Include it and use a cache as on the CPU, with a tessera::cuda executor. Pages of 4-bit codes of 64, 128 or 256
 /// channels in groups of 64 or more are made in one pass over keys and values on sm_90 (program/compress_pages.cuh), and
-/// once more where retained tokens could not be known before. Attention over pages of 4-bit codes of 64,
-/// 96, 128 or 256 channels, of a cache of bfloat16 or float16, is by the copy engine and mma.sync on sm_90
-/// (program/page_decode.cuh); eight rows of the query heads of a key head share a read of its pages. Else the portable
+/// once more where retained tokens could not be known before. Attention over pages of codes of as many bits for keys and
+/// values, 64, 128 or 256 channels and groups of 64, and of 4 bits also 96 channels and wider groups, of a cache of
+/// bfloat16 or float16, is by the copy engine and mma.sync on sm_90 (program/page_decode.cuh); eight rows of the query heads of a key head share a read of its pages. Else the portable
 /// programs.
 #pragma once
 
@@ -29,9 +29,10 @@ inline namespace v0 {
 namespace detail {
 
 /// Whether it did.
-template <int Channels, int Groups, class Architectures, class T, class Result>
+template <int Channels, int Groups, int Bits = 4, class Architectures, class T, class Result>
 bool try_page_decode(basic_cuda<Architectures> const& exec, cached_attention_call<T, Result> const& call) {
-  using program_type = page_decode<page_columns<Channels, Groups>, T, Result, page_decode_tuning<Channels>{}(900)>;
+  using program_type =
+      page_decode<page_columns<Channels, Groups, Bits>, T, Result, page_decode_tuning<Channels, Bits>{}(900)>;
   const auto is_whole = [](void const* address) { return reinterpret_cast<std::uintptr_t>(address) % 16 == 0; };
   const bool has_memory = is_whole(call.memory.pages) && is_whole(call.memory.tail) && is_whole(call.memory.rows);
   if (!has_memory || !has_whole_rows(call.queries) || call.sequences.blocks.stride(1) != 1 ||
@@ -48,24 +49,41 @@ bool try_page_decode(basic_cuda<Architectures> const& exec, cached_attention_cal
   return true;
 }
 
-/// Of so many channels.
-template <int Channels, class Architectures, class T, class Result>
+/// Of 4 bits.
+template <class Architectures, class T, class Result>
 bool try_page_decode(basic_cuda<Architectures> const& exec, cached_attention_call<T, Result> const& call) {
   const int groups = call.memory.format.value_groups;
-  if (groups == 1) {
-    return try_page_decode<Channels, 1>(exec, call);
+  switch (call.memory.format.channels) {
+    case 64:
+      return groups == 1 && try_page_decode<64, 1>(exec, call);
+    case 96:
+      return groups == 1 && try_page_decode<96, 1>(exec, call);
+    case 128:
+      return (groups == 1 && try_page_decode<128, 1>(exec, call)) ||
+             (groups == 2 && try_page_decode<128, 2>(exec, call));
+    case 256:
+      return (groups == 1 && try_page_decode<256, 1>(exec, call)) ||
+             (groups == 2 && try_page_decode<256, 2>(exec, call)) ||
+             (groups == 4 && try_page_decode<256, 4>(exec, call));
+    default:
+      return false;
   }
-  if constexpr (Channels >= 128) {
-    if (groups == 2) {
-      return try_page_decode<Channels, 2>(exec, call);
-    }
+}
+
+/// Of other numbers of bits.
+template <int Bits, class Architectures, class T, class Result>
+bool try_codes_of(basic_cuda<Architectures> const& exec, cached_attention_call<T, Result> const& call) {
+  const int groups = call.memory.format.value_groups;
+  switch (call.memory.format.channels) {
+    case 64:
+      return groups == 1 && try_page_decode<64, 1, Bits>(exec, call);
+    case 128:
+      return groups == 2 && try_page_decode<128, 2, Bits>(exec, call);
+    case 256:
+      return groups == 4 && try_page_decode<256, 4, Bits>(exec, call);
+    default:
+      return false;
   }
-  if constexpr (Channels == 256) {
-    if (groups == 4) {
-      return try_page_decode<Channels, 4>(exec, call);
-    }
-  }
-  return false;
 }
 
 /// What compress_pages reads and writes by 16 bytes.
@@ -125,11 +143,9 @@ void run_cached_attention(basic_cuda<arch_list<Architectures...>> const& exec,
   constexpr bool has_hopper = ((Architectures == 900) || ...);
   if constexpr (has_hopper && (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>)) {
     cache_page_format const& format = call.memory.format;
-    const bool has_codes = format.key_bits == 4 && format.value_bits == 4;
-    if (has_codes && ((format.channels == 64 && detail::try_page_decode<64>(exec, call)) ||
-                      (format.channels == 96 && detail::try_page_decode<96>(exec, call)) ||
-                      (format.channels == 128 && detail::try_page_decode<128>(exec, call)) ||
-                      (format.channels == 256 && detail::try_page_decode<256>(exec, call)))) {
+    const int bits = format.key_bits == format.value_bits ? format.key_bits : 0;
+    if ((bits == 4 && detail::try_page_decode(exec, call)) || (bits == 2 && detail::try_codes_of<2>(exec, call)) ||
+        (bits == 3 && detail::try_codes_of<3>(exec, call)) || (bits == 8 && detail::try_codes_of<8>(exec, call))) {
       return;
     }
   }
