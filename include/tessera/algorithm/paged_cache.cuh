@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Compressed caches on CUDA devices.
 ///
-/// Include it and use a cache as on the CPU, with a tessera::cuda executor. Pages of 4-bit codes of 64, 128 or 256
-/// channels in groups of 64 or more are made in one pass over keys and values on sm_90 (program/compress_pages.cuh), and
-/// once more where retained tokens could not be known before. Attention over pages of codes of as many bits for keys and
-/// values, 64, 128 or 256 channels and groups of 64, and of 4 bits also 96 channels and wider groups, of a cache of
-/// bfloat16 or float16, is by the copy engine and mma.sync on sm_90 (program/page_decode.cuh); eight rows of the query heads of a key head share a read of its pages. Else the portable
-/// programs.
+/// Include it and use a cache as on the CPU, with a tessera::cuda executor. For caches of bfloat16 or float16, on sm_90:
+///
+///   * pages of 4-bit codes of 64, 128 or 256 channels, in groups of 64 or more, are made in one pass over keys and
+///     values (program/compress_pages.cuh), and once more where retained tokens could not be known before;
+///   * attention over pages is by the copy engine and mma.sync (program/page_decode.cuh), with as many bits for keys as
+///     for values: of 4 bits with 64, 96, 128 or 256 channels; of 2, 3 or 8 bits with 64, 128 or 256 channels in groups
+///     of 64. Eight rows of the query heads of a key head share a read of its pages.
+///
+/// Else the portable programs.
 #pragma once
 
 #include <cstdint>

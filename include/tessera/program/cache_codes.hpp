@@ -3,18 +3,18 @@
 ///
 /// All in fp32, each operation rounded once, multiply-adds where it says fma. `e` is a channel of the merged vector:
 ///
-///     e = fma(second weight, b, first weight * a)         a, b: of the two layers; for one layer b = 0
-///     |e'|^2 of a head's part of a vector                 e': e from its codes; row_sum of what octets have
-///     length factor f = sqrt(|e|^2 / |e'|^2)              restored vectors keep their lengths; |e|^2: measure_pages.hpp
-///     code of t = nearest(highest * saturate(t))          highest = 2^bits - 1; ties to even; saturate: 0 to 1, NaN is 0
+///     e = fma(second weight, b, first weight * a)   a, b: of the two layers; for one layer b = 0
+///     |e'|^2 of a head's part of a vector           e': e from its codes; row_sum of what octets have
+///     length factor f = sqrt(|e|^2 / |e'|^2)        restored vectors keep their lengths; |e|^2: measure_pages.hpp
+///     code of t = nearest(highest * saturate(t))    highest = 2^bits - 1; ties to even; saturate: 0 to 1, NaN is 0
 ///
 /// Keys, of a channel, over the tokens of the page that are not retained: low, high, of which no zero has a sign;
 ///     scale = fp16((high - low) / highest), minimum = fp16(low), r = 1 / (scale * highest)
 ///     code of fma(e, r, -(minimum * r)), e' = fma(code, scale, minimum), norm = fp16(length * f)
 ///     |e'|^2 of an octet: fma(e', e', .), channel after channel
 /// Values, of a group of channels of a token: low, high, likewise;
-///     width = max(high - low, largest magnitude * 2^-10 * highest, 2^-120), r = 1 / width, step = width * (1 / highest),
-///     ratio = fp16(low * r * highest), code of fma(e, r, -(ratio * (1 / highest))), e' = step * (code + ratio),
+///     width = max(high - low, largest magnitude * (2^-10 * highest), 2^-120), r = 1 / width,
+///     step = width * (1 / highest), ratio = fp16(low * r * highest), code of fma(e, r, -(ratio * (1 / highest))), e' = step * (code + ratio),
 ///     scale = fp16(length * f * step * 2^(bits - 1))
 ///     |e'|^2 of an octet: step * step * fma(ratio, fma(8, ratio, 2 * sum of codes), sum of codes' squares)
 ///

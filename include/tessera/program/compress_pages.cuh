@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `compress_pages`: makes whole pages of 4-bit codes from what is in two layers, which it reads once (sm_90). The bytes
-/// are those of measure_pages.hpp and encode_pages.hpp.
+/// `compress_pages`: makes whole pages of 4-bit codes from what is in two layers, which it reads once (sm_90). The
+/// bytes are those of measure_pages.hpp and encode_pages.hpp.
 ///
 /// A thread block goes from page to page. The copy engine brings keys, and values, of 64 tokens of both layers into
 /// shared memory, those of the next page while this one is at work, and takes the page away. Threads hold the elements
 /// as program/page_lanes.hpp says; for each page
 ///
-///     products of keys and of values -> | lengths, angles, weights; a thread a row -> | merged keys, ranges of channels
+///     products of keys and of values -> | lengths, angles, weights; a thread a row -> | merged keys, their ranges
 ///     -> | scales -> | codes and lengths of keys; values to registers -> | codes and lengths of values -> |
 ///
 /// where | waits for the whole block; blocks that share a multiprocessor fill these gaps.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `page_columns`: attention of up to eight rows of queries over a page of codes (program/cache_page.hpp) by a warp, with tensor core products of codes as they lie; and over tokens that are kept as they were.
+/// `page_columns`: attention of up to eight rows of queries over a page of codes (program/cache_page.hpp) by a warp,
+/// with tensor core products of codes as they lie; and over tokens that are kept as they were.
 ///
 /// Of a page, with q in fp16 relative to a power of two of its own:
 ///
@@ -11,9 +12,9 @@
 /// `shift` keeps weights times value scales in the middle of fp16's range: at most 2^14, and at least 2^-5 for the
 /// largest scale that came first.
 ///
-/// For each page of 128 channels, 4 bits and 2 groups a lane has about 256 masks and 64 shifts for 512 codes, 72 tensor core
-/// products, 16 exponentials and 350 other instructions: 760, of which four schedulers can issue 2100 while a page of
-/// 9376 bytes comes at 4.1 TB/s of 132 multiprocessors.
+/// For each page of 128 channels, 4 bits and 2 groups a lane has about 256 masks and 64 shifts for 512 codes, 72 tensor
+/// core products, 16 exponentials and 350 other instructions: 760, of which four schedulers can issue 2100 while a page
+/// of 9376 bytes comes at 4.1 TB/s of 132 multiprocessors.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Parts of compress_pages (program/compress_pages.cuh): `page_rows`, which page comes next and what is brought and kept
-/// of it; `page_elements`, the elements that a thread has.
+/// Parts of compress_pages (program/compress_pages.cuh): `page_rows`, which page comes next and what is brought and
+/// kept of it; `page_elements`, the elements that a thread has.
 #pragma once
 
 #include <cstdint>
