@@ -14,8 +14,8 @@
 ///     |e'|^2 of an octet: fma(e', e', .), channel after channel
 /// Values, of a group of channels of a token: low, high, likewise;
 ///     width = max(high - low, largest magnitude * (2^-10 * highest), 2^-120), r = 1 / width,
-///     step = width * (1 / highest), ratio = fp16(low * r * highest), code of fma(e, r, -(ratio * (1 / highest))), e' = step * (code + ratio),
-///     scale = fp16(length * f * step * 2^(bits - 1))
+///     step = width * (1 / highest), ratio = fp16(low * r * highest), code of fma(e, r, -(ratio * (1 / highest))),
+///     e' = step * (code + ratio), scale = fp16(length * f * step * 2^(bits - 1))
 ///     |e'|^2 of an octet: step * step * fma(ratio, fma(8, ratio, 2 * sum of codes), sum of codes' squares)
 ///
 /// fp16: nearest, ties to even; saturates at 65504.
