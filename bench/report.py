@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Turns the Google Benchmark JSON in bench/results into summary.json, the README's tables and the plots.
+"""Turns the Google Benchmark JSON in bench/results into summary.json, the tables of PAGES and the plots.
 
     report.py                       write what the results say
     report.py --check               fail if anything written is not what the results say
@@ -19,7 +19,8 @@ from statistics import median
 from xml.sax.saxutils import escape
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from report_contents import CHARTS, COLUMNS, FIGURES, FIGURES_OF_FILES, TABLES, number
+from report_contents import (CHARTS, COLUMNS, FIGURES, FIGURES_OF_FILES, OVERVIEW, OVERVIEW_COLUMNS, PAGES, TABLES,
+                             number)
 
 # --- Reading -----------------------------------------------------------------------------------------------------
 
@@ -166,16 +167,28 @@ def markdown(table, results):
     return "\n".join(lines + ["", "Measured on: " + "; ".join(runs) + "."])
 
 
-def with_tables(text, results):
-    for name, table in TABLES.items():
+def overview(results):
+    """The algorithms in a line each. Lines that lack a result are left out."""
+    def figure_of(name, counter, how):
+        return how(results[name].counters[counter])
+    lines = [f"| {' | '.join(OVERVIEW_COLUMNS)} |", "|---" * len(OVERVIEW_COLUMNS) + "|"]
+    for cells, figures in OVERVIEW:
+        if all(name in results and counter in results[name].counters for name, counter, _ in figures):
+            lines.append("| " + " | ".join(cells).format(*[figure_of(*figure) for figure in figures]) + " |")
+    return "\n".join(lines) if len(lines) > 2 else "Not measured yet."
+
+
+def with_tables(page, text, results):
+    tables = {name: markdown(table, results) for name, table in TABLES.items()}
+    for name, table in {**tables, "overview": overview(results)}.items():
         begin, end = f"<!-- bench:{name} begin -->", f"<!-- bench:{name} end -->"
         if text.count(begin) != text.count(end) or text.count(begin) > 1:
-            raise Refused(f"README.md: {begin} and {end} must come once each, or not at all")
+            raise Refused(f"{page}: {begin} and {end} must come once each, or not at all")
         if begin in text:
             before, rest = text.split(begin)
             if end not in rest:
-                raise Refused(f"README.md: {end} comes before {begin}")
-            text = before + begin + "\n" + markdown(table, results) + "\n" + end + rest.split(end)[1]
+                raise Refused(f"{page}: {end} comes before {begin}")
+            text = before + begin + "\n" + table + "\n" + end + rest.split(end)[1]
     return text
 
 
@@ -255,9 +268,9 @@ def outputs(root, allow_missing):
         return {}
     numbers = summarize(results, needed_figures(folder), allow_missing)
     written = {folder / "summary.json": json.dumps(numbers, indent=2) + "\n"}
-    readme = root / "README.md"
-    if readme.exists():
-        written[readme] = with_tables(readme.read_text(encoding="utf-8"), results)
+    for page in [root / name for name in PAGES]:
+        if page.exists():
+            written[page] = with_tables(page.name, page.read_text(encoding="utf-8"), results)
     for name, chart in CHARTS.items():
         drawing = svg(chart, results)
         if drawing is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What report.py reports: the figures of summary.json, the README's tables and the plots."""
+"""What report.py reports: the figures of summary.json, tables of pages, and the plots."""
 from dataclasses import dataclass, field
 
 
@@ -278,6 +278,56 @@ TABLES = {
         ("MiniLM-L6 (real)", "neuzip/encode/bf16/minilm/all"),
     ]),
 }
+
+
+# Where tables stand.
+PAGES = ["README.md", "docs/measured.md"]
+
+# The README's table of algorithms: cells with places for figures, and the figures: of which benchmark, which counter,
+# how it is written.
+OVERVIEW_COLUMNS = ["", "memory", "speed", "error", "others, on the same machine"]
+
+
+def overview_rows():
+    def percents(digits):
+        return lambda value: percent(value, digits).replace("%", " %")
+
+    def numbers(digits):
+        return lambda value: number(value, digits)
+
+    weights, ans = "decode/bf16/gauss/512MiB", "nvCOMP's ANS"
+    gemma, attention = CLASSIFIERS["gemma"][1], "forward/bf16/d128/16k"
+    both, zipf = f"forward_backward_exact/bf16/spread/{gemma}", f"forward_backward/bf16/zipf/{gemma}"
+    return [
+        (["NeuZip: bf16 weights", "{} of 16 bits", "{} TB/s decoded, {} of the speed of a copy", "none",
+          f"{ans}: {{}} TB/s"],
+         [(f"neuzip/{weights}", "bits_per_weight", numbers(2)), (f"neuzip/{weights}", "TBps", numbers(2)),
+          (f"neuzip/{weights}", "of_copy", percents(0)), (f"nvcomp_ans/{weights}", "TBps", numbers(2))]),
+        (["Cut Cross-Entropy: loss of Gemma 2's classifier, 8192 tokens", "{} MiB", "{} ms", "–",
+          "PyTorch: {} MiB, {} ms; Apple's: {} ms"],
+         [(f"cut_cross_entropy/forward/bf16/zipf/{gemma}", "extra_MiB", numbers(1)),
+          (f"cut_cross_entropy/forward/bf16/zipf/{gemma}", "ms", numbers(1)),
+          (f"torch_eager/forward/bf16/zipf/{gemma}", "extra_MiB", numbers(0)),
+          (f"torch_eager/forward/bf16/zipf/{gemma}", "ms", numbers(1)),
+          (f"apple_cce/forward/bf16/zipf/{gemma}", "ms", numbers(1))]),
+        (["the same with gradients, by the paper's filter", "{} MiB", "{} ms", "{}", "Apple's: {} ms, {}"],
+         [(f"cut_cross_entropy/{zipf}", "extra_MiB", numbers(0)), (f"cut_cross_entropy/{zipf}", "ms", numbers(1)),
+          (f"cut_cross_entropy/{zipf}", "hidden_error", percents(1)), (f"apple_cce/{zipf}", "ms", numbers(1)),
+          (f"apple_cce/{zipf}", "hidden_error", percents(1))]),
+        (["the same with exact gradients", "{} MiB", "{} ms", "{}", "PyTorch: {} MiB, {} ms; Apple's: {} ms"],
+         [(f"cut_cross_entropy/{both}", "extra_MiB", numbers(0)), (f"cut_cross_entropy/{both}", "ms", numbers(1)),
+          (f"cut_cross_entropy/{both}", "hidden_error", percents(2)),
+          (f"torch_eager/{zipf}", "extra_MiB", numbers(0)), (f"torch_eager/{zipf}", "ms", numbers(1)),
+          (f"apple_cce_exact/{zipf}", "ms", numbers(1))]),
+        (["SageAttention2: 16K tokens, 128 channels", "keys and values by half", "{} TFLOP/s, quantization included",
+          "{}", "cuDNN in bf16: {} TFLOP/s, {}; FlashAttention-2: {}"],
+         [(f"attention/{attention}", "TFLOPs", numbers(0)), (f"attention/{attention}", "relative_l1", percents(2)),
+          (f"cudnn/{attention}", "TFLOPs", numbers(0)), (f"cudnn/{attention}", "relative_l1", percents(2)),
+          (f"flash2/{attention}", "TFLOPs", numbers(0))]),
+    ]
+
+
+OVERVIEW = overview_rows()
 
 
 @dataclass(frozen=True)

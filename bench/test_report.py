@@ -99,6 +99,24 @@ class ReportTest(unittest.TestCase):
         self.assertIn("Some GPU, driver 1.2.3, CUDA 13.0, commit 0123456789ab, 2026-01-02", text)
         self.assertNotIn("old", text)
 
+    def test_the_overview_has_lines_for_what_was_measured_in_every_page(self):
+        (self.root / "docs").mkdir()
+        for page in report_contents.PAGES:
+            (self.root / page).write_text("<!-- bench:overview begin -->\n<!-- bench:overview end -->\n")
+        self.write(needed())
+        self.assertEqual(self.report()[0], 0)
+        self.assertIn("Not measured yet.", (self.root / "README.md").read_text())
+        name, peer = "neuzip/decode/bf16/gauss/512MiB", "nvcomp_ans/decode/bf16/gauss/512MiB"
+        results = needed()
+        results[name] = rows(name, TBps=2.0, of_copy=0.8, bits_per_weight=10.5)
+        self.write(results)
+        self.write({peer: rows(peer, TBps=1.25, bits_per_weight=10.9)}, "nvcomp.json")
+        self.assertEqual(self.report()[0], 0)
+        for page in report_contents.PAGES:
+            text = (self.root / page).read_text()
+            self.assertIn("| 10.50 of 16 bits | 2.00 TB/s decoded, 80 % of the speed of a copy | none |", text)
+            self.assertNotIn("Cut Cross-Entropy", text)
+
     def test_a_table_of_cpu_figures_names_the_cpu(self):
         self.write(needed())
         (self.root / "README.md").write_text("<!-- bench:neuzip-cpu begin -->\n<!-- bench:neuzip-cpu end -->\n")

@@ -2,8 +2,9 @@
 # Registers each Catch2 test case with ctest.  Like catch_discover_tests, but the same for Catch2 2 and 3, and safe for
 # test names that are sentences: "[0, 1) holds" would end the list that Catch2's own script splits.
 #
-#   tessera_discover_tests(target PREFIX "host:" PROPERTIES LABELS host)
+#   tessera_discover_tests(target PREFIX "host:" SPECIFICATION "~[long]" PROPERTIES LABELS host)
 #
+# A specification in Catch2's language chooses tests; all are registered without one.
 # Run as a script (cmake -P) by the build, it writes the ctest file.
 if(CMAKE_SCRIPT_MODE_FILE STREQUAL CMAKE_CURRENT_LIST_FILE)
   cmake_minimum_required(VERSION 3.24...3.31)
@@ -12,7 +13,7 @@ if(CMAKE_SCRIPT_MODE_FILE STREQUAL CMAKE_CURRENT_LIST_FILE)
   else()
     set(list_options --list-test-names-only)
   endif()
-  execute_process(COMMAND "${PROGRAM}" ${list_options}
+  execute_process(COMMAND "${PROGRAM}" ${list_options} ${SPECIFICATION}
     OUTPUT_VARIABLE names ERROR_VARIABLE problems RESULT_VARIABLE result)
   # Catch2 2 exits with the number of tests, so only the text tells.
   if(NOT result MATCHES "^[0-9]+$" OR NOT problems STREQUAL "")
@@ -52,7 +53,7 @@ endif()
 
 set(TESSERA_DISCOVER_TESTS_SCRIPT "${CMAKE_CURRENT_LIST_FILE}")
 function(tessera_discover_tests target)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "PREFIX" "PROPERTIES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "PREFIX;SPECIFICATION" "PROPERTIES")
   set(properties "")
   foreach(word IN LISTS arg_PROPERTIES)
     string(APPEND properties " [==[${word}]==]")
@@ -62,8 +63,8 @@ function(tessera_discover_tests target)
   add_custom_command(TARGET ${target} POST_BUILD
     BYPRODUCTS "${listing}"
     COMMAND "${CMAKE_COMMAND}" -D "PROGRAM=$<TARGET_FILE:${target}>" -D "CATCH_MAJOR=${major}"
-      -D "PREFIX=${arg_PREFIX}" -D "PROPERTIES=${properties}" -D "OUTPUT=${listing}"
-      -P "${TESSERA_DISCOVER_TESTS_SCRIPT}"
+      -D "PREFIX=${arg_PREFIX}" -D "SPECIFICATION=${arg_SPECIFICATION}" -D "PROPERTIES=${properties}"
+      -D "OUTPUT=${listing}" -P "${TESSERA_DISCOVER_TESTS_SCRIPT}"
     VERBATIM)
   set(include_file "${CMAKE_CURRENT_BINARY_DIR}/${target}_include.cmake")
   file(CONFIGURE OUTPUT "${include_file}" @ONLY CONTENT [[

@@ -17,3 +17,14 @@ install(FILES
   "${PROJECT_SOURCE_DIR}/cmake/TesseraCuda.cmake"
   DESTINATION "${tessera_package_folder}")
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DATADIR}/licenses/tessera")
+
+# For builds without CMake, which choose -std=c++20 themselves.  It finds its prefix from where it lies.
+set(tessera_pc_folder "${CMAKE_INSTALL_FULL_DATADIR}/pkgconfig")
+file(RELATIVE_PATH tessera_pc_to_prefix "${tessera_pc_folder}" "${CMAKE_INSTALL_PREFIX}")
+string(REGEX REPLACE "/$" "" tessera_pc_to_prefix "${tessera_pc_to_prefix}")
+set(tessera_pc_includedir "${CMAKE_INSTALL_INCLUDEDIR}")
+if(NOT IS_ABSOLUTE "${tessera_pc_includedir}")
+  string(PREPEND tessera_pc_includedir "\${prefix}/")
+endif()
+configure_file(cmake/tessera.pc.in tessera.pc @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/tessera.pc" DESTINATION "${CMAKE_INSTALL_DATADIR}/pkgconfig")

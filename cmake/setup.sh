@@ -3,9 +3,10 @@
 # Makes sure that the tools for building and testing are here.  As root on Debian or Ubuntu it installs what is missing
 # from the distribution's packages; elsewhere it says what is missing.  When nothing is missing it changes nothing.
 #
-#   sh cmake/setup.sh       compiler, CMake, Ninja, Catch2, Google Benchmark, JSON: every preset but clang,
-#                           sanitize and fuzz
-#   sh cmake/setup.sh ci    clang with its sanitizers and libFuzzer as well
+#   sh cmake/setup.sh       compiler, CMake, Ninja, pkg-config, Catch2, Google Benchmark, JSON: every preset but
+#                           clang, sanitize and fuzz
+#   sh cmake/setup.sh ci    clang with its sanitizers and libFuzzer, and Python for Conan, as well
+#   sh cmake/setup.sh docs  Doxygen as well: the preset docs
 set -eu
 
 includes() {
@@ -40,12 +41,17 @@ missing() {
   command -v g++ >/dev/null 2>&1 && command -v c++ >/dev/null 2>&1 || list="$list g++"
   cmake_is_recent || list="$list cmake"
   command -v ninja >/dev/null 2>&1 || list="$list ninja-build"
+  command -v pkg-config >/dev/null 2>&1 || list="$list pkgconf"
   includes catch2/catch.hpp catch2/catch_test_macros.hpp || list="$list catch2"
   includes benchmark/benchmark.h || list="$list libbenchmark-dev"
   includes nlohmann/json.hpp || list="$list nlohmann-json3-dev"
   if [ "$1" = ci ]; then
     command -v clang++ >/dev/null 2>&1 || list="$list clang"
     clang_has_fuzzer || list="$list libclang-rt-14-dev"
+    python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || list="$list python3-venv"
+  fi
+  if [ "$1" = docs ]; then
+    command -v doxygen >/dev/null 2>&1 || list="$list doxygen"
   fi
   echo "$list"
 }

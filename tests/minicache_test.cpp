@@ -65,7 +65,7 @@ struct comparison {
 
 }  // namespace
 
-TEST_CASE("merging by slerp is better than averages of vectors and hardly than those of directions", "[host]") {
+TEST_CASE("merging by slerp is better than averages of vectors and hardly than those of directions", "[host][long]") {
   for (double cosine : {0.65, 0.85, 0.95, 0.99}) {
     comparison const found(with_exact(data_at(cosine, makes_tables() ? 1024 : 512)));
     CAPTURE(cosine);
@@ -83,7 +83,7 @@ TEST_CASE("merging by slerp is better than averages of vectors and hardly than t
   }
 }
 
-TEST_CASE("on a real model's layers identities hold, and the bytes are those of the pages", "[host]") {
+TEST_CASE("on a real model's layers identities hold, and the bytes are those of the pages", "[host][long]") {
   for (int layer : {14, 15}) {
     comparison const found(with_exact(real_data(layer)));
     CHECK(found.bits[4].key_cosine > 0.99);

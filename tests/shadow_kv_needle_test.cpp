@@ -41,7 +41,7 @@ int found_by(std::int64_t length, double persistence) {
 
 }  // namespace
 
-TEST_CASE("needles of whole chunks are found by their means as by looking at all keys", "[host]") {
+TEST_CASE("needles of whole chunks are found by their means as by looking at all keys", "[host][long]") {
   for (double const background : {smooth, rough}) {
     CAPTURE(background);
     int const oracle = found_by<oracle_selector<8>>(8, background);
@@ -53,13 +53,13 @@ TEST_CASE("needles of whole chunks are found by their means as by looking at all
   CHECK(found_by<random_selector<8>>(8, smooth) <= heads / 2);
 }
 
-TEST_CASE("a needle of one token among others like it is found because its chunk is exact", "[host]") {
+TEST_CASE("a needle of one token among others like it is found because its chunk is exact", "[host][long]") {
   CHECK(found_by<landmark_selector<8>, 4>(1, smooth) >= heads - 2);
   CHECK(found_by<landmark_selector<8>, 0>(1, smooth) <= heads / 2 + 2);  // its mean does not stand for it
   CHECK(found_by<quest_selector<8>>(1, smooth) >= heads - 1);
 }
 
-TEST_CASE("among keys of all directions means miss needles of one token, two bits a channel do not", "[host]") {
+TEST_CASE("among keys of all directions means miss needles of one token, two bits a channel do not", "[host][long]") {
   CHECK(found_by<landmark_selector<8>, 4>(1, rough) <= heads - 4);
   CHECK(found_by<quest_selector<8>>(8, rough) <= heads / 2);  // every box is wide
   CHECK(found_by<key_code_selector<8>>(1, rough) == heads);

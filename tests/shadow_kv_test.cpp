@@ -111,7 +111,7 @@ double left_by_directions(std::string const& tensor, std::int64_t rank) {
 
 }  // namespace
 
-TEST_CASE("keys before their rotation lie in fewer directions than after it", "[host]") {
+TEST_CASE("keys before their rotation lie in fewer directions than after it", "[host][long]") {
   struct one_rank {
     std::int64_t rank;
     double before;
@@ -126,7 +126,7 @@ TEST_CASE("keys before their rotation lie in fewer directions than after it", "[
   }
 }
 
-TEST_CASE("attention of a real model loses as much as the rank leaves out", "[host]") {
+TEST_CASE("attention of a real model loses as much as the rank leaves out", "[host][long]") {
   double const few = real_error<with_rank<32>>("15", 64);
   double const more = real_error<with_rank<96>>("15", 64);
   CHECK(few < 0.11);
@@ -135,7 +135,7 @@ TEST_CASE("attention of a real model loses as much as the rank leaves out", "[ho
   CHECK(real_error<with_rank<192>>("15", 64) < 0.004);
 }
 
-TEST_CASE("landmarks choose nearly as well as looking at all keys of a real model", "[host]") {
+TEST_CASE("landmarks choose nearly as well as looking at all keys of a real model", "[host][long]") {
   double hit_rate = 0;
   double const landmarks = real_error<with_rank<96>>("15", 16, &hit_rate);
   CHECK(landmarks < 0.14);
@@ -145,7 +145,7 @@ TEST_CASE("landmarks choose nearly as well as looking at all keys of a real mode
   CHECK(hit_rate > 0.6);  // the paper's figure
 }
 
-TEST_CASE("coded values of a real model cost little", "[host]") {
+TEST_CASE("coded values of a real model cost little", "[host][long]") {
   double const exact = real_error<with_rank<96>>("15", 16);
   CHECK(real_error<with_rank<96, landmark_selector<8>, float8_quantizer<float8_e4m3>>>("15", 16) < exact + 0.005);
   CHECK(real_error<with_rank<96, landmark_selector<8>, symmetric_quantizer<4, 64>>>("15", 16) < exact + 0.015);

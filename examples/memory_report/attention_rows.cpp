@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Causal attention of a layer of SmolLM2 on the CPU: real queries, keys and values.
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -13,13 +12,14 @@
 #include <tessera/exec/cpu.hpp>
 #include <tessera/sage_attention2.hpp>
 
+#include "../support/exact_attention.hpp"
 #include "../support/failure.hpp"
 #include "../support/mapped_file.hpp"
 #include "../support/safetensors.hpp"
+#include "../support/tensor_elements.hpp"
 #include "../support/text_table.hpp"
 #include "attention_report.hpp"
 #include "seconds_of.hpp"
-#include "tensor_elements.hpp"
 
 namespace tessera_examples {
 namespace {
@@ -46,39 +46,6 @@ head_view<bfloat16 const> heads_of(std::vector<bfloat16> const& data, std::int64
   return {data.data(), {1, heads, tokens, channels}};
 }
 
-/// Row `query` of head `head`, in double.
-void attend_exactly(layer_problem& p, std::int64_t head, std::int64_t query) {
-  auto const q = heads_of(p.queries, p.shape.queries)[0][head];
-  std::int64_t const key_head = head / (p.shape.query_heads / p.shape.key_heads);
-  auto const k = heads_of(p.keys, p.shape.keys)[0][key_head];
-  auto const v = heads_of(p.values, p.shape.keys)[0][key_head];
-  auto const at = [](auto const& matrix, std::int64_t row, std::int64_t column) {
-    return static_cast<double>(tessera::load(matrix(row, column)));
-  };
-  std::vector<double> weights;
-  double largest = -HUGE_VAL;
-  for (std::int64_t key = 0; key <= query; ++key) {
-    double score = 0;
-    for (std::int64_t channel = 0; channel < channels; ++channel) {
-      score += at(q, query, channel) * at(k, key, channel) / std::sqrt(static_cast<double>(channels));
-    }
-    weights.push_back(score);
-    largest = std::max(largest, score);
-  }
-  double total = 0;
-  for (double& weight : weights) {
-    weight = std::exp(weight - largest);
-    total += weight;
-  }
-  for (std::int64_t channel = 0; channel < channels; ++channel) {
-    double sum = 0;
-    for (std::int64_t key = 0; key <= query; ++key) {
-      sum += weights[static_cast<std::size_t>(key)] / total * at(v, key, channel);
-    }
-    p.expected.push_back(sum);
-  }
-}
-
 layer_problem read_layer(std::string const& path) {
   mapped_file const file(path);
   safetensors_reader const model(file.bytes(), path);
@@ -98,7 +65,11 @@ layer_problem read_layer(std::string const& path) {
   require(exit_code::unsound, fits, path, ": queries, keys and values of ", layer, " do not fit together");
   for (std::int64_t head = 0; head < problem.shape.query_heads; ++head) {
     for (std::int64_t query = 0; query < tokens; ++query) {
-      attend_exactly(problem, head, query);
+      std::int64_t const key_head = head / (problem.shape.query_heads / problem.shape.key_heads);
+      auto const exact = attend_exactly<bfloat16>(heads_of(problem.queries, tokens)[0][head][query],
+                                                  heads_of(problem.keys, tokens)[0][key_head].slice(0, 0, query + 1),
+                                                  heads_of(problem.values, tokens)[0][key_head].slice(0, 0, query + 1));
+      problem.expected.insert(problem.expected.end(), exact.result.begin(), exact.result.end());
     }
   }
   return problem;

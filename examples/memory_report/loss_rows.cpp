@@ -16,12 +16,12 @@
 #include "../support/failure.hpp"
 #include "../support/mapped_file.hpp"
 #include "../support/safetensors.hpp"
+#include "../support/tensor_elements.hpp"
 #include "../support/text_table.hpp"
 #include "dense_loss.hpp"
 #include "loss_reference.hpp"
 #include "loss_report.hpp"
 #include "seconds_of.hpp"
-#include "tensor_elements.hpp"
 
 namespace tessera_examples {
 namespace {

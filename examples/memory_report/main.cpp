@@ -16,8 +16,10 @@
 #include "../support/text_table.hpp"
 #include "attention_report.hpp"
 #include "loss_report.hpp"
+#include "minicache_report.hpp"
 #include "report.hpp"
 #include "report_svg.hpp"
+#include "shadow_kv_report.hpp"
 
 namespace tessera_examples {
 namespace {
@@ -121,15 +123,19 @@ void run(std::vector<std::string> const& words) {
   print(loss);
   attention_report const attention = measure_attention(given.options);
   print(attention);
+  minicache_report const merged = measure_minicache(given.options);
+  print(merged);
+  shadow_kv_report const offloaded = measure_shadow_kv(given.options);
+  print(offloaded);
   report_rows pictured = rows;
-  for (report_rows const& more : {as_report_rows(loss), as_report_rows(attention)}) {
+  for (report_rows const& more :
+       {as_report_rows(loss), as_report_rows(attention), as_report_rows(merged), as_report_rows(offloaded)}) {
     pictured.insert(pictured.end(), more.begin(), more.end());
   }
   std::string const svg = report_svg(pictured);
   atomic_file file(given.svg, true);
   file.append(std::as_bytes(std::span(svg)));
   file.commit();
-  std::printf("The picture: %s\n", given.svg.c_str());
   for (report_row const& row : rows) {
     bool const is_right = row.bound_bits < 0 || row.largest_error == 0;
     require(exit_code::unsound, is_right, row.mode, " on ", row.place, ": is lossless but an error is ",
@@ -137,6 +143,9 @@ void run(std::vector<std::string> const& words) {
   }
   require_right(loss);
   require_right(attention);
+  require_right(merged);
+  require_right(offloaded);
+  std::printf("The picture: %s\n", given.svg.c_str());  // the last line: all is right
 }
 
 }  // namespace

@@ -79,7 +79,7 @@ inline std::string report_svg(report_rows const& rows) {
                     fixed(left + width + right, 0) + " " + fixed(height, 0) +
                     "\" role=\"img\">\n<title>Bits an element, before and after</title>\n";
   svg += detail::svg_style;
-  svg += detail::svg_text(12, 26, "title", "Memory of real data, bits an element");
+  svg += detail::svg_text(12, 26, "title", "Memory before and after, bits an element");
   svg += detail::svg_bar(12, 38, 12, 10, "before") + detail::svg_text(30, 47, "small", "before");
   svg += detail::svg_bar(82, 38, 12, 10, "after") + detail::svg_text(100, 47, "small", "after");
   svg += detail::svg_bar(146, 36, 2, 14, "bound") + detail::svg_text(154, 47, "small", "entropy bound");

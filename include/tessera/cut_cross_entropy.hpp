@@ -117,6 +117,7 @@ using loss_gemm_tile =
 using loss_statistics =
     paired_reducer<entropy_reducer<float>, paired_reducer<arg_max_reducer<float>, sum_reducer<float>>>;
 
+/// The paper's method for operands of T: bfloat16, float16, float or tf32; `Reducer` makes what else a loss can tell.
 template <class T, class Reducer = lse_reducer<float>>
 using cut_cross_entropy_of = linear_loss<loss_gemm_tile<T>, Reducer, gradient_filter<12>>;
 
@@ -126,6 +127,7 @@ using cut_cross_entropy = linear_loss<loss_gemm_tile<bfloat16>, lse_reducer<floa
 /// With nothing left out of gradients.
 template <class T, class Reducer = lse_reducer<float>>
 using exact_cross_entropy_of = linear_loss<loss_gemm_tile<T>, Reducer, gradient_filter<0>>;
+/// The same in bf16.
 using exact_cross_entropy = exact_cross_entropy_of<bfloat16>;
 
 }  // namespace v0

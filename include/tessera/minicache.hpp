@@ -47,6 +47,10 @@
 /// much room. Below that, and for models like the real one here, do not merge. Slerp is 10 to 40 % better than averages
 /// of vectors, because it keeps lengths; than averages of directions hardly at all.
 ///
+/// examples/memory_report prints the real columns, minicache_paper's too (errors of 1.524 and 1.013), and all bytes of
+/// LLaMA-2-7B's shape at 4096 tokens, half of its layers merged and 2 % of tokens retained: 3.97 times less than bf16,
+/// minicache_paper 4.08, 3 bits without merging 4.03. The paper's 5.02 counts codes of 4 bits and their scales alone.
+///
 /// Bytes of a token, key head and layer with 128 channels: read 146.5 of 512 (3.49 times less), kept 76.25 in a merged
 /// layer; with 64 channels 74.5 of 256. Retained tokens add 4 * channels bytes a layer. cache.stats() counts bytes.
 ///

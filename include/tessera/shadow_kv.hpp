@@ -14,7 +14,7 @@
 ///     auto const cache = method::open(plan, device.view(), host.view(), rotary);
 ///     method::prefill(exec, side, cache, sequence, keys, values, tessera::workspace(plan.prompt, memory));
 ///     for (each token) {
-///       method::decode(exec, side, cache, {queries, new_keys, new_values}, {result},
+///       method::decode(exec, side, cache, {queries, new_keys, new_values}, offload_results<bfloat16>{result},
 ///                      tessera::workspace(plan.step, memory));
 ///     }
 ///
@@ -67,7 +67,9 @@
 ///       32       14      0.045       0.044      0.056     0.074      0.035    0.086    0.214          82 %
 ///       32       15      0.045       0.045      0.058     0.049      0.038    0.096    0.183          83 %
 ///
-/// With 16 chunks of layer 15 (0.119), values in e4m3 give 0.119, in 4 bits 0.123.
+/// With 16 chunks of layer 15 (0.119), values in e4m3 give 0.119, in 4 bits 0.123. Tokens that are attended to have
+/// 87.3, 92.3 and 97.4 % of dense attention's weight with 8, 16 and 32 chunks, mean of the three layers; Quest's 85.3,
+/// 90.5 and 96.6 % (examples/memory_report).
 ///
 /// What it does not do: a token that is alone in its chunk and unlike nothing around it is not seen by a mean
 /// (tests/shadow_kv_needle_test.cpp: where keys of neighbours point in all directions, 3 of 12 heads find a needle of

@@ -151,7 +151,7 @@ TEST_CASE("where everything is retained, attention is that over the original tok
   CHECK(farthest(found.log_sum_exp, expected.log_sum_exp) < 1e-5);
 }
 
-TEST_CASE("several queries see the keys before their own", "[host]") {
+TEST_CASE("several queries see the keys before their own", "[host][long]") {
   check_setup<bfloat16>({.queries = 5});
   check_setup<bfloat16>({.queries = 20, .is_causal = false});
   check_setup<bfloat16>({.queries = 100});  // further back than the tail

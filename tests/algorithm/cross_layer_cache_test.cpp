@@ -45,7 +45,7 @@ TEST_CASE("layers know their parts", "[host]") {
   CHECK(model.cache.memory(0).format == cache_page_format{64, 8, 4, 1, 1});
 }
 
-TEST_CASE("decoding step by step gives the cache that an append at once gives", "[host]") {
+TEST_CASE("decoding step by step gives the cache that an append at once gives", "[host][long]") {
   constexpr std::int64_t tokens = 330;
   auto const data = make_model(2, tokens);
   small_model bulk(2);

@@ -177,7 +177,7 @@ TEST_CASE("directions leave at most a hundredth more than the best ones do", "[h
   }
 }
 
-TEST_CASE("keys of a real model lie in as few directions as the best choice has", "[host]") {
+TEST_CASE("keys of a real model lie in as few directions as the best choice has", "[host][long]") {
   auto const keys = tessera_test::real_tensor<bfloat16>("smollm2_attention.safetensors", "layers.15.keys_pre_rope");
   cpu const exec{.threads = 2};
   for (std::int64_t const rank : {32, 96}) {

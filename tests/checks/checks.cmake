@@ -2,17 +2,19 @@
 # Tests about the source text and about what the compiler must refuse.
 set(checks "${CMAKE_CURRENT_LIST_DIR}")
 
-foreach(check layering macros)
+foreach(check layering macros docs quick_reference)
   add_test(NAME "check: ${check}"
     COMMAND "${CMAKE_COMMAND}" -D "INCLUDE=${PROJECT_SOURCE_DIR}/include" -P "${checks}/${check}.cmake")
 endforeach()
-add_test(NAME "check: lines"
-  COMMAND "${CMAKE_COMMAND}" -D "INCLUDE=${PROJECT_SOURCE_DIR}" -P "${checks}/lines.cmake")
+foreach(check lines versions)
+  add_test(NAME "check: ${check}"
+    COMMAND "${CMAKE_COMMAND}" -D "INCLUDE=${PROJECT_SOURCE_DIR}" -P "${checks}/${check}.cmake")
+endforeach()
 add_test(NAME "check: planted mistakes are found"
   COMMAND "${CMAKE_COMMAND}" -D "CHECKS=${checks}" -D "WORK=${CMAKE_CURRENT_BINARY_DIR}/planted"
     -P "${checks}/planted.cmake")
-set_tests_properties("check: layering" "check: macros" "check: lines" "check: planted mistakes are found"
-  PROPERTIES LABELS check)
+set_tests_properties("check: layering" "check: macros" "check: docs" "check: quick_reference" "check: lines"
+  "check: versions" "check: planted mistakes are found" PROPERTIES LABELS check)
 
 # The times are those of compiling each header alone.
 find_program(TESSERA_BASH bash)

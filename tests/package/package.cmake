@@ -7,7 +7,7 @@ set(archive "${package_work}/tessera.tar.gz")
 file(MAKE_DIRECTORY "${package_work}")
 
 add_test(NAME "package: install"
-  COMMAND "${CMAKE_COMMAND}" --install "${PROJECT_BINARY_DIR}" --prefix "${stage}")
+  COMMAND "${CMAKE_COMMAND}" -D "BUILD=${PROJECT_BINARY_DIR}" -D "STAGE=${stage}" -P "${package}/install.cmake")
 set_tests_properties("package: install" PROPERTIES FIXTURES_SETUP installed LABELS package)
 add_test(NAME "package: archive"
   COMMAND "${CMAKE_COMMAND}" -E tar czf "${archive}" CMakeLists.txt LICENSE include cmake
@@ -37,12 +37,17 @@ endfunction()
 
 foreach(way installed subdirectory archive)
   set(fixture none)
+  set(program consumer)
+  set(model OFF)
   if(way STREQUAL "installed")
     set(fixture installed)
+    set(program consumer_model)
+    set(model ON)
   elseif(way STREQUAL "archive")
     set(fixture archived)
   endif()
-  tessera_package_test("${way}, host only" "${package}" ${fixture} RUN consumer OPTIONS -DTESSERA_FROM=${way})
+  tessera_package_test("${way}, host only" "${package}" ${fixture} RUN ${program} OPTIONS -DTESSERA_FROM=${way}
+    -DCONSUMER_MODEL=${model})
   if(TESSERA_HAVE_CUDA)
     set(demands OFF)
     if(way STREQUAL "installed" OR way STREQUAL "subdirectory")
@@ -53,6 +58,21 @@ foreach(way installed subdirectory archive)
       "-DCMAKE_CUDA_COMPILER=${CMAKE_CUDA_COMPILER}" -DCMAKE_CUDA_ARCHITECTURES=90a-real)
   endif()
 endforeach()
+
+tessera_package_test("what find_package accepts and refuses" "${package}/requests" installed RUN requests
+  OPTIONS "-DINSTALLED_VERSION=${PROJECT_VERSION}" -DCUDA_EXPECTED=${TESSERA_HAVE_CUDA})
+
+find_program(TESSERA_PKG_CONFIG NAMES pkg-config pkgconf)
+mark_as_advanced(TESSERA_PKG_CONFIG)
+set(pkg_config "${TESSERA_PKG_CONFIG}")
+if(NOT pkg_config)
+  set(pkg_config "")
+endif()
+add_test(NAME "package: pkg-config, of a tree that has moved"
+  COMMAND "${CMAKE_COMMAND}" -D "STAGE=${stage}" -D "WORK=${package_work}/pkg_config" -D "CXX=${CMAKE_CXX_COMPILER}"
+    -D "VERSION=${PROJECT_VERSION}" -D "PKG_CONFIG=${pkg_config}" -P "${package}/pkg_config.cmake")
+set_tests_properties("package: pkg-config, of a tree that has moved" PROPERTIES LABELS package TIMEOUT 300
+  FIXTURES_REQUIRED installed SKIP_REGULAR_EXPRESSION "\\[tessera:skipped\\]")
 
 set(nvcc "")
 if(TESSERA_HAVE_CUDA)
@@ -66,11 +86,16 @@ set_tests_properties("package: the installed tree is complete, and the same with
   LABELS package TIMEOUT 300)
 
 # An example is a project of its own as well.  Built host only here, whatever it would find, and as it comes: the
-# consumer above covers CUDA for less time, and the build tree the optimised program.
-file(GLOB example_files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/examples/*/CMakeLists.txt")
+# consumer above covers CUDA for less time, and the build tree the optimised program.  A copy is built, so that nothing
+# but the installed tree and the examples' own folders can be what it uses.
+set(examples "${package_work}/examples")
+add_test(NAME "package: examples are copied"
+  COMMAND "${CMAKE_COMMAND}" -E copy_directory "${PROJECT_SOURCE_DIR}/examples" "${examples}")
+set_tests_properties("package: examples are copied" PROPERTIES FIXTURES_SETUP installed LABELS package)
+file(GLOB example_files RELATIVE "${PROJECT_SOURCE_DIR}/examples" CONFIGURE_DEPENDS
+  "${PROJECT_SOURCE_DIR}/examples/*/CMakeLists.txt")
 foreach(example_file IN LISTS example_files)
-  get_filename_component(example "${example_file}" DIRECTORY)
-  get_filename_component(name "${example}" NAME)
-  tessera_package_test("example ${name} alone" "${example}" installed OPTIONS "-DCMAKE_CUDA_COMPILER="
+  get_filename_component(name "${example_file}" DIRECTORY)
+  tessera_package_test("example ${name} alone" "${examples}/${name}" installed OPTIONS "-DCMAKE_CUDA_COMPILER="
     -DCMAKE_BUILD_TYPE=None)
 endforeach()

@@ -274,6 +274,7 @@ std::int64_t floats_of_work_shares(basic_cuda<arch_list<Architectures...>> const
   return detail::floats_of_work_shares(s, exec.state->multiprocessors());
 }
 
+/// For CUDA devices: on sm_90a attention over codes of up to 256 channels by wgmma, else the portable program.
 template <int... Architectures, class Method, class T, class Bias>
 void run_attention(basic_cuda<arch_list<Architectures...>> const& exec, attention_call<Method, T, Bias> const& call) {
   constexpr bool has_hopper = ((Architectures == 900) || ...);

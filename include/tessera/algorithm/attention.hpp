@@ -27,19 +27,21 @@ inline namespace v0 {
 /// Attention over operands that are quantized.
 template <class Method, class T, class Bias = no_bias>
 struct attention_call {
+  /// How operands are coded.
   using method = Method;
   using value_type = T;
+  /// A function of a score's place, or no_bias.
   using bias_type = Bias;
 
-  attention_shape shape;
-  attention_options options;  ///< the softmax's scale is in the scales of queries
-  quantized_heads<Method> heads;
-  attention_outputs<T> out;
-  sequence_lengths query_lengths = {};
-  sequence_lengths key_lengths = {};
-  array_view<float const> sinks = {};
-  Bias bias = {};
-  attention_block_list block_list = {};
+  attention_shape shape;                 ///< of the operands
+  attention_options options;             ///< the softmax's scale is in the scales of queries
+  quantized_heads<Method> heads;         ///< codes, scales and means
+  attention_outputs<T> out;              ///< what comes out
+  sequence_lengths query_lengths = {};   ///< of each sequence; null: all are whole
+  sequence_lengths key_lengths = {};     ///< of each sequence; null: all are whole
+  array_view<float const> sinks = {};    ///< a score for each query head, or null
+  Bias bias = {};                        ///< added to scores, natural
+  attention_block_list block_list = {};  ///< which tiles there are; null: all
   attention_partials<typename Method::softmax::state_type> partials = {};  ///< memory for shares of rows, or null
   sequence_starts query_starts = {};                                       ///< of results
   array_view<std::uint32_t> counters = {};  ///< memory for programs that hand out works; null: the portable one runs
@@ -118,8 +120,11 @@ struct attention {
       requires { typename QK::granularity_type::queries; },
       "tessera: the first quantizer of an attention has a granularity: symmetric_quantizer<8, per_thread>");
   static_assert(!is_smoothed_by<block_mean, PV>, "tessera: values are smoothed by the mean of all tokens");
+  /// How operands are coded, for programs.
   using method = attention_method<QK, PV, Softmax>;
+  /// Operands that are coded.
   using heads = quantized_heads<method>;
+  /// The regions of a workspace of plan().
   using regions = quantization_regions<method>;
 
   /// What forward() needs, and quantize(); with room for the codes and scales of `parts`.

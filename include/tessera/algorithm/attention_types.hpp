@@ -15,6 +15,7 @@
 namespace tessera {
 inline namespace v0 {
 
+/// What a call may choose.
 struct attention_options {
   float softmax_scale = 0.0F;      ///< 0: 1 / sqrt(channels)
   bool is_causal = false;          ///< a query sees no key behind its own; the last query's own is the last key

@@ -19,6 +19,7 @@ inline namespace v0 {
 /// The lowest free block is taken first, so that a run of calls always gives the same blocks.
 class block_pool {
  public:
+  /// All blocks are free at first; shape_error if there are more than 31 bits number.
   explicit block_pool(std::int64_t blocks) {
     check<shape_error>(blocks >= 0 && blocks <= INT32_MAX, "block_pool: there are ", blocks,
                        " blocks but block tables number them with 31 bits, up to ", INT32_MAX);
@@ -28,8 +29,11 @@ class block_pool {
     }
   }
 
+  /// Blocks in all.
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(users_.size()); }
+  /// Blocks that nobody uses.
   [[nodiscard]] std::int64_t free() const { return static_cast<std::int64_t>(free_.size()); }
+  /// Sequences that use a block; 0 of a free one. Throws shape_error for no block of the pool.
   [[nodiscard]] std::int32_t users(std::int32_t block) const { return users_[checked(block)]; }
 
   /// Throws shape_error if there is none.

@@ -32,7 +32,9 @@ struct cache_bytes {
   std::int64_t retained_tokens = 0;  ///< of all key heads, and of all layers or pairs of layers
   std::int64_t refused_tokens = 0;   ///< likewise: merged because there was no room to retain them
 
+  /// Bytes that are in use.
   [[nodiscard]] std::int64_t used() const { return codes + scales + norms + headers + retained + tail + bookkeeping; }
+  /// Of uncompressed bytes to used ones; 0 if none are used.
   [[nodiscard]] double ratio() const {
     return used() > 0 ? static_cast<double>(uncompressed) / static_cast<double>(used()) : 0.0;
   }

@@ -34,31 +34,33 @@ struct cache_extents {
 
 /// How one layer, or two neighbouring ones, are kept.
 struct cache_layers {
-  int layers = 2;  ///< 1: a layer by itself; 2: a merged pair
-  int key_bits = 4;
-  int value_bits = 4;
+  int layers = 2;        ///< 1: a layer by itself; 2: a merged pair
+  int key_bits = 4;      ///< of a code: 2, 3, 4 or 8
+  int value_bits = 4;    ///< of a code: 2, 3, 4 or 8
   int value_group = 64;  ///< channels of a value that share a scale; as near below as divides the channels
-  retain_most_different retention = {};
-  std::int64_t row_capacity = -1;  ///< retained tokens of a head of a sequence; -1: a twentieth of the tokens
-  bool whole_tokens = false;       ///< vectors are those of all heads of a token together
+  retain_most_different retention = {};  ///< which tokens of a pair are kept with both
+  std::int64_t row_capacity = -1;        ///< retained tokens of a head of a sequence; -1: a twentieth of the tokens
+  bool whole_tokens = false;             ///< vectors are those of all heads of a token together
 };
 
 /// Where all parts of a cache lie, in one block of memory. T: bfloat16 or float16.
 template <class T>
 struct cache_layout {
+  /// The regions of one part.
   struct place {
-    cache_page_format format;
-    std::int64_t row_capacity;
-    region<std::byte> pages;
-    region<T> tail;
-    region<T> rows;
-    region<std::uint32_t> row_counts;
-    region<std::uint32_t> refused;
-    region<float> thresholds;
+    cache_page_format format;          ///< of a page
+    std::int64_t row_capacity;         ///< retained tokens of a head of a sequence
+    region<std::byte> pages;           ///< blocks x heads
+    region<T> tail;                    ///< slots x heads x newest tokens
+    region<T> rows;                    ///< slots x heads x retained tokens
+    region<std::uint32_t> row_counts;  ///< retained tokens of each slot and head
+    region<std::uint32_t> refused;     ///< tokens that found no room, of each slot and head
+    region<float> thresholds;          ///< angles, for keys and values of each slot and head
   };
-  workspace_plan plan{"cross_layer_cache"};
-  std::vector<place> places;
+  workspace_plan plan{"cross_layer_cache"};  ///< of all regions
+  std::vector<place> places;                 ///< of each part
 
+  /// Throws shape_error or value_error for extents and parts that cannot be.
   cache_layout(cache_extents const& e, std::vector<cache_layers> const& parts) {
     constexpr char const* where = "cross_layer_cache";
     check<shape_error>(e.slots >= 0 && e.blocks >= 0 && e.heads >= 1 && e.tokens >= 0, where, ": there are ", e.slots,
@@ -70,6 +72,7 @@ struct cache_layout {
       add(e, part);
     }
   }
+  /// Views of one part.
   [[nodiscard]] cache_memory<T> memory(std::size_t part, cache_extents const& e, workspace const& space) const {
     place const& at = places[part];
     return {at.format,

@@ -36,11 +36,12 @@ struct compressed_linear {
 
   /// What belongs to a layer. Nothing is copied.
   struct layer {
-    weight_stream_spec spec;
+    weight_stream_spec spec;                 ///< of the stream
     array_view<std::byte const> stream;      ///< 16-byte aligned
     array_view<value_type const> bias = {};  ///< as many as outputs have columns; null for none
   };
 
+  /// What forward() needs beyond its arguments.
   template <class Executor>
   static workspace_plan plan(Executor const&, weight_stream_spec const&) {
     return regions().plan;

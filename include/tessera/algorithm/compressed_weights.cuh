@@ -109,15 +109,19 @@ void in_parts(array_view<Element> list, std::int64_t most, Run&& run) {
 
 }  // namespace detail
 
+/// CUDA places lossless blocks as it codes them: a word for each tile.
 template <class Architectures, class T, class Mantissa>
 requires(Mantissa::template is_lossless<T>) struct placement_needs<basic_cuda<Architectures>, T, Mantissa> {
+  /// Words for the tiles' running sum, and one to count tiles.
   static std::int64_t tile_sums(weight_stream_spec const& spec) {
     // The policy with the smallest tiles needs the most.
     return 1 + detail::tiles_of(spec, neuzip_encode_tuning{}(800));
   }
+  /// None: blocks are written where they stay.
   static std::int64_t slots(weight_stream_spec const&) { return 0; }
 };
 
+/// Lossless coding on CUDA devices: all tensors of the list in a few launches.
 template <class Mantissa, class T, class Architectures>
 requires(Mantissa::template is_lossless<T>) void run_encode(basic_cuda<Architectures> const& exec,
                                                             array_view<weight_encoding<T> const> list) {
@@ -127,6 +131,7 @@ requires(Mantissa::template is_lossless<T>) void run_encode(basic_cuda<Architect
   });
 }
 
+/// Lossless decoding on CUDA devices: all streams of the list in a few launches.
 template <class Mantissa, class T, class Architectures>
 requires(Mantissa::template is_lossless<T>) void run_decode(basic_cuda<Architectures> const& exec,
                                                             array_view<weight_decoding<T> const> list) {

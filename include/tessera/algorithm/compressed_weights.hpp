@@ -75,6 +75,7 @@ template <class T, class Mantissa, class Executor, class Use>
 void with_block_steps(Executor const&, Use&& use) {
   use(weight_block_steps<T, Mantissa>{});
 }
+/// On CPUs: AVX-512 or AVX2 where the machine has it, else the portable steps.
 template <class T, class Mantissa, class Use>
 void with_block_steps(cpu const&, Use&& use) {
   switch (best_simd_level()) {
@@ -90,7 +91,9 @@ void with_block_steps(cpu const&, Use&& use) {
 /// What an executor needs of workspace to place coded blocks: words for its tiles, or room for every block.
 template <class Executor, class T, class Mantissa>
 struct placement_needs {
+  /// 64-bit words for a running sum over tiles.
   static std::int64_t tile_sums(weight_stream_spec const&) { return 0; }
+  /// Bytes for all blocks before they are moved together.
   static std::int64_t slots(weight_stream_spec const& spec) {
     return spec.block_count() * spec.raw_payload_bytes(spec.block_weights());
   }
@@ -121,6 +124,7 @@ void run_encode(Executor const& exec, array_view<weight_encoding<T> const> list)
   }
 }
 
+/// Decodes the streams of a list.
 template <class Mantissa, class T, class Executor>
 void run_decode(Executor const& exec, array_view<weight_decoding<T> const> list) {
   for (std::int64_t i = 0; i < list.size(); ++i) {
@@ -139,8 +143,11 @@ void run_decode(Executor const& exec, array_view<weight_decoding<T> const> list)
 template <class Split, class Coder, class Mantissa>
 struct compressed_weights {
   using value_type = typename Split::value_type;
+  /// How exponents are coded.
   using coder_type = Coder;
+  /// What is kept of mantissas.
   using mantissa_type = Mantissa;
+  /// Whether every weight comes back bit for bit.
   static constexpr bool is_lossless = Mantissa::template is_lossless<value_type>;
 
   static_assert(detail::weight_coder_of<Coder> != weight_coder::stored,
@@ -194,7 +201,7 @@ struct compressed_weights {
 
   /// A tensor to encode.
   struct source {
-    weight_stream_spec spec;
+    weight_stream_spec spec;                ///< made by spec()
     array_view<value_type const> weights;   ///< spec.count of them, contiguous
     array_view<std::byte> stream;           ///< 16-byte aligned; largest_bytes(spec) always suffice
     array_view<std::int64_t> stream_bytes;  ///< one element: the result
@@ -203,12 +210,12 @@ struct compressed_weights {
 
   /// A stream to decode, or a range of its blocks.
   struct target {
-    static constexpr std::int64_t all_blocks = -1;
-    weight_stream_spec spec;
-    array_view<std::byte const> stream;  ///< 16-byte aligned
-    array_view<value_type> weights;      ///< of the blocks, contiguous
-    std::int64_t first_block = 0;
-    std::int64_t blocks = all_blocks;
+    static constexpr std::int64_t all_blocks = -1;  ///< in `blocks`: from first_block to the last one
+    weight_stream_spec spec;                        ///< of the stream, as read by inspect_weight_stream
+    array_view<std::byte const> stream;             ///< 16-byte aligned
+    array_view<value_type> weights;                 ///< of the blocks, contiguous
+    std::int64_t first_block = 0;                   ///< of the stream
+    std::int64_t blocks = all_blocks;               ///< of the stream
   };
 
   /// What encode needs beyond its arguments.
@@ -216,6 +223,7 @@ struct compressed_weights {
   static workspace_plan encode_plan(Executor const&, array_view<source const> sources) {
     return encode_regions<Executor>(sources).plan;
   }
+  /// What encode of one tensor needs.
   template <class Executor>
   static workspace_plan encode_plan(Executor const& exec, weight_stream_spec const& spec) {
     const source alone{spec, {}, {}, {}};
@@ -226,6 +234,7 @@ struct compressed_weights {
   static workspace_plan decode_plan(Executor const&, array_view<target const> targets) {
     return decode_regions(targets).plan;
   }
+  /// What decode of one whole stream needs.
   template <class Executor>
   static workspace_plan decode_plan(Executor const& exec, weight_stream_spec const& spec) {
     const target alone{spec, {}, {}};

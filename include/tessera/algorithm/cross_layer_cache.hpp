@@ -62,6 +62,7 @@ class cross_layer_cache {
 
   /// A layer by itself, and a pair.
   [[nodiscard]] static cache_layers single() { return policy(1); }
+  /// Two neighbouring layers that share directions.
   [[nodiscard]] static cache_layers pair() { return policy(2); }
   /// The paper's choice: the first half of the layers by themselves, then pairs; of an odd rest the first by itself.
   [[nodiscard]] static std::vector<cache_layers> half_merged(int layers) {
@@ -96,19 +97,26 @@ class cross_layer_cache {
     }
   }
 
+  /// What there is room for.
   [[nodiscard]] cache_extents const& extents() const { return extents_; }
+  /// Layers of the model.
   [[nodiscard]] int layers() const { return static_cast<int>(part_of_.size()); }
+  /// Pairs of layers, and layers by themselves.
   [[nodiscard]] int parts() const { return static_cast<int>(parts_.size()); }
+  /// How a part is kept.
   [[nodiscard]] cache_layers const& policy_of(int part) const { return parts_[checked("part", part, parts())]; }
   /// The pair that a layer belongs to, or the layer's own part; and which layer of it it is.
   [[nodiscard]] int part_of(int layer) const { return part_of_[checked("layer", layer, layers())]; }
+  /// 0 for the first layer of its part, 1 for the second.
   [[nodiscard]] int side_of(int layer) const { return layer > 0 && part_of(layer) == part_of_[as_index(layer - 1)]; }
+  /// A part in memory, for programs.
   [[nodiscard]] cache_memory<T> const& memory(int part) const { return memory_[checked("part", part, parts())]; }
 
   /// For append(), or for seal() if tokens were written no more than 64 at a time.
   [[nodiscard]] workspace_plan append_plan(std::int64_t sequences, std::int64_t tokens = 1) const {
     return regions("cross_layer_cache.append", sequences, tokens).plan;
   }
+  /// What attend() needs for queries of this shape.
   [[nodiscard]] workspace_plan attention_plan(attention_shape const& shape) const {
     return cached_attention_regions("cross_layer_cache.attend", shape).plan;
   }

@@ -20,16 +20,17 @@
 namespace tessera {
 inline namespace v0 {
 
+/// Few queries over keys and values of 16 bits that a cache keeps.
 template <class T, class Result>
 struct decode_attention_call {
-  attention_shape shape;  ///< `keys`: at most so many tokens of a sequence
-  decode_source<T> source;
-  head_view<T const> queries;  ///< sequence x query head x query x channel
-  float softmax_scale;
-  bool is_causal;  ///< the last query's own key is the last one
-  attention_outputs<Result> out;
+  attention_shape shape;          ///< `keys`: at most so many tokens of a sequence
+  decode_source<T> source;        ///< keys and values
+  head_view<T const> queries;     ///< sequence x query head x query x channel
+  float softmax_scale;            ///< of scores: usually 1 / sqrt(channels)
+  bool is_causal;                 ///< the last query's own key is the last one
+  attention_outputs<Result> out;  ///< what comes out
   attention_partials<online_softmax<float>::state_type> partials = {};  ///< memory for shares of rows, or null
-  sequence_lengths query_lengths = {};
+  sequence_lengths query_lengths = {};                                  ///< of each sequence; null: all are whole
 };
 
 namespace detail {

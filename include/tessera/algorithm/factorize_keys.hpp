@@ -31,25 +31,28 @@
 namespace tessera {
 inline namespace v0 {
 
+/// How directions of keys are looked for.
 struct subspace_options {
-  int iterations = 4;
+  int iterations = 4;     ///< of the subspace iteration, at least 1
   int oversampling = 32;  ///< directions more than are kept at last
 };
 
 /// Memory of a search.
 struct subspace_regions {
-  region<float> columns;
-  region<float> images;
-  region<double> products;
-  region<double> vectors;
-  region<std::int32_t> order;
-  region<subspace_measures> measures;
+  region<float> columns;               ///< directions that are tried
+  region<float> images;                ///< of those, by the products of keys
+  region<double> products;             ///< inner products of directions
+  region<double> vectors;              ///< eigenvectors of those
+  region<std::int32_t> order;          ///< of directions, by falling weight
+  region<subspace_measures> measures;  ///< of the keys, for the accuracy of the search
 };
 
+/// Finds the `rank` directions that hold most of the keys of all heads: subspace iteration on their products.
 class key_factorization {
  public:
-  static constexpr std::int64_t block_tokens = 2048;
+  static constexpr std::int64_t block_tokens = 2048;  ///< multiplied at a time
 
+  /// `width`: channels of all heads together. Throws value_error for ranks and options that cannot be.
   key_factorization(std::int64_t width, std::int64_t rank, subspace_options options = {})
       : width_(width),
         rank_(rank),
@@ -63,6 +66,7 @@ class key_factorization {
                        " iterations but at least 1 is needed");
   }
 
+  /// Adds what find() needs to a plan.
   [[nodiscard]] subspace_regions add_to(workspace_plan& plan) const {
     return {plan.add<float>("directions that are tried", width_ * columns_),
             plan.add<float>("their images", width_ * columns_),
@@ -90,6 +94,7 @@ class key_factorization {
     return space[at.measures];
   }
 
+  /// Enqueues the search: `gram`, the products of all pairs of channels, to `directions`, width x rank and orthonormal.
   template <class Executor, class T>
   void find(Executor const& exec, matrix_view<float const> gram, subspace_regions const& at, workspace const& space,
             matrix_view<T> directions) const {

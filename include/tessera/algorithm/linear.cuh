@@ -85,6 +85,7 @@ void run_with_boxes(basic_cuda<Architectures> const& exec, linear_problem<Operan
 
 }  // namespace detail
 
+/// For CUDA devices: on sm_90a by wgmma where the layout suits the copy engine, else the portable program.
 template <int... Architectures, class Operand, class Output, class Map>
 void run_linear(basic_cuda<arch_list<Architectures...>> const& exec,
                 linear_problem<Operand, Output, Map> const& problem) {

@@ -29,12 +29,13 @@ inline namespace v0 {
 /// What a linear layer is asked for; all shapes fit.
 template <class Operand, class Output, class Map>
 struct linear_problem {
+  /// What inputs and weights are stored as.
   using operand_type = typename gemm_operand<Operand>::value_type;
 
   matrix_view<operand_type const> inputs;   ///< tokens x depth
   matrix_view<operand_type const> weights;  ///< columns x depth
   matrix_view<Output> outputs;              ///< tokens x columns, not empty
-  Map map;
+  Map map;                                  ///< what is stored for a sum: linear_map.hpp
 };
 
 namespace detail {
@@ -60,6 +61,7 @@ template <class Operand>
 struct linear {
   using value_type = typename gemm_operand<Operand>::value_type;
 
+  /// outputs = inputs weights^T. Throws shape_error for extents that do not fit together; nothing waits or allocates.
   template <class Executor, class Input, class Weight, class Output>
   static void forward(Executor const& exec, view<Input, 2> inputs, view<Weight, 2> weights, view<Output, 2> outputs) {
     forward(exec, inputs, weights, plain_sum{}, outputs);

@@ -112,6 +112,8 @@ loss_tiles_results run_loss_on_warpgroups(basic_cuda<Architectures> const& exec,
 
 }  // namespace detail
 
+/// For CUDA devices: on sm_90a by wgmma where the layout suits the copy engine and only log-sum-exps are asked for,
+/// with marks and softmaxes where they are wanted; else the portable program.
 template <int... Architectures, class Tile, class Reducer>
 loss_tiles_results run_loss_tiles(basic_cuda<arch_list<Architectures...>> const& exec,
                                   loss_tiles<Tile, Reducer> const& program, loss_marks const& marks,

@@ -52,8 +52,10 @@ loss_tiles_results run_loss_tiles(Executor const& exec, loss_tiles<Tile, Reducer
 /// predictions) or sum_reducer<float> (for smoothed labels).
 template <class Tile, class Reducer = lse_reducer<float>, class Filter = gradient_filter<12>>
 struct linear_loss {
+  /// The tile of logits.
   using layout = loss_tile<Tile>;
   using value_type = typename layout::value_type;
+  /// What goes in, with labels of this type.
   template <class Label>
   using inputs = linear_loss_inputs<value_type, Label>;
 

@@ -275,16 +275,19 @@ inline constexpr bool makes_gradients_on_warpgroups =
 
 }  // namespace detail
 
+/// Whether the executor puts entries into the order of how many tokens they matter to: on sm_90a, for 16 bits.
 template <int... Architectures, class Blocks>
 constexpr bool orders_entries(basic_cuda<arch_list<Architectures...>> const&, std::type_identity<Blocks>) {
   return detail::makes_gradients_on_warpgroups<Blocks, Architectures...>;
 }
 
+/// Whether the executor keeps softmaxes where there is room for them: on sm_90a, for 16 bits.
 template <int... Architectures, class Blocks>
 constexpr bool keeps_softmaxes(basic_cuda<arch_list<Architectures...>> const&, std::type_identity<Blocks>) {
   return detail::makes_gradients_on_warpgroups<Blocks, Architectures...>;
 }
 
+/// For CUDA devices: on sm_90a by wgmma where the layout suits the copy engine, else the portable programs.
 template <int... Architectures, class Tile, class Reducer, class Filter, class Gradient>
 void run_loss_gradients(basic_cuda<arch_list<Architectures...>> const& exec,
                         loss_gradient_call<Tile, Reducer, Filter, Gradient> const& call) {

@@ -27,22 +27,25 @@ inline namespace v0 {
 /// What gradients are made of, once the factors of rows are there (prepare_loss_gradients).
 template <class Tile, class Reducer, class Filter, class Gradient>
 struct loss_gradient_call {
+  /// What gradients are stored as.
   using gradient_type = Gradient;
+  /// The tile of logits.
   using layout = loss_tile<Tile>;
   using value_type = typename layout::value_type;
+  /// The program that makes softmaxes' differences.
   using blocks = loss_gradient_tiles<Tile, Filter>;
 
-  linear_loss_shape shape;
-  loss_logits<Tile> logits;
-  matrix_view<value_type const> hidden;
-  loss_token_list tokens;
-  float smoothing;
-  bool has_entropies;  ///< some token has a gradient by its entropy
-  gradient_thresholds thresholds;
-  linear_loss_gradients<Gradient> const& out;
-  detail::loss_gradient_regions<Tile, Reducer, Filter, Gradient> const& places;
-  workspace const& space;
-  status_word* status;
+  linear_loss_shape shape;                     ///< of the problem
+  loss_logits<Tile> logits;                    ///< how they are made again
+  matrix_view<value_type const> hidden;        ///< tokens x channels
+  loss_token_list tokens;                      ///< those with a label
+  float smoothing;                             ///< of labels
+  bool has_entropies;                          ///< some token has a gradient by its entropy
+  gradient_thresholds thresholds;              ///< of the filter
+  linear_loss_gradients<Gradient> const& out;  ///< where gradients go
+  detail::loss_gradient_regions<Tile, Reducer, Filter, Gradient> const& places;  ///< in the workspace
+  workspace const& space;                                                        ///< of plan_backward()
+  status_word* status;  ///< for labels that are none; may be null
 };
 
 namespace detail {

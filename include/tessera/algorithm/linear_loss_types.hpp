@@ -24,9 +24,10 @@ template <int Bits, int Rows = 128, int Columns = 128>
 struct gradient_filter {
   static_assert(Bits >= 0 && Bits <= 60 && Rows > 0 && Columns > 0,
                 "tessera: a gradient_filter has 0 to 60 bits and blocks that are not empty");
+  /// 2^-Bits; 0: nothing is left out.
   static constexpr float threshold = Bits == 0 ? 0.0F : 1.0F / static_cast<float>(std::int64_t{1} << Bits);
-  static constexpr int rows = Rows;
-  static constexpr int columns = Columns;
+  static constexpr int rows = Rows;        ///< tokens of a block
+  static constexpr int columns = Columns;  ///< entries of a block
 };
 
 /// What becomes of the losses of tokens.
@@ -36,21 +37,23 @@ enum class loss_reduction {
   mean,  ///< by weight; of nothing it is 0
 };
 
+/// The extents of a problem.
 struct linear_loss_shape {
-  std::int64_t tokens;
-  std::int64_t vocabulary;
-  std::int64_t channels;
+  std::int64_t tokens;      ///< rows of hidden states
+  std::int64_t vocabulary;  ///< rows of the classifier
+  std::int64_t channels;    ///< of a hidden state
 };
 
+/// What a call may choose.
 struct linear_loss_options {
-  loss_reduction reduction = loss_reduction::mean;
-  std::int64_t ignore_index = -100;  ///< tokens with this label do not count
-  std::int64_t shift = 0;            ///< token t of a sequence has label t + shift; the last ones have none
-  std::int64_t sequence = 0;         ///< tokens of a sequence; 0: all of them are one
-  float softcap = 0.0F;              ///< 0: none
-  float temperature = 1.0F;          ///< logits are divided by it, after the cap
-  float smoothing = 0.0F;            ///< of labels: so much probability is spread over the vocabulary
-  float z_factor = 0.0F;             ///< of the squared log-sum-exp
+  loss_reduction reduction = loss_reduction::mean;  ///< what becomes of the losses of tokens
+  std::int64_t ignore_index = -100;                 ///< tokens with this label do not count
+  std::int64_t shift = 0;     ///< token t of a sequence has label t + shift; the last ones have none
+  std::int64_t sequence = 0;  ///< tokens of a sequence; 0: all of them are one
+  float softcap = 0.0F;       ///< 0: none
+  float temperature = 1.0F;   ///< logits are divided by it, after the cap
+  float smoothing = 0.0F;     ///< of labels: so much probability is spread over the vocabulary
+  float z_factor = 0.0F;      ///< of the squared log-sum-exp
   // Of the backward pass.
   float hidden_threshold = -1.0F;  ///< of the filter, for hidden states; 0: nothing is left out; -1: Filter::threshold
   float classifier_threshold = -1.0F;  ///< likewise for the classifier; the bias is never filtered

@@ -7,7 +7,8 @@
 ///     auto const cache = method::open(plan, device_block, pinned_block, rotary);
 ///     side_queue<Executor> const side(exec, 1);
 ///     method::prefill(exec, side, cache, sequence, keys, values, tessera::workspace(plan.prompt, memory));
-///     method::decode(exec, side, cache, {queries, keys, values}, {result}, tessera::workspace(plan.step, memory));
+///     method::decode(exec, side, cache, {queries, keys, values}, offload_results<bfloat16>{result},
+///                    tessera::workspace(plan.step, memory));
 ///
 /// What it is for, costs, accuracy: shadow_kv.hpp, which is this with the paper's parameters. Where everything lies:
 /// program/offloaded_memory.hpp. The portable programs: any executor, any strides.
@@ -41,24 +42,28 @@ inline namespace v0 {
 /// A cache in memory: what programs get. Copies are the same cache.
 template <class T, ChunkSelector S, class Codec>
 struct open_cache {
-  offload_plan<T, S, Codec> plan;
-  offloaded_memory<T, typename chunk_landmarks<S>::element_type> memory;
-  rotary_embedding rotary;
-  S selector;
-  float scale;
+  offload_plan<T, S, Codec> plan;                                         ///< extents and places
+  offloaded_memory<T, typename chunk_landmarks<S>::element_type> memory;  ///< views of the cache
+  rotary_embedding rotary;                                                ///< of keys and queries
+  S selector;                                                             ///< of chunks
+  float scale;                                                            ///< of scores
 };
 
 /// Projector: says the rank; S: a ChunkSelector; Outliers: keep_outliers<n>; Codec: how values are kept, exact_values
 /// or a Quantizer.
 template <class Projector, ChunkSelector S, class Outliers, class Codec = exact_values>
 struct offloaded_cache {
+  /// Says which chunks are fetched.
   using selector_type = S;
+  /// How values are kept.
   using codec_type = Codec;
+  /// What plan() gives.
   template <class T>
   using plan_type = offload_plan<T, S, Codec>;
+  /// What open() gives.
   template <class T>
   using cache_type = open_cache<T, S, Codec>;
-  static constexpr std::int64_t rank = Projector::rank;
+  static constexpr std::int64_t rank = Projector::rank;  ///< directions of keys
 
   /// T: what keys and values are: bfloat16, float16 or float. Throws shape_error or value_error.
   template <class T>

@@ -85,25 +85,29 @@ struct offload_prompt_regions {
 /// S: the selector, Codec: of values.
 template <class T, ChunkSelector S, class Codec>
 struct offload_plan {
+  /// Of landmarks.
   using element_type = typename chunk_landmarks<S>::element_type;
+  /// Values of a chunk as they are kept.
   using record = value_record<Codec, T>;
 
-  offload_extents extents;
-  offload_options options;
+  offload_extents extents;               ///< heads, channels and chunks
+  offload_options options;               ///< as they were asked for
   std::vector<std::int64_t> first_rows;  ///< of each sequence, and of all
   std::int64_t elements;                 ///< of a landmark
-  std::int64_t record_bytes;
-  key_factorization search;
+  std::int64_t record_bytes;             ///< bytes of a chunk's values and what goes with them
+  key_factorization search;              ///< for directions of keys
 
-  workspace_plan device{"offloaded_cache, on the device"};
+  workspace_plan device{"offloaded_cache, on the device"};  ///< of the cache
+  /// Of the cache; empty if values are on the device.
   workspace_plan host{"offloaded_cache, pinned memory of the host"};
-  workspace_plan prompt{"offloaded_cache, workspace of a prompt"};
-  workspace_plan step{"offloaded_cache, workspace of a step"};
+  workspace_plan prompt{"offloaded_cache, workspace of a prompt"};  ///< for begin(), take() and finish()
+  workspace_plan step{"offloaded_cache, workspace of a step"};      ///< for a step of decoding
 
-  detail::offload_regions<T, element_type> parts;
-  detail::offload_step_regions<T> step_parts;
-  detail::offload_prompt_regions<T> prompt_parts;
+  detail::offload_regions<T, element_type> parts;  ///< regions of the cache
+  detail::offload_step_regions<T> step_parts;      ///< regions of `step`
+  detail::offload_prompt_regions<T> prompt_parts;  ///< regions of `prompt`
 
+  /// Adds all regions; `rows` has the first chunk of each sequence, and the end.
   offload_plan(offload_extents const& n, offload_options const& chosen, std::vector<std::int64_t> rows)
       : extents(n),
         options(chosen),
@@ -127,6 +131,7 @@ struct offload_plan {
     return first_rows[at + 1] - first_rows[at];
   }
 
+  /// All regions and their bytes, a table for people.
   [[nodiscard]] std::string describe() const {
     return device.describe() + host.describe() + prompt.describe() + step.describe();
   }

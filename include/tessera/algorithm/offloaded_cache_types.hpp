@@ -20,7 +20,7 @@ inline namespace v0 {
 
 /// One layer of the sequences of a batch.
 struct offload_shape {
-  std::int64_t query_heads;
+  std::int64_t query_heads;          ///< of all key heads together
   std::int64_t key_heads;            ///< query head h reads key head h / (query_heads / key_heads)
   std::int64_t channels;             ///< of a head
   std::vector<std::int64_t> tokens;  ///< that each sequence has room for
@@ -31,16 +31,17 @@ struct offload_shape {
 /// small batches.
 enum class value_store : std::uint8_t { host, device };
 
+/// What a cache may choose.
 struct offload_options {
   std::int64_t ring = 64;    ///< latest tokens that are exact: from ring - chunk + 1 to ring; a multiple of the chunk
   std::int64_t slots = 0;    ///< chunks of a head that stay on the device; 0: as many as are selected
   std::int64_t strays = 16;  ///< chunks of a head that may be exact because directions do not hold them
-  float residual_limit = 3.0F;  ///< which those are: they leave more than so many times what the prompt left
-  float softmax_scale = 0.0F;   ///< 0: 1 / sqrt(channels)
-  value_store values = value_store::host;
-  bool keeps_products = false;   ///< 4 * (key_heads * channels)^2 bytes more a sequence, for refit()
-  bool keeps_slots = true;       ///< false: fetches everything anew in each step; for tests and measurements
-  subspace_options search = {};  ///< for directions
+  float residual_limit = 3.0F;             ///< which those are: they leave more than so many times what the prompt left
+  float softmax_scale = 0.0F;              ///< 0: 1 / sqrt(channels)
+  value_store values = value_store::host;  ///< of archived chunks
+  bool keeps_products = false;             ///< 4 * (key_heads * channels)^2 bytes more a sequence, for refit()
+  bool keeps_slots = true;                 ///< false: fetches everything anew in each step; for tests and measurements
+  subspace_options search = {};            ///< for directions
 };
 
 /// A token for each of some sequences. Any strides.
@@ -62,8 +63,8 @@ struct offload_results {
 
 /// How a cache does.
 struct offload_statistics {
-  std::vector<cached_sequence> sequences;
-  std::vector<chunk_usage> usage;  ///< of each sequence, of each key head
+  std::vector<cached_sequence> sequences;  ///< lengths, as the host sees them
+  std::vector<chunk_usage> usage;          ///< of each sequence, of each key head
 
   /// Of selected chunks that were in a slot already; 0 of none.
   [[nodiscard]] double hit_rate() const {
@@ -79,7 +80,7 @@ struct offload_statistics {
 
 /// How far a prompt is: from begin() over take() to finish().
 struct offload_prompt {
-  std::int64_t sequence;
+  std::int64_t sequence;    ///< of the batch
   std::int64_t tokens = 0;  ///< taken
 };
 

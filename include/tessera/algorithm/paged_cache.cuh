@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Compressed caches on CUDA devices.
 ///
-/// Include it and use a cache as on the CPU, with a tessera::cuda executor. For caches of bfloat16 or float16, on sm_90:
+/// Include it and use a cache as on the CPU, with a tessera::cuda executor. For bfloat16 and float16, on sm_90:
 ///
 ///   * pages of 4-bit codes of 64, 128 or 256 channels, in groups of 64 or more, are made in one pass over keys and
 ///     values (program/compress_pages.cuh), and once more where retained tokens could not be known before;
@@ -127,7 +127,7 @@ bool try_compression(basic_cuda<Architectures> const& exec, cache_append_call<Me
 
 }  // namespace detail
 
-/// What has whole 16 bytes and no rows but heads, else portably.
+/// For CUDA devices: on sm_90 pages of 4 bits are made in one pass, else by the portable programs.
 template <int... Architectures, class Merger, class T>
 void run_cache_append(basic_cuda<arch_list<Architectures...>> const& exec, cache_append_call<Merger, T> const& call) {
   constexpr bool has_hopper = ((Architectures == 900) || ...);
@@ -140,6 +140,8 @@ void run_cache_append(basic_cuda<arch_list<Architectures...>> const& exec, cache
   detail::append_portably(exec, call);
 }
 
+/// For CUDA devices: on sm_90 a program that reads each page once for all query heads, else the
+/// portable one.
 template <int... Architectures, class T, class Result>
 void run_cached_attention(basic_cuda<arch_list<Architectures...>> const& exec,
                           cached_attention_call<T, Result> const& call) {

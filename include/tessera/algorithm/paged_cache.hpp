@@ -30,13 +30,14 @@ inline namespace v0 {
 
 /// What an append of at most `tokens` new tokens to each of `sequences` sequences needs.
 struct cache_append_regions {
-  std::int64_t sequences;
-  std::int64_t pages;  ///< of a sequence
-  std::int64_t heads;
-  workspace_plan plan;
-  region<merged_row> rows;
-  region<page_mark> marks;
+  std::int64_t sequences;   ///< of the call
+  std::int64_t pages;       ///< of a sequence
+  std::int64_t heads;       ///< of keys
+  workspace_plan plan;      ///< of the regions below
+  region<merged_row> rows;  ///< of the pages to be sealed
+  region<page_mark> marks;  ///< of the pages to be sealed
 
+  /// Throws shape_error for extents whose product is no size.
   cache_append_regions(char const* where, std::int64_t sequence_count, std::int64_t tokens, std::int64_t head_count)
       : sequences(sequence_count),
         pages(divide_up(tokens, std::int64_t{cache_page_format::tokens})),
@@ -46,9 +47,11 @@ struct cache_append_regions {
                                   checked_multiply(where, page_heads(where), 2 * cache_page_format::tokens))),
         marks(plan.add<page_mark>("marks of pages", page_heads(where))) {}
 
+  /// Sequences x pages x heads x (keys, values) x tokens.
   [[nodiscard]] view<merged_row, 5> rows_in(workspace const& space) const {
     return {space[rows].data, {sequences, pages, heads, 2, cache_page_format::tokens}};
   }
+  /// Sequences x pages x heads.
   [[nodiscard]] view<page_mark, 3> marks_in(workspace const& space) const {
     return {space[marks].data, {sequences, pages, heads}};
   }
@@ -62,36 +65,37 @@ struct cache_append_regions {
 /// New tokens for a cache. Merger: of pairs; of one layer, what makes directions and lengths.
 template <class Merger, class T>
 struct cache_append_call {
-  Merger merger;
-  retain_most_different rule;
-  bool whole_tokens;         ///< vectors are those of all heads of a token together
-  cache_source<T> source;    ///< without inputs: pages that are complete in the tail are sealed
-  view<merged_row, 5> rows;  ///< memory; see cache_append_regions
-  view<page_mark, 3> marks;  ///< likewise
+  Merger merger;               ///< of pairs
+  retain_most_different rule;  ///< what is retained
+  bool whole_tokens;           ///< vectors are those of all heads of a token together
+  cache_source<T> source;      ///< without inputs: pages that are complete in the tail are sealed
+  view<merged_row, 5> rows;    ///< memory; see cache_append_regions
+  view<page_mark, 3> marks;    ///< likewise
 };
 
 /// Queries over a cache.
 template <class T, class Result>
 struct cached_attention_call {
-  attention_shape shape;  ///< `keys`: at most so many tokens of a sequence
-  cache_memory<T> memory;
-  cache_sequences sequences;
-  int layer;  ///< 0 or 1
-  head_view<T const> queries;
-  float softmax_scale;
-  bool is_causal;
-  attention_outputs<Result> out;
+  attention_shape shape;          ///< `keys`: at most so many tokens of a sequence
+  cache_memory<T> memory;         ///< of the layers
+  cache_sequences sequences;      ///< lengths, slots and block tables
+  int layer;                      ///< 0 or 1
+  head_view<T const> queries;     ///< sequences x query heads x queries x channels
+  float softmax_scale;            ///< of scores
+  bool is_causal;                 ///< whether a query sees no key behind its own
+  attention_outputs<Result> out;  ///< what comes out
   attention_partials<online_softmax<float>::state_type> partials = {};  ///< memory for shares of rows, or null
-  sequence_lengths query_lengths = {};
+  sequence_lengths query_lengths = {};                                  ///< of each sequence; null: all are whole
 };
 
+/// Keys and values of one layer of a cache, to be restored to 16 or 32 bits.
 template <class T, class Result>
 struct cache_restore_call {
-  cache_memory<T> memory;
-  cache_sequences sequences;
-  int layer;
-  head_view<Result> keys;
-  head_view<Result> values;
+  cache_memory<T> memory;     ///< of the layers
+  cache_sequences sequences;  ///< lengths, slots and block tables
+  int layer;                  ///< 0 or 1
+  head_view<Result> keys;     ///< sequences x heads x tokens x channels
+  head_view<Result> values;   ///< likewise
 };
 
 namespace detail {
@@ -206,23 +210,27 @@ inline void check_page_format(char const* where, cache_page_format const& format
 
 /// What attention over a cache needs.
 struct cached_attention_regions {
+  /// Of a row of scores.
   using state_type = online_softmax<float>::state_type;
 
-  attention_shape shape;
-  std::int64_t shares;
-  workspace_plan plan;
-  region<float> totals;
-  region<attention_row<state_type>> rows;
+  attention_shape shape;                   ///< of the call
+  std::int64_t shares;                     ///< of a row's keys, each for a group
+  workspace_plan plan;                     ///< of the regions below
+  region<float> totals;                    ///< of shares: sums of weighted values
+  region<attention_row<state_type>> rows;  ///< of shares: states of the softmax
 
+  /// For `among` shares of each row.
   cached_attention_regions(char const* where, attention_shape const& of, std::int64_t among)
       : shape(of),
         shares(among),
         plan(where),
         totals(plan.add<float>("totals of shares of rows", checked_multiply(where, shared_rows(where), of.channels))),
         rows(plan.add<attention_row<state_type>>("shares of rows", shared_rows(where))) {}
+  /// For as many shares as keep any machine busy, which do not depend on the machine.
   cached_attention_regions(char const* where, attention_shape const& of)
       : cached_attention_regions(where, of, cached_attention_shares(of)) {}
 
+  /// Views of the shares; null if there is one of each row.
   [[nodiscard]] attention_partials<state_type> partials(workspace const& space) const {
     attention_shape const& s = shape;
     if (rows.count == 0) {

@@ -21,7 +21,7 @@ inline namespace v0 {
 
 /// Names a parameter of a store; numbered in the order of adding.
 struct parameter_id {
-  std::int64_t number = -1;
+  std::int64_t number = -1;  ///< -1 for none
   friend constexpr bool operator==(parameter_id, parameter_id) = default;
 };
 
@@ -81,10 +81,12 @@ class parameter_lease {
  public:
   /// None at all.
   parameter_lease() = default;
+  /// Takes the lease over.
   parameter_lease(parameter_lease&& other) noexcept
       : table_(std::move(other.table_)), slot_(other.slot_), parameter_(other.parameter_), weights_(other.weights_) {
     other.table_.reset();
   }
+  /// Ends its own lease and takes the other's over.
   parameter_lease& operator=(parameter_lease&& other) noexcept {
     if (this != &other) {
       end();
@@ -100,6 +102,7 @@ class parameter_lease {
 
   /// Whose weights these are.
   [[nodiscard]] parameter_id parameter() const { return parameter_; }
+  /// Whether there are weights to be had.
   [[nodiscard]] bool is_held() const { return table_ != nullptr; }
   /// The decoded weights, in memory of the store's executor; for work enqueued on that executor while the lease is
   /// held. What is written there is lost unless the store's update() keeps it.

@@ -58,12 +58,13 @@
 namespace tessera {
 inline namespace v0 {
 
+/// What a store may choose; memory follows from it.
 struct parameter_store_options {
   /// Parameters that can be decoded at a time, prefetched ones included.
   int scratch_slots = 2;
   /// Room for streams to grow before they overflow: a share of their size, and some bytes for each.
   double slack = 0.02;
-  std::int64_t headroom = 1024;
+  std::int64_t headroom = 1024;  ///< of each stream, bytes
   /// Size of the overflow arena in largest parameters, decoded.
   int overflow_tensors = 1;
   /// Weights in a block of the streams.
@@ -72,12 +73,13 @@ struct parameter_store_options {
 
 /// What a store has allocated, in bytes.
 struct parameter_store_bytes {
-  std::int64_t streams = 0;
-  std::int64_t scratch = 0;
-  std::int64_t staging = 0;
-  std::int64_t overflow = 0;
-  std::int64_t workspace = 0;
+  std::int64_t streams = 0;    ///< the weights, coded
+  std::int64_t scratch = 0;    ///< decoded parameters
+  std::int64_t staging = 0;    ///< a stream while it is made, and its size
+  std::int64_t overflow = 0;   ///< streams that have outgrown their place
+  std::int64_t workspace = 0;  ///< of encoding and decoding
 
+  /// All of them.
   [[nodiscard]] std::int64_t total() const { return streams + scratch + staging + overflow + workspace; }
 };
 
@@ -85,8 +87,10 @@ template <class Codec, class Exec>
 class parameter_store {
  public:
   using value_type = typename Codec::value_type;
+  /// Decoded weights of a parameter, for as long as they are needed.
   using lease = parameter_lease<value_type>;
 
+  /// An empty store. Throws value_error for options that cannot be.
   explicit parameter_store(Exec const& exec, parameter_store_options options = {})
       : options_(checked(options)),
         exec_(exec),
@@ -137,8 +141,11 @@ class parameter_store {
     }
     throw value_error(join("parameter_store.find: there is no parameter ", name, " among ", size()));
   }
+  /// Parameters in the store.
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(parameters_.size()); }
+  /// The name that a parameter was added with.
   [[nodiscard]] std::string const& name(parameter_id id) const { return known("parameter_store.name", id).name; }
+  /// Weights of a parameter.
   [[nodiscard]] std::int64_t count(parameter_id id) const { return known("parameter_store.count", id).spec.count; }
 
   /// Decodes a parameter into a slot of scratch, or takes the one that a prefetch has filled. What is wrong with a
@@ -245,6 +252,7 @@ class parameter_store {
     sum.workspace += static_cast<std::int64_t>(encode_memory_.bytes());
     return sum;
   }
+  /// Bytes of all memory that the store has.
   [[nodiscard]] std::int64_t bytes_total() const { return bytes().total(); }
   /// The most that was allocated at a time.
   [[nodiscard]] std::int64_t peak_bytes() const { return static_cast<std::int64_t>(tracking_.peak_bytes()); }

@@ -27,16 +27,16 @@ inline namespace v0 {
 /// All three, of one Method (attention_method).
 template <class Method>
 struct quantized_heads {
-  quantized_queries queries;
-  quantized_keys keys;
-  quantized_value_heads<typename Method::value_code> values;
+  quantized_queries queries;                                  ///< of a batch
+  quantized_keys keys;                                        ///< of a batch
+  quantized_value_heads<typename Method::value_code> values;  ///< of a batch
 };
 
 /// Which of them are to be made.
 struct quantized_parts {
-  bool queries = true;
-  bool keys = true;
-  bool values = true;
+  bool queries = true;      ///< with their scales
+  bool keys = true;         ///< with their scales and means
+  bool values = true;       ///< with their scales and means
   bool mean_scores = true;  ///< for log-sum-exps and sinks, where keys are smoothed
 };
 
@@ -52,29 +52,36 @@ view<T, Rank> view_of(array_view<T> list, std::int64_t const (&extents)[Rank]) {
 /// Room for codes and scales, and for what making them needs beyond.
 template <class Method>
 struct quantized_regions {
+  /// Of queries and keys.
   using qk = typename Method::score_quantizer;
+  /// Of values.
   using pv = typename Method::value_quantizer;
+  /// Queries that share a scale: a token_groups.
   using query_groups = typename Method::query_groups;
+  /// Keys that share a scale: a token_groups.
   using key_groups = typename Method::key_groups;
+  /// The code of a value.
   using value_code = typename Method::value_code;
-  static constexpr bool smooths_keys = is_smoothed_by<token_mean, qk>;
+  static constexpr bool smooths_keys = is_smoothed_by<token_mean, qk>;  ///< the mean key is subtracted
+  /// The mean of each 64 queries is subtracted.
   static constexpr bool smooths_queries = is_smoothed_by<block_mean, qk>;
-  static constexpr bool smooths_values = is_smoothed_by<token_mean, pv>;
+  static constexpr bool smooths_values = is_smoothed_by<token_mean, pv>;  ///< the mean value is subtracted
 
-  attention_shape shape;
-  quantized_parts parts;
-  workspace_plan plan;
-  region<std::int8_t> query_codes;
-  region<float> query_scales;
-  region<float> mean_scores;
-  region<float> corrections;
-  region<std::int8_t> key_codes;
-  region<float> key_scales;
-  region<float> key_mean;
-  region<value_code> value_codes;
-  region<float> value_scales;
-  region<float> value_mean;
+  attention_shape shape;            ///< of the operands
+  quantized_parts parts;            ///< which there is room for
+  workspace_plan plan;              ///< of the regions below
+  region<std::int8_t> query_codes;  ///< batch x query heads x padded queries x channels
+  region<float> query_scales;       ///< batch x query heads x query_scale_count()
+  region<float> mean_scores;        ///< of the mean key: batch x query heads x queries
+  region<float> corrections;        ///< of mean queries: batch x query heads x query_blocks() x padded keys
+  region<std::int8_t> key_codes;    ///< batch x key heads x padded keys x channels
+  region<float> key_scales;         ///< batch x key heads x key_scale_count()
+  region<float> key_mean;           ///< batch x key heads x channels
+  region<value_code> value_codes;   ///< batch x key heads x padded keys x channels, in blocks
+  region<float> value_scales;       ///< batch x key heads x channels
+  region<float> value_mean;         ///< batch x key heads x channels
 
+  /// Throws shape_error for extents whose product is no size.
   quantized_regions(char const* where, attention_shape const& of, quantized_parts wanted = {})
       : shape(of),
         parts(wanted),
@@ -98,8 +105,11 @@ struct quantized_regions {
         value_scales(plan.add<float>("scales of values", parts.values ? key_heads() * of.channels : 0)),
         value_mean(plan.add<float>("mean of values", smooths_values && parts.values ? key_heads() * of.channels : 0)) {}
 
+  /// Scales of a query head.
   [[nodiscard]] std::int64_t query_scale_count() const { return query_groups::count(padded_tokens(shape.queries)); }
+  /// Scales of a key head.
   [[nodiscard]] std::int64_t key_scale_count() const { return key_groups::count(padded_tokens(shape.keys)); }
+  /// Blocks of 64 queries that have a mean.
   [[nodiscard]] std::int64_t query_blocks() const { return divide_up(shape.queries, std::int64_t{block_mean::tokens}); }
 
   /// The operands in a workspace of a plan that begins like this one; those that were left out have no data.
@@ -138,6 +148,7 @@ struct quantized_regions {
   }
 
  protected:
+  /// A product of extents, or shape_error.
   static std::int64_t size(char const* where, std::int64_t heads, std::int64_t tokens, std::int64_t channels) {
     return checked_multiply(where, checked_multiply(where, heads, tokens), channels);
   }
@@ -150,18 +161,21 @@ struct quantized_regions {
 /// What the passes below leave in the workspace for each other.
 template <class Method>
 struct quantization_regions : quantized_regions<Method> {
+  /// Codes, scales and means.
   using base = quantized_regions<Method>;
+  /// Of a row of scores.
   using state_type = typename Method::softmax::state_type;
-  region<channel_summary> key_summaries;
-  region<channel_summary> value_summaries;
-  region<float> value_reciprocals;
-  region<channel_summary> query_summaries;
-  region<float> query_means;
-  region<std::uint32_t> magnitudes;  ///< of query heads, then of key heads
-  region<float> totals;              ///< of shares of rows
-  region<attention_row<state_type>> rows;
-  region<std::uint32_t> counters;  ///< of works of attention
+  region<channel_summary> key_summaries;    ///< of blocks of 128 keys
+  region<channel_summary> value_summaries;  ///< of blocks of 128 keys
+  region<float> value_reciprocals;          ///< of channels' scales
+  region<channel_summary> query_summaries;  ///< of blocks of 64 queries
+  region<float> query_means;                ///< of blocks of 64 queries
+  region<std::uint32_t> magnitudes;         ///< of query heads, then of key heads
+  region<float> totals;                     ///< of shares of rows
+  region<attention_row<state_type>> rows;   ///< of shares of rows
+  region<std::uint32_t> counters;           ///< of works of attention
 
+  /// Throws shape_error for extents whose product is no size.
   quantization_regions(char const* where, attention_shape const& of, quantized_parts wanted = {})
       : base(where, of, wanted),
         key_summaries(this->plan.template add<channel_summary>(
@@ -198,6 +212,7 @@ struct quantization_regions : quantized_regions<Method> {
     return clamp(min(wanted, s.keys / least_keys), std::int64_t{1}, most);
   }
 
+  /// Views of the shares; null if there is one of each row.
   [[nodiscard]] attention_partials<state_type> partials(workspace const& space) const {
     attention_shape const& s = this->shape;
     if (rows.count == 0) {
@@ -225,34 +240,39 @@ struct quantization_regions : quantized_regions<Method> {
 /// Functions through which queries and keys are read, such as a rotary embedding or a norm: see head_source.hpp.
 template <class Queries = as_stored, class Keys = as_stored>
 struct attention_maps {
-  Queries queries = {};
-  Keys keys = {};
+  Queries queries = {};  ///< of the queries
+  Keys keys = {};        ///< of the keys
 };
 
 /// Codes and scales to be made of the inputs that are not null. Queries need the mean of keys, if those are smoothed,
 /// and the keys or their codes if queries are.
 template <class Method, class T, class Maps = attention_maps<>>
 struct quantize_call {
+  /// How operands are coded.
   using method = Method;
   using value_type = T;
+  /// How queries and keys are read.
   using maps_type = Maps;
 
-  attention_shape shape;
-  float softmax_scale;
-  attention_inputs<T> in;
-  quantized_heads<Method> out;
-  quantization_regions<Method> const& places;
-  workspace const& space;
-  Maps maps = {};
+  attention_shape shape;                       ///< of the operands
+  float softmax_scale;                         ///< goes into the scales of queries
+  attention_inputs<T> in;                      ///< what is coded; null: not now
+  quantized_heads<Method> out;                 ///< where codes, scales and means go
+  quantization_regions<Method> const& places;  ///< in the workspace
+  workspace const& space;                      ///< of quantization_regions
+  Maps maps = {};                              ///< through which they are read
 
+  /// The queries as they are read.
   [[nodiscard]] auto queries() const {
     using map = decltype(maps.queries);
     return head_source<T, map>{{in.queries, in.query_lengths, in.query_starts}, maps.queries};
   }
+  /// The keys as they are read.
   [[nodiscard]] auto keys() const {
     using map = decltype(maps.keys);
     return head_source<T, map>{{in.keys, in.key_lengths, in.key_starts}, maps.keys};
   }
+  /// The values as they are read.
   [[nodiscard]] auto values() const { return head_source<T>{{in.values, in.key_lengths, in.key_starts}}; }
 };
 

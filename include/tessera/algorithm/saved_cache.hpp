@@ -39,41 +39,44 @@
 namespace tessera {
 inline namespace v0 {
 
+/// The first 64 bytes of a saved cache, all little-endian.
 struct saved_cache_header {
+  /// "TSRM" in memory.
   static constexpr std::uint32_t expected_magic = 0x4d525354;  // "TSRM"
-  static constexpr std::uint16_t expected_version = 1;
+  static constexpr std::uint16_t expected_version = 1;         ///< of this format; loading refuses others
 
-  std::uint32_t magic;
-  std::uint16_t version;
-  std::uint8_t scalar;  ///< 0: bfloat16, 1: float16
-  std::uint8_t coder;   ///< saved_cache_coder
-  std::uint32_t parts;
-  std::uint32_t heads;
-  std::uint32_t channels;
-  std::uint32_t window;
-  std::uint32_t pages;
-  std::uint32_t zero;
-  std::uint64_t tokens;
-  std::uint64_t total_bytes;
-  std::uint32_t more_zero[2];
-  std::uint32_t content_checksum;
-  std::uint32_t header_checksum;
+  std::uint32_t magic;             ///< expected_magic
+  std::uint16_t version;           ///< expected_version
+  std::uint8_t scalar;             ///< 0: bfloat16, 1: float16
+  std::uint8_t coder;              ///< saved_cache_coder
+  std::uint32_t parts;             ///< of the cache: pairs of layers, and layers by themselves
+  std::uint32_t heads;             ///< of keys
+  std::uint32_t channels;          ///< of a head
+  std::uint32_t window;            ///< newest tokens that stay as they are
+  std::uint32_t pages;             ///< of the sequence
+  std::uint32_t zero;              ///< always 0
+  std::uint64_t tokens;            ///< of the sequence
+  std::uint64_t total_bytes;       ///< of header, parts and sections
+  std::uint32_t more_zero[2];      ///< always 0
+  std::uint32_t content_checksum;  ///< CRC32C of all behind the header, uncoded
+  std::uint32_t header_checksum;   ///< CRC32C of the 60 bytes before it
 };
 static_assert(sizeof(saved_cache_header) == 64);
 
+/// How one part is kept: cache_layers in 32 bytes.
 struct saved_cache_part {
-  std::uint8_t layers;
-  std::uint8_t key_bits;
-  std::uint8_t value_bits;
-  std::uint8_t value_groups;
-  std::uint32_t zero[7];
+  std::uint8_t layers;        ///< 1 or 2
+  std::uint8_t key_bits;      ///< of a code
+  std::uint8_t value_bits;    ///< of a code
+  std::uint8_t value_groups;  ///< that share a scale, of a value
+  std::uint32_t zero[7];      ///< always 0
 };
 static_assert(sizeof(saved_cache_part) == 32);
 
 /// What a caller needs to know to make room.
 struct saved_cache_info {
-  std::int64_t tokens;
-  std::int64_t pages;
+  std::int64_t tokens;  ///< of the sequence
+  std::int64_t pages;   ///< of 64 tokens, that the sequence needs
 };
 
 namespace detail {

@@ -19,8 +19,9 @@ inline namespace v0 {
 /// A string literal as a template argument.
 template <std::size_t Size>
 struct sentence {
-  char text[Size]{};
+  char text[Size]{};  ///< the literal with its closing zero
 
+  /// Copies the literal at compile time.
   consteval sentence(char const (&literal)[Size]) {  // NOLINT(google-explicit-constructor): a literal must convert
     for (std::size_t i = 0; i < Size; ++i) {
       text[i] = literal[i];

@@ -31,14 +31,14 @@ inline namespace v0 {
 
 /// One element of each vector of a pair.
 struct couple {
-  float first;
-  float second;
+  float first;   ///< of the first vector
+  float second;  ///< of the second vector
 };
 
 /// The mixture is first * (an element of the first vector) + second * (the same element of the second vector).
 struct mix_weights {
-  float first;
-  float second;
+  float first;   ///< the factor of the first vector
+  float second;  ///< the factor of the second vector
 };
 
 /// Which vector of the pair.
@@ -48,6 +48,7 @@ enum class side : std::uint8_t { first, second };
 template <class M>
 using measure_reducer_t = std::remove_cvref_t<decltype(std::declval<M const&>().measure())>;
 
+/// The state of that Reducer.
 template <class M>
 using measured_t = typename measure_reducer_t<M>::state_type;
 

@@ -13,18 +13,22 @@ inline namespace v0 {
 /// Ordered by age: major first. May be a template argument. (A defaulted <=> would return a type of the standard
 /// library, whose comparisons device code may not call.)
 struct arch {
-  int major;
-  int minor;
+  int major;  ///< 9 of sm_90
+  int minor;  ///< 0 of sm_90
 
   /// As in the compiler's names: 90 for sm_90.
   TESSERA_FN constexpr int number() const { return 10 * major + minor; }
 
   friend constexpr bool operator==(arch, arch) = default;
+  /// Older architectures come first: by major, then by minor number.
   friend TESSERA_FN constexpr bool operator<(arch a, arch b) {
     return a.major != b.major ? a.major < b.major : a.minor < b.minor;
   }
+  /// As operator<, turned round.
   friend TESSERA_FN constexpr bool operator>(arch a, arch b) { return b < a; }
+  /// As operator<, or equal.
   friend TESSERA_FN constexpr bool operator<=(arch a, arch b) { return !(b < a); }
+  /// As operator>, or equal.
   friend TESSERA_FN constexpr bool operator>=(arch a, arch b) { return !(a < b); }
 };
 

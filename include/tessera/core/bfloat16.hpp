@@ -12,7 +12,7 @@ inline namespace v0 {
 
 /// Same size and bits as `__nv_bfloat16`. `==` compares bits: a NaN equals itself, and -0 differs from +0.
 struct bfloat16 {
-  std::uint16_t bits;
+  std::uint16_t bits;  ///< sign, 8 bits of exponent, 7 of mantissa
 
   friend constexpr bool operator==(bfloat16, bfloat16) = default;
 };

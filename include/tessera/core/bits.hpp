@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Integers and bit patterns: the parts of <bit> and <algorithm> that both sides need, callable on both sides.
+/// Integers and bit patterns: the parts of `<bit>` and `<algorithm>` that both sides need, callable on both sides.
 ///
 ///     auto pattern = tessera::bit_cast<std::uint32_t>(1.0F);                 // 0x3f800000
 ///     int  lowest  = tessera::count_trailing_zeros(pattern);                 // 23
@@ -73,6 +73,7 @@ TESSERA_FN constexpr To bit_cast(From const& from) {
   return __builtin_bit_cast(To, from);
 }
 
+/// How many bits are set.
 template <detail::UnsignedInteger Unsigned>
 TESSERA_FN constexpr int popcount(Unsigned value) {
   if constexpr (sizeof(Unsigned) <= 4) {
@@ -111,11 +112,13 @@ TESSERA_FN constexpr Unsigned rotate_left(Unsigned value, int count) {
   return static_cast<Unsigned>((value << left) | (value >> right));
 }
 
+/// The bits moved `count` places down, those that leave at the bottom coming back at the top; any count will do.
 template <detail::UnsignedInteger Unsigned>
 TESSERA_FN constexpr Unsigned rotate_right(Unsigned value, int count) {
   return rotate_left(value, static_cast<int>(0U - static_cast<unsigned>(count)));
 }
 
+/// Whether exactly one bit is set; 0 is no power of two.
 template <detail::Integer T>
 TESSERA_FN constexpr bool is_power_of_two(T value) {
   return value > 0 && (value & (value - 1)) == 0;
@@ -158,6 +161,7 @@ TESSERA_FN constexpr T min(T a, std::type_identity_t<T> b) {
   return b < a ? b : a;
 }
 
+/// The larger of two values of one type; the first if they are equal, or if either is a NaN.
 template <class T>
 TESSERA_FN constexpr T max(T a, std::type_identity_t<T> b) {
   return a < b ? b : a;

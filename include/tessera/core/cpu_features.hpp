@@ -21,6 +21,7 @@ inline namespace v0 {
 /// avx512: also AVX-512 F, BW, DQ, VL (Skylake-SP, Zen 4)
 enum class simd_level { scalar, avx2, avx512 };
 
+/// The name of a level in messages and benchmarks.
 inline char const* simd_level_name(simd_level level) {
   return level == simd_level::avx512 ? "avx512" : level == simd_level::avx2 ? "avx2" : "scalar";
 }

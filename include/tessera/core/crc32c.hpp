@@ -121,7 +121,7 @@ TESSERA_FN constexpr std::uint32_t crc32c_combine(std::uint32_t front, std::uint
 /// slices.
 template <int Slices>
 struct crc32c_table {
-  std::uint32_t entry[Slices][256]{};
+  std::uint32_t entry[Slices][256]{};  ///< of slice i: the CRC of a byte that i bytes of zeros follow
 
   TESSERA_FN constexpr crc32c_table() {
     for (std::uint32_t byte = 0; byte < 256; ++byte) {
@@ -133,10 +133,12 @@ struct crc32c_table {
     }
   }
 
+  /// The state after one more byte.
   TESSERA_FN constexpr std::uint32_t byte(std::uint32_t state, std::uint8_t byte) const {
     return (state >> 8) ^ entry[0][(state ^ byte) & 255U];
   }
 
+  /// The state after four more bytes, the lowest first.
   TESSERA_FN constexpr std::uint32_t word(std::uint32_t state, std::uint32_t word) const {
     static_assert(Slices >= 4, "tessera: crc32c_table<Slices>::word needs four slices, one for each byte");
     state ^= word;

@@ -30,6 +30,7 @@ class divisor {
     factor_ = static_cast<std::uint32_t>((std::uint64_t{1} << (31 + bits)) / static_cast<std::uint64_t>(value_) + 1);
   }
 
+  /// What is divided by.
   [[nodiscard]] TESSERA_FN constexpr std::int32_t value() const { return value_; }
 
   /// Of a number that is not negative.

@@ -35,7 +35,9 @@ class value_error : public error {
 /// A call of the CUDA runtime failed, or the device cannot do what was asked.  `code()` is the `cudaError_t` as an int.
 class device_error : public error {
  public:
+  /// `code` is the error number of the CUDA runtime, 0 if there is none.
   explicit device_error(std::string const& message, int code = 0) : error(message), code_(code) {}
+  /// The error number of the CUDA runtime, 0 if there is none.
   [[nodiscard]] int code() const noexcept { return code_; }
 
  private:
@@ -45,7 +47,9 @@ class device_error : public error {
 /// Bytes that no encoder of this library wrote.  `position()` is where: a block or byte number, or -1 if there is none.
 class corrupt_data : public error {
  public:
+  /// `position` is where the data are wrong, -1 if that is not known.
   explicit corrupt_data(std::string const& message, std::int64_t position = -1) : error(message), position_(position) {}
+  /// Where the data are wrong, in what the message names; -1 if that is not known.
   [[nodiscard]] std::int64_t position() const noexcept { return position_; }
 
  private:

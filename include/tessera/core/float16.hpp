@@ -12,7 +12,7 @@ inline namespace v0 {
 
 /// Same size and bits as `__half`. `==` compares bits: a NaN equals itself, and -0 differs from +0.
 struct float16 {
-  std::uint16_t bits;
+  std::uint16_t bits;  ///< sign, 5 bits of exponent, 10 of mantissa
 
   friend constexpr bool operator==(float16, float16) = default;
 };

@@ -19,9 +19,9 @@ namespace tessera {
 inline namespace v0 {
 
 struct known_divisor {
-  std::uint32_t divisor = 1;
-  std::uint32_t factor = 1;
-  std::uint32_t shift = 0;
+  std::uint32_t divisor = 1;  ///< what is divided by
+  std::uint32_t factor = 1;   ///< of the multiplication that divides
+  std::uint32_t shift = 0;    ///< of its result, to the right
 
   /// Of 1 to 2^31.
   [[nodiscard]] TESSERA_FN static constexpr known_divisor of(std::uint32_t divisor) {
@@ -33,6 +33,7 @@ struct known_divisor {
   [[nodiscard]] TESSERA_FN constexpr std::uint32_t quotient(std::uint32_t number) const {
     return (multiply_high(number, factor) + number) >> shift;
   }
+  /// Of a number below 2^31.
   [[nodiscard]] TESSERA_FN constexpr std::uint32_t remainder(std::uint32_t number) const {
     return number - quotient(number) * divisor;
   }

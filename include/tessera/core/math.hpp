@@ -20,7 +20,7 @@
 namespace tessera {
 inline namespace v0 {
 
-inline constexpr float infinity = __builtin_huge_valf();
+inline constexpr float infinity = __builtin_huge_valf();  ///< of fp32; other types convert it exactly
 
 /// By bits, so that it holds under -ffast-math too.
 TESSERA_FN constexpr bool is_nan(float value) {
@@ -73,14 +73,17 @@ TESSERA_FN inline float multiply_add(float a, float b, float c) {
   return ::fmaf(a, b, c);
 }
 
+/// The square root, rounded to the nearest float.
 TESSERA_FN inline float sqrt(float value) {
   return ::sqrtf(value);
 }
 
+/// e^value, as the platform's library rounds it.
 TESSERA_FN inline float exp(float value) {
   return ::expf(value);
 }
 
+/// 2^value, as the platform's library rounds it.
 TESSERA_FN inline float exp2(float value) {
   return ::exp2f(value);
 }
@@ -90,6 +93,7 @@ TESSERA_FN inline float log(float value) {
   return ::logf(value);
 }
 
+/// The logarithm to base 2, as the platform's library rounds it.
 TESSERA_FN inline float log2(float value) {
   return ::log2f(value);
 }

@@ -105,6 +105,7 @@ TESSERA_FN constexpr float decode_float(std::uint32_t pattern, std::uint32_t fir
 template <class T>
 struct scalar_traits;
 
+/// fp32, which computes in itself: load() and store() change nothing.
 template <>
 struct scalar_traits<float> {
   using bits_type = std::uint32_t;
@@ -124,6 +125,7 @@ struct scalar_traits<float> {
   TESSERA_FN static constexpr float store(float value) { return value; }
 };
 
+/// bf16: the upper half of an fp32.
 template <>
 struct scalar_traits<bfloat16> {
   using bits_type = std::uint16_t;
@@ -149,6 +151,7 @@ struct scalar_traits<bfloat16> {
   }
 };
 
+/// fp16, as IEEE 754 has it.
 template <>
 struct scalar_traits<float16> {
   using bits_type = std::uint16_t;
@@ -172,6 +175,7 @@ struct scalar_traits<float16> {
   }
 };
 
+/// fp8 with 3 bits of mantissa: no infinities, one NaN, up to 448.
 template <>
 struct scalar_traits<float8_e4m3> {
   using bits_type = std::uint8_t;
@@ -195,6 +199,7 @@ struct scalar_traits<float8_e4m3> {
   }
 };
 
+/// fp8 with 2 bits of mantissa: infinities and NaNs as in fp16, up to 57344.
 template <>
 struct scalar_traits<float8_e5m2> {
   using bits_type = std::uint8_t;

@@ -12,9 +12,9 @@ template <int M, int N, int K>
 struct shape {
   static_assert(M > 0 && N > 0 && K > 0, "tessera: a shape<m, n, k> has positive extents");
 
-  static constexpr int m = M;
-  static constexpr int n = N;
-  static constexpr int k = K;
+  static constexpr int m = M;  ///< rows of a and of the sums
+  static constexpr int n = N;  ///< columns of b and of the sums
+  static constexpr int k = K;  ///< columns of a, rows of b: the products of a sum
 };
 
 }  // namespace v0

@@ -29,16 +29,20 @@ enum class status_code : std::uint8_t {
 
 /// The shared word.  Programs hold a pointer to the one that `exec.status()` gives; null means that nobody asks.
 struct status_word {
-  static constexpr std::uint64_t nothing_failed = ~std::uint64_t{0};
-  static constexpr int code_bits = 8;
+  static constexpr std::uint64_t nothing_failed = ~std::uint64_t{0};  ///< the word before a failure
+  static constexpr int code_bits = 8;                                 ///< of the word; the position has the others
 
-  std::uint64_t bits = nothing_failed;
+  std::uint64_t bits = nothing_failed;  ///< code in the lowest 8, position above
 
+  /// The word of a failure; words of earlier positions compare lower.
   [[nodiscard]] static TESSERA_FN constexpr std::uint64_t pack(status_code code, std::int64_t position) {
     return (static_cast<std::uint64_t>(position) << code_bits) | static_cast<std::uint64_t>(code);
   }
+  /// Whether nothing has failed.
   [[nodiscard]] TESSERA_FN constexpr bool is_ok() const { return bits == nothing_failed; }
+  /// What failed; means nothing if is_ok().
   [[nodiscard]] TESSERA_FN constexpr status_code code() const { return static_cast<status_code>(bits & 0xffu); }
+  /// Where it failed, in what the code is about; means nothing if is_ok().
   [[nodiscard]] TESSERA_FN constexpr std::int64_t position() const {
     return static_cast<std::int64_t>(bits >> code_bits);
   }

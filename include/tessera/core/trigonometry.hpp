@@ -16,7 +16,7 @@
 namespace tessera {
 inline namespace v0 {
 
-inline constexpr double pi = 3.14159265358979323846;
+inline constexpr double pi = 3.14159265358979323846;  ///< the circumference of a circle of diameter 1
 
 /// The sine of `angle`, which lies between 0 and pi: Taylor's series on the half that is nearer to 0.
 TESSERA_FN inline double upper_sine(double angle) {

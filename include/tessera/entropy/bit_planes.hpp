@@ -17,10 +17,10 @@ inline namespace v0 {
 
 /// One plane of numbers of `width` bits (1, 2, 4, 8 or 16) for lanes that handle `weights_per_lane` values a row.
 struct bit_plane {
-  static constexpr int lanes = 32;
+  static constexpr int lanes = 32;  ///< of a row
 
-  int width = 8;
-  int weights_per_lane = 8;
+  int width = 8;             ///< bits of a number: 1, 2, 4, 8 or 16
+  int weights_per_lane = 8;  ///< values of a lane in a row
 
   /// Bytes that a lane owns at a stretch.
   TESSERA_FN constexpr int unit_bytes() const { return max(4, weights_per_lane * width / 8); }
@@ -40,8 +40,8 @@ struct bit_plane {
 
 /// The planes of numbers of `bits` bits: the lowest `plane(0).width` bits are in plane 0, and so on.
 struct bit_planes {
-  int bits = 8;
-  int weights_per_lane = 8;
+  int bits = 8;              ///< of a number
+  int weights_per_lane = 8;  ///< values of a lane in a row
 
   /// 16-bit planes as long as they fit, then one plane for each set bit of the rest, widest first.
   TESSERA_FN constexpr int count() const { return bits / 16 + popcount(static_cast<std::uint32_t>(bits % 16)); }
@@ -55,6 +55,7 @@ struct bit_planes {
     return before;
   }
 
+  /// The plane at `index`, 0 for the lowest bits.
   TESSERA_FN constexpr bit_plane plane(int index) const { return {next_width(bits - shift(index)), weights_per_lane}; }
 
   /// Planes of one block lie one after the other; this is the byte where a plane of a block of `weights` values begins.

@@ -25,13 +25,15 @@ inline namespace v0 {
 /// Law: join(exponent(b), residual(b)) == b for every pattern b.
 template <class T>
 struct exponent_split {
+  /// What is split.
   using value_type = T;
-  static constexpr int exponent_bits = scalar_traits<T>::exponent_bits;
-  static constexpr int mantissa_bits = scalar_traits<T>::mantissa_bits;
+  static constexpr int exponent_bits = scalar_traits<T>::exponent_bits;  ///< of the value's type
+  static constexpr int mantissa_bits = scalar_traits<T>::mantissa_bits;  ///< of the value's type
   /// Sign and mantissa.
   static constexpr int residual_bits = 1 + mantissa_bits;
-  static constexpr std::uint32_t largest_exponent = (1u << exponent_bits) - 1;
+  static constexpr std::uint32_t largest_exponent = (1u << exponent_bits) - 1;  ///< of a NaN or an infinity
 
+  /// The exponent field of a value's bits.
   TESSERA_FN static constexpr std::uint32_t exponent(std::uint32_t bits) {
     return (bits >> mantissa_bits) & largest_exponent;
   }
@@ -42,6 +44,7 @@ struct exponent_split {
     return (sign << mantissa_bits) | (bits & ((1u << mantissa_bits) - 1));
   }
 
+  /// The bits of a value again: the inverse of exponent() and residual().
   TESSERA_FN static constexpr std::uint32_t join(std::uint32_t exponent, std::uint32_t residual) {
     const std::uint32_t sign = residual >> mantissa_bits;
     const std::uint32_t mantissa = residual & ((1u << mantissa_bits) - 1);

@@ -14,10 +14,10 @@ inline namespace v0 {
 
 /// The map between exponents (0 to 255) and codes (0 to 15).
 struct exponent_window {
-  static constexpr std::uint32_t neighbours = 14;
-  static constexpr std::uint32_t extra_code = 14;
-  static constexpr std::uint32_t escape_code = 15;
-  static constexpr int codes = 16;
+  static constexpr std::uint32_t neighbours = 14;   ///< exponents from base on that have codes 0 to 13
+  static constexpr std::uint32_t extra_code = 14;   ///< of the exponent `extra`
+  static constexpr std::uint32_t escape_code = 15;  ///< of all other exponents
+  static constexpr int codes = 16;                  ///< of 4 bits
 
   std::uint8_t base = 0;    ///< the exponent with code 0
   std::uint8_t extra = 14;  ///< the exponent with code 14
@@ -30,6 +30,7 @@ struct exponent_window {
     return base + neighbours - 1 <= largest_exponent && extra <= largest_exponent;
   }
 
+  /// The code of an exponent: escape_code if the window has none for it.
   TESSERA_FN constexpr std::uint32_t code(std::uint32_t exponent) const {
     const std::uint32_t offset = exponent - base;
     if (offset < neighbours) {
@@ -50,8 +51,8 @@ struct exponent_window {
 
 /// A window and how many of the counted exponents it has codes for.
 struct exponent_window_candidate {
-  exponent_window window;
-  std::uint64_t covered = 0;
+  exponent_window window;     ///< the window
+  std::uint64_t covered = 0;  ///< counted exponents that have a code
 };
 
 /// How many windows a format has: one for each base from 0 to this minus 1.

@@ -27,9 +27,9 @@ struct fixed_coder {
   struct decode_table {};
 
   static constexpr int alphabet = 256;
-  static constexpr int symbol_bits = 8;
-  static constexpr int word_bits = 16;
-  static constexpr std::uint32_t lower_bound = 1u << 16;
+  static constexpr int symbol_bits = 8;                   ///< of a symbol: two codes of 4 bits
+  static constexpr int word_bits = 16;                    ///< of a spilled word
+  static constexpr std::uint32_t lower_bound = 1u << 16;  ///< of a state
 
   TESSERA_FN static constexpr encode_table make_encode_table(model_type const&) { return {}; }
   TESSERA_FN static constexpr void make_decode_table(model_type const&, decode_table&) {}

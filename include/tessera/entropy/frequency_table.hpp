@@ -26,10 +26,10 @@ inline constexpr std::uint32_t escape_pair = 0xff;
 /// Frequencies of 256 symbols that sum to 2^ProbabilityBits. A symbol with frequency 0 cannot be coded.
 template <int ProbabilityBits>
 struct frequency_table {
-  static constexpr int symbols = 256;
-  static constexpr std::uint32_t total = 1u << ProbabilityBits;
+  static constexpr int symbols = 256;                            ///< that a table has
+  static constexpr std::uint32_t total = 1u << ProbabilityBits;  ///< of all frequencies
 
-  std::uint16_t frequency[symbols];
+  std::uint16_t frequency[symbols];  ///< slots of a symbol, of `total`
 
   /// True if the frequencies sum to total and each is below it, as decoders require.
   TESSERA_FN constexpr bool is_valid() const {
@@ -52,7 +52,7 @@ struct frequency_table {
 /// on integers, so that every machine makes the same table.
 template <int ProbabilityBits>
 struct frequency_model {
-  static constexpr std::uint64_t total = 1u << ProbabilityBits;
+  static constexpr std::uint64_t total = 1u << ProbabilityBits;  ///< of all frequencies
   /// A pair rarer than 2^-17 is cheaper as two escapes than as one part in 4096 of the table.
   static constexpr int rare_bits = 17;
 
@@ -66,6 +66,7 @@ struct frequency_model {
   /// What a pair's frequency is before the remainder is handed out.
   enum class kind : std::uint8_t { absent, one, proportional };
 
+  /// The kind of a pair whose product of shares is `weight`, of `weight_sum` for all pairs.
   TESSERA_FN static constexpr kind classify(std::uint32_t symbol, std::uint64_t weight, std::uint64_t weight_sum) {
     if (symbol != escape_pair && (weight << rare_bits) < weight_sum) {
       return kind::absent;

@@ -26,8 +26,8 @@ inline namespace v0 {
 
 /// A word that a coder hands out when its state would grow too large.
 struct spilled_word {
-  bool occurred = false;
-  std::uint16_t word = 0;
+  bool occurred = false;   ///< whether there is a word
+  std::uint16_t word = 0;  ///< that was spilled
 };
 
 /// A model of EntropyCoder. Laws: pop undoes push, in reverse order; words are fed in the reverse of the order in which
@@ -45,10 +45,11 @@ struct rans_coder {
   using model_type = frequency_table<ProbabilityBits>;
 
   static constexpr int alphabet = 256;
-  static constexpr int probability_bits = ProbabilityBits;
-  static constexpr std::uint32_t slots = 1u << ProbabilityBits;
+  static constexpr int probability_bits = ProbabilityBits;       ///< of the slots
+  static constexpr std::uint32_t slots = 1u << ProbabilityBits;  ///< that all symbols share
+  /// Of a state between symbols; also the state of no symbols.
   static constexpr std::uint32_t lower_bound = 1u << 15;
-  static constexpr int word_bits = 16;
+  static constexpr int word_bits = 16;  ///< of a spilled word
   /// A state spills before a push if it is at least frequency << spill_shift.
   static constexpr int spill_shift = 15 + word_bits - ProbabilityBits;
 
@@ -57,12 +58,13 @@ struct rans_coder {
     std::uint32_t reciprocal;  ///< quotient = high half of state * reciprocal, shifted right
     std::uint32_t packed;  ///< shift (4 bits) | bias (13 bits) << 5 | complement << spill_shift | cannot be coded << 31
   };
+  /// For each symbol what push needs.
   struct encode_table {
-    encode_entry entry[alphabet];
+    encode_entry entry[alphabet];  ///< by symbol
   };
   /// For each slot: frequency << 20 | (slot - cumulative) << 8 | symbol.
   struct decode_table {
-    std::uint32_t entry[slots];
+    std::uint32_t entry[slots];  ///< by slot: the low probability_bits of a state
   };
 
   /// Division by the frequency f as a multiplication: with s = ceil(log2 f) - 1 and r = ceil(2^(32+s) / f) the quotient
@@ -82,6 +84,7 @@ struct rans_coder {
     return {reciprocal, static_cast<std::uint32_t>(shift) | (cumulative << 5) | complement};
   }
 
+  /// An entry of the table for popping; `offset` is the slot's number among those of its symbol.
   TESSERA_FN static constexpr std::uint32_t decode_entry(std::uint32_t frequency, std::uint32_t offset,
                                                          std::uint32_t symbol) {
     return (frequency << 20) | (offset << 8) | symbol;
@@ -112,6 +115,7 @@ struct rans_coder {
   /// States that a stream may carry.
   TESSERA_FN static constexpr bool is_state(std::uint32_t state) { return state >= lower_bound && state < (1u << 31); }
 
+  /// Whether the symbol has a frequency.
   TESSERA_FN static constexpr bool can_code(encode_entry entry) { return (entry.packed >> 31) == 0; }
 
   TESSERA_FN static constexpr spilled_word push(encode_state& state, encode_entry entry) {

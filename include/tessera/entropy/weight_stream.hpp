@@ -43,18 +43,19 @@ inline namespace v0 {
 
 /// Element types of a stream; the numbers are part of the format.
 enum class weight_type : std::uint8_t { bf16 = 0, fp16 = 1, fp32 = 2, fp8_e4m3 = 3, fp8_e5m2 = 4 };
-inline constexpr int weight_types = 5;
+inline constexpr int weight_types = 5;  ///< how many weight_type has
 
 /// How exponents are coded; the numbers are part of the format.
 enum class weight_coder : std::uint8_t { stored = 0, rans_pairs = 1, fixed_codes = 2 };
-inline constexpr int weight_coders = 3;
+inline constexpr int weight_coders = 3;  ///< how many weight_coder has
 
 /// Constants of an element type.
 struct weight_type_traits {
-  int bytes;
-  int exponent_bits;
-  int mantissa_bits;
+  int bytes;          ///< of a value
+  int exponent_bits;  ///< of a value
+  int mantissa_bits;  ///< of a value, without the implicit one
 
+  /// Those of `type`.
   TESSERA_FN static constexpr weight_type_traits of(weight_type type) {
     switch (type) {
       case weight_type::fp16:
@@ -70,77 +71,85 @@ struct weight_type_traits {
     }
   }
 
+  /// Values that a lane handles at a time: 16 bytes of them.
   TESSERA_FN constexpr int weights_per_lane() const { return 16 / bytes; }
 };
 
 /// The first 64 bytes of a stream.
 struct weight_stream_header {
-  static constexpr std::uint32_t expected_magic = 0x41525354;  // "TSRA"
-  static constexpr std::uint16_t expected_version = 1;
-  static constexpr std::uint32_t flag_block_checksums = 1;
-  static constexpr std::uint32_t known_flags = flag_block_checksums;
+  /// "TSRA" in memory.
+  static constexpr std::uint32_t expected_magic = 0x41525354;         // "TSRA"
+  static constexpr std::uint16_t expected_version = 1;                ///< of this format; decoders refuse others
+  static constexpr std::uint32_t flag_block_checksums = 1;            ///< in `flags`: every block has a CRC32C
+  static constexpr std::uint32_t known_flags = flag_block_checksums;  ///< decoders refuse others
 
-  std::uint32_t magic;
-  std::uint16_t version;
-  std::uint8_t type;   ///< weight_type
-  std::uint8_t coder;  ///< weight_coder
-  std::uint8_t log2_block;
-  std::uint8_t mantissa_kept;
+  std::uint32_t magic;                 ///< expected_magic
+  std::uint16_t version;               ///< expected_version
+  std::uint8_t type;                   ///< weight_type
+  std::uint8_t coder;                  ///< weight_coder
+  std::uint8_t log2_block;             ///< weights of a block, as a power of two: 10 to 13
+  std::uint8_t mantissa_kept;          ///< bits of each weight's mantissa
   std::uint8_t log2_normalizer_block;  ///< 0: no normalizers
-  std::uint8_t window_base;
-  std::uint8_t window_extra;
-  std::uint8_t zero[3];
-  std::uint32_t flags;
-  std::uint32_t block_count;
-  std::uint64_t count;             ///< weights
-  std::uint64_t total_bytes;       ///< of the stream
-  std::uint32_t content_checksum;  ///< of the codebook; with coder `stored`, of the values
-  std::uint32_t more_zero[4];
-  std::uint32_t header_checksum;
+  std::uint8_t window_base;            ///< exponent_window::base
+  std::uint8_t window_extra;           ///< exponent_window::extra
+  std::uint8_t zero[3];                ///< always 0
+  std::uint32_t flags;                 ///< flag_block_checksums or 0
+  std::uint32_t block_count;           ///< weight_stream_spec::block_count()
+  std::uint64_t count;                 ///< weights
+  std::uint64_t total_bytes;           ///< of the stream
+  std::uint32_t content_checksum;      ///< of the codebook; with coder `stored`, of the values
+  std::uint32_t more_zero[4];          ///< always 0
+  std::uint32_t header_checksum;       ///< CRC32C of the 60 bytes before it
 };
 static_assert(sizeof(weight_stream_header) == 64);
 
 /// Where one block's payload is.
 struct weight_block_index {
-  static constexpr std::uint16_t raw = 0xffff;
+  static constexpr std::uint16_t raw = 0xffff;  ///< in `words`: exponents of this block lie as planes
 
   std::uint32_t position;  ///< from the start of the payload section, in units of 16 bytes
   std::uint16_t words;     ///< 16-bit words of the rANS coder, 0 of the fixed coder, or `raw`
-  std::uint16_t escapes;
+  std::uint16_t escapes;   ///< of the block
 };
 static_assert(sizeof(weight_block_index) == 8);
 
 /// All that decides a stream's layout, apart from the data.
 struct weight_stream_spec {
-  static constexpr int smallest_log2_block = 10;
-  static constexpr int largest_log2_block = 13;
+  static constexpr int smallest_log2_block = 10;  ///< of a block's weights
+  static constexpr int largest_log2_block = 13;   ///< of a block's weights
   /// More words or escapes than this make a block raw; decoders need that much room and no more.
   static constexpr int largest_words = 2048;
-  static constexpr int largest_escapes = 512;
-  static constexpr int states_bytes = 32 * 4;
-  static constexpr int payload_alignment = 16;
-  static constexpr int section_alignment = 64;
-  static constexpr int codebook_bytes = 512;
+  static constexpr int largest_escapes = 512;   ///< of a block that is not raw
+  static constexpr int states_bytes = 32 * 4;   ///< of the coder's 32 lanes
+  static constexpr int payload_alignment = 16;  ///< of a block's payload
+  static constexpr int section_alignment = 64;  ///< of each section of a stream
+  static constexpr int codebook_bytes = 512;    ///< of a frequency table: 256 of 16 bits
 
-  weight_type type = weight_type::bf16;
-  weight_coder coder = weight_coder::rans_pairs;
-  int log2_block = largest_log2_block;
-  int mantissa_kept = 7;
-  int log2_normalizer_block = 0;
-  bool block_checksums = false;
-  std::int64_t count = 0;
+  weight_type type = weight_type::bf16;           ///< of the weights
+  weight_coder coder = weight_coder::rans_pairs;  ///< of the exponents
+  int log2_block = largest_log2_block;            ///< weights of a block, as a power of two
+  int mantissa_kept = 7;                          ///< bits of each weight's mantissa; all of them: lossless
+  int log2_normalizer_block = 0;                  ///< weights of a normalizer, as a power of two; 0: none
+  bool block_checksums = false;                   ///< whether every block has a CRC32C
+  std::int64_t count = 0;                         ///< weights
 
+  /// Constants of the element type.
   TESSERA_FN constexpr weight_type_traits traits() const { return weight_type_traits::of(type); }
+  /// Weights of every block but the last.
   TESSERA_FN constexpr std::int64_t block_weights() const { return std::int64_t{1} << log2_block; }
+  /// Blocks of the stream; none with coder `stored`.
   TESSERA_FN constexpr std::int64_t block_count() const {
     return coder == weight_coder::stored ? 0 : divide_up(count, block_weights());
   }
+  /// The planes of signs and kept mantissa bits.
   TESSERA_FN constexpr bit_planes residual_planes() const { return {1 + mantissa_kept, traits().weights_per_lane()}; }
+  /// The planes of codes of 4 bits, with the fixed coder.
   TESSERA_FN constexpr bit_planes code_planes() const { return {4, traits().weights_per_lane()}; }
   /// Of raw payloads. Where no mantissa bit is kept, only a bit of its own tells a NaN from an infinity.
   TESSERA_FN constexpr bit_planes exponent_planes() const {
     return {traits().exponent_bits + (mantissa_kept == 0 ? 1 : 0), traits().weights_per_lane()};
   }
+  /// Coded blocks hold a multiple of this many weights.
   TESSERA_FN constexpr int granularity() const {
     return max(max(residual_planes().granularity(), code_planes().granularity()), exponent_planes().granularity());
   }
@@ -149,9 +158,11 @@ struct weight_stream_spec {
   TESSERA_FN constexpr std::int64_t weights_in(std::int64_t block) const {
     return min(block_weights(), count - block * block_weights());
   }
+  /// Weights of a block as they are coded: whole units.
   TESSERA_FN constexpr std::int64_t coded_in(std::int64_t block) const {
     return align_up(weights_in(block), std::int64_t{granularity()});
   }
+  /// Bytes of a raw payload of `coded` weights.
   TESSERA_FN constexpr std::int64_t raw_payload_bytes(std::int64_t coded) const {
     return align_up(exponent_planes().bytes(coded), std::int64_t{payload_alignment});
   }
@@ -161,6 +172,7 @@ struct weight_stream_spec {
     return coder == weight_coder::rans_pairs ? align_up(std::int64_t{states_bytes} + 2 * words, std::int64_t{4})
                                              : coded / 2;
   }
+  /// Bytes of the payload of a block of `coded` weights.
   TESSERA_FN constexpr std::int64_t payload_bytes(std::int64_t coded, weight_block_index const& entry) const {
     if (entry.words == weight_block_index::raw) {
       return raw_payload_bytes(coded);
@@ -169,34 +181,47 @@ struct weight_stream_spec {
   }
 
   // Sections.
+  /// Byte of the stream at which the frequency table begins.
   TESSERA_FN constexpr std::int64_t codebook_offset() const { return section_alignment; }
+  /// Byte at which the index of blocks begins.
   TESSERA_FN constexpr std::int64_t index_offset() const {
     return codebook_offset() + (coder == weight_coder::rans_pairs ? codebook_bytes : 0);
   }
+  /// Byte behind the index of blocks.
   TESSERA_FN constexpr std::int64_t index_end() const { return index_offset() + 8 * block_count(); }
+  /// Byte at which the blocks' checksums begin.
   TESSERA_FN constexpr std::int64_t checksums_offset() const { return section_end(index_end()); }
+  /// Byte behind the blocks' checksums.
   TESSERA_FN constexpr std::int64_t checksums_end() const {
     return checksums_offset() + (block_checksums ? 4 * block_count() : 0);
   }
+  /// Byte at which the normalizers begin, a byte for each.
   TESSERA_FN constexpr std::int64_t normalizers_offset() const { return section_end(checksums_end()); }
+  /// Normalizers of the blocks before this one.
   TESSERA_FN constexpr std::int64_t normalizers_before(std::int64_t block) const {
     return log2_normalizer_block == 0 ? 0 : (block * block_weights()) >> log2_normalizer_block;
   }
+  /// Normalizers of this block.
   TESSERA_FN constexpr std::int64_t normalizers_in(std::int64_t block) const {
     return log2_normalizer_block == 0 ? 0 : divide_up(weights_in(block), std::int64_t{1} << log2_normalizer_block);
   }
+  /// Byte behind the normalizers.
   TESSERA_FN constexpr std::int64_t normalizers_end() const {
     const std::int64_t last = block_count() - 1;
     return normalizers_offset() + (last < 0 ? 0 : normalizers_before(last) + normalizers_in(last));
   }
+  /// Byte at which the planes of signs and mantissas begin.
   TESSERA_FN constexpr std::int64_t planes_offset() const { return section_end(normalizers_end()); }
+  /// Bytes of the planes of the blocks before this one.
   TESSERA_FN constexpr std::int64_t planes_before(std::int64_t block) const {
     return residual_planes().bytes(block * block_weights());
   }
+  /// Byte behind the planes.
   TESSERA_FN constexpr std::int64_t planes_end() const {
     const std::int64_t last = block_count() - 1;
     return planes_offset() + (last < 0 ? 0 : planes_before(last) + residual_planes().bytes(coded_in(last)));
   }
+  /// Byte at which the payloads begin.
   TESSERA_FN constexpr std::int64_t payload_offset() const { return section_end(planes_end()); }
   /// No stream of this spec is shorter.
   TESSERA_FN constexpr std::int64_t smallest_bytes() const {
@@ -210,6 +235,7 @@ struct weight_stream_spec {
     return payload_offset() + block_count() * raw_payload_bytes(block_weights());
   }
 
+  /// The header of a stream of this spec, without window and checksums, which depend on the data.
   TESSERA_FN constexpr weight_stream_header header() const {
     weight_stream_header result{};
     result.magic = weight_stream_header::expected_magic;

@@ -24,7 +24,9 @@ class buffer {
   static_assert(std::is_trivially_copyable_v<T>, "tessera: a buffer holds trivially copyable elements");
 
  public:
+  /// What it holds.
   using element_type = T;
+  /// What it holds.
   using value_type = T;
   /// Enough for every vector load and for TMA.
   static constexpr std::size_t alignment = alignof(T) > 256 ? alignof(T) : 256;
@@ -49,11 +51,13 @@ class buffer {
   }
   buffer(Executor const& exec, std::int64_t size) : buffer(size, exec.memory(), exec.stream) {}
 
+  /// Takes the memory over; the other buffer is empty then.
   buffer(buffer&& other) noexcept
       : memory_(other.memory_),
         stream_(other.stream_),
         data_(std::exchange(other.data_, nullptr)),
         size_(std::exchange(other.size_, 0)) {}
+  /// Gives its own memory back and takes the other's over.
   buffer& operator=(buffer&& other) noexcept {
     buffer taken(std::move(other));
     std::swap(memory_, taken.memory_);
@@ -68,22 +72,36 @@ class buffer {
     }
   }
 
+  /// The first element; null if there are none.
   [[nodiscard]] T* data() { return data_; }
+  /// The first element; null if there are none.
   [[nodiscard]] T const* data() const { return data_; }
+  /// How many elements there are.
   [[nodiscard]] std::int64_t size() const { return size_; }
+  /// Whether there are no elements.
   [[nodiscard]] bool empty() const { return size_ == 0; }
+  /// size() elements in bytes.
   [[nodiscard]] std::size_t bytes() const { return static_cast<std::size_t>(size_) * sizeof(T); }
+  /// Where the memory comes from and goes to.
   [[nodiscard]] memory_handle const& memory() const { return memory_; }
 
+  /// The elements, which may be changed; valid as long as the buffer is.
   [[nodiscard]] array_view<T> view() { return {data_, size_}; }
+  /// The elements, to be read; valid as long as the buffer is.
   [[nodiscard]] array_view<T const> view() const { return {data_, size_}; }
 
   // For buffers that the host can read.
+  /// The first element, for loops on the host.
   [[nodiscard]] T* begin() { return data_; }
+  /// Behind the last element.
   [[nodiscard]] T* end() { return data_ + size_; }
+  /// The first element, for loops on the host.
   [[nodiscard]] T const* begin() const { return data_; }
+  /// Behind the last element.
   [[nodiscard]] T const* end() const { return data_ + size_; }
+  /// The element `i`, unchecked; on the host only if the memory is the host's.
   [[nodiscard]] T& operator[](std::int64_t i) { return data_[i]; }
+  /// The element `i`, unchecked.
   [[nodiscard]] T const& operator[](std::int64_t i) const { return data_[i]; }
 
  private:

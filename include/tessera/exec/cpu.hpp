@@ -83,7 +83,7 @@ struct cpu {
   /// Not for users: the threads and the status word, shared by copies of an executor.
   std::shared_ptr<detail::cpu_state> state = std::make_shared<detail::cpu_state>();
 
-  static constexpr stream_handle stream = nullptr;
+  static constexpr stream_handle stream = nullptr;  ///< none: what it runs is done when run() returns
 
   /// Calls `program(group, which, scratch)` for each `which` from 0 to `count` - 1 and returns when all are done.
   template <class P>

@@ -286,6 +286,8 @@ template <class P>
 
 }  // namespace detail
 
+/// Runs programs on one CUDA device, in the order of one stream; `Architectures` are those that this translation unit
+/// is compiled for. Copies share the device and the status word.
 template <class Architectures>
 struct basic_cuda {
   /// Where work is enqueued; the null stream by default.
@@ -408,6 +410,7 @@ struct basic_cuda {
 #if defined(__CUDA_ARCH_LIST__)
 using cuda = basic_cuda<arch_list<__CUDA_ARCH_LIST__>>;
 #else
+/// The executor of CUDA, which is tagged by the architectures of its translation unit.
 using cuda = basic_cuda<arch_list<>>;
 #endif
 

@@ -87,6 +87,7 @@ class device_memory {
     static_cast<void>(cudaFreeAsync(pointer, static_cast<cudaStream_t>(stream)));
   }
 
+  /// The device that the memory is on.
   [[nodiscard]] int device() const { return device_; }
   /// The most that was handed out at a time, in the pool's own granules; `tracking_memory` counts exact bytes.
   [[nodiscard]] std::size_t peak_bytes() const {
@@ -95,6 +96,7 @@ class device_memory {
                "cudaMemPoolGetAttribute");
     return static_cast<std::size_t>(bytes);
   }
+  /// The pool, for functions of the CUDA runtime.
   [[nodiscard]] cudaMemPool_t native() const { return pool_; }
 
  private:

@@ -33,6 +33,7 @@ inline namespace v0 {
 /// stream is used again only by work that comes later on it.
 using stream_handle = void*;
 
+/// Where memory comes from and goes back to, in the order of a stream.
 // clang-format off
 template <class R>
 concept MemoryResource =
@@ -61,9 +62,11 @@ struct host_memory {
 class memory_handle {
  public:
   memory_handle() : memory_handle(host()) {}
+  /// Refers to a resource, which must live as long as the handle does.
   template <MemoryResource Resource>
   requires(!std::derived_from<Resource, memory_handle>) memory_handle(Resource& resource)
       : object_(std::addressof(resource)), calls_(&calls_of<Resource>) {}
+  /// Shares a resource.
   template <MemoryResource Resource>
   memory_handle(std::shared_ptr<Resource> resource)
       : object_(resource.get()), calls_(&calls_of<Resource>), owner_(std::move(resource)) {}
@@ -151,6 +154,7 @@ class arena {
     }
   }
 
+  /// Bytes of the block.
   [[nodiscard]] std::size_t capacity() const { return bytes_; }
   /// The most that was in use at a time, gaps for alignment included.
   [[nodiscard]] std::size_t peak_bytes() const {
@@ -174,6 +178,7 @@ class arena {
 /// Passes everything on and counts it, exactly, from any number of threads.
 class tracking_memory {
  public:
+  /// Passes requests on to `source` and counts them.
   explicit tracking_memory(memory_handle source) : source_(std::move(source)) {}
   tracking_memory(tracking_memory const&) = delete;
   tracking_memory& operator=(tracking_memory const&) = delete;
@@ -192,8 +197,11 @@ class tracking_memory {
     source_.deallocate(pointer, bytes, alignment, stream);
   }
 
+  /// Allocated and not given back yet.
   [[nodiscard]] std::size_t current_bytes() const { return current_.load(); }
+  /// The most that current_bytes() has been.
   [[nodiscard]] std::size_t peak_bytes() const { return peak_.load(); }
+  /// How often memory was asked for.
   [[nodiscard]] std::size_t allocations() const { return allocations_.load(); }
   /// From now on the peak is counted anew, starting with what is in use.
   void reset_peak() { peak_.store(current_.load()); }

@@ -12,9 +12,11 @@
 namespace tessera {
 inline namespace v0 {
 
+/// A stream beside the executor's, and events that order the two.
 template <class Architectures>
 class side_queue<basic_cuda<Architectures>> {
  public:
+  /// Makes the stream and room for `marks` marks; throws device_error.
   side_queue(basic_cuda<Architectures> const& main, int marks) : main_(main.stream), executor_(main) {
     detail::device_guard const guard(executor_.state->device());
     events_.resize(static_cast<std::size_t>(marks) + 1, nullptr);
@@ -39,16 +41,21 @@ class side_queue<basic_cuda<Architectures>> {
     destroy();
   }
 
+  /// What to run on: the side's own stream.
   [[nodiscard]] basic_cuda<Architectures> const& executor() const { return executor_; }
+  /// What comes now on the side waits, on the device, for all that the executor was given so far.
   void follow() const { order("side_queue.follow", events_[0], main_, executor_.stream); }
+  /// Remembers all that the side was given so far as mark `which`, from 0 on.
   void mark(int which) const {
     detail::device_guard const guard(executor_.state->device());
     check_cuda(cudaEventRecord(event(which), executor_.stream), "side_queue.mark", "cudaEventRecord");
   }
+  /// What comes now on the executor waits, on the device, for what mark `which` remembers.
   void join(int which) const {
     detail::device_guard const guard(executor_.state->device());
     check_cuda(cudaStreamWaitEvent(main_, event(which), 0), "side_queue.join", "cudaStreamWaitEvent");
   }
+  /// Waits on the host for all that the side was given; throws device_error.
   void wait() const {
     detail::device_guard const guard(executor_.state->device());
     check_cuda(cudaStreamSynchronize(executor_.stream), "side_queue.wait", "cudaStreamSynchronize");

@@ -19,14 +19,20 @@ inline namespace v0 {
 template <class Exec>
 class side_queue {
  public:
+  /// The executor itself: it has no second place.
   side_queue(Exec const& main, int /*marks*/) : executor_(main) {}
   side_queue(side_queue const&) = delete;
   side_queue& operator=(side_queue const&) = delete;
 
+  /// What to run on.
   [[nodiscard]] Exec const& executor() const { return executor_; }
+  /// Nothing to do: what run() was given is done.
   void follow() const {}
+  /// Nothing to do: what run() was given is done.
   void mark(int) const {}
+  /// Nothing to do: what run() was given is done.
   void join(int) const {}
+  /// Nothing to do: what run() was given is done.
   void wait() const {}
 
  private:

@@ -34,10 +34,11 @@ class workspace_plan {
   /// Regions start at multiples of this, and so must the block.
   static constexpr std::int64_t alignment = 256;
 
+  /// A region and its place.
   struct entry {
-    std::string name;
-    std::int64_t offset;
-    std::int64_t bytes;
+    std::string name;     ///< in messages, unique in a plan
+    std::int64_t offset;  ///< in bytes from the start
+    std::int64_t bytes;   ///< without what aligns the next region
   };
 
   /// `function` is what messages name.
@@ -58,7 +59,9 @@ class workspace_plan {
 
   /// The size of the whole block.
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
+  /// The function that the plan is for, in messages.
   [[nodiscard]] std::string const& function() const { return function_; }
+  /// All regions in the order of their places.
   [[nodiscard]] std::vector<entry> const& entries() const { return entries_; }
 
   /// A table for people: one line for each region, then the sum.
@@ -91,6 +94,7 @@ class workspace_plan {
 /// A block of memory that is large enough for a plan.
 class workspace {
  public:
+  /// The regions of `plan` in `block`, which must be large enough (shape_error) and stay where it is.
   workspace(workspace_plan const& plan, array_view<std::byte> block) : first_(block.data), bytes_(plan.bytes()) {
     check<shape_error>(block.size() >= plan.bytes(), plan.function(), ": the workspace has ", block.size(),
                        " bytes but the plan needs ", plan.bytes());

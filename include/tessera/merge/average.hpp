@@ -53,9 +53,11 @@ struct average_direction_rule {
 template <class Length>
 using average_merger = direction_merger<detail::average_rule, Length, as_merged>;
 
+/// Both are restored in the direction of the longer vector, the second one where lengths are equal.
 template <class Length>
 using longer_vector_merger = direction_merger<detail::longer_vector_rule, Length, as_merged>;
 
+/// The direction of the sum of the unit vectors; of nearly opposite ones that of the second.
 template <class Length, class Magnitude = preserve_length>
 using average_direction_merger = direction_merger<detail::average_direction_rule, Length, Magnitude>;
 

@@ -25,13 +25,17 @@ inline namespace v0 {
 /// Two factors, before they are stored.
 using two_factors = two_lengths<float>;
 
+/// Restored vectors are as long as the vectors were.
 struct preserve_length {
+  /// The lengths of the two vectors.
   TESSERA_FN static two_factors factors(pair_products const& measured, mix_weights) {
     return {length_of(measured.first), length_of(measured.second)};
   }
 };
 
+/// Restored vectors are the nearest ones to the vectors that have the merged direction: shorter than they were.
 struct least_squares {
+  /// The projections of the two vectors on the merged one, in units of its length; 0 for a vector of zeros.
   TESSERA_FN static two_factors factors(pair_products const& measured, mix_weights weights) {
     const double first = weights.first;
     const double second = weights.second;
@@ -48,7 +52,9 @@ struct least_squares {
   }
 };
 
+/// The merged vector stands for both, whatever their lengths were.
 struct as_merged {
+  /// 1 for each vector, 0 for one of zeros.
   TESSERA_FN static two_factors factors(pair_products const& measured, mix_weights) {
     return {length_of(measured.first) == 0.0F ? 0.0F : 1.0F, length_of(measured.second) == 0.0F ? 0.0F : 1.0F};
   }

@@ -25,6 +25,7 @@
 namespace tessera {
 inline namespace v0 {
 
+/// How pairs that are not merged are chosen.
 enum class retention_rule : std::uint8_t {
   none,      ///< all pairs are merged
   range,     ///< angles in the uppermost `amount` of the range between the least and the largest angle
@@ -36,16 +37,20 @@ enum class retention_rule : std::uint8_t {
 inline constexpr float no_threshold = infinity;
 
 struct retain_most_different {
-  static constexpr bool whole_tokens = false;
+  static constexpr bool whole_tokens = false;  ///< each head decides for itself
 
-  retention_rule rule = retention_rule::range;
-  float amount = 0.05F;
+  retention_rule rule = retention_rule::range;  ///< what the threshold follows from
+  float amount = 0.05F;                         ///< 0.05 of the range of angles, as in the paper
 
+  /// All pairs are merged.
   TESSERA_FN static constexpr retain_most_different none() { return {retention_rule::none, 0.0F}; }
+  /// The uppermost `gamma` (0 to 1) of the range of angles stays apart.
   TESSERA_FN static constexpr retain_most_different range(float gamma) { return {retention_rule::range, gamma}; }
+  /// The largest angles stay apart, at most `of_all` (0 to 1) of all.
   TESSERA_FN static constexpr retain_most_different fraction(float of_all) {
     return {retention_rule::fraction, of_all};
   }
+  /// Angles of at least `radians` stay apart.
   TESSERA_FN static constexpr retain_most_different angle(float radians) { return {retention_rule::angle, radians}; }
 
   /// Whether the threshold follows from angles, and not from the rule alone.
@@ -71,7 +76,7 @@ struct retain_most_different {
 
 /// The same for vectors that are whole tokens, of all heads together, as the paper has them.
 struct retain_most_different_tokens : retain_most_different {
-  static constexpr bool whole_tokens = true;
+  static constexpr bool whole_tokens = true;  ///< all heads of a token are one vector
 };
 
 /// Whether a pair with this angle stays unmerged. A NaN, the angle of what is not finite, does.

@@ -24,12 +24,14 @@ inline namespace v0 {
 /// What restores either vector: the merged one times its own factor, as a rule its length.
 template <class Length>
 struct two_lengths {
-  Length first;
-  Length second;
+  Length first;   ///< of the first vector
+  Length second;  ///< of the second vector
 
+  /// Stores two lengths, rounded to `Length`.
   TESSERA_FN static constexpr two_lengths of(float first, float second) {
     return {store<Length>(first), store<Length>(second)};
   }
+  /// The length of one vector of the pair.
   TESSERA_FN constexpr float of_side(side which) const { return load(which == side::first ? first : second); }
 };
 

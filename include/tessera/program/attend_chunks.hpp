@@ -27,17 +27,17 @@ struct attend_chunks {
   static_assert(lanes == attended_tokens, "tessera: a lane has a token of a share");
 
   struct scratch_type {
-    float queries[most_group * most_channels];
-    float weights[most_group * attended_tokens];
-    T const* values[attended_tokens];  ///< of each token, or null
+    float queries[most_group * most_channels];    ///< of the group's heads, scaled, in base 2
+    float weights[most_group * attended_tokens];  ///< of each head, for the tokens of the share
+    T const* values[attended_tokens];             ///< of each token, or null
   };
 
   offload_extents extents;
   offloaded_memory<T, E> memory;
   offload_step<T> step;
-  float scale;
-  std::int64_t first_share;
-  std::int64_t shares;
+  float scale;               ///< of scores
+  std::int64_t first_share;  ///< the launch takes shares from here on
+  std::int64_t shares;       ///< of a head that the launch takes
 
   TESSERA_FN constexpr std::int64_t groups() const { return step.steps() * shares * extents.key_heads; }
 
@@ -173,7 +173,7 @@ struct merge_chunks {
   struct scratch_type {};
 
   offload_extents extents;
-  array_view<cached_sequence const> sequences;
+  array_view<cached_sequence const> sequences;  ///< lengths of each sequence
   offload_step<T> step;
   view<Result, 3> results;     ///< steps x query heads x channels
   view<float, 2> log_sum_exp;  ///< steps x query heads: natural; or null

@@ -16,22 +16,23 @@
 namespace tessera {
 inline namespace v0 {
 
-inline constexpr std::int32_t attention_tile_keys = 128;
+inline constexpr std::int32_t attention_tile_keys = 128;  ///< of a tile
 
 /// Rows of a head, from `begin` to before `end`.
 struct row_range {
-  std::int32_t begin;
-  std::int32_t end;
+  std::int32_t begin;  ///< the first row
+  std::int32_t end;    ///< behind the last row
 };
 
 /// Tiles of keys from `begin` to before `end`; of these, all rows see all keys of those from `full_begin` to before
 /// `full_end`.
 struct tile_range {
-  std::int32_t begin;
-  std::int32_t end;
-  std::int32_t full_begin;
-  std::int32_t full_end;
+  std::int32_t begin;       ///< the first tile
+  std::int32_t end;         ///< behind the last tile
+  std::int32_t full_begin;  ///< the first tile without a mask
+  std::int32_t full_end;    ///< behind the last tile without a mask
 
+  /// Tiles of the range.
   [[nodiscard]] TESSERA_FN constexpr std::int32_t count() const { return end - begin; }
   /// Those of them that lie from `first` to before `beyond`.
   [[nodiscard]] TESSERA_FN constexpr tile_range between(std::int32_t first, std::int32_t beyond) const {
@@ -42,9 +43,9 @@ struct tile_range {
 
 /// Query i sees the keys from i + first to i + last, of those that there are.
 struct key_band {
-  static constexpr std::int32_t unlimited = 1 << 30;
-  std::int32_t first = -unlimited;
-  std::int32_t last = unlimited;
+  static constexpr std::int32_t unlimited = 1 << 30;  ///< all keys on that side
+  std::int32_t first = -unlimited;                    ///< from the query's number
+  std::int32_t last = unlimited;                      ///< from the query's number
 
   /// What a mask shows, of fewer than 2^29 queries and keys.
   [[nodiscard]] TESSERA_FN static constexpr key_band of(attention_mask const& mask) {
@@ -81,18 +82,19 @@ struct key_band {
 
 /// A block of queries of one head.
 struct attention_work {
-  std::int32_t head;
-  std::int32_t block;
+  std::int32_t head;   ///< of all batches
+  std::int32_t block;  ///< of queries, from the first
 };
 
 /// Heads in sections, whose keys and values fit a cache; in each all blocks, block by block, or head by head.
 struct attention_schedule {
-  std::int32_t heads;
+  std::int32_t heads;    ///< of all batches
   std::int32_t blocks;   ///< of queries, of each head
   std::int32_t section;  ///< heads
   bool longest_first;    ///< the last blocks of all heads of a section first
 
   [[nodiscard]] TESSERA_FN constexpr std::int32_t count() const { return heads * blocks; }
+  /// The work that is the index-th to be done.
   [[nodiscard]] TESSERA_FN constexpr attention_work at(std::int32_t index) const {
     if (!longest_first) {
       return {index / blocks, index % blocks};

@@ -20,11 +20,12 @@ struct mean_scores {
   static constexpr int lanes = 128;
   struct scratch_type {};
 
-  Source queries;
+  Source queries;                  ///< as they are read
   view<float const, 3> key_means;  ///< batch x key heads x channels
-  float scale;
-  view<float, 3> scores;  ///< batch x query heads x queries
+  float scale;                     ///< of scores
+  view<float, 3> scores;           ///< batch x query heads x queries
 
+  /// Groups of queries of a head.
   TESSERA_FN constexpr std::int64_t blocks() const { return divide_up(queries.tokens(), std::int64_t{lanes}); }
   TESSERA_FN constexpr std::int64_t groups() const { return queries.batch() * queries.heads() * blocks(); }
 
@@ -49,11 +50,13 @@ struct mean_scores {
 /// Keys as their codes say, without their mean: a source for query_corrections where keys themselves were not kept.
 template <class Groups>
 struct decoded_keys {
-  quantized_keys keys;
+  quantized_keys keys;  ///< codes and scales
   sequence_lengths lengths;
   std::int64_t tokens;  ///< of a sequence
 
+  /// Key heads.
   TESSERA_FN constexpr std::int64_t heads() const { return keys.codes.extent(1); }
+  /// Tokens of a sequence.
   TESSERA_FN std::int64_t length(std::int64_t sequence) const { return length_of(lengths, sequence, tokens); }
   TESSERA_FN float operator()(std::int64_t sequence, std::int64_t head, std::int64_t token,
                               std::int64_t channel) const {
@@ -69,10 +72,11 @@ struct query_corrections {
   struct scratch_type {};
 
   view<float const, 4> query_means;  ///< batch x query heads x blocks x channels
-  smoothed_heads<Source> keys;
-  float factor;
-  view<float, 4> corrections;  ///< batch x query heads x blocks x padded keys
+  smoothed_heads<Source> keys;       ///< codes, as what they decode to
+  float factor;                      ///< that makes scores of products: the softmax's scale, in base 2
+  view<float, 4> corrections;        ///< batch x query heads x blocks x padded keys
 
+  /// Groups of keys of a head.
   TESSERA_FN constexpr std::int64_t key_blocks() const { return corrections.extent(3) / lanes; }
   TESSERA_FN constexpr std::int64_t groups() const {
     return corrections.extent(0) * corrections.extent(1) * corrections.extent(2) * key_blocks();

@@ -14,16 +14,17 @@
 namespace tessera {
 inline namespace v0 {
 
+/// Keys from `first` to before `end`.
 struct key_interval {
-  std::int64_t first;
-  std::int64_t end;
+  std::int64_t first;  ///< the first key
+  std::int64_t end;    ///< behind the last key
 };
 
 struct attention_mask {
-  std::int64_t queries;
-  std::int64_t keys;
-  std::int64_t left;   ///< keys before a query's own that it sees; negative: all
-  std::int64_t right;  ///< likewise behind it
+  std::int64_t queries;  ///< of the sequence
+  std::int64_t keys;     ///< of the sequence
+  std::int64_t left;     ///< keys before a query's own that it sees; negative: all
+  std::int64_t right;    ///< likewise behind it
 
   /// Empty for a query beyond the last. Both ends grow with the query.
   [[nodiscard]] TESSERA_FN constexpr key_interval of(std::int64_t query) const {

@@ -52,18 +52,18 @@ inline namespace v0 {
 /// Extents of a program of so many channels or fewer.
 template <int Channels>
 struct few_queries_shape {
-  static constexpr int rows = static_cast<int>(few_queries);
-  static constexpr int keys = static_cast<int>(attention_padding);
-  static constexpr int warps = 8;  ///< that multiply; one more starts copies
+  static constexpr int rows = static_cast<int>(few_queries);  ///< of a work: queries of heads that share a key head
+  static constexpr int keys = static_cast<int>(attention_padding);  ///< of a tile
+  static constexpr int warps = 8;                                   ///< that multiply; one more starts copies
   static constexpr int lanes = 32 * (warps + 1);
-  static constexpr int warp_keys = keys / warps;
-  static constexpr int warp_channels = Channels / warps;
+  static constexpr int warp_keys = keys / warps;              ///< of a tile, that a warp multiplies
+  static constexpr int warp_channels = Channels / warps;      ///< of values, that a warp adds up
   static constexpr int row_bytes = Channels > 64 ? 128 : 64;  ///< of keys, which lie in panels of so many
   static constexpr int panels = Channels / row_bytes;
   static constexpr int tile_bytes = keys * Channels;  ///< of keys, and of values
   static constexpr int depth_steps = Channels / 32;
-  static constexpr int column_steps = warp_channels / 8;
-  static constexpr int weight_words = keys / 2 + 4;  ///< of a row: rows lie in different banks
+  static constexpr int column_steps = warp_channels / 8;  ///< multiplications of 8 channels of values
+  static constexpr int weight_words = keys / 2 + 4;       ///< of a row: rows lie in different banks
   static constexpr box_swizzle swizzle = row_bytes == 128 ? box_swizzle::bytes_128 : box_swizzle::bytes_64;
   static_assert(Channels == 64 || Channels == 128 || Channels == 256,
                 "tessera: attention of few queries takes 64, 128 or 256 channels");
@@ -83,11 +83,13 @@ struct attention_of_few_queries {
 
   /// Of a row of a work, what each warp has.
   struct row_sums {
-    float sum[shape::warps];
-    float rounded[shape::warps];
+    float sum[shape::warps];      ///< of weights before rounding
+    float rounded[shape::warps];  ///< of weights as they are rounded
   };
   struct scratch_type {
+    /// Tiles of keys' codes.
     alignas(1024) unsigned char key[Policy.stages][shape::tile_bytes];
+    /// Tiles of values' codes.
     alignas(1024) unsigned char value[Policy.stages][shape::tile_bytes];
     alignas(16) std::uint32_t weights[2][shape::rows * shape::weight_words];  ///< pairs of fp16; of tiles in turn
     alignas(16) float largest[2][shape::rows][shape::warps];                  ///< likewise
@@ -98,12 +100,12 @@ struct attention_of_few_queries {
     shared_barrier value_empty[Policy.stages];
   };
 
-  tensor_map key_map;    ///< codes: (batch, head, padded token) x channel
-  tensor_map value_map;  ///< codes: (batch, head, tile, channel) x place of 128 tokens
-  std::int8_t const* query_codes;
-  float const* query_scales;
-  float const* key_scales;
-  few_query_works works;
+  tensor_map key_map;              ///< codes: (batch, head, padded token) x channel
+  tensor_map value_map;            ///< codes: (batch, head, tile, channel) x place of 128 tokens
+  std::int8_t const* query_codes;  ///< as quantized_queries has them
+  float const* query_scales;       ///< as quantized_queries has them
+  float const* key_scales;         ///< as quantized_keys has them
+  few_query_works works;           ///< that are handed out
   attention_writer<Method, T> results;
   attention_partials<softmax_type::state_type> partials;
 

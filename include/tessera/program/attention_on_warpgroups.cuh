@@ -64,9 +64,9 @@ struct attention_on_warpgroups {
   static constexpr bool needs_specific_architecture = true;
   static constexpr bool is_persistent = true;
 
-  pieces_type pieces;
-  attention_output<Output> output;
-  attention_share_output share_output;
+  pieces_type pieces;                   ///< extents and maps of the operands
+  attention_output<Output> output;      ///< where rows that are whole works go
+  attention_share_output share_output;  ///< where shares of rows go
 
   /// The launch has as many blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,

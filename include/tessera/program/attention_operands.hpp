@@ -31,12 +31,12 @@ inline namespace v0 {
 
 /// Query head h belongs to key head h / (query_heads / key_heads). Values have as many channels as keys.
 struct attention_shape {
-  std::int64_t batch;
-  std::int64_t query_heads;
-  std::int64_t key_heads;
-  std::int64_t queries;  ///< of a sequence
-  std::int64_t keys;     ///< likewise
-  std::int64_t channels;
+  std::int64_t batch;        ///< sequences
+  std::int64_t query_heads;  ///< of a sequence
+  std::int64_t key_heads;    ///< of a sequence, a divisor of the query heads
+  std::int64_t queries;      ///< of a sequence
+  std::int64_t keys;         ///< likewise
+  std::int64_t channels;     ///< of a head
 
   friend constexpr bool operator==(attention_shape const&, attention_shape const&) = default;
 };
@@ -48,6 +48,7 @@ inline constexpr std::int64_t attention_padding = 128;
 /// query heads of a key head (attention_of_few_queries.cuh): memory is what it waits for.
 inline constexpr std::int64_t few_queries = 16;
 
+/// Tokens as codes and scales have them: whole tiles of 128.
 [[nodiscard]] TESSERA_FN constexpr std::int64_t padded_tokens(std::int64_t tokens) {
   return align_up(tokens, attention_padding);
 }
@@ -63,6 +64,7 @@ template <class Integer>
 /// Lengths of the sequences of a batch that is padded; null: all are whole. A length beyond the extent counts as that.
 using sequence_lengths = array_view<std::int32_t const>;
 
+/// Tokens of a sequence, between 0 and `extent`.
 [[nodiscard]] TESSERA_FN constexpr std::int64_t length_of(sequence_lengths const& lengths, std::int64_t sequence,
                                                           std::int64_t extent) {
   return lengths.data == nullptr ? extent : clamp(std::int64_t{lengths[sequence]}, std::int64_t{0}, extent);
@@ -74,6 +76,7 @@ struct attention_block_list {
   view<std::int32_t const, 3> counts = {};  ///< batch x query heads x blocks of 64 queries; null: all tiles
   view<std::int32_t const, 4> tiles = {};   ///< batch x query heads x blocks of 64 queries x at most so many
 
+  /// Tiles in the list of a block of queries.
   [[nodiscard]] TESSERA_FN std::int64_t count(std::int64_t sequence, std::int64_t head, std::int64_t block) const {
     return clamp(std::int64_t{counts(sequence, head, block)}, std::int64_t{0}, tiles.extent(3));
   }
@@ -94,9 +97,10 @@ struct sequence_starts {
   }
 };
 
+/// Codes of queries, which programs for scores read.
 struct quantized_queries {
-  head_view<std::int8_t> codes;
-  view<float, 3> scales;
+  head_view<std::int8_t> codes;  ///< batch x query heads x padded queries x channels
+  view<float, 3> scales;         ///< batch x query heads x groups; times softmax scale and log2(e)
   view<float, 3> mean_scores =
       {};  ///< batch x query heads x queries: softmax scale * query . mean of keys, natural, in
            ///< fp32; or null. Added to log-sum-exps.
@@ -104,16 +108,18 @@ struct quantized_queries {
                                       ///< query of the block, in base 2; null without a block_mean
 };
 
+/// Codes of keys.
 struct quantized_keys {
-  head_view<std::int8_t> codes;
-  view<float, 3> scales;
-  view<float, 3> mean = {};  ///< batch x key heads x channels; it has been subtracted before coding; or null
+  head_view<std::int8_t> codes;  ///< batch x key heads x padded keys x channels
+  view<float, 3> scales;         ///< batch x key heads x groups
+  view<float, 3> mean = {};      ///< batch x key heads x channels; it has been subtracted before coding; or null
 };
 
+/// Codes of values, by channels.
 template <class Code>
 struct quantized_value_heads {
-  view<Code, 5> codes;
-  view<float, 3> scales;
+  view<Code, 5> codes;       ///< batch x key heads x tiles of 128 x channels x places of tokens
+  view<float, 3> scales;     ///< batch x key heads x channels
   view<float, 3> mean = {};  ///< batch x key heads x channels; it is to be added to results; or null
 
   /// Of a channel of a token.
@@ -122,6 +128,7 @@ struct quantized_value_heads {
     return codes(sequence, head, token / attention_padding, channel, value_place(token % attention_padding));
   }
 };
+/// Values in e4m3.
 using quantized_values = quantized_value_heads<float8_e4m3>;
 
 }  // namespace v0

@@ -23,7 +23,7 @@ inline namespace v0 {
 
 /// Where a warp's rows belong.
 struct warp_rows_place {
-  std::int32_t batch;
+  std::int32_t batch;     ///< number of the sequence
   std::int32_t head;      ///< of queries, of this batch
   std::int32_t key_head;  ///< of all batches
   std::int32_t row;       ///< the warp's first
@@ -37,14 +37,15 @@ struct warp_rows_place {
 
 /// How a row's weights are related to the exponentials of its logits: their sum is `total` 2^reference / 448.
 struct weighted_row {
-  float total;
-  float reference;
+  float total;      ///< sum of the rounded weights, in codes
+  float reference;  ///< in base 2
 };
 
 /// What a warp leaves of its rows where their keys are shared (merge_attention_shares.hpp).
 struct attention_share_output {
+  /// Where shares are left.
   using slots_type = attention_share_slots<online_softmax<float>::state_type>;
-  slots_type slots;
+  slots_type slots;  ///< one for each share
 
   /// sums: as for attention_output::write_rows. `row`: the warp's first, of the slot.
   template <int Channels, int Registers>
@@ -106,6 +107,7 @@ struct attention_output {
     return {share * fast_reciprocal(row.total), share, log2_all * ln_2 + offset};
   }
 
+  /// Writes the log-sum-exps of the lane's rows, by one lane of the four that have a row.
   __device__ __forceinline__ void write_log_sum_exps(finished_row const (&rows)[2], warp_rows_place place) const {
     if (log_sum_exps.data == nullptr || threadIdx.x % 4 != 0) {
       return;

@@ -22,20 +22,21 @@
 namespace tessera {
 inline namespace v0 {
 
+/// Extents of attention_on_warpgroups: threads, rows, bytes of tiles.
 template <int Channels, warpgroup_attention_policy Policy>
 struct warpgroup_attention_shape {
-  static constexpr int channels = Channels;
-  static constexpr int warpgroup = 128;
-  static constexpr int warpgroup_rows = 64;
+  static constexpr int channels = Channels;  ///< of a head, as the program has them
+  static constexpr int warpgroup = 128;      ///< threads
+  static constexpr int warpgroup_rows = 64;  ///< queries that a warpgroup multiplies
   static constexpr int lanes = warpgroup * (1 + Policy.consumers);
   static constexpr int rows = warpgroup_rows * Policy.consumers;  ///< of queries, of a block
-  static constexpr int query_stages = 2;
-  static constexpr int work_stages = query_stages;            ///< a work's are at the same place
+  static constexpr int query_stages = 2;                          ///< blocks of queries in shared memory
+  static constexpr int work_stages = query_stages;                ///< a work's are at the same place
   static constexpr int row_bytes = Channels > 64 ? 128 : 64;  ///< of queries and keys, which lie in panels of so many
   static constexpr int panels = Channels / row_bytes;
   static constexpr int depth_steps = Channels / 32;
-  static constexpr int query_bytes = rows * Channels;
-  static constexpr int key_bytes = attention_tile_keys * Channels;
+  static constexpr int query_bytes = rows * Channels;                       ///< of a block's codes
+  static constexpr int key_bytes = attention_tile_keys * Channels;          ///< of a tile's codes
   static constexpr int value_bytes = attention_tile_keys * (Channels + 8);  ///< with a column of ones
 
   static constexpr box_swizzle swizzle = row_bytes == 128 ? box_swizzle::bytes_128 : box_swizzle::bytes_64;
@@ -53,7 +54,7 @@ struct warpgroup_attention_shape {
 
   static_assert(Channels == 64 || Channels == 128 || Channels == 256,
                 "tessera: attention by sm_90a's tensor cores takes 64, 128 or 256 channels");
-  static constexpr int registers_at_entry = 65536 / lanes / 8 * 8;
+  static constexpr int registers_at_entry = 65536 / lanes / 8 * 8;  ///< of a thread, a multiple of 8
   static_assert(Policy.producer_registers + Policy.consumers * Policy.consumer_registers <=
                     (1 + Policy.consumers) * registers_at_entry,
                 "tessera: warpgroups cannot have more registers together than at the kernel's entry");
@@ -67,26 +68,31 @@ struct attention_pieces {
   /// What of a work concerns a warp. Tiles are those that are brought, those its warpgroup's rows see, and those of
   /// them that need no mask. Aligned so that its place is made by a shift, without another register.
   struct alignas(64) warp_work {
-    std::int32_t head;
-    std::int32_t row;      ///< the first of its warpgroup
-    std::int32_t slot;     ///< see attention_share
-    std::int32_t queries;  ///< of its sequence
-    std::int32_t keys;     ///< likewise
-    std::int32_t low;      ///< the warp's first row sees the keys from here
-    std::int32_t high;     ///< to before here
-    std::int32_t begin;
-    std::int32_t end;
-    std::int32_t own_begin;
-    std::int32_t own_end;
-    std::int32_t full_begin;
-    std::int32_t full_end;
+    std::int32_t head;        ///< of queries, of all batches
+    std::int32_t row;         ///< the first of its warpgroup
+    std::int32_t slot;        ///< see attention_share
+    std::int32_t queries;     ///< of its sequence
+    std::int32_t keys;        ///< likewise
+    std::int32_t low;         ///< the warp's first row sees the keys from here
+    std::int32_t high;        ///< to before here
+    std::int32_t begin;       ///< the first tile that is brought
+    std::int32_t end;         ///< behind the last tile that is brought
+    std::int32_t own_begin;   ///< the first tile that its rows see
+    std::int32_t own_end;     ///< behind the last tile that its rows see
+    std::int32_t full_begin;  ///< the first of these without a mask
+    std::int32_t full_end;    ///< behind the last of these without a mask
   };
 
   struct scratch_type {
+    /// Blocks of queries' codes.
     alignas(1024) unsigned char query[shape::query_stages][shape::query_bytes];
+    /// Tiles of keys' codes.
     alignas(1024) unsigned char key[Policy.stages][shape::key_bytes];
+    /// Tiles of values' codes.
     alignas(1024) unsigned char value[Policy.stages][shape::value_bytes];
+    /// Of each block of queries.
     alignas(16) float query_scales[shape::query_stages][shape::rows / 2];
+    /// Of each tile of keys.
     alignas(16) float key_scales[Policy.stages][4];
     shared_barrier query_full[shape::query_stages];
     shared_barrier query_empty[shape::query_stages];
@@ -96,21 +102,21 @@ struct attention_pieces {
     shared_barrier value_empty[Policy.stages];
     shared_barrier work_full[shape::work_stages];
     shared_barrier work_empty[shape::work_stages];  ///< all have read
-    std::int32_t work[shape::work_stages];
-    warp_work looked_up[4 * Policy.consumers];
+    std::int32_t work[shape::work_stages];          ///< numbers of shares, negative behind the last
+    warp_work looked_up[4 * Policy.consumers];      ///< by each warp that multiplies
   };
 
-  tensor_map query_map;       ///< codes: (batch, head, padded token) x channel
-  tensor_map key_map;         ///< likewise
-  tensor_map value_map;       ///< codes: (batch, head, tile, channel) x place of 128 tokens; a box is a tile
-  float const* query_scales;  ///< batch, head, group of 2 tokens
-  float const* key_scales;    ///< batch, head, tile, 4 groups
-  std::int32_t queries;
-  std::int32_t keys;
-  std::int32_t padded_queries;
-  std::int32_t padded_keys;
-  std::int32_t query_heads;  ///< of each batch
-  std::int32_t key_heads;    ///< likewise; a divisor
+  tensor_map query_map;         ///< codes: (batch, head, padded token) x channel
+  tensor_map key_map;           ///< likewise
+  tensor_map value_map;         ///< codes: (batch, head, tile, channel) x place of 128 tokens; a box is a tile
+  float const* query_scales;    ///< batch, head, group of 2 tokens
+  float const* key_scales;      ///< batch, head, tile, 4 groups
+  std::int32_t queries;         ///< of a sequence, at most
+  std::int32_t keys;            ///< of a sequence, at most
+  std::int32_t padded_queries;  ///< of a head in memory
+  std::int32_t padded_keys;     ///< of a head in memory
+  std::int32_t query_heads;     ///< of each batch
+  std::int32_t key_heads;       ///< likewise; a divisor
   key_band band;
   sequence_lengths query_lengths;  ///< of each batch; or null
   sequence_lengths key_lengths;    ///< likewise
@@ -119,20 +125,23 @@ struct attention_pieces {
   std::int32_t channels;    ///< that there are, a multiple of 16
   attention_shares shares;  ///< of the schedule's works
 
+  /// The key head, of all batches, of a query head of all batches.
   [[nodiscard]] __device__ __forceinline__ std::int32_t key_head_of(std::int32_t head) const {
     return head / query_heads * key_heads + head % query_heads / (query_heads / key_heads);
   }
 
   /// Of a sequence.
   struct sequence_extents {
-    std::int32_t queries;
-    std::int32_t keys;
+    std::int32_t queries;  ///< its queries
+    std::int32_t keys;     ///< its keys
     key_band band;
 
+    /// The tiles that some rows see.
     [[nodiscard]] __device__ __forceinline__ tile_range tiles(std::int32_t row, std::int32_t count) const {
       return band.tiles({row, min(row + count, queries)}, keys);
     }
   };
+  /// What a head's sequence has.
   [[nodiscard]] __device__ __forceinline__ sequence_extents extents_of(std::int32_t head) const {
     if (query_lengths.data == nullptr && key_lengths.data == nullptr) {
       return {queries, keys, band};
@@ -143,6 +152,7 @@ struct attention_pieces {
     return {own_queries, own_keys, band.moved((own_keys - own_queries) - (keys - queries))};
   }
 
+  /// Initialises the barriers; all threads call it, and see them after it.
   __device__ __forceinline__ void prepare(cuda_block<shape::lanes> const& group, scratch_type& scratch) const {
     fill_ones(group, scratch);
     if (group.lane == 0) {
@@ -181,11 +191,12 @@ struct attention_pieces {
 
   /// A share of a work, and its tiles.
   struct work_share {
-    attention_work work;
-    sequence_extents extents;
-    tile_range tiles;
-    std::int32_t slot;  ///< see attention_share
+    attention_work work;       ///< head and block of queries
+    sequence_extents extents;  ///< of its sequence
+    tile_range tiles;          ///< that this share has
+    std::int32_t slot;         ///< see attention_share
   };
+  /// The share with this number.
   [[nodiscard]] __device__ __forceinline__ work_share share_of(std::int32_t index) const {
     const attention_work work = schedule.at(shares.at(index).work);  // the rest of it later: registers are scarce
     const sequence_extents extents = extents_of(work.head);

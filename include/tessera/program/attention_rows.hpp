@@ -19,11 +19,11 @@ inline namespace v0 {
 /// What is known of a row's keys so far.
 template <class State>
 struct attention_row {
-  State state;
+  State state;    ///< of the softmax
   float rounded;  ///< the sum of the weights' codes
 };
 
-constexpr int most_attention_shares = 64;
+constexpr int most_attention_shares = 64;  ///< of the keys of a row
 
 /// Shares of rows: their values are added up relative to their own references.
 template <class State>
@@ -31,14 +31,15 @@ struct attention_partials {
   view<float, 5> totals;               ///< shares x batch x query heads x queries x channels
   view<attention_row<State>, 4> rows;  ///< shares x batch x query heads x queries
 
+  /// Shares of a row; 1 without memory for more.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t shares() const { return rows.data == nullptr ? 1 : rows.extent(0); }
 };
 
 /// What results are made with.
 struct finished_row {
-  float inverse;  ///< what totals are multiplied by; 0 for a row without keys
-  float share;    ///< of values in the row's weights: less than 1 with a sink
-  float log_sum_exp;
+  float inverse;      ///< what totals are multiplied by; 0 for a row without keys
+  float share;        ///< of values in the row's weights: less than 1 with a sink
+  float log_sum_exp;  ///< natural, with the mean key's score
 };
 
 /// `sink`: minus infinity for none. `mean_score`: of the mean key, by which scores are less than they should be.
@@ -78,9 +79,10 @@ struct attention_writer {
   sequence_lengths query_lengths;
   array_view<float const> sinks;  ///< or null
   sequence_starts starts;         ///< of queries
-  head_view<T> out;
-  view<float, 3> log_sum_exp;  ///< or null
+  head_view<T> out;               ///< results
+  view<float, 3> log_sum_exp;     ///< or null
 
+  /// What a row's totals become.
   TESSERA_FN finished_row finish(std::int64_t sequence, std::int64_t head, std::int64_t query,
                                  row_type const& row) const {
     if (query >= length_of(query_lengths, sequence, shape.queries)) {
@@ -89,6 +91,7 @@ struct attention_writer {
     const float mean_score = mean_scores.data != nullptr ? mean_scores(sequence, head, query) : 0.0F;
     return finish_attention_row<softmax_type>(row, sinks.data != nullptr ? sinks[head] : -infinity, mean_score);
   }
+  /// Writes a row's log-sum-exp, where anybody wants it.
   TESSERA_FN void write_log_sum_exp(std::int64_t sequence, std::int64_t head, std::int64_t query,
                                     finished_row const& row) const {
     const std::int64_t at = place(sequence, query);
@@ -96,6 +99,7 @@ struct attention_writer {
       log_sum_exp(sequence, head, at) = row.log_sum_exp;
     }
   }
+  /// Writes one channel of a row; inverse and share are those of finished_row.
   TESSERA_FN void write(std::int64_t sequence, std::int64_t head, std::int64_t query, std::int64_t channel,
                         float inverse, float share, float total) const {
     const std::int64_t at = place(sequence, query);
@@ -131,20 +135,20 @@ struct merge_attention {
   using softmax_type = typename Method::softmax;
   using state_type = typename softmax_type::state_type;
   using row_type = attention_row<state_type>;
-  static constexpr int parts = 4;
-  static constexpr int part_lanes = 128;
+  static constexpr int parts = 4;         ///< shares that are added at the same time
+  static constexpr int part_lanes = 128;  ///< lanes that add a part
   static constexpr int lanes = parts * part_lanes;
   static constexpr int most_channels = 256;
   static constexpr int at_a_time = 8;  ///< shares that are asked for before the first is there
 
   struct scratch_type {
-    row_type rows[most_attention_shares];
-    float factors[most_attention_shares];
-    row_type part_rows[parts];
-    float totals[parts * most_channels];
+    row_type rows[most_attention_shares];  ///< of all shares
+    float factors[most_attention_shares];  ///< by which shares are multiplied
+    row_type part_rows[parts];             ///< of each part
+    float totals[parts * most_channels];   ///< of each part, by channels
   };
 
-  attention_partials<state_type> partials;
+  attention_partials<state_type> partials;  ///< the shares
   attention_writer<Method, T> results;
 
   TESSERA_FN constexpr std::int64_t groups() const {

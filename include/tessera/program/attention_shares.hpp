@@ -27,11 +27,11 @@ inline namespace v0 {
 struct attention_share {
   static constexpr std::int32_t most_cost = 65535;  ///< of a work that is shared; it may have as many tiles
 
-  std::int32_t work;
-  std::int32_t begin;
-  std::int32_t end;
-  std::int32_t cost;
-  std::int32_t slot;  ///< where its sums are left; -1: it is the whole work
+  std::int32_t work;   ///< which it is a part of
+  std::int32_t begin;  ///< in units of cost
+  std::int32_t end;    ///< in units of cost
+  std::int32_t cost;   ///< of the whole work
+  std::int32_t slot;   ///< where its sums are left; -1: it is the whole work
 
   /// Of as many tiles as there are, not only as many as were thought of: each tile is in one share.
   [[nodiscard]] TESSERA_FN constexpr tile_range of(tile_range all) const {
@@ -47,14 +47,14 @@ struct attention_share {
 
 /// What is to be handed out.
 struct attention_load {
-  std::int32_t works;
-  std::int32_t multiprocessors;
-  std::int32_t most_ranges;  ///< that there is memory for, two slots each
-  bool is_even;              ///< all works cost about as much
+  std::int32_t works;            ///< how many there are
+  std::int32_t multiprocessors;  ///< that run at the same time
+  std::int32_t most_ranges;      ///< that there is memory for, two slots each
+  bool is_even;                  ///< all works cost about as much
 };
 
 struct attention_shares {
-  static constexpr std::int32_t most_works = 255;
+  static constexpr std::int32_t most_works = 255;  ///< that are handed out in ranges
 
   std::int32_t whole;                   ///< works that are handed out whole, before the others
   std::int32_t works;                   ///< that are handed out in ranges
@@ -122,6 +122,7 @@ struct attention_shares {
     return which + 1 < works && starts[which + 1] < (range + 1) * length ? id + ranges : -1;
   }
 
+  /// The share with this id; one with slot -1 for a whole work.
   [[nodiscard]] TESSERA_FN constexpr attention_share at(std::int32_t id) const {
     if (id < whole) {
       return {id, 0, 1, 1, -1};
@@ -136,12 +137,15 @@ struct attention_shares {
 
   // Of those works that are handed out in ranges, the first of which is work `whole`.
 
+  /// The range in which a work begins.
   [[nodiscard]] TESSERA_FN constexpr std::int32_t first_range(std::int32_t which) const {
     return starts[which] / length;
   }
+  /// The range in which a work ends.
   [[nodiscard]] TESSERA_FN constexpr std::int32_t last_range(std::int32_t which) const {
     return (starts[which + 1] - 1) / length;
   }
+  /// Whether a work has more than one share.
   [[nodiscard]] TESSERA_FN constexpr bool is_cut(std::int32_t which) const {
     return first_range(which) != last_range(which);
   }

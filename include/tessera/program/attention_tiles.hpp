@@ -51,17 +51,23 @@ inline namespace v0 {
 /// weights and values.
 template <class QK, class PV, class Softmax>
 struct attention_method {
+  /// Of queries and keys.
   using score_quantizer = QK;
+  /// Of weights and values.
   using value_quantizer = PV;
   using softmax = Softmax;
+  /// Queries that share a scale: a token_groups.
   using query_groups = typename QK::granularity_type::queries;
+  /// Keys that share a scale: a token_groups.
   using key_groups = typename QK::granularity_type::keys;
+  /// The code of a value and of a weight.
   using value_code = typename PV::code_type;
 };
 
 /// No bias. A user's own is a trivially copyable function object: what is added to the score (natural, scaled) of a
 /// query and a key; minus infinity masks it.
 struct no_bias {
+  /// Nothing is added.
   TESSERA_FN float operator()(std::int64_t, std::int64_t, std::int64_t, std::int64_t) const { return 0.0F; }
 };
 
@@ -88,6 +94,7 @@ struct weight_operand<std::int8_t> {
 template <class Method, class T, class Bias, int Channels>
 struct attention_tiles {
   using softmax_type = typename Method::softmax;
+  /// The quantizer of weights.
   using weights = typename Method::value_quantizer;
   using code_type = typename weights::code_type;
   using operand = detail::weight_operand<code_type>;
@@ -95,11 +102,11 @@ struct attention_tiles {
   using state_type = typename softmax_type::state_type;
   using row_type = attention_row<state_type>;
   static constexpr int lanes = 128;
-  static constexpr int rows = 64;      ///< queries
-  static constexpr int columns = 128;  ///< keys
-  static constexpr int depth = 64;     ///< channels of scores at a time
-  static constexpr int width = 64;     ///< channels of values at a time
-  static constexpr int parts = Channels / width;
+  static constexpr int rows = 64;                             ///< queries
+  static constexpr int columns = 128;                         ///< keys
+  static constexpr int depth = 64;                            ///< channels of scores at a time
+  static constexpr int width = 64;                            ///< channels of values at a time
+  static constexpr int parts = Channels / width;              ///< of 64 channels of values
   static constexpr int row_columns = columns * rows / lanes;  ///< of a lane
   static constexpr float log2_e = 1.4426950408889634F;
   static_assert(parts * width == Channels && columns == attention_padding,
@@ -107,34 +114,37 @@ struct attention_tiles {
 
   /// Rows of scores lie one further apart than they are long: lanes that each read a row meet in different banks.
   struct scratch_type {
-    staged_tile<std::int8_t, rows, depth> q;
-    staged_tile<std::int8_t, columns, depth> k;
-    staged_tile<operand_type, rows, columns> p;
-    staged_tile<operand_type, width, columns> v;
+    staged_tile<std::int8_t, rows, depth> q;      ///< codes of queries
+    staged_tile<std::int8_t, columns, depth> k;   ///< codes of keys
+    staged_tile<operand_type, rows, columns> p;   ///< codes of weights
+    staged_tile<operand_type, width, columns> v;  ///< codes of values, by channels
+    /// In base 2.
     float scores[rows * (columns + 1)];
-    float query_scale[rows];
-    float key_scale[columns];
-    float largest[lanes];
-    float factor[rows];
-    row_type second[rows];  ///< what the second lane of each row knows
-    float inverse[rows];    ///< see finished_row
-    float share[rows];      ///< likewise
+    float query_scale[rows];   ///< of each row
+    float key_scale[columns];  ///< of each column
+    float largest[lanes];      ///< score that each lane has seen
+    float factor[rows];        ///< that earlier sums are multiplied by
+    row_type second[rows];     ///< what the second lane of each row knows
+    float inverse[rows];       ///< see finished_row
+    float share[rows];         ///< likewise
+    /// The score of a query and a key of the tiles.
     TESSERA_FN float& score(int row, int column) { return scores[row * (columns + 1) + column]; }
   };
 
   attention_shape shape;
-  quantized_queries queries;
-  quantized_keys keys;
-  quantized_value_heads<code_type> values;
+  quantized_queries queries;                ///< codes and scales
+  quantized_keys keys;                      ///< codes and scales
+  quantized_value_heads<code_type> values;  ///< codes and scales
   sequence_lengths query_lengths;
   sequence_lengths key_lengths;
-  std::int64_t left;   ///< see attention_mask
-  std::int64_t right;  ///< likewise
-  attention_block_list list;
-  Bias bias;
+  std::int64_t left;          ///< see attention_mask
+  std::int64_t right;         ///< likewise
+  attention_block_list list;  ///< null: all tiles
+  Bias bias;                  ///< added to scores, natural
   attention_writer<Method, T> results;
   attention_partials<state_type> partials;  ///< where shares of rows go, if they have several
 
+  /// Blocks of 64 queries of a head.
   TESSERA_FN constexpr std::int64_t query_blocks() const { return divide_up(shape.queries, std::int64_t{rows}); }
   TESSERA_FN constexpr std::int64_t groups() const {
     return shape.batch * shape.query_heads * query_blocks() * partials.shares();

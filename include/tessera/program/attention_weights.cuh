@@ -34,18 +34,18 @@ inline namespace v0 {
 /// Which keys the lane's rows see, of key k = 8 j + 2 (lane % 4) + i of the tile as 8 j + i: the first row those from
 /// `low` to before `high`, the second those from low + 8 to before high + 8; none from `end` on.
 struct key_limits {
-  std::int32_t low;
-  std::int32_t high;
-  std::int32_t end;
+  std::int32_t low;   ///< the first key that the first row sees
+  std::int32_t high;  ///< behind its last key
+  std::int32_t end;   ///< behind the last key that there is
 };
 
 /// Of rows t / 4 and t / 4 + 8 of a warp.
 struct attention_weights {
-  static constexpr int registers = 64;                 ///< scores of a lane
-  static constexpr float log2_of_top = 8.807354922F;   ///< 448, the largest e4m3
-  static constexpr std::int32_t hidden = -4194303;     ///< less than all sums of 256 products of codes, over -2^22
-  static constexpr float integer_magic = 12582912.0F;  ///< 1.5 * 2^23
-  static constexpr std::int32_t magic_bits = 0x4b400000;
+  static constexpr int registers = 64;                    ///< scores of a lane
+  static constexpr float log2_of_top = 8.807354922F;      ///< 448, the largest e4m3
+  static constexpr std::int32_t hidden = -4194303;        ///< less than all sums of 256 products of codes, over -2^22
+  static constexpr float integer_magic = 12582912.0F;     ///< 1.5 * 2^23
+  static constexpr std::int32_t magic_bits = 0x4b400000;  ///< of integer_magic, as an integer
 
   float largest[2] = {-infinity, -infinity};    ///< M
   float reference[2] = {-infinity, -infinity};  ///< r

@@ -19,10 +19,11 @@ inline namespace v0 {
 /// Which missed chunk a group brings.
 struct brought_chunk {
   std::int64_t sequence;  ///< -1: none
-  std::int64_t head;
-  missed_chunk missed;
+  std::int64_t head;      ///< of the keys
+  missed_chunk missed;    ///< which chunk, and its slot
 };
 
+/// The missed chunk of group `which`: budget by budget, head by head, step by step.
 template <class T, class E>
 TESSERA_FN brought_chunk brought_by(offload_extents const& extents, offloaded_memory<T, E> const& memory,
                                     offload_step<T> const& step, std::int64_t which) {

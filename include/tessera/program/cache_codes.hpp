@@ -63,6 +63,7 @@ TESSERA_FN constexpr float16 saturated_half(float value) {
   return store<float16>(is_nan(value) ? value : clamp(value, -largest, largest));
 }
 
+/// The largest code of so many bits.
 TESSERA_FN constexpr int highest_code(int bits) {
   return (1 << bits) - 1;
 }
@@ -76,9 +77,10 @@ TESSERA_FN inline float nearest_code_of(float part, int bits) {
 
 /// How the keys of a channel become codes.
 struct key_channel {
-  float16 scale;
-  float16 minimum;
+  float16 scale;    ///< distance of codes
+  float16 minimum;  ///< value of code 0
 
+  /// For the range of a channel over a page's tokens; zeros where all are retained.
   TESSERA_FN static constexpr key_channel fit(interval<float> found, int bits) {
     const interval<float> range = without_signed_zeros(found);
     if (!(range.minimum <= range.maximum)) {  // all retained
@@ -87,14 +89,16 @@ struct key_channel {
     return {saturated_half((range.maximum - range.minimum) / static_cast<float>(highest_code(bits))),
             saturated_half(range.minimum)};
   }
-  /// 0 of a constant channel.
+  /// What the distance from code 0 is multiplied by to lie between 0 and 1; 0 of a constant channel.
   [[nodiscard]] TESSERA_FN constexpr float reciprocal(int bits) const {
     return reciprocal_of(load(scale) * static_cast<float>(highest_code(bits)));
   }
+  /// The code of a value, 0 to highest_code(bits).
   [[nodiscard]] TESSERA_FN std::uint32_t encode(float value, int bits) const {
     const float by = reciprocal(bits);
     return static_cast<std::uint32_t>(nearest_code_of(multiply_add(value, by, -(load(minimum) * by)), bits));
   }
+  /// The value of a code.
   [[nodiscard]] TESSERA_FN float decode(std::uint32_t code) const {
     return multiply_add(static_cast<float>(code), load(scale), load(minimum));
   }
@@ -102,10 +106,11 @@ struct key_channel {
 
 /// How the values of a group of channels of a token become codes.
 struct value_group {
-  float reciprocal;  ///< of the range
-  float step;
-  float16 ratio;
+  float reciprocal;  ///< of the width of the range
+  float step;        ///< distance of codes
+  float16 ratio;     ///< the smallest value in steps
 
+  /// For the range of a group; steps are at least 2^-10 of the largest magnitude.
   TESSERA_FN static constexpr value_group fit(interval<float> found, int bits) {
     const interval<float> range = without_signed_zeros(found);
     const float width = width_of(range, bits);
@@ -113,6 +118,7 @@ struct value_group {
     return {reciprocal, width * share(bits),
             saturated_half(range.minimum * reciprocal * static_cast<float>(highest_code(bits)))};
   }
+  /// As wide as all codes together.
   TESSERA_FN static constexpr float width_of(interval<float> range, int bits) {
     constexpr float least = 0x1p-120F;
     const float magnitude = max(absolute(range.minimum), absolute(range.maximum));
@@ -122,6 +128,7 @@ struct value_group {
   /// 1 / highest.
   TESSERA_FN static constexpr float share(int bits) { return 1.0F / static_cast<float>(highest_code(bits)); }
 
+  /// The code of a value, 0 to highest_code(bits).
   [[nodiscard]] TESSERA_FN std::uint32_t encode(float value, int bits) const {
     const float part = multiply_add(value, reciprocal, -(load(ratio) * share(bits)));
     return static_cast<std::uint32_t>(nearest_code_of(part, bits));
@@ -130,6 +137,7 @@ struct value_group {
   [[nodiscard]] TESSERA_FN float decoded_square(int sum_of_codes, int sum_of_squares) const {
     return step * step * sum_of_ratios(load(ratio), sum_of_codes, sum_of_squares);
   }
+  /// The same in squares of steps.
   TESSERA_FN static float sum_of_ratios(float ratio, int sum_of_codes, int sum_of_squares) {
     return multiply_add(ratio, multiply_add(8.0F, ratio, static_cast<float>(2 * sum_of_codes)),
                         static_cast<float>(sum_of_squares));
@@ -145,10 +153,12 @@ TESSERA_FN inline float length_factor(float square, float decoded_square) {
   return decoded_square > 0.0F ? sqrt(square / decoded_square) : 0.0F;
 }
 
+/// A channel of a key: its direction's times the stored length.
 TESSERA_FN inline float restored_key(std::uint32_t code, key_channel const& channel, float16 norm) {
   return load(norm) * channel.decode(code);
 }
 
+/// A channel of a value, from what is stored for its group.
 TESSERA_FN inline float restored_value(std::uint32_t code, float16 scale, float16 ratio, int bits) {
   return load(scale) / static_cast<float>(1 << (bits - 1)) * (static_cast<float>(code) + load(ratio));
 }

@@ -31,6 +31,7 @@ inline namespace v0 {
 
 /// Keys or values.
 inline constexpr int key_part = 0;
+/// Values, in lists of keys and values.
 inline constexpr int value_part = 1;
 
 /// Sequences of a batch.
@@ -39,11 +40,13 @@ struct cache_sequences {
   array_view<std::int32_t const> slots = {};    ///< of each sequence; null: its own number
   array_view<std::int32_t const> lengths = {};  ///< tokens of each, with those that a call brings; null: none
   array_view<std::int32_t const> pages = {};    ///< sealed ones of each; null: as many as can be
-  std::int64_t count = 0;
+  std::int64_t count = 0;                       ///< sequences of the batch
 
+  /// The slot of a sequence.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t slot(std::int64_t sequence) const {
     return slots.data == nullptr ? sequence : slots[sequence];
   }
+  /// Tokens of a sequence, with those that the call brings.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t length(std::int64_t sequence) const {
     return lengths.data == nullptr ? 0 : lengths[sequence];
   }
@@ -61,18 +64,20 @@ struct cache_memory {
   using value_type = T;
 
   cache_page_format format;
-  std::int64_t heads;         ///< of keys
-  std::int64_t window;        ///< tokens of a sequence that are at least in its tail; a multiple of 64
-  std::int64_t row_capacity;  ///< of a head of a slot; 0: nothing is retained
-  std::byte* pages;
-  T* tail;
-  T* rows;
-  std::uint32_t* row_counts;
-  std::uint32_t* refused_rows;
-  float* thresholds;
+  std::int64_t heads;           ///< of keys
+  std::int64_t window;          ///< tokens of a sequence that are at least in its tail; a multiple of 64
+  std::int64_t row_capacity;    ///< of a head of a slot; 0: nothing is retained
+  std::byte* pages;             ///< block x key head
+  T* tail;                      ///< slot x tail block x layer x key head x {key, value} x token x channel
+  T* rows;                      ///< slot x key head x row x layer x {key, value} x channel
+  std::uint32_t* row_counts;    ///< slot x key head
+  std::uint32_t* refused_rows;  ///< slot x key head
+  float* thresholds;            ///< slot x key head x {key, value}, in radians; NaN: not known yet
 
+  /// Blocks of 64 tokens in the tail of a slot: the window, and what is not sealed yet.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t tail_blocks() const { return window / cache_page_format::tokens + 2; }
 
+  /// The first byte of a page.
   [[nodiscard]] TESSERA_FN constexpr std::byte* page(std::int64_t block, std::int64_t head) const {
     return pages + (block * heads + head) * format.bytes();
   }
@@ -95,9 +100,11 @@ struct cache_memory {
 
   /// Elements or bytes of each region, for `slots` slots and `blocks` blocks.
   [[nodiscard]] constexpr std::int64_t page_bytes(std::int64_t blocks) const { return blocks * heads * format.bytes(); }
+  /// Elements of the tails.
   [[nodiscard]] constexpr std::int64_t tail_values(std::int64_t slots) const {
     return slots * tail_blocks() * format.layers * heads * 2 * cache_page_format::tokens * format.channels;
   }
+  /// Elements of the retained tokens.
   [[nodiscard]] constexpr std::int64_t row_values(std::int64_t slots) const {
     return slots * heads * row_capacity * format.layers * 2 * format.channels;
   }
@@ -109,6 +116,7 @@ struct cache_inputs {
   head_view<T const> keys[2];    ///< of each layer: sequence x key head x token x channel
   head_view<T const> values[2];  ///< likewise
 
+  /// Keys or values of one layer.
   [[nodiscard]] TESSERA_FN constexpr head_view<T const> const& part(int layer, int which) const {
     return which == key_part ? keys[layer] : values[layer];
   }
@@ -128,6 +136,7 @@ struct cache_source {
   [[nodiscard]] TESSERA_FN constexpr std::int64_t before(std::int64_t sequence) const {
     return max(sequences.length(sequence) - length_of(new_tokens, sequence, tokens), std::int64_t{0});
   }
+  /// Tokens that are in the cache after the call.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t after(std::int64_t sequence) const {
     return sequences.length(sequence);
   }
@@ -135,6 +144,7 @@ struct cache_source {
   [[nodiscard]] TESSERA_FN constexpr std::int64_t first_page(std::int64_t sequence) const {
     return sequences.sealed(sequence, before(sequence), memory.window);
   }
+  /// Behind the last page that is to be sealed now.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t end_page(std::int64_t sequence) const {
     const std::int64_t first = first_page(sequence);
     const std::int64_t most = min(first + most_pages, sequences.blocks.extent(1));

@@ -56,47 +56,62 @@
 namespace tessera {
 inline namespace v0 {
 
+/// 32 bytes of a page: which of its tokens are retained, and where.
 struct cache_page_header {
   std::uint64_t retained;   ///< bit j: token j is kept as it was, in both layers
   std::uint32_t first_row;  ///< of the retained tokens, which follow each other in order, in the memory for them
   std::uint32_t rows;       ///< retained tokens of the page
   float key_threshold;      ///< the angle from which keys were retained
   float value_threshold;    ///< likewise, of values
-  std::uint32_t zero[2];
+  std::uint32_t zero[2];    ///< always 0
 };
 static_assert(sizeof(cache_page_header) == 32);
 
 /// Extents of a page, and where its parts begin, in bytes.
 struct cache_page_format {
-  static constexpr int tokens = 64;
-  static constexpr int alignment = 32;
+  static constexpr int tokens = 64;     ///< of a page
+  static constexpr int alignment = 32;  ///< of parts, in bytes
 
-  int channels = 128;  ///< 64, 96, 128 or 256
-  int key_bits = 4;    ///< 2, 3, 4 or 8
-  int value_bits = 4;
+  int channels = 128;    ///< 64, 96, 128 or 256
+  int key_bits = 4;      ///< 2, 3, 4 or 8
+  int value_bits = 4;    ///< 2, 3, 4 or 8
   int value_groups = 2;  ///< of a token: groups of neighbouring channels with a scale and a ratio of their own
   int layers = 2;        ///< 1 or 2
 
   friend constexpr bool operator==(cache_page_format const&, cache_page_format const&) = default;
 
+  /// Channels that share a scale and a ratio.
   [[nodiscard]] TESSERA_FN constexpr int group_channels() const { return channels / value_groups; }
+  /// Pieces of 16 channels.
   [[nodiscard]] TESSERA_FN constexpr int strips() const { return channels / 16; }
+  /// Bytes of the codes of keys.
   [[nodiscard]] TESSERA_FN constexpr int key_code_bytes() const { return tokens / 8 * channels * key_bits; }
+  /// Bytes of the codes of values.
   [[nodiscard]] TESSERA_FN constexpr int value_code_bytes() const { return tokens / 8 * channels * value_bits; }
 
   /// What a layer has for itself.
   [[nodiscard]] TESSERA_FN constexpr int layer_bytes() const { return 2 * tokens * (1 + value_groups); }
+  /// Byte at which the header begins.
   [[nodiscard]] TESSERA_FN constexpr int header() const { return layer_bytes(); }
+  /// Byte at which the keys' scales begin.
   [[nodiscard]] TESSERA_FN constexpr int key_scales() const { return header() + 32; }
+  /// Byte at which the keys' minima begin.
   [[nodiscard]] TESSERA_FN constexpr int key_minima() const { return key_scales() + 2 * channels; }
+  /// Byte at which the codes of keys begin.
   [[nodiscard]] TESSERA_FN constexpr int key_codes() const { return key_minima() + 2 * channels; }
+  /// Byte at which the codes of values begin.
   [[nodiscard]] TESSERA_FN constexpr int value_codes() const { return key_codes() + key_code_bytes(); }
+  /// Byte at which the values' ratios begin.
   [[nodiscard]] TESSERA_FN constexpr int value_ratios() const { return value_codes() + value_code_bytes(); }
   /// The end of what layers share: also how much a layer reads.
   [[nodiscard]] TESSERA_FN constexpr int read_bytes() const { return value_ratios() + 2 * tokens * value_groups; }
+  /// The first byte that a layer reads.
   [[nodiscard]] TESSERA_FN constexpr int read_offset(int layer) const { return layer == 0 ? 0 : header(); }
+  /// Byte at which the key norms of a layer begin.
   [[nodiscard]] TESSERA_FN constexpr int key_norms(int layer) const { return layer == 0 ? 0 : read_bytes(); }
+  /// Byte at which the value scales of a layer begin.
   [[nodiscard]] TESSERA_FN constexpr int value_scales(int layer) const { return key_norms(layer) + 2 * tokens; }
+  /// Bytes of a page.
   [[nodiscard]] TESSERA_FN constexpr int bytes() const { return read_bytes() + (layers - 1) * layer_bytes(); }
 };
 
@@ -115,24 +130,28 @@ static_assert(cache_page_format{128, 4, 4, 1, 2}.read_bytes() == 9120);
 
 /// The place of a code in its strip.
 struct code_place {
-  int lane;
-  int field;
-  int half;
+  int lane;   ///< of the warp that has it
+  int field;  ///< 4 * tile + register
+  int half;   ///< of the pair: 0 lower, 1 upper
 
   /// Of an element of one of the four tiles.
   [[nodiscard]] TESSERA_FN static constexpr code_place of(int tile, int row, int column) {
     return {row % 8 * 4 + column % 8 / 2, 4 * tile + row / 8 + 2 * (column / 8), column % 2};
   }
+  /// The tile of 16 x 16.
   [[nodiscard]] TESSERA_FN constexpr int tile() const { return field / 4; }
+  /// In the tile.
   [[nodiscard]] TESSERA_FN constexpr int row() const { return lane / 4 + 8 * (field % 2); }
+  /// In the tile.
   [[nodiscard]] TESSERA_FN constexpr int column() const { return lane % 4 * 2 + half + 8 * (field % 4 / 2); }
 };
 
 /// The words of one lane of a strip.
 struct lane_codes {
-  static constexpr int fields = 16;
-  std::uint32_t words[8] = {};  ///< as many as a code has bits
+  static constexpr int fields = 16;  ///< of a lane, in each half
+  std::uint32_t words[8] = {};       ///< as many as a code has bits
 
+  /// Writes a code to a place that is 0.
   TESSERA_FN constexpr void put(int bits, int field, int half, std::uint32_t code) {
     if (bits == 3 && field == 15) {
       for (int i = 0; i < 3; ++i) {
@@ -142,6 +161,7 @@ struct lane_codes {
       words[field / in_a_word(bits)] |= code << (bits * (field % in_a_word(bits)) + 16 * half);
     }
   }
+  /// The code at a place.
   [[nodiscard]] TESSERA_FN constexpr std::uint32_t get(int bits, int field, int half) const {
     if (bits == 3 && field == 15) {
       const int bit = 15 + 16 * half;

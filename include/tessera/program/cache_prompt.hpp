@@ -35,9 +35,9 @@ struct open_sequence {
 
   offload_extents extents;
   offloaded_memory<T, E> memory;
-  std::int64_t sequence;
-  std::int32_t first;
-  std::int32_t capacity;
+  std::int64_t sequence;  ///< of the batch
+  std::int32_t first;     ///< row of what is kept of all sequences
+  std::int32_t capacity;  ///< chunks that it has room for
 
   TESSERA_FN constexpr std::int64_t groups() const { return extents.key_heads; }
 
@@ -74,9 +74,9 @@ struct summarize_prompt {
   view<T const, 3> keys;  ///< heads x tokens x channels
   rotary_embedding rotary;
   S selector;
-  std::int64_t first;  ///< position of the first token: a multiple of the chunk
-  std::int64_t row;    ///< of the chunk at `first`
-  std::int64_t chunks;
+  std::int64_t first;               ///< position of the first token: a multiple of the chunk
+  std::int64_t row;                 ///< of the chunk at `first`
+  std::int64_t chunks;              ///< whole ones of the piece
   view<element_type, 3> landmarks;  ///< of the memory
   view<float, 2> cosines;           ///< heads x chunks of the prompt
 
@@ -110,10 +110,10 @@ struct put_values {
   static constexpr int lanes = 128;
   struct scratch_type {};
 
-  view<T const, 3> values;  ///< heads x tokens x channels
-  std::int64_t chunk;       ///< tokens
-  std::int64_t row;         ///< of the first chunk
-  std::int64_t chunks;
+  view<T const, 3> values;   ///< heads x tokens x channels
+  std::int64_t chunk;        ///< tokens
+  std::int64_t row;          ///< of the first chunk
+  std::int64_t chunks;       ///< whole ones of the piece
   view<std::byte, 3> store;  ///< of the memory
 
   TESSERA_FN constexpr std::int64_t groups() const { return chunks * values.extent(0); }
@@ -145,9 +145,9 @@ struct choose_outliers {
 
   offload_extents extents;
   offloaded_memory<T, E> memory;
-  std::int64_t sequence;
-  std::int64_t row;  ///< of the sequence's first chunk
-  std::int64_t chunks;
+  std::int64_t sequence;         ///< of the batch
+  std::int64_t row;              ///< of the sequence's first chunk
+  std::int64_t chunks;           ///< whole ones of the prompt, without those of the ring
   view<float const, 2> cosines;  ///< heads x chunks
 
   TESSERA_FN constexpr std::int64_t groups() const { return extents.key_heads; }
@@ -189,7 +189,7 @@ struct copy_exact {
   offload_extents extents;
   offloaded_memory<T, E> memory;
   rotary_embedding rotary;
-  std::int64_t sequence;
+  std::int64_t sequence;    ///< of the batch
   view<T const, 3> keys;    ///< heads x tokens x channels, from the first token of the prompt
   view<T const, 3> values;  ///< likewise
 
@@ -222,7 +222,7 @@ struct fill_ring {
   offload_extents extents;
   offloaded_memory<T, E> memory;
   rotary_embedding rotary;
-  std::int64_t sequence;
+  std::int64_t sequence;    ///< of the batch
   view<T const, 3> keys;    ///< heads x tokens x channels, from the first token of the prompt
   view<T const, 3> values;  ///< likewise
   std::int64_t oldest;      ///< token
@@ -250,11 +250,11 @@ struct finish_prompt {
   static constexpr int lanes = 32;
   struct scratch_type {};
 
-  array_view<cached_sequence> sequences;
-  std::int64_t sequence;
-  std::int32_t tokens;
-  std::int32_t chunks;
-  array_view<subspace_measures const> measures;
+  array_view<cached_sequence> sequences;         ///< lengths of each sequence
+  std::int64_t sequence;                         ///< of the batch
+  std::int32_t tokens;                           ///< of the prompt
+  std::int32_t chunks;                           ///< archived ones
+  array_view<subspace_measures const> measures;  ///< of the search for directions
 
   TESSERA_FN constexpr std::int64_t groups() const { return 1; }
 

@@ -23,7 +23,7 @@ struct reset_slots {
 
   cache_memory<T> memory;
   array_view<std::int32_t const> slots;  ///< null: the first ones
-  std::int64_t count;
+  std::int64_t count;                    ///< slots to be reset
 
   TESSERA_FN constexpr std::int64_t groups() const { return count; }
 
@@ -49,8 +49,8 @@ struct fork_slots {
   struct scratch_type {};
 
   cache_memory<T> memory;
-  array_view<std::int32_t const> from;
-  array_view<std::int32_t const> to;
+  array_view<std::int32_t const> from;  ///< slots that are copied
+  array_view<std::int32_t const> to;    ///< slots that they are copied to
 
   TESSERA_FN constexpr std::int64_t groups() const { return from.size(); }
 
@@ -79,9 +79,9 @@ struct advance_pages {
   struct scratch_type {};
 
   cache_sequences sequences;
-  std::int64_t window;
-  std::int64_t most_pages;  ///< of a sequence, at a time
-  array_view<std::int32_t> pages;
+  std::int64_t window;             ///< tokens that stay in the tail
+  std::int64_t most_pages;         ///< of a sequence, at a time
+  array_view<std::int32_t> pages;  ///< sealed pages of each sequence
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(sequences.count, std::int64_t{lanes}); }
 

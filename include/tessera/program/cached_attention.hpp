@@ -44,32 +44,34 @@ struct cached_attention {
   using softmax_type = online_softmax<float>;
   using row_type = attention_row<softmax_type::state_type>;
   static constexpr int lanes = 128;
-  static constexpr int rows = cached_attention_rows;
+  static constexpr int rows = cached_attention_rows;  ///< of a group: queries of heads that share a key head
   static constexpr int tokens = cache_page_format::tokens;
   static constexpr float log2_e = 1.4426950408889634F;
 
   struct scratch_type {
-    float queries[rows * Channels];
-    float folded[rows * Channels];
-    float totals[rows * Channels];
-    float bias[rows];
-    float scores[rows * tokens];  ///< then weights
-    float factor[rows];
-    row_type row[rows];
+    float queries[rows * Channels];  ///< scaled, in base 2
+    float folded[rows * Channels];   ///< queries times the page's key scales
+    float totals[rows * Channels];   ///< of each row
+    float bias[rows];                ///< of each row: queries times the page's key minima
+    float scores[rows * tokens];     ///< then weights
+    float factor[rows];              ///< that earlier sums are multiplied by
+    row_type row[rows];              ///< of each row
   };
 
   cache_memory<T> memory;
   cache_sequences sequences;
-  int layer;
+  int layer;                   ///< 0 or 1
   head_view<T const> queries;  ///< sequence x query head x query x channel
   float scale;                 ///< of the softmax
   bool is_causal;              ///< the last query's own key is the last one
   attention_writer<cached_attention_method, Result> results;
   attention_partials<softmax_type::state_type> partials;
 
+  /// Rows of a key head: queries of all of its query heads.
   TESSERA_FN constexpr std::int64_t head_rows() const {
     return results.shape.query_heads / results.shape.key_heads * results.shape.queries;
   }
+  /// Groups that the rows of a key head need.
   TESSERA_FN constexpr std::int64_t row_blocks() const { return divide_up(head_rows(), std::int64_t{rows}); }
   TESSERA_FN constexpr std::int64_t groups() const {
     return results.shape.batch * results.shape.key_heads * row_blocks() * partials.shares();

@@ -23,6 +23,7 @@ struct comparison_sums {
   double apart;     ///< |a - b|
   double size;      ///< |b|
 
+  /// Takes in one element of each tensor.
   TESSERA_FN constexpr void take(double a, double b) {
     products += a * b;
     first += a * a;
@@ -62,11 +63,11 @@ TESSERA_FN comparison_sums sum_of_lanes(Group const& group, per_lane<comparison_
 template <class T, class Better>
 struct compare_heads {
   static constexpr int lanes = 128;
-  static constexpr std::int64_t elements = 64 * lanes;
+  static constexpr std::int64_t elements = 64 * lanes;  ///< that a group takes
   struct scratch_type {};
 
-  head_view<T const> found;
-  head_view<Better const> expected;
+  head_view<T const> found;          ///< sequences x heads x tokens x channels
+  head_view<Better const> expected;  ///< likewise
   array_view<comparison_sums> sums;  ///< one for each group
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(found.size(), elements); }
@@ -100,8 +101,8 @@ struct finish_comparison {
   static constexpr int lanes = 128;
   struct scratch_type {};
 
-  array_view<comparison_sums const> sums;
-  array_view<float> score;  ///< one element
+  array_view<comparison_sums const> sums;  ///< of all groups
+  array_view<float> score;                 ///< one element
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {

@@ -23,22 +23,26 @@ inline namespace v0 {
 /// One group for each band of output rows and each tile of tokens: it decodes every block that covers its band once.
 template <class Reader, class Input, class Output>
 struct compressed_linear_rows {
+  /// What is decoded.
   using weight_type = typename Reader::value_type;
   static constexpr int lanes = Reader::lanes;
+  /// Sums that a lane keeps in registers.
   static constexpr int token_tile = 16;  // sums that a lane keeps in registers
   /// A band has at least as many weights as this many blocks, so that few are decoded twice.
   static constexpr int band_blocks = 4;
   struct scratch_type {
+    /// Of the block at work.
     alignas(64) weight_type weights[Reader::largest_block];
-    typename Reader::scratch_type reader;
+    typename Reader::scratch_type reader;  ///< the reader's own
   };
 
-  Reader reader;
+  Reader reader;                       ///< decodes a block
   matrix_view<Input const> inputs;     ///< tokens x columns
   array_view<weight_type const> bias;  ///< a value for each row of weights, or null
   matrix_view<Output> outputs;         ///< tokens x rows of weights
-  std::int64_t band_rows;
+  std::int64_t band_rows;              ///< weight rows of a group
 
+  /// Rows of weights that a group takes: whole blocks of them.
   static std::int64_t rows_of_band(std::int64_t block_weights, std::int64_t columns) {
     return divide_up(band_blocks * block_weights, max(columns, std::int64_t{1}));
   }

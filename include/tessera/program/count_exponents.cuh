@@ -16,21 +16,22 @@ inline namespace v0 {
 /// One tensor of a launch. All that follows from the spec is worked out on the host.
 template <class T>
 struct encode_task {
-  T const* weights;
-  std::uint8_t* stream;
-  std::uint64_t* counts;
-  pair_coder::encode_table* table;
-  std::int64_t* stream_bytes;
-  std::uint64_t* tile_sums;  ///< workspace: one for each tile, zero at first
-  std::int64_t capacity;
-  std::int64_t count;
-  std::int64_t items_before;  ///< of the tasks before this one: sampled blocks, or tiles
-  std::int64_t index_offset;
-  std::int64_t planes_offset;
-  std::int64_t payload_offset;
-  int log2_block;
-  int is_rans;
+  T const* weights;                 ///< of the tensor
+  std::uint8_t* stream;             ///< where it goes
+  std::uint64_t* counts;            ///< of exponents, 256
+  pair_coder::encode_table* table;  ///< for pushing
+  std::int64_t* stream_bytes;       ///< the result
+  std::uint64_t* tile_sums;         ///< workspace: one for each tile, zero at first
+  std::int64_t capacity;            ///< of the stream, in bytes
+  std::int64_t count;               ///< weights
+  std::int64_t items_before;        ///< of the tasks before this one: sampled blocks, or tiles
+  std::int64_t index_offset;        ///< weight_stream_spec::index_offset()
+  std::int64_t planes_offset;       ///< weight_stream_spec::planes_offset()
+  std::int64_t payload_offset;      ///< weight_stream_spec::payload_offset()
+  int log2_block;                   ///< weights of a block, as a power of two
+  int is_rans;                      ///< else codes of a fixed length
 
+  /// What follows from the spec, worked out on the host.
   static encode_task of(weight_encoding<T> const& encoding, std::uint64_t* tile_sums, std::int64_t items_before) {
     weight_stream_spec const& spec = encoding.spec;
     return {encoding.weights,      encoding.stream,
@@ -42,9 +43,11 @@ struct encode_task {
             spec.log2_block,       spec.coder == weight_coder::rans_pairs ? 1 : 0};
   }
 
+  /// Weights of a block.
   __device__ __forceinline__ int weights_in(std::int64_t block) const {
     return static_cast<int>(min(std::int64_t{1} << log2_block, count - (block << log2_block)));
   }
+  /// Blocks of the tensor.
   TESSERA_FN std::int64_t block_count() const { return (count + (std::int64_t{1} << log2_block) - 1) >> log2_block; }
 };
 
@@ -80,10 +83,10 @@ struct count_exponents_on_blocks {
   static constexpr int blocks_per_multiprocessor = 4;
   static constexpr int most_tasks = 32;
   struct scratch_type {
-    std::uint32_t counts[256][32];
+    std::uint32_t counts[256][32];  ///< of each exponent, by lane
   };
 
-  encode_task<T> task[most_tasks];
+  encode_task<T> task[most_tasks];  ///< of the launch
   int tasks;
 
   __device__ void operator()(cuda_block<lanes> const& group, std::int64_t which, scratch_type& scratch) const {
@@ -136,7 +139,7 @@ struct write_codebooks_on_blocks {
   static constexpr int lanes = 256;
   static constexpr int most_tasks = 32;
   using scratch_type = codebook_scratch;
-  weight_encoding<T> encoding[most_tasks];
+  weight_encoding<T> encoding[most_tasks];  ///< of each tensor
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {

@@ -31,12 +31,13 @@ template <int Channels>
 struct decode_columns {
   static constexpr int strips = Channels / 16;
   static constexpr float no_reference = -3.0e38F;  ///< below all scores that are finite
-  static constexpr float headroom = 8.0F;
+  static constexpr float headroom = 8.0F;          ///< a score may be so much above the reference, in base 2
 
-  float outputs[strips][4];
-  float sum[2];        ///< of the lane's weights
-  float reference[2];  ///< the same in all lanes of a column
+  float outputs[strips][4];  ///< sums of weighted values
+  float sum[2];              ///< of the lane's weights
+  float reference[2];        ///< the same in all lanes of a column
 
+  /// No key seen.
   __device__ __forceinline__ void clear() {
 #pragma unroll
     for (auto& strip : outputs) {
@@ -64,14 +65,17 @@ struct decode_columns {
       }
     }
   }
+  /// Whether a score is too far above a reference.
   [[nodiscard]] __device__ __forceinline__ bool are_beyond(float const (&largest)[2]) const {
     return largest[0] > reference[0] + headroom || largest[1] > reference[1] + headroom;
   }
+  /// Of the eight lanes that have a column.
   __device__ __forceinline__ static float largest_of_column(float value) {
     value = fmaxf(value, __shfl_xor_sync(0xffffffffU, value, 4));
     value = fmaxf(value, __shfl_xor_sync(0xffffffffU, value, 8));
     return fmaxf(value, __shfl_xor_sync(0xffffffffU, value, 16));
   }
+  /// Of the eight lanes that have a column.
   __device__ __forceinline__ static float sum_of_column(float value) {
     value += __shfl_xor_sync(0xffffffffU, value, 4);
     value += __shfl_xor_sync(0xffffffffU, value, 8);

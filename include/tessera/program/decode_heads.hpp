@@ -32,7 +32,9 @@ struct decode_source {
   matrix_view<std::int32_t const> blocks = {};  ///< sequence x block of a sequence; null: a sequence is a block
   sequence_lengths lengths = {};                ///< tokens of each sequence; null: all that there is room for
 
+  /// Tokens of a block.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t block_tokens() const { return keys.extent(2); }
+  /// The first channel of a token's key or value.
   [[nodiscard]] TESSERA_FN constexpr T const* row(head_view<T const> const& of, std::int64_t sequence,
                                                   std::int64_t head, std::int64_t token) const {
     if (blocks.data == nullptr) {
@@ -48,19 +50,19 @@ struct decode_heads {
   using softmax_type = online_softmax<float>;
   using row_type = attention_row<softmax_type::state_type>;
   static constexpr int lanes = 128;
-  static constexpr int tile = lanes;
+  static constexpr int tile = lanes;  ///< keys at a time
   static constexpr int most_channels = 256;
   static constexpr float log2_e = 1.4426950408889634F;
 
   struct scratch_type {
-    float query[most_channels];
-    float totals[most_channels];
-    float weights[tile];
+    float query[most_channels];   ///< scaled, in base 2
+    float totals[most_channels];  ///< by channel
+    float weights[tile];          ///< of the tile's keys
   };
 
-  decode_source<T> source;
-  head_view<T const> queries;
-  float scale;
+  decode_source<T> source;     ///< keys and values
+  head_view<T const> queries;  ///< sequence x query head x query x channel
+  float scale;                 ///< of scores
   bool is_causal;
   attention_writer<cached_attention_method, Result> results;
   attention_partials<softmax_type::state_type> partials;

@@ -18,21 +18,22 @@ inline namespace v0 {
 /// One tensor, or a range of its blocks, of a launch. All that follows from the spec is worked out on the host.
 template <class T>
 struct decode_task {
-  std::uint8_t type;
-  std::uint8_t coder;
-  std::uint8_t log2_block;
-  std::uint8_t mantissa_kept;
-  std::uint32_t flags;
-  std::uint8_t const* stream;
-  std::int64_t stream_bytes;
-  T* weights;          ///< of the first block decoded
-  std::int64_t count;  ///< weights of the whole tensor
-  std::int64_t first_block;
-  std::int64_t blocks_before;  ///< of the tasks before this one
-  std::int64_t index_offset;
-  std::int64_t planes_offset;
-  std::int64_t payload_offset;
+  std::uint8_t type;            ///< weight_type
+  std::uint8_t coder;           ///< weight_coder
+  std::uint8_t log2_block;      ///< weights of a block, as a power of two
+  std::uint8_t mantissa_kept;   ///< bits
+  std::uint32_t flags;          ///< of the header
+  std::uint8_t const* stream;   ///< its first byte
+  std::int64_t stream_bytes;    ///< that may be read
+  T* weights;                   ///< of the first block decoded
+  std::int64_t count;           ///< weights of the whole tensor
+  std::int64_t first_block;     ///< of the stream
+  std::int64_t blocks_before;   ///< of the tasks before this one
+  std::int64_t index_offset;    ///< weight_stream_spec::index_offset()
+  std::int64_t planes_offset;   ///< weight_stream_spec::planes_offset()
+  std::int64_t payload_offset;  ///< weight_stream_spec::payload_offset()
 
+  /// What follows from the spec, worked out on the host.
   static decode_task of(weight_decoding<T> const& decoding, std::int64_t blocks_before) {
     weight_stream_spec const& spec = decoding.spec;
     const weight_stream_header expected = spec.header();
@@ -42,6 +43,7 @@ struct decode_task {
             spec.planes_offset(), spec.payload_offset()};
   }
 
+  /// As it lies in the stream.
   __device__ __forceinline__ weight_stream_header const& header() const {
     return *reinterpret_cast<weight_stream_header const*>(stream);
   }
@@ -68,15 +70,19 @@ struct decode_task {
            found.total_bytes <= static_cast<std::uint64_t>(stream_bytes);
   }
 
+  /// Else codes of a fixed length.
   __device__ __forceinline__ bool is_rans() const {
     return coder == static_cast<std::uint8_t>(weight_coder::rans_pairs);
   }
+  /// As the header says.
   __device__ __forceinline__ std::uint32_t block_count() const {
     return static_cast<std::uint32_t>((count + (std::int64_t{1} << log2_block) - 1) >> log2_block);
   }
+  /// Weights of a block.
   __device__ __forceinline__ int weights_in(std::int64_t block) const {
     return static_cast<int>(min(std::int64_t{1} << log2_block, count - (block << log2_block)));
   }
+  /// Signs and mantissas of a block.
   __device__ __forceinline__ std::uint8_t const* planes_of(std::int64_t block) const {
     return stream + planes_offset + (block << log2_block) * exponent_split<T>::residual_bits / 8;
   }
@@ -84,9 +90,11 @@ struct decode_task {
   __device__ __forceinline__ uint4 codebook(int lane) const {
     return reinterpret_cast<uint4 const*>(stream + sizeof(weight_stream_header))[lane];
   }
+  /// Entries of the blocks.
   __device__ __forceinline__ uint2 const* index() const {
     return reinterpret_cast<uint2 const*>(stream + index_offset);
   }
+  /// Whether the weights begin at a multiple of 16 bytes.
   __device__ __forceinline__ bool is_aligned() const { return reinterpret_cast<std::uintptr_t>(weights) % 16 == 0; }
 
   /// Blocks from `first` on. A header that is not sound does no harm.

@@ -29,6 +29,7 @@
 namespace tessera {
 inline namespace v0 {
 
+/// Decodes blocks of up to 32 lossless streams, a block a warp.
 template <class T, neuzip_decode_policy Policy>
 struct decode_weights_on_warps {
   static constexpr int lanes = Policy.threads;
@@ -37,23 +38,25 @@ struct decode_weights_on_warps {
   static constexpr int before_architecture = Policy.before;
   static constexpr int warps = lanes / 32;
   static constexpr int most_tasks = 32;
+  /// What a warp does with a block.
   using decoder = warp_decoder<T, Policy.words>;
 
   struct scratch_type {
-    pair_table table;
+    pair_table table;  ///< of the tensor at work
+    /// Of each warp's block.
     alignas(16) std::uint16_t words[warps][Policy.words];
-    decode_part<T> part;
-    int next;     ///< block to take
-    int skipped;  ///< 1 if blocks are left that are not plain
+    decode_part<T> part;  ///< of the tensor at work
+    int next;             ///< block to take
+    int skipped;          ///< 1 if blocks are left that are not plain
   };
 
-  decode_task<T> task[most_tasks];
+  decode_task<T> task[most_tasks];  ///< of the launch
   int tasks;
   int blocks_a_run;             ///< with one task: neighbouring blocks that a thread block takes at a time
   int shares;                   ///< thread blocks
   int longer_shares;            ///< with many tasks, so many have one block more
   std::int64_t blocks_a_share;  ///< than the others
-  std::int64_t blocks;
+  std::int64_t blocks;          ///< of all tasks
   status_word* status;
 
   __device__ void operator()(cuda_block<lanes> const& group, std::int64_t which, scratch_type& scratch) const {

@@ -18,24 +18,25 @@ inline namespace v0 {
 
 /// What read_codebook hands to decode_weights.
 struct weight_decode_table {
-  pair_coder::decode_table table;
-  exponent_window window;
-  std::uint32_t is_sound;
+  pair_coder::decode_table table;  ///< for popping
+  exponent_window window;          ///< of the exponents
+  std::uint32_t is_sound;          ///< 1 if header and tables can be believed
 };
 
 /// What the programs of one decoding share. The host fixes `spec`; what else the header says must agree with it.
 template <class T>
 struct weight_decoding {
   weight_stream_spec spec;
-  std::uint8_t const* stream = nullptr;
-  std::int64_t stream_bytes = 0;  ///< that may be read
-  std::int64_t first_block = 0;
-  std::int64_t blocks = 0;
+  std::uint8_t const* stream = nullptr;  ///< its first byte, at a multiple of 16
+  std::int64_t stream_bytes = 0;         ///< that may be read
+  std::int64_t first_block = 0;          ///< of the stream
+  std::int64_t blocks = 0;               ///< how many
   T* weights = nullptr;                  ///< of the first block decoded
   weight_decode_table* table = nullptr;  ///< workspace
   bool verify_checksums = true;          ///< if the stream has any
   status_word* status = nullptr;
 
+  /// As it lies in the stream.
   TESSERA_FN weight_stream_header const& header() const {
     return *reinterpret_cast<weight_stream_header const*>(stream);
   }
@@ -87,7 +88,7 @@ template <class T>
 struct read_codebook {
   static constexpr int lanes = 32;
   struct scratch_type {
-    pair_coder::model_type model;
+    pair_coder::model_type model;  ///< frequencies of the stream
   };
   weight_decoding<T> decoding;
 
@@ -196,6 +197,7 @@ struct decode_weights {
     return sound;
   }
 
+  /// The portable steps, for blocks that are not whole.
   using base_steps = weight_block_steps<T, Mantissa>;
 
   /// Makes the weights of a raw block, whose payload is the exponents themselves.

@@ -23,31 +23,32 @@
 namespace tessera {
 inline namespace v0 {
 
+/// Up to eight rows of a key head, and a share of its keys.
 struct decode_work {
-  std::int32_t sequence;
-  std::int32_t key_head;
-  std::int32_t share;
-  std::int32_t first_row;
+  std::int32_t sequence;   ///< of the batch
+  std::int32_t key_head;   ///< of the sequence
+  std::int32_t share;      ///< of the keys
+  std::int32_t first_row;  ///< among the rows of the key head
 };
 
 /// What a warp leaves to the others of its block.
 template <int Channels>
 struct decode_share {
   static constexpr int padded_channels = Channels + 4;  ///< rows of four lanes lie in different banks
-  float reference[decode_rows];
-  float sum[decode_rows];
-  float totals[decode_rows][padded_channels];
+  float reference[decode_rows];                         ///< of each row, in base 2
+  float sum[decode_rows];                               ///< of weights
+  float totals[decode_rows][padded_channels];           ///< of weighted values
 };
 
 /// What warps want to know when they begin a work, of `Works` works in turn: brought with the first keys.
 template <int Channels, int Works>
 struct decode_ahead {
-  static constexpr int row_bytes = 2 * Channels;
+  static constexpr int row_bytes = 2 * Channels;                          ///< of a query
   alignas(16) unsigned char queries[Works][decode_rows][row_bytes + 16];  ///< rows lie in different banks
   shared_barrier full[Works];
   shared_barrier empty[Works];
-  std::int32_t length[Works];
-  std::int32_t pieces[Works];
+  std::int32_t length[Works];  ///< tokens of the work's sequence
+  std::int32_t pieces[Works];  ///< of keys that the work has
 
   /// One thread, before all others know of it.
   __device__ __forceinline__ void init(int warps) {
@@ -56,7 +57,9 @@ struct decode_ahead {
       empty[i].init(warps);
     }
   }
+  /// Where what is known of a work lies; `turn` counts works.
   [[nodiscard]] __device__ __forceinline__ static unsigned place(unsigned turn) { return turn % Works; }
+  /// The parity of its barriers.
   [[nodiscard]] __device__ __forceinline__ static unsigned phase(unsigned turn) { return turn / Works & 1U; }
 };
 
@@ -69,17 +72,17 @@ struct decode_works {
   using share_type = decode_share<Channels>;
   static constexpr int strips = Channels / 16;
 
-  head_view<T const> queries;
+  head_view<T const> queries;  ///< sequence x query head x query x channel
   bool is_causal;
   attention_writer<cached_attention_method, Result> results;
   attention_partials<softmax_type::state_type> partials;
-  std::int32_t rows;  ///< of a key head
-  std::int32_t head_group;
-  std::uint32_t count;
-  known_divisor by_blocks;  ///< of rows
-  known_divisor by_shares;
-  known_divisor by_heads;
-  known_divisor by_queries;
+  std::int32_t rows;         ///< of a key head
+  std::int32_t head_group;   ///< query heads of a key head
+  std::uint32_t count;       ///< of all works
+  known_divisor by_blocks;   ///< of rows
+  known_divisor by_shares;   ///< shares of a key head's keys
+  known_divisor by_heads;    ///< key heads of a sequence
+  known_divisor by_queries;  ///< queries of a sequence
 
   /// Numbers of works and of rows have 31 bits.
   [[nodiscard]] static decode_works of(head_view<T const> const& queries, bool is_causal,
@@ -102,6 +105,7 @@ struct decode_works {
             known_divisor::of(word(s.queries))};
   }
 
+  /// Shares of a key head's keys.
   [[nodiscard]] TESSERA_FN constexpr std::int32_t shares() const {
     return static_cast<std::int32_t>(by_shares.divisor);
   }
@@ -121,10 +125,12 @@ struct decode_works {
     return last >= 0 ? static_cast<std::int32_t>(by_shares.quotient(static_cast<std::uint32_t>(last))) + 1 : 0;
   }
 
+  /// Whose query a row is.
   struct row_place {
-    std::int32_t head;
-    std::int32_t query;
+    std::int32_t head;   ///< of the queries
+    std::int32_t query;  ///< of the sequence
   };
+  /// Of row `row` of a work.
   [[nodiscard]] __device__ __forceinline__ row_place row_of(decode_work const& work, int row) const {
     const auto which = static_cast<std::uint32_t>(work.first_row + row);
     const std::uint32_t of_group = by_queries.quotient(which);

@@ -31,7 +31,7 @@ inline namespace v0 {
 
 /// Keys or values as rows of a matrix: token n of a sequence is in row n % block_tokens of a block.
 struct dense_rows {
-  tensor_map map;
+  tensor_map map;             ///< boxes of tokens x channels
   std::int32_t block_rows;    ///< from block to block
   std::int32_t head_rows;     ///< from head to head; 0 where heads lie side by side
   std::int32_t head_columns;  ///< likewise; 0 where they do not
@@ -42,13 +42,14 @@ template <int Channels, int Tokens>
 struct dense_piece {
   static constexpr int panel_channels = 64;  ///< 128 bytes, swizzled
   static constexpr int panels = Channels / panel_channels;
-  static constexpr int panel_bytes = Tokens * 128;
+  static constexpr int panel_bytes = Tokens * 128;    ///< of a panel
   static constexpr int bytes = panels * panel_bytes;  ///< of keys, and of values
 
   /// Where eight channels of a token lie; of tokens beyond the last one that of the last.
   struct rows {
-    std::uint32_t base;
-    int last;
+    std::uint32_t base;  ///< in shared memory
+    int last;            ///< the last token that there is
+    /// Where the lane's eight channels of a row lie.
     __device__ __forceinline__ std::uint32_t operator()(int row, int strip, int half) const {
       const int kept = min(row, last);
       const auto lane = base + static_cast<std::uint32_t>(kept * 128 + ((kept % 8) ^ half) * 16);
@@ -64,7 +65,7 @@ template <int Channels, class T, class Result, dense_decode_policy Policy>
 struct dense_decode {
   static constexpr int warps = Policy.warps;  ///< that multiply; one more starts copies
   static constexpr int tokens = Policy.tokens;
-  static constexpr int tiles = tokens / 16;
+  static constexpr int tiles = tokens / 16;  ///< of 16 tokens, of a piece
   static constexpr int stages = Policy.stages;
   static constexpr int lanes = 32 * (warps + 1);
   static constexpr int blocks_per_multiprocessor = 1;
@@ -77,22 +78,25 @@ struct dense_decode {
 
   using works_type = decode_works<Channels, warps, T, Result>;
   using columns_type = typename works_type::columns_type;
+  /// Where tokens lie in shared memory.
   using piece = dense_piece<Channels, tokens>;
   using ahead_type = decode_ahead<Channels, 2>;
   using place_type = ring_place<stages>;
 
   struct scratch_type {
+    /// Pieces of keys.
     alignas(1024) unsigned char key[stages][piece::bytes];
+    /// Pieces of values.
     alignas(1024) unsigned char value[stages][piece::bytes];
-    decode_share<Channels> shares[warps];
+    decode_share<Channels> shares[warps];  ///< of warps, at the end of a work
     ahead_type ahead;
     shared_barrier full[stages];
     shared_barrier empty[stages];
   };
 
   works_type works;
-  dense_rows keys;
-  dense_rows values;
+  dense_rows keys;    ///< as the copy engine finds them
+  dense_rows values;  ///< as the copy engine finds them
   sequence_lengths key_lengths;
   matrix_view<std::int32_t const> blocks;  ///< sequence x block of a sequence; null: a sequence is a block
   std::int32_t block_tokens;               ///< a multiple of `tokens`

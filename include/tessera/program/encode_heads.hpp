@@ -25,10 +25,11 @@ inline namespace v0 {
 /// Tokens of a head_source, with a mean to be subtracted.
 template <class Source>
 struct smoothed_heads {
-  Source source;
+  Source source;               ///< as it is read
   view<float const, 4> means;  ///< batch x heads x means x channels, or null
   std::int64_t mean_tokens;    ///< that share a mean
 
+  /// Tokens of a sequence.
   TESSERA_FN std::int64_t length(std::int64_t sequence) const { return source.length(sequence); }
   TESSERA_FN float operator()(std::int64_t sequence, std::int64_t head, std::int64_t token,
                               std::int64_t channel) const {
@@ -81,12 +82,13 @@ struct measure_heads {
 template <class Q, class Groups, class Source>
 struct encode_tokens {
   static constexpr int lanes = 128;
+  /// Tokens that a group takes.
   static constexpr int block = static_cast<int>(attention_padding);
   static_assert(Groups::is_whole || block % (Groups::is_whole ? 1 : Groups::tokens) == 0,
                 "tessera: tokens that share a scale lie within 128, or are a whole head");
   struct scratch_type {
-    std::uint32_t magnitude[block];
-    float reciprocal[block];
+    std::uint32_t magnitude[block];  ///< largest of each group of tokens, as bits
+    float reciprocal[block];         ///< of each group's scale
   };
 
   smoothed_heads<Source> source;
@@ -164,6 +166,7 @@ template <class Q, class Source>
 struct encode_values {
   using code_type = typename Q::code_type;
   static constexpr int lanes = 128;
+  /// Tokens that a group takes.
   static constexpr int block = static_cast<int>(attention_padding);
   struct scratch_type {};
 

@@ -29,17 +29,17 @@ template <class T, int Channels>
 struct encode_pages {
   static constexpr int lanes = 128;
   static constexpr int tokens = cache_page_format::tokens;
-  static constexpr int most_groups = 16;
+  static constexpr int most_groups = 16;  ///< of channels of a value
 
   struct scratch_type {
-    float merged[tokens * Channels];
-    key_channel channels[Channels];
-    value_group groups[tokens * most_groups];
+    float merged[tokens * Channels];           ///< directions of the page's keys, or values
+    key_channel channels[Channels];            ///< of the keys
+    value_group groups[tokens * most_groups];  ///< of the values
   };
 
   cache_source<T> source;
   view<merged_row const, 5> rows;
-  view<page_mark const, 3> marks;
+  view<page_mark const, 3> marks;  ///< retained tokens: sequences x pages x heads
 
   TESSERA_FN constexpr std::int64_t groups() const { return marks.size(); }
 

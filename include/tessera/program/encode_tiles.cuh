@@ -37,35 +37,37 @@ struct encode_tiles : head_lanes<T, Channels> {
   static constexpr int blocks_per_multiprocessor = 1024 / lanes;
 
   union scratch_type {
-    float magnitude[rows];
-    uint4 codes[Channels][tile / 16];
+    float magnitude[rows];             ///< of each row, by lanes
+    uint4 codes[Channels][tile / 16];  ///< of values, turned over
   };
 
-  tiled_heads<T> queries;  ///< null: no codes of queries; likewise
-  tiled_heads<T> keys;
-  tiled_heads<T> values;
-  std::int32_t query_heads;
-  std::int32_t key_heads;
-  divisor query_tiles;  ///< of a head
-  divisor key_tiles;
-  divisor group_heads;  ///< query heads of a key head
-  std::int32_t channels;
-  bool is_after_summaries;  ///< of the same call: inputs are there before all that was enqueued is done
-  float factor;             ///< scales of queries are multiplied by it after codes are made
-  float softmax_scale;      ///< of mean_scores
-  std::int8_t* query_codes;
-  float* query_scales;
-  float* mean_scores;  ///< batch x query heads x tokens, or null
-  std::int8_t* key_codes;
-  float* key_scales;
-  float const* key_mean;  ///< if Means.of_keys
-  float8_e4m3* value_codes;
-  float const* value_mean;  ///< if Means.of_values
-  float const* value_reciprocals;
+  tiled_heads<T> queries;          ///< null: no codes of queries; likewise
+  tiled_heads<T> keys;             ///< null: no codes of keys
+  tiled_heads<T> values;           ///< null: no codes of values
+  std::int32_t query_heads;        ///< of all batches
+  std::int32_t key_heads;          ///< of all batches
+  divisor query_tiles;             ///< of a head
+  divisor key_tiles;               ///< of a head
+  divisor group_heads;             ///< query heads of a key head
+  std::int32_t channels;           ///< that there are
+  bool is_after_summaries;         ///< of the same call: inputs are there before all that was enqueued is done
+  float factor;                    ///< scales of queries are multiplied by it after codes are made
+  float softmax_scale;             ///< of mean_scores
+  std::int8_t* query_codes;        ///< as quantized_queries has them
+  float* query_scales;             ///< as quantized_queries has them
+  float* mean_scores;              ///< batch x query heads x tokens, or null
+  std::int8_t* key_codes;          ///< as quantized_keys has them
+  float* key_scales;               ///< as quantized_keys has them
+  float const* key_mean;           ///< if Means.of_keys
+  float8_e4m3* value_codes;        ///< as quantized_values has them
+  float const* value_mean;         ///< if Means.of_values
+  float const* value_reciprocals;  ///< of values' scales: batch x key heads x channels
 
+  /// 1 for keys and 1 for values, if they are wanted.
   [[nodiscard]] TESSERA_FN std::int32_t kinds() const {
     return (keys.heads.data != nullptr ? 1 : 0) + (values.heads.data != nullptr ? 1 : 0);
   }
+  /// Works for keys and values.
   [[nodiscard]] TESSERA_FN std::int32_t key_count() const { return key_heads * kinds() * key_tiles.value(); }
   [[nodiscard]] TESSERA_FN std::int32_t count() const {
     return key_count() + (queries.heads.data != nullptr ? query_heads * query_tiles.value() : 0);

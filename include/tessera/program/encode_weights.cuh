@@ -27,6 +27,7 @@
 namespace tessera {
 inline namespace v0 {
 
+/// Codes blocks of up to 32 lossless tensors, a block a warp, and places them.
 template <class T, neuzip_encode_policy Policy>
 struct encode_weights_on_warps {
   static constexpr int lanes = Policy.threads;
@@ -40,6 +41,7 @@ struct encode_weights_on_warps {
   using mantissa = keep_mantissa<scalar_traits<T>::mantissa_bits>;
   using steps = weight_block_steps<T, mantissa>;
   using portable = encode_weights<T, mantissa>;
+  /// How sixteen bytes of weights are taken apart.
   using rows = split_rows<T>;
   static constexpr int row_weights = steps::row_weights;
   static constexpr int weights_per_lane = steps::weights_per_lane;
@@ -49,24 +51,26 @@ struct encode_weights_on_warps {
 
   /// Words and escapes are written from the end; those of a row may run over before it is noticed.
   static constexpr int words_end = weight_stream_spec::largest_words + 32 * pairs;
-  static constexpr int escapes_end = weight_stream_spec::largest_escapes;
+  static constexpr int escapes_end = weight_stream_spec::largest_escapes;  ///< of a block that is not raw
 
+  /// What a warp has coded of its block.
   struct warp_scratch {
+    /// Of the coder.
     alignas(4) std::uint16_t words[words_end];
-    std::uint32_t escapes[escapes_end];
+    std::uint32_t escapes[escapes_end];  ///< as weight_escape packs them
   };
   struct scratch_type {
-    pair_coder::encode_table table;
-    warp_scratch warp[warps];
-    std::uint32_t size[warps];
-    std::int64_t position;  ///< of the tile's first payload, in units of 16 bytes
-    std::int64_t tile;
-    int task;
+    pair_coder::encode_table table;  ///< for pushing
+    warp_scratch warp[warps];        ///< of each warp
+    std::uint32_t size[warps];       ///< payload of each warp's block, in units of 16 bytes
+    std::int64_t position;           ///< of the tile's first payload, in units of 16 bytes
+    std::int64_t tile;               ///< at work, of all tensors
+    int task;                        ///< whose tile it is
   };
 
-  encode_task<T> task[most_tasks];
+  encode_task<T> task[most_tasks];  ///< of the launch
   int tasks;
-  std::int64_t tiles;
+  std::int64_t tiles;        ///< of all tensors
   std::uint32_t* next_tile;  ///< workspace: zero at first
   status_word* status;
 

@@ -24,8 +24,8 @@ inline namespace v0 {
 template <class T>
 struct weight_encoding {
   weight_stream_spec spec;
-  T const* weights = nullptr;
-  std::uint8_t* stream = nullptr;
+  T const* weights = nullptr;                 ///< spec.count of them
+  std::uint8_t* stream = nullptr;             ///< where it goes, at a multiple of 16
   std::uint64_t* counts = nullptr;            ///< workspace: 256, zero at first
   std::uint64_t* tile_sums = nullptr;         ///< workspace of executors that place tiles as they go, zero at first
   pair_coder::encode_table* table = nullptr;  ///< workspace: of the codebook
@@ -35,8 +35,10 @@ struct weight_encoding {
   std::uint64_t seed = 0;                     ///< for stochastic rounding
   status_word* status = nullptr;
 
+  /// Bytes that a coded block has room for before it is placed.
   TESSERA_FN constexpr std::int64_t slot_bytes() const { return spec.raw_payload_bytes(spec.block_weights()); }
 
+  /// A block of the tensor.
   TESSERA_FN constexpr weight_block<T> block(std::int64_t which) const {
     weight_block<T> result;
     const std::int64_t first = which * spec.block_weights();
@@ -52,9 +54,11 @@ struct weight_encoding {
     return result;
   }
 
+  /// Entries of the blocks, in the stream.
   TESSERA_FN weight_block_index* index() const {
     return reinterpret_cast<weight_block_index*>(stream + spec.index_offset());
   }
+  /// The stream's first 64 bytes.
   TESSERA_FN weight_stream_header* header() const { return reinterpret_cast<weight_stream_header*>(stream); }
 };
 
@@ -95,6 +99,7 @@ struct count_exponents {
   struct scratch_type {};
   weight_encoding<T> encoding;
 
+  /// Groups that share the counting: about 512 blocks are sampled of large tensors.
   TESSERA_FN static constexpr std::int64_t groups(weight_stream_spec const& spec) {
     return divide_up(spec.block_count(), histogram_stride(spec.block_count()));
   }
@@ -201,6 +206,7 @@ struct encode_weights {
     }
   }
 
+  /// Writes states and words of a coded block to its slot.
   template <class Group>
   TESSERA_FN static void store_words(Group const& group, packed_block<Group> const& packed,
                                      weight_block_scratch const& scratch, std::uint8_t* slot) {
@@ -214,6 +220,7 @@ struct encode_weights {
     }
   }
 
+  /// Writes codes of a fixed length, four bits each, to the slot.
   template <class Group>
   TESSERA_FN static void store_codes(Group const& group, int coded, weight_block_scratch const& scratch,
                                      std::uint8_t* slot) {
@@ -221,26 +228,32 @@ struct encode_weights {
     store_numbers<steps::code_planes>(group, coded, slot, code_reader{&scratch});
   }
 
+  /// Writes the exponents themselves to the slot, as planes.
   template <class Group>
   TESSERA_FN static void store_raw(Group const& group, weight_block<T> const& block, std::uint8_t* slot) {
     using steps = weight_block_steps<T, Mantissa>;
     store_numbers<steps::exponent_planes>(group, block.coded, slot, exponent_reader{&block});
   }
 
+  /// Reads codes of the block.
   struct code_reader {
-    weight_block_scratch const* scratch;
+    weight_block_scratch const* scratch;  ///< of the group
+    /// The code at a position.
     TESSERA_FN std::uint32_t operator()(int position) const {
       return weight_block_steps<T, Mantissa>::code_at(*scratch, position);
     }
   };
+  /// Reads exponents of the block.
   struct exponent_reader {
-    weight_block<T> const* block;
+    weight_block<T> const* block;  ///< of weights
+    /// The exponent at a position, with a bit for NaNs where no mantissa bit is kept.
     TESSERA_FN std::uint32_t operator()(int position) const {
       const kept_value kept = position < block->count ? block->template keep<Mantissa>(position) : kept_value{};
       return kept.exponent | (kept.lost_nan ? exponent_split<T>::largest_exponent + 1 : 0);
     }
   };
 
+  /// Writes numbers to their planes.
   template <bit_planes Layout, class Group, class Read>
   TESSERA_FN static void store_numbers(Group const& group, int coded, std::uint8_t* planes, Read read) {
     using steps = weight_block_steps<T, Mantissa>;

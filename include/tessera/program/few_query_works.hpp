@@ -13,37 +13,41 @@
 namespace tessera {
 inline namespace v0 {
 
+/// Up to 16 rows of a key head, and a share of its keys.
 struct few_query_work {
-  std::int64_t sequence;
-  std::int64_t key_head;
-  std::int64_t share;
-  std::int64_t first_row;
-  attention_mask mask;
-  std::int64_t first_tile;
-  std::int32_t tiles;  ///< of 128 keys
+  std::int64_t sequence;    ///< of the batch
+  std::int64_t key_head;    ///< of the sequence
+  std::int64_t share;       ///< of the keys
+  std::int64_t first_row;   ///< among the rows of the key head
+  attention_mask mask;      ///< of the sequence
+  std::int64_t first_tile;  ///< of the share
+  std::int32_t tiles;       ///< of 128 keys
 };
 
+/// Whose query a row is.
 struct few_query_row {
-  std::int64_t head;
-  std::int64_t query;
-  bool is_inside;  ///< else there is no such row
+  std::int64_t head;   ///< of the queries
+  std::int64_t query;  ///< of the sequence
+  bool is_inside;      ///< else there is no such row
 };
 
 /// Numbers of rows and works have 31 bits.
 struct few_query_works {
-  static constexpr std::int64_t rows = few_queries;
+  static constexpr std::int64_t rows = few_queries;  ///< of a work
 
   attention_shape shape;
   sequence_lengths query_lengths;
   sequence_lengths key_lengths;
-  std::int64_t left;   ///< see attention_mask
-  std::int64_t right;  ///< likewise
-  std::int64_t shares;
+  std::int64_t left;    ///< see attention_mask
+  std::int64_t right;   ///< likewise
+  std::int64_t shares;  ///< of a key head's keys
 
+  /// Works in all.
   [[nodiscard]] TESSERA_FN constexpr std::uint32_t count() const {
     return static_cast<std::uint32_t>(shares * shape.batch * shape.key_heads) * row_blocks();
   }
 
+  /// The work with this number; those that read the same keys follow each other.
   [[nodiscard]] TESSERA_FN constexpr few_query_work at(std::uint32_t work) const {
     const auto heads = static_cast<std::uint32_t>(shape.key_heads);
     const auto batch = static_cast<std::uint32_t>(shape.batch);
@@ -59,6 +63,7 @@ struct few_query_works {
     return found;
   }
 
+  /// Row `row` of a work.
   [[nodiscard]] TESSERA_FN constexpr few_query_row row_of(few_query_work const& work, int row) const {
     const auto queries = static_cast<std::uint32_t>(shape.queries);
     const std::uint32_t which = static_cast<std::uint32_t>(work.first_row) + static_cast<std::uint32_t>(row);

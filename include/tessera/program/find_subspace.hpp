@@ -41,9 +41,9 @@ struct start_subspace {
   static constexpr int lanes = 64;
   struct scratch_type {};
 
-  matrix_view<float const> gram;
-  matrix_view<float> columns;
-  array_view<subspace_measures> measures;
+  matrix_view<float const> gram;           ///< products of columns: width x width
+  matrix_view<float> columns;              ///< where it begins: width x columns
+  array_view<subspace_measures> measures;  ///< of the rows
 
   TESSERA_FN constexpr std::int64_t groups() const { return columns.extent(0); }
 
@@ -79,10 +79,10 @@ struct multiply_gram {
   static constexpr int lanes = 64;
   struct scratch_type {};
 
-  matrix_view<float const> gram;
+  matrix_view<float const> gram;                 ///< products of columns: width x width
   array_view<subspace_measures const> measures;  ///< null: no shift
-  matrix_view<float const> columns;
-  matrix_view<float> target;
+  matrix_view<float const> columns;              ///< directions: width x columns
+  matrix_view<float> target;                     ///< their images
 
   TESSERA_FN constexpr std::int64_t groups() const { return columns.extent(0); }
 
@@ -106,9 +106,9 @@ struct inner_products {
   static constexpr int lanes = 64;
   struct scratch_type {};
 
-  matrix_view<float const> first;
-  matrix_view<float const> second;
-  matrix_view<double> products;
+  matrix_view<float const> first;   ///< width x columns
+  matrix_view<float const> second;  ///< width x columns
+  matrix_view<double> products;     ///< of all pairs of columns
 
   TESSERA_FN constexpr std::int64_t groups() const { return first.extent(1); }
 
@@ -131,7 +131,7 @@ struct factor_products {
   static constexpr int lanes = 256;
   struct scratch_type {};
 
-  matrix_view<double> products;
+  matrix_view<double> products;  ///< replaced by their factor R, upper triangular
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {
@@ -166,9 +166,9 @@ struct solve_rows {
   static constexpr int lanes = 32;
   struct scratch_type {};
 
-  matrix_view<double const> factor;
-  matrix_view<float const> source;
-  matrix_view<float> target;  ///< may be the source
+  matrix_view<double const> factor;  ///< R
+  matrix_view<float const> source;   ///< Z
+  matrix_view<float> target;         ///< may be the source
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(source.extent(0), std::int64_t{lanes}); }
 
@@ -191,22 +191,22 @@ struct solve_rows {
 /// at a time: who meets whom goes round as in a tournament. One group; n up to key_directions.
 struct diagonalize {
   static constexpr int lanes = 256;
-  static constexpr int most_pairs = key_directions / 2;
-  static constexpr int most_rounds = 12;
+  static constexpr int most_pairs = key_directions / 2;  ///< of directions
+  static constexpr int most_rounds = 12;                 ///< of rotations of all pairs
 
   /// Of two columns; high is n for nobody.
   struct turn {
-    double cosine;
-    double sine;
-    std::int32_t low;
-    std::int32_t high;
+    double cosine;      ///< of the angle
+    double sine;        ///< of the angle
+    std::int32_t low;   ///< the first of the pair
+    std::int32_t high;  ///< the second of the pair
   };
   struct scratch_type {
-    turn turns[most_pairs];
+    turn turns[most_pairs];  ///< of a round
   };
 
-  matrix_view<double> matrix;
-  matrix_view<double> vectors;
+  matrix_view<double> matrix;   ///< diagonal afterwards
+  matrix_view<double> vectors;  ///< its eigenvectors
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type& scratch) const {
@@ -308,9 +308,9 @@ struct order_values {
   static constexpr int lanes = 64;
   struct scratch_type {};
 
-  matrix_view<double const> values;
-  array_view<std::int32_t> order;
-  array_view<subspace_measures> measures;
+  matrix_view<double const> values;        ///< on the diagonal
+  array_view<std::int32_t> order;          ///< by falling value
+  array_view<subspace_measures> measures;  ///< of the rows
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {
@@ -344,10 +344,10 @@ struct write_directions {
   static constexpr int lanes = 64;
   struct scratch_type {};
 
-  matrix_view<float const> columns;
-  matrix_view<double const> vectors;
-  array_view<std::int32_t const> order;
-  matrix_view<T> directions;
+  matrix_view<float const> columns;      ///< the subspace: width x columns
+  matrix_view<double const> vectors;     ///< of its products
+  array_view<std::int32_t const> order;  ///< which of them, by falling value
+  matrix_view<T> directions;             ///< width x rank
 
   TESSERA_FN constexpr std::int64_t groups() const { return columns.extent(0); }
 

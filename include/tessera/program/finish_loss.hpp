@@ -28,10 +28,11 @@ inline namespace v0 {
 
 /// Sums over tokens.
 struct loss_sums {
-  double loss;
-  double weight;
+  double loss;     ///< sum of losses
+  double weight;   ///< sum of weights
   double correct;  ///< tokens whose likeliest entry is their label
 
+  /// Sums of both.
   TESSERA_FN friend constexpr loss_sums operator+(loss_sums const& a, loss_sums const& b) {
     return {a.loss + b.loss, a.weight + b.weight, a.correct + b.correct};
   }
@@ -46,11 +47,12 @@ struct loss_terms {
 
 /// What a softmax's state says of a row.
 struct softmax_reading {
-  float largest;
+  float largest;      ///< of the logits
   float above;        ///< log-sum-exp - largest: not negative, and exact where one entry has all the probability
   float entropy = 0;  ///< 0 where the reducer does not know
 };
 
+/// Reads a state of any reducer that has a log-sum-exp.
 template <class R>
 TESSERA_FN softmax_reading read_softmax(R const& reducer, typename R::state_type const& state) {
   if constexpr (has_reducer<entropy_reducer<float>, R>) {
@@ -62,6 +64,7 @@ TESSERA_FN softmax_reading read_softmax(R const& reducer, typename R::state_type
   }
 }
 
+/// From states of rows to losses of tokens, and sums of groups of them.
 template <class R>
 struct finish_loss_tokens {
   static_assert(has_reducer<lse_reducer<float>, R> || has_reducer<entropy_reducer<float>, R>,
@@ -74,7 +77,7 @@ struct finish_loss_tokens {
   matrix_view<typename R::state_type const> states;  ///< pieces x tokens
   array_view<float const> targets;
   array_view<float const> weights;  ///< a value for each token, or null for ones
-  loss_terms terms;
+  loss_terms terms;                 ///< what is added to a loss
   loss_token_outputs outputs;
   array_view<float> row_lse;      ///< for the backward pass
   array_view<float> row_entropy;  ///< likewise
@@ -143,12 +146,12 @@ struct finish_loss {
   static constexpr int lanes = 256;
   struct scratch_type {};
 
-  array_view<loss_sums const> sums;
-  array_view<std::int64_t const> count;
-  array_view<float const> poison;
-  bool is_mean;
-  loss_total_outputs outputs;
-  array_view<float> scale;  ///< one element, for the backward pass: 1 / total weight for a mean, else 1
+  array_view<loss_sums const> sums;      ///< of groups of tokens
+  array_view<std::int64_t const> count;  ///< one element: tokens that have a label
+  array_view<float const> poison;        ///< one element: NaN if a label was none
+  bool is_mean;                          ///< else a sum
+  loss_total_outputs outputs;            ///< null where nobody asks
+  array_view<float> scale;               ///< one element, for the backward pass: 1 / total weight for a mean, else 1
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {

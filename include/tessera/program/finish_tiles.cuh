@@ -25,26 +25,27 @@ struct finish_tiles {
   static constexpr bool is_persistent = true;
   static constexpr int lanes = 256;
   static constexpr int blocks_per_multiprocessor = 6;
-  static constexpr int parts = finish_summaries::parts;
-  static constexpr int piece = 32;       ///< channels of a block
-  static constexpr int ahead = 4;        ///< tiles of a lane that are under way
-  static constexpr float highest = 448;  ///< the largest e4m3
+  static constexpr int parts = finish_summaries::parts;  ///< of the tiles, that lanes take
+  static constexpr int piece = 32;                       ///< channels of a block
+  static constexpr int ahead = 4;                        ///< tiles of a lane that are under way
+  static constexpr float highest = 448;                  ///< the largest e4m3
 
   struct scratch_type {
+    /// Of each part's channels.
     alignas(16) float numbers[parts][piece];
   };
 
   tiled_heads<T> keys;    ///< as of summarize_tiles
   tiled_heads<T> values;  ///< likewise
   tile_summaries summaries;
-  std::int32_t heads;
-  std::int32_t tiles;
-  std::int32_t channels;
-  divisor pieces;  ///< of the channels
-  float* key_mean;
-  float* value_mean;
-  float* value_scales;
-  float* value_reciprocals;
+  std::int32_t heads;        ///< of keys, of all batches
+  std::int32_t tiles;        ///< of a head
+  std::int32_t channels;     ///< that there are
+  divisor pieces;            ///< of the channels
+  float* key_mean;           ///< batch x key heads x channels
+  float* value_mean;         ///< batch x key heads x channels
+  float* value_scales;       ///< batch x key heads x channels
+  float* value_reciprocals;  ///< batch x key heads x channels
 
   [[nodiscard]] TESSERA_FN std::int32_t count() const {
     return heads * pieces.value() * ((keys.heads.data != nullptr ? 1 : 0) + (values.heads.data != nullptr ? 1 : 0));

@@ -22,6 +22,7 @@ inline namespace v0 {
 
 /// The coder that streams use: pairs of exponent codes at twelve bits.
 using pair_coder = rans_coder<12>;
+/// How frequencies of pairs are made.
 using pair_model = frequency_model<pair_coder::probability_bits>;
 
 /// Every how many blocks one is counted: all of up to 1023 blocks (8 million weights), else 512 to 1023 of them, evenly
@@ -32,12 +33,12 @@ TESSERA_FN constexpr std::int64_t histogram_stride(std::int64_t block_count) {
 
 /// Shared by the lanes of fit_codebook; `table` is its result.
 struct codebook_scratch {
-  std::uint64_t counts[256];
+  std::uint64_t counts[256];  ///< of exponents
   std::uint64_t
       largest_below[2][256];  ///< of the counts up to here, as count << 8 | 255 - exponent; and room for the next
-  std::uint64_t largest_above[2][256];  ///< of the counts from here on
-  std::uint64_t share[exponent_window::codes];
-  pair_coder::model_type table;
+  std::uint64_t largest_above[2][256];          ///< of the counts from here on
+  std::uint64_t share[exponent_window::codes];  ///< of each code, of 65536
+  pair_coder::model_type table;                 ///< the result
 };
 
 namespace detail {

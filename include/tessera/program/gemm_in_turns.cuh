@@ -51,8 +51,8 @@ struct gemm_in_turns {
   struct scratch_type {
     alignas(1024) unsigned char a[Policy.stages][a_bytes];
     alignas(1024) unsigned char b[Policy.stages][b_bytes];
-    typename Epilogue::scratch_type of_rows[shape::consumers][4][halves];
-    shared_barrier full[Policy.stages];     ///< a piece is there
+    typename Epilogue::scratch_type of_rows[shape::consumers][4][halves];  ///< of epilogues
+    shared_barrier full[Policy.stages];                                    ///< a piece is there
     shared_barrier empty[Policy.stages];    ///< all blocks of the cluster have multiplied with a piece
     shared_barrier turn[shape::consumers];  ///< the other warpgroup's pieces have all come
   };

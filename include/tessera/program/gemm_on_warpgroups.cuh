@@ -95,8 +95,8 @@ struct gemm_on_warpgroups {
   struct scratch_type {
     alignas(1024) unsigned char a[Policy.stages][a_bytes];
     alignas(1024) unsigned char b[Policy.stages][b_bytes];
-    typename Epilogue::scratch_type of_warp[4 * shape::consumers];
-    shared_barrier full[Policy.stages];   ///< a piece is there
+    typename Epilogue::scratch_type of_warp[4 * shape::consumers];  ///< of epilogues, a warp each
+    shared_barrier full[Policy.stages];                             ///< a piece is there
     shared_barrier empty[Policy.stages];  ///< all blocks of the cluster have multiplied with a piece
   };
 

@@ -19,10 +19,10 @@ inline namespace v0 {
 
 /// What is the same for every policy.
 struct warpgroup_gemm_shape {
-  static constexpr int block_rows = 128;
-  static constexpr int depth_bytes = 128;
-  static constexpr int consumers = 2;
-  static constexpr int warpgroup = 128;
+  static constexpr int block_rows = 128;   ///< rows of a tile
+  static constexpr int depth_bytes = 128;  ///< of a row in a stage
+  static constexpr int consumers = 2;      ///< warpgroups that multiply
+  static constexpr int warpgroup = 128;    ///< threads
 };
 
 template <class Operand, warpgroup_gemm_policy Policy>
@@ -47,6 +47,7 @@ struct gemm_pieces {
       sync_cluster();
     }
   }
+  /// The thread block's number in its cluster.
   __device__ __forceinline__ static std::int32_t rank() {
     if constexpr (Policy.blocks == 1) {
       return 0;

@@ -30,26 +30,28 @@ template <class Operand, AnySource A, AnySource B, class Epilogue>
 struct gemm_tiles {
   using operand_type = typename gemm_operand<Operand>::value_type;
   static constexpr int lanes = lanes_for_sources<A, B>(128);
-  static constexpr int rows = 64;
-  static constexpr int columns = 64;
+  static constexpr int rows = 64;                                           ///< of a tile
+  static constexpr int columns = 64;                                        ///< of a tile
   static constexpr int step = 32 / static_cast<int>(sizeof(operand_type));  ///< depth of one multiplication
-  static constexpr int depth = 2 * step;
+  static constexpr int depth = 2 * step;                                    ///< that is staged at a time
 
   struct scratch_type {
-    staged_tile<operand_type, rows, depth> a;
-    staged_tile<operand_type, columns, depth> b;
-    source_scratch<A> of_a;
-    source_scratch<B> of_b;
+    staged_tile<operand_type, rows, depth> a;     ///< staged
+    staged_tile<operand_type, columns, depth> b;  ///< staged, columns as rows
+    source_scratch<A> of_a;                       ///< for loading a
+    source_scratch<B> of_b;                       ///< for loading b
   };
 
-  A a;
-  B b;
+  A a;  ///< rows x depth
+  B b;  ///< columns x depth: the second factor turned over
   Epilogue epilogue;
 
+  /// Of the tiles.
   TESSERA_FN constexpr tile_order order() const {
     return {static_cast<std::int32_t>(divide_up(a.rows(), std::int64_t{rows})),
             static_cast<std::int32_t>(divide_up(b.rows(), std::int64_t{columns})), 8};
   }
+  /// How many tiles there are: a group each.
   TESSERA_FN constexpr std::int64_t tiles() const { return order().count(); }
 
   template <class Group>

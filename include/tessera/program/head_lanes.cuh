@@ -25,21 +25,24 @@ inline namespace v0 {
 /// Heads that are taken by tiles of 128 tokens.
 template <class T>
 struct tiled_heads {
-  static constexpr std::int32_t tile = static_cast<std::int32_t>(attention_padding);
+  static constexpr std::int32_t tile = static_cast<std::int32_t>(attention_padding);  ///< tokens
 
   head_view<T const> heads;  ///< batch x heads x tokens x channels; or null
   sequence_lengths lengths;
   divisor heads_each;  ///< of a sequence
 
   tiled_heads() = default;
+  /// Heads and how long their sequences are.
   tiled_heads(head_view<T const> const& of, sequence_lengths const& as_long)
       : heads(of), lengths(as_long), heads_each(static_cast<std::int32_t>(of.extent(1))) {}
 
+  /// The first element of tile `at` of a head.
   __device__ __forceinline__ T const* first(std::int32_t head, std::int32_t at) const {
     const std::int32_t sequence = head / heads_each;
     return heads.data + sequence * heads.strides[0] + (head - sequence * heads_each.value()) * heads.strides[1] +
            std::int64_t{at} * tile * heads.strides[2];
   }
+  /// Tokens of the head's sequence.
   [[nodiscard]] __device__ __forceinline__ std::int32_t length(std::int32_t head) const {
     return static_cast<std::int32_t>(length_of(lengths, head / heads_each, heads.extents[2]));
   }
@@ -55,22 +58,28 @@ struct head_lanes {
   static_assert(sizeof(T) == 2 && (Channels == 64 || Channels == 128 || Channels == 256),
                 "tessera: lanes hold 64, 128 or 256 channels of 16 bits");
   static constexpr int lanes = 2 * Channels;
-  static constexpr int tile = tiled_heads<T>::tile;
-  static constexpr int rows = 16;             ///< of tokens, that lanes hold at a time
-  static constexpr int passes = tile / rows;  ///< 8
-  static constexpr int vector = 8;            ///< channels of a lane
-  static constexpr int row_lanes = Channels / vector;
+  static constexpr int tile = tiled_heads<T>::tile;    ///< tokens
+  static constexpr int rows = 16;                      ///< of tokens, that lanes hold at a time
+  static constexpr int passes = tile / rows;           ///< 8
+  static constexpr int vector = 8;                     ///< channels of a lane
+  static constexpr int row_lanes = Channels / vector;  ///< that have a token
   static_assert(passes == 8, "tessera: lanes exchange 8 numbers each");
 
   using pair = std::uint32_t;  ///< of values as they are stored
 
+  /// The larger, or NaN.
   struct larger_or_nan {
+    /// Of two numbers.
     __device__ __forceinline__ float operator()(float a, float b) const { return maximum_or_nan(a, b); }
   };
+  /// The smaller, or NaN.
   struct smaller_or_nan {
+    /// Of two numbers.
     __device__ __forceinline__ float operator()(float a, float b) const { return minimum_or_nan(a, b); }
   };
+  /// The sum.
   struct sum_of_two {
+    /// Of two numbers.
     __device__ __forceinline__ float operator()(float a, float b) const { return a + b; }
   };
 
@@ -86,6 +95,7 @@ struct head_lanes {
       address += step;
     }
   }
+  /// Eight channels of a token, zeros if there is none.
   template <bool IsOnce>
   __device__ __forceinline__ static void take(T const* from, bool exists, pair (&words)[4]) {
     uint4 found{0, 0, 0, 0};
@@ -98,6 +108,7 @@ struct head_lanes {
     words[2] = found.z;
     words[3] = found.w;
   }
+  /// Eight floats, zeros if there are none.
   __device__ __forceinline__ static void load_eight(float const* from, bool exists, float (&found)[vector]) {
     float4 low{0.0F, 0.0F, 0.0F, 0.0F};
     float4 high = low;
@@ -139,6 +150,7 @@ struct head_lanes {
       sums[2 * j + 1] = sum.y;
     }
   }
+  /// Adds both halves of a pair.
   __device__ __forceinline__ static void add(float2& sum, pair word) {
     const float2 both = unpack_pair<T>(word);
     sum.x += both.x;
@@ -173,6 +185,7 @@ struct head_lanes {
       highest[j] = is_known ? highest[j] : not_a_number();
     }
   }
+  /// The largest magnitudes of each pair of channels over the tokens.
   __device__ __forceinline__ static void find_magnitudes(pair const (&words)[passes][4], pair (&highest)[4]) {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
@@ -183,6 +196,7 @@ struct head_lanes {
       }
     }
   }
+  /// Both without their signs.
   __device__ __forceinline__ static pair magnitudes(pair word) {
     return word & 0x7fff7fffU;
   }
@@ -196,6 +210,7 @@ struct head_lanes {
     const float2 both = unpack_pair<T>(larger_pair_or_nan<T>(low, high));
     return maximum_or_nan(both.x, both.y);
   }
+  /// The same, of what is left when a mean is subtracted.
   __device__ __forceinline__ static float magnitude_of(pair const (&words)[4], float const (&mean)[vector]) {
     float largest = 0.0F;
 #pragma unroll
@@ -235,6 +250,7 @@ struct head_lanes {
     }
     return {codes[0], codes[1]};
   }
+  /// The same without a mean.
   __device__ __forceinline__ static uint2 encode(pair const (&words)[4], float reciprocal) {
     constexpr float no_mean[vector] = {};
     return encode(words, no_mean, reciprocal);
@@ -253,6 +269,7 @@ struct head_lanes {
     const float other = __shfl_xor_sync(0xffffffffU, (lane & B) != 0 ? two[0] : two[1], B);
     return combine((lane & B) != 0 ? two[1] : two[0], other);
   }
+  /// The same for eight numbers and three bits.
   template <int A, int B, int C, class Combine>
   __device__ __forceinline__ static float scatter(float const (&numbers)[8], int lane, Combine combine) {
     float four[4];

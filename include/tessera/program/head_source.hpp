@@ -32,6 +32,7 @@ inline namespace v0 {
 
 /// The function that changes nothing.
 struct as_stored {
+  /// The channel itself.
   template <class Stored>
   TESSERA_FN float operator()(Stored const& stored, std::int64_t sequence, std::int64_t head, std::int64_t token,
                               std::int64_t channel) const {
@@ -42,9 +43,9 @@ struct as_stored {
 /// Values in memory, as floats.
 template <class T>
 struct stored_heads {
-  head_view<T const> heads;  ///< batch x heads x tokens of the longest sequence x channels
-  sequence_lengths lengths = {};
-  sequence_starts starts = {};
+  head_view<T const> heads;       ///< batch x heads x tokens of the longest sequence x channels
+  sequence_lengths lengths = {};  ///< of each; null: all are whole
+  sequence_starts starts = {};    ///< where sequences lie one behind the other
 
   TESSERA_FN float operator()(std::int64_t sequence, std::int64_t head, std::int64_t token,
                               std::int64_t channel) const {
@@ -55,13 +56,18 @@ struct stored_heads {
 
 template <class T, class Map = as_stored>
 struct head_source {
-  stored_heads<T> stored;
-  Map map = {};
+  stored_heads<T> stored;  ///< as they lie
+  Map map = {};            ///< through which they are read
 
+  /// Sequences.
   TESSERA_FN constexpr std::int64_t batch() const { return stored.heads.extent(0); }
+  /// Of a sequence.
   TESSERA_FN constexpr std::int64_t heads() const { return stored.heads.extent(1); }
+  /// Of a sequence, at most.
   TESSERA_FN constexpr std::int64_t tokens() const { return stored.heads.extent(2); }
+  /// Of a head.
   TESSERA_FN constexpr std::int64_t channels() const { return stored.heads.extent(3); }
+  /// Tokens of a sequence.
   TESSERA_FN std::int64_t length(std::int64_t sequence) const { return length_of(stored.lengths, sequence, tokens()); }
   TESSERA_FN float operator()(std::int64_t sequence, std::int64_t head, std::int64_t token,
                               std::int64_t channel) const {

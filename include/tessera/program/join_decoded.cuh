@@ -28,11 +28,12 @@ struct join_decoded {
   static constexpr int at_a_time = 16;  ///< shares
   struct scratch_type {};
 
-  attention_partials<state_type> partials;
+  attention_partials<state_type> partials;  ///< the shares
   attention_writer<cached_attention_method, Result> results;
-  known_divisor by_queries;
-  known_divisor by_heads;
+  known_divisor by_queries;  ///< queries of a sequence
+  known_divisor by_heads;    ///< query heads of a sequence
 
+  /// For the shares of a call.
   [[nodiscard]] static join_decoded of(attention_partials<state_type> const& partials,
                                        attention_writer<cached_attention_method, Result> const& results) {
     return {partials, results, known_divisor::of(static_cast<std::uint32_t>(results.shape.queries)),

@@ -21,6 +21,7 @@ struct window_exponents {
   std::uint32_t base;   ///< in both halves
   std::uint32_t extra;  ///< likewise
 
+  /// Both in each half of a word.
   __device__ explicit window_exponents(exponent_window window)
       : base(window.base * 0x00010001u), extra(window.extra * 0x00010001u) {}
 
@@ -64,7 +65,7 @@ template <>
 struct join_rows<bfloat16> {
   static constexpr int rows = 4;
   static constexpr int pairs = 4;
-  std::uint32_t bytes[2 * rows];
+  std::uint32_t bytes[2 * rows];  ///< signs and mantissas
 
   template <bool Checked>
   __device__ __forceinline__ void load(std::uint8_t const* planes, int, int row, int last_row, int lane) {
@@ -89,9 +90,9 @@ template <>
 struct join_rows<float16> {
   static constexpr int rows = 4;
   static constexpr int pairs = 4;
-  std::uint32_t low[2 * rows];
-  std::uint32_t middle[rows / 2];
-  std::uint32_t sign[rows / 4];
+  std::uint32_t low[2 * rows];     ///< eight bits of each weight's residual
+  std::uint32_t middle[rows / 2];  ///< two bits
+  std::uint32_t sign[rows / 4];    ///< the highest bit
 
   template <bool Checked>
   __device__ __forceinline__ void load(std::uint8_t const* planes, int coded, int row, int last_row, int lane) {
@@ -121,8 +122,8 @@ template <>
 struct join_rows<float> {
   static constexpr int rows = 4;
   static constexpr int pairs = 2;
-  std::uint32_t low[2 * rows];
-  std::uint32_t high[rows];
+  std::uint32_t low[2 * rows];  ///< 16 bits of each weight's residual
+  std::uint32_t high[rows];     ///< eight bits
 
   template <bool Checked>
   __device__ __forceinline__ void load(std::uint8_t const* planes, int coded, int row, int last_row, int lane) {
@@ -159,7 +160,7 @@ template <>
 struct join_rows<float8_e4m3> {
   static constexpr int rows = 2;
   static constexpr int pairs = 8;
-  std::uint32_t nibbles[2 * rows];
+  std::uint32_t nibbles[2 * rows];  ///< signs and mantissas, four bits each
 
   template <bool Checked>
   __device__ __forceinline__ void load(std::uint8_t const* planes, int, int row, int last_row, int lane) {
@@ -186,8 +187,8 @@ template <>
 struct join_rows<float8_e5m2> {
   static constexpr int rows = 2;
   static constexpr int pairs = 8;
-  std::uint32_t mantissa[rows];
-  std::uint32_t sign[rows / 2];
+  std::uint32_t mantissa[rows];  ///< two bits of each weight
+  std::uint32_t sign[rows / 2];  ///< one bit of each weight
 
   template <bool Checked>
   __device__ __forceinline__ void load(std::uint8_t const* planes, int coded, int row, int last_row, int lane) {

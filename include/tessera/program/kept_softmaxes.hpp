@@ -27,13 +27,15 @@ inline namespace v0 {
 template <class T>
 struct kept_softmaxes {
   static constexpr int tile_entries = 192;  ///< with a reference in common
+  /// State: there are none.
   static constexpr std::int32_t none = 0;
   static constexpr std::int32_t there = 1;  ///< forward() has left them; backward() takes them away
 
   matrix_view<T> values;  ///< tokens x entries: 2^(logit * log2(e) - reference); rows at multiples of 16 bytes
   matrix_view<bfloat16> references;  ///< tiles of entries x tokens
-  array_view<std::int32_t> state;
+  array_view<std::int32_t> state;    ///< one element: what there is
 
+  /// Whether there is room for them.
   [[nodiscard]] TESSERA_FN constexpr bool are_wanted() const { return values.data != nullptr; }
 };
 
@@ -42,8 +44,8 @@ struct set_softmaxes {
   static constexpr int lanes = 32;
   struct scratch_type {};
 
-  array_view<std::int32_t> state;
-  std::int32_t value;
+  array_view<std::int32_t> state;  ///< one element
+  std::int32_t value;              ///< that it gets
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {
@@ -66,11 +68,12 @@ struct differentiate_softmaxes {
   static constexpr int lanes = 256;
   static constexpr int together = 16 / static_cast<int>(sizeof(T));  ///< entries that a lane takes at a time
   struct scratch_type {};
+  /// What a lane takes at a time.
   struct alignas(16) piece {
-    T values[together];
+    T values[together];  ///< neighbours
   };
 
-  kept_softmaxes<T> kept;
+  kept_softmaxes<T> kept;  ///< made gradients where they lie
   array_view<loss_token_factors const> tokens;
   array_view<std::int64_t const> row_of;  ///< of each token in the list of those with a label; -1: none
   array_view<float const> targets;        ///< of each row of the list, the label's logit

@@ -29,7 +29,7 @@ struct plain_sum {
 /// Adds a number to each column.
 template <class Bias>
 struct add_bias {
-  array_view<Bias const> bias;
+  array_view<Bias const> bias;  ///< of each column
   template <class Sum>
   TESSERA_FN constexpr float operator()(Sum sum, std::int64_t, std::int64_t column) const {
     return static_cast<float>(sum) + static_cast<float>(load(bias[column]));
@@ -39,7 +39,7 @@ struct add_bias {
 /// Adds what is in a matrix; in that of the outputs, too: then the product is accumulated.
 template <class Element>
 struct add_matrix {
-  matrix_view<Element const> matrix;
+  matrix_view<Element const> matrix;  ///< rows x columns
   template <class Sum>
   TESSERA_FN constexpr float operator()(Sum sum, std::int64_t row, std::int64_t column) const {
     return static_cast<float>(sum) + static_cast<float>(load(matrix(row, column)));
@@ -48,7 +48,7 @@ struct add_matrix {
 
 /// Bends sums so that they stay below `cap` in magnitude: cap * tanh(sum / cap).
 struct soft_capped {
-  float cap;
+  float cap;  ///< sums stay between its opposite and it
   template <class Sum>
   TESSERA_FN float operator()(Sum sum, std::int64_t, std::int64_t) const {
     return cap * ::tanhf(static_cast<float>(sum) / cap);
@@ -58,8 +58,8 @@ struct soft_capped {
 /// One map after the other.
 template <class First, class Second>
 struct chained {
-  First first;
-  Second second;
+  First first;    ///< what sums go through first
+  Second second;  ///< and then
   template <class Sum>
   TESSERA_FN constexpr auto operator()(Sum sum, std::int64_t row, std::int64_t column) const {
     return second(first(sum, row, column), row, column);
@@ -68,7 +68,7 @@ struct chained {
 
 /// Multiplies by a number: 8-bit operands with one scale each.
 struct scaled_sum {
-  float scale;
+  float scale;  ///< of sums
   template <class Sum>
   TESSERA_FN constexpr float operator()(Sum sum, std::int64_t, std::int64_t) const {
     return static_cast<float>(sum) * scale;

@@ -21,13 +21,15 @@ inline namespace v0 {
 
 /// A part of the vocabulary, in the order in which the backward pass takes it.
 struct loss_part_range {
-  std::int64_t first;
+  std::int64_t first;                      ///< place of the backward pass
   std::int64_t entries;                    ///< at most; of the last part fewer count
   std::int64_t vocabulary;                 ///< all entries
   std::int64_t const* alive;               ///< how many entries come first that have gradients, in memory; null for all
   std::int32_t const* in_order = nullptr;  ///< whether entries are in their own order, in memory; null: they are
 
+  /// Whether places are entries.
   [[nodiscard]] TESSERA_FN constexpr bool is_in_order() const { return in_order == nullptr || *in_order != 0; }
+  /// Behind the last place with a gradient.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t end() const {
     return alive != nullptr ? min(*alive, vocabulary) : vocabulary;
   }
@@ -37,15 +39,19 @@ struct loss_part_range {
   }
   /// Whether there is nothing to do. The first part is always done: it sets gradients of hidden states.
   [[nodiscard]] TESSERA_FN constexpr bool is_beyond() const { return first > 0 && first >= end(); }
+  /// Of the parts.
   [[nodiscard]] TESSERA_FN constexpr bool is_first() const { return first == 0; }
+  /// Of the parts that have a gradient.
   [[nodiscard]] TESSERA_FN constexpr bool is_last() const { return first + entries >= end(); }
 };
 
 /// A place in a list.
 struct loss_list_entry {
+  /// A block, and whether it is unclean.
   static TESSERA_FN constexpr std::int32_t make(std::int32_t block, bool is_unclean) {
     return block * 2 + (is_unclean ? 1 : 0);
   }
+  /// The block of a place.
   static TESSERA_FN constexpr std::int32_t block(std::int32_t entry) { return entry / 2; }
   /// Some hidden states of the block's tokens must not be multiplied.
   static TESSERA_FN constexpr bool is_unclean(std::int32_t entry) { return entry % 2 != 0; }
@@ -53,12 +59,12 @@ struct loss_list_entry {
 
 /// A tile of 256 rows x 256 channels over the blocks of a list.
 struct loss_product_work {
-  bool is_hidden;
-  std::int32_t panel;  ///< -1: nothing to do
-  std::int32_t channel_tile;
-  std::int32_t count;
-  bool is_unclean;  ///< some entry of the list is
-  std::int32_t const* list;
+  bool is_hidden;             ///< a gradient of hidden states, else of the classifier
+  std::int32_t panel;         ///< -1: nothing to do
+  std::int32_t channel_tile;  ///< of 256 channels
+  std::int32_t count;         ///< of the list
+  bool is_unclean;            ///< some entry of the list is
+  std::int32_t const* list;   ///< of blocks: loss_list_entry
 };
 
 /// All tiles of both products, those of the classifier first, which are over more blocks.
@@ -67,10 +73,10 @@ struct loss_product_works {
   std::int32_t const* lists;   ///< likewise, with room for all blocks
   std::int32_t classifier_panels;  ///< 0 if nobody asks for this gradient
   std::int32_t hidden_panels;      ///< likewise
-  std::int32_t channel_tiles;
-  std::int32_t token_blocks;
-  std::int32_t entry_blocks;
-  std::int32_t band;  ///< channel tiles that are computed together for all panels
+  std::int32_t channel_tiles;      ///< of 256 channels
+  std::int32_t token_blocks;       ///< of 128 tokens
+  std::int32_t entry_blocks;       ///< of 128 entries, of the part
+  std::int32_t band;               ///< channel tiles that are computed together for all panels
 
   [[nodiscard]] TESSERA_FN constexpr std::int32_t count() const {
     return (classifier_panels + hidden_panels) * channel_tiles;
@@ -106,9 +112,9 @@ struct list_loss_blocks {
   struct scratch_type {};
 
   loss_part_range range;
-  loss_product_works works;
-  array_view<std::int32_t> counts;
-  array_view<std::int32_t> lists;
+  loss_product_works works;                       ///< what lists are for
+  array_view<std::int32_t> counts;                ///< of each list, as works has them
+  array_view<std::int32_t> lists;                 ///< of each panel, as works has them
   matrix_view<std::uint8_t> kept_for_hidden;      ///< blocks of tokens x blocks of entries
   matrix_view<std::uint8_t> kept_for_classifier;  ///< likewise
   array_view<std::uint8_t const> unclean;         ///< of blocks of tokens
@@ -176,7 +182,7 @@ struct list_loss_blocks {
 
 /// Tiles of 256 tokens that are made, as a schedule of gemm_in_turns.
 struct listed_loss_tiles {
-  tile_order::place const* tiles;
+  tile_order::place const* tiles;  ///< tiles of the part
   std::int32_t const* tile_count;  ///< in memory
   std::int32_t pieces;             ///< of the depth
 
@@ -193,13 +199,13 @@ struct list_loss_tiles {
   static constexpr int lanes = 256;
   struct scratch_type {};
 
-  loss_part_range first_part;
+  loss_part_range first_part;             ///< of the vocabulary
   matrix_view<std::uint8_t const> alive;  ///< blocks of tokens x all blocks of entries; null for all
-  std::int64_t token_blocks;
-  std::int32_t columns;  ///< entries of a tile
-  std::int32_t band;
-  matrix_view<tile_order::place> tiles;  ///< parts x all tiles of one
-  array_view<std::int32_t> tile_count;   ///< of each part
+  std::int64_t token_blocks;              ///< of 128 tokens
+  std::int32_t columns;                   ///< entries of a tile
+  std::int32_t band;                      ///< rows of tiles that are taken together
+  matrix_view<tile_order::place> tiles;   ///< parts x all tiles of one
+  array_view<std::int32_t> tile_count;    ///< of each part
 
   TESSERA_FN constexpr std::int64_t groups() const { return tile_count.size(); }
 

@@ -27,14 +27,15 @@ struct loss_mark_reader {
   matrix_view<std::uint32_t> live;           ///< blocks of 128 tokens x words of 32 entries
   array_view<std::int32_t const> is_marked;  ///< 0: there are no marks, everything matters
 
+  /// Whether an entry matters to a block of tokens.
   TESSERA_FN bool is_live(std::int64_t block, std::int64_t entry) const {
     return (live(block, entry / 32) >> (entry % 32) & 1U) != 0;
   }
 };
 
 struct loss_entry_order {
-  static constexpr int classes = 16;
-  static constexpr int group_entries = 1024;
+  static constexpr int classes = 16;          ///< by the share of blocks of tokens
+  static constexpr int group_entries = 1024;  ///< that a group sorts
 
   array_view<std::int32_t> entry_of;     ///< of each place
   array_view<std::int32_t> place_of;     ///< of each entry
@@ -44,10 +45,12 @@ struct loss_entry_order {
   array_view<std::int32_t> dead_blocks;  ///< one element: of 128 tokens x 128 places, those that matter to none
   array_view<std::int32_t> in_order;     ///< one element: whether entries are in their own order after all
 
+  /// Groups for so many entries.
   static TESSERA_FN constexpr std::int64_t groups(std::int64_t vocabulary) {
     return divide_up(vocabulary, std::int64_t{group_entries});
   }
   TESSERA_FN constexpr std::int64_t groups() const { return groups(entry_of.size()); }
+  /// Place in `counts` of a class and a group.
   TESSERA_FN constexpr std::int64_t count_at(int which, std::int64_t group) const {
     return (classes - 1 - which) * groups() + group;
   }
@@ -57,7 +60,7 @@ struct loss_entry_order {
 struct mark_labels {
   static constexpr int lanes = 128;
   struct scratch_type {
-    std::int32_t labels[lanes];
+    std::int32_t labels[lanes];  ///< of the block's tokens
   };
 
   loss_mark_reader marks;
@@ -93,7 +96,7 @@ struct mark_labels {
 struct class_entries {
   static constexpr int lanes = 256;
   struct scratch_type {
-    std::int32_t counts[loss_entry_order::classes];
+    std::int32_t counts[loss_entry_order::classes];  ///< of the group's entries
   };
 
   loss_mark_reader marks;
@@ -177,7 +180,7 @@ struct place_entries {
   static constexpr int lanes = 128;
   static constexpr int words = 4;  ///< with 16 bits for each of four classes
   struct scratch_type {
-    std::int32_t first[loss_entry_order::classes];
+    std::int32_t first[loss_entry_order::classes];  ///< the first place of each class for this group
   };
 
   loss_entry_order order;
@@ -324,14 +327,15 @@ template <class T>
 struct gather_entries {
   static constexpr int lanes = 128;
   struct scratch_type {};
+  /// What a lane moves at a time.
   struct alignas(16) piece {
-    std::uint32_t words[4];
+    std::uint32_t words[4];  ///< of the classifier's row
   };
 
   loss_part_range range;
-  array_view<std::int32_t const> entry_of;
-  matrix_view<T const> classifier;
-  matrix_view<T> gathered;  ///< entries of a part x channels
+  array_view<std::int32_t const> entry_of;  ///< of each place
+  matrix_view<T const> classifier;          ///< vocabulary x channels
+  matrix_view<T> gathered;                  ///< entries of a part x channels
 
   TESSERA_FN constexpr std::int64_t groups() const { return gathered.extent(0); }
 

@@ -36,13 +36,16 @@ struct loss_tiles_of_part : listed_loss_tiles {
   loss_part_range range;
   tensor_map in_order;  ///< of the part's rows where they are
 
+  /// The map of the part's rows.
   __device__ __forceinline__ tensor_map const& map_of_b(tensor_map const& together) const {
     return range.is_in_order() ? in_order : together;
   }
 };
 
+/// The epilogue that makes gradients of logits of 128 x 128 blocks, and says which blocks are kept.
 template <class T>
 struct write_loss_gradient {
+  /// How results are written.
   using boxes = store_sums_by_boxes<T, plain_sum>;
   using scratch_type = typename boxes::scratch_type;
   boxes target;  ///< tokens x entries of the part
@@ -52,7 +55,7 @@ struct write_loss_gradient {
   std::int32_t const* order;  ///< the entry in each place of the backward pass; null: their own order
   gradient_thresholds thresholds;
   float smoothing;
-  float inverse_vocabulary;
+  float inverse_vocabulary;                       ///< 1 / entries of the vocabulary
   bool has_entropies;                             ///< some token has a gradient by its entropy
   matrix_view<std::uint8_t> kept_for_hidden;      ///< blocks of tokens x blocks of the part
   matrix_view<std::uint8_t> kept_for_classifier;  ///< likewise

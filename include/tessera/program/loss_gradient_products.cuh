@@ -48,18 +48,20 @@ struct loss_gradient_products {
   static constexpr int before_architecture = 1000;
   static constexpr bool needs_specific_architecture = true;
   static constexpr bool is_persistent = true;
-  static constexpr int box = 64;          ///< columns of all boxes; rows of those of G
-  static constexpr int shared_rows = 32;  ///< of boxes that are for both blocks
-  static constexpr int box_bytes = box * box * 2;
-  static constexpr int rows = 256;  ///< of a cluster's tile
-  static constexpr int channels = Policy.columns;
-  static constexpr int halves = 2;  ///< of a block's tile, each multiplied by instructions of its own
-  static constexpr int boxes = channels / box;
+  static constexpr int box = 64;                   ///< columns of all boxes; rows of those of G
+  static constexpr int shared_rows = 32;           ///< of boxes that are for both blocks
+  static constexpr int box_bytes = box * box * 2;  ///< of a box of an operand
+  static constexpr int rows = 256;                 ///< of a cluster's tile
+  static constexpr int channels = Policy.columns;  ///< of a tile
+  static constexpr int halves = 2;                 ///< of a block's tile, each multiplied by instructions of its own
+  static constexpr int boxes = channels / box;     ///< across a tile
 
   struct scratch_type {
+    /// Blocks of gradients.
     alignas(1024) unsigned char a[Policy.stages][halves][box_bytes];
+    /// Rows of the other operand.
     alignas(1024) unsigned char b[Policy.stages][boxes][box_bytes];
-    sum_staging of_warp[shape::consumers][4];
+    sum_staging of_warp[shape::consumers][4];  ///< for sums on their way out
     shared_barrier full[Policy.stages];
     shared_barrier empty[Policy.stages];
     shared_barrier turn[shape::consumers];  ///< the other warpgroup's pieces have all come
@@ -71,8 +73,8 @@ struct loss_gradient_products {
   tensor_map gathered;    ///< likewise where they are not
   loss_product_works works;
   loss_part_range range;
-  write_classifier_rows<Gradient> to_classifier;
-  add_hidden_rows<Gradient> to_hidden;
+  write_classifier_rows<Gradient> to_classifier;  ///< of a part
+  add_hidden_rows<Gradient> to_hidden;            ///< of a part
   array_view<loss_token_factors const> tokens;
 
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t block,

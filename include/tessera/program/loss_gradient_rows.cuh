@@ -24,6 +24,7 @@ inline namespace v0 {
 
 /// 16 rows of 32 sums; the 16 bytes c of row r lie at 128 r + 16 (c ^ (r % 8)).
 struct sum_staging {
+  /// Of a warp.
   alignas(128) float values[16 * 32];
 };
 

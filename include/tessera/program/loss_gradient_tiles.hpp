@@ -28,8 +28,8 @@ inline namespace v0 {
 
 /// What a row's gradient depends on.
 struct loss_row_gradient {
-  float log_sum_exp;
-  float entropy;
+  float log_sum_exp;     ///< of the row, natural
+  float entropy;         ///< of the row, in nats
   float by_loss;         ///< g
   float by_log_sum_exp;  ///< h
   float by_entropy;      ///< k
@@ -37,8 +37,8 @@ struct loss_row_gradient {
 
 /// Which blocks are left out of the gradients of hidden states and of the classifier; 0: none.
 struct gradient_thresholds {
-  float hidden;
-  float classifier;
+  float hidden;      ///< in units of probability
+  float classifier;  ///< in units of probability
 };
 
 /// Of one part of the vocabulary.
@@ -57,17 +57,17 @@ struct loss_gradient_tiles {
   using layout = loss_tile<Tile>;
   using value_type = typename layout::value_type;
   static constexpr int lanes = layout::lanes;
-  static constexpr int block_rows = min(Filter::rows, layout::rows);
-  static constexpr int block_columns = min(Filter::columns, layout::columns);
-  static constexpr int across = layout::columns / block_columns;
-  static constexpr int blocks = layout::rows / block_rows * across;
+  static constexpr int block_rows = min(Filter::rows, layout::rows);           ///< of a block of the filter
+  static constexpr int block_columns = min(Filter::columns, layout::columns);  ///< of a block of the filter
+  static constexpr int across = layout::columns / block_columns;               ///< blocks beside each other in a tile
+  static constexpr int blocks = layout::rows / block_rows * across;            ///< of a tile
   static_assert(layout::rows % block_rows == 0 && layout::columns % block_columns == 0 && blocks <= 1024,
                 "tessera: the blocks of a gradient_filter divide the tile of the loss, into at most 1024 of them");
 
   struct scratch_type {
-    typename layout::scratch_type tile;
-    std::uint32_t for_hidden[blocks];  ///< elements that do not stay below the threshold
-    std::uint32_t for_classifier[blocks];
+    typename layout::scratch_type tile;    ///< for logits
+    std::uint32_t for_hidden[blocks];      ///< elements that do not stay below the threshold
+    std::uint32_t for_classifier[blocks];  ///< likewise
   };
 
   loss_logits<Tile> logits;
@@ -75,8 +75,9 @@ struct loss_gradient_tiles {
   array_view<loss_row_gradient const> rows;
   float smoothing;
   gradient_thresholds thresholds;
-  loss_gradient_part<value_type> part;
+  loss_gradient_part<value_type> part;  ///< where gradients go
 
+  /// Tiles of the part.
   TESSERA_FN constexpr std::int64_t column_tiles() const {
     return divide_up(part.gradient.extent(1), std::int64_t{layout::columns});
   }

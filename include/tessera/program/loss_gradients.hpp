@@ -31,15 +31,15 @@ struct prepare_loss_gradients {
   struct scratch_type {};
 
   loss_token_list tokens;
-  array_view<float const> weights;
+  array_view<float const> weights;  ///< of tokens, or null
   array_view<float const> row_lse;
   array_view<float const> row_entropy;
-  loss_upstream upstream;
+  loss_upstream upstream;  ///< gradients of the results
   float z_factor;
-  bool is_reduced;
+  bool is_reduced;                     ///< else a loss for each token
   array_view<float const> mean_scale;  ///< one element
-  array_view<loss_row_gradient> rows;
-  array_view<float> late_scale;  ///< one element, for the programs after
+  array_view<loss_row_gradient> rows;  ///< what each row of the list depends on: the result
+  array_view<float> late_scale;        ///< one element, for the programs after
 
   TESSERA_FN constexpr std::int64_t groups() const {
     return max(divide_up(rows.size(), std::int64_t{lanes}), std::int64_t{1});
@@ -74,7 +74,7 @@ struct prepare_loss_gradients {
 
 /// A map of sums: times a number that is in memory.
 struct scaled_by_memory {
-  float const* scale;
+  float const* scale;  ///< in memory
   TESSERA_FN constexpr float operator()(float sum, std::int64_t, std::int64_t) const { return sum * *scale; }
 };
 
@@ -85,11 +85,12 @@ template <class Gradient>
 struct accumulate_tokens {
   matrix_view<Gradient> target;        ///< tokens x channels
   matrix_view<std::uint16_t> remains;  ///< tokens x channels; not used for float, nor if there is one part
-  array_view<std::int64_t> order;
+  array_view<std::int64_t> order;      ///< the token of each row; negative: none
   float const* scale;
-  bool is_first_part;
-  bool is_last_part;
+  bool is_first_part;  ///< nothing is there yet
+  bool is_last_part;   ///< results are rounded
 
+  /// Takes the finished sum of a row and a channel.
   TESSERA_FN void operator()(std::int64_t row, std::int64_t channel, float sum) const {
     const std::int64_t token = order[row];
     if (token < 0) {
@@ -129,8 +130,8 @@ struct clear_unlabelled {
   static constexpr int lanes = 128;
   struct scratch_type {};
 
-  array_view<std::int64_t const> row_of;
-  matrix_view<Gradient> target;  ///< tokens x channels
+  array_view<std::int64_t const> row_of;  ///< of each token; negative: it has no label
+  matrix_view<Gradient> target;           ///< tokens x channels
 
   TESSERA_FN constexpr std::int64_t groups() const { return target.extent(0); }
 
@@ -151,12 +152,13 @@ struct clear_unlabelled {
 template <class T>
 struct sum_gradient_columns {
   static constexpr int lanes = 256;
-  static constexpr int rows = 128;
+  static constexpr int rows = 128;  ///< that a group adds up
   struct scratch_type {};
 
   matrix_view<T const> gradient;   ///< tokens x entries
   matrix_view<float> column_sums;  ///< rows of blocks x entries
 
+  /// Groups beside each other.
   TESSERA_FN constexpr std::int64_t across() const { return divide_up(gradient.extent(1), std::int64_t{lanes}); }
   TESSERA_FN constexpr std::int64_t groups() const { return column_sums.extent(0) * across(); }
 
@@ -185,7 +187,7 @@ struct sum_bias_gradient {
 
   matrix_view<float const> column_sums;  ///< rows of tiles x entries
   float const* scale;
-  array_view<Gradient> target;
+  array_view<Gradient> target;  ///< of the bias
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(target.size(), std::int64_t{lanes}); }
 

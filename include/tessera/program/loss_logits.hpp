@@ -25,10 +25,11 @@ inline namespace v0 {
 /// From the sum of a product to a logit.
 template <class T>
 struct logit_map {
-  array_view<T const> bias;  ///< a value for each row of the classifier, or null
-  float cap;                 ///< logits stay below it in magnitude; 0 for none
-  float inverse_temperature;
+  array_view<T const> bias;   ///< a value for each row of the classifier, or null
+  float cap;                  ///< logits stay below it in magnitude; 0 for none
+  float inverse_temperature;  ///< logits are multiplied by it
 
+  /// The logit of a sum; minus infinities stay.
   TESSERA_FN float operator()(float sum, std::int64_t column) const {
     const float biased = bias.data != nullptr ? sum + static_cast<float>(load(bias[column])) : sum;
     return (cap > 0.0F ? cap * ::tanhf(biased / cap) : biased) * inverse_temperature;
@@ -48,26 +49,30 @@ struct logit_map {
 /// What a gemm_tile says of itself to programs that use it with groups of their own.
 template <class Tile>
 struct loss_tile;
+/// Of a gemm_tile: twice its depth at a time.
 template <class T, class Shape, class Host>
 struct loss_tile<gemm_tile<T, Shape, Host>> {
+  /// What is multiplied.
   using operand_name = T;
   using operand = gemm_operand<T>;
   using value_type = typename operand::value_type;
   static_assert(std::is_same_v<typename operand::sum_type, float>, "tessera: a loss has logits in fp32");
-  static constexpr int rows = Shape::m;     ///< tokens
-  static constexpr int columns = Shape::n;  ///< entries of the vocabulary
-  static constexpr int depth = 2 * Shape::k;
+  static constexpr int rows = Shape::m;       ///< tokens
+  static constexpr int columns = Shape::n;    ///< entries of the vocabulary
+  static constexpr int depth = 2 * Shape::k;  ///< that is staged at a time
   static constexpr int lanes = rows * columns >= 128 * 128 ? 256 : 128;
-  static constexpr int parts = lanes / rows;  ///< lanes for a row, with so many columns each:
-  static constexpr int part_columns = columns / parts;
+  static constexpr int parts = lanes / rows;            ///< lanes for a row, with so many columns each:
+  static constexpr int part_columns = columns / parts;  ///< of each part
   static_assert(lanes % rows == 0 && columns % parts == 0,
                 "tessera: a loss's tile has 64 or 128 rows, and 64 or 128 columns");
 
   /// Rows lie one further apart than they are long: lanes that each read a row meet in different banks.
   struct scratch_type {
-    staged_tile<value_type, rows, depth> a;
-    staged_tile<value_type, columns, depth> b;
+    staged_tile<value_type, rows, depth> a;     ///< hidden states
+    staged_tile<value_type, columns, depth> b;  ///< rows of the classifier
+    /// Of the tile.
     float logits[rows * (columns + 1)];
+    /// The logit of a row and a column of the tile.
     TESSERA_FN float& logit(int row, int column) { return logits[row * (columns + 1) + column]; }
   };
   template <class Group>
@@ -81,9 +86,11 @@ struct loss_logits {
 
   gathered<value_type> hidden;   ///< rows are those of the list of tokens
   dense<value_type> classifier;  ///< vocabulary x channels
-  logit_map<value_type> map;
+  logit_map<value_type> map;     ///< from sums to logits
 
+  /// Tiles of tokens.
   TESSERA_FN constexpr std::int64_t row_tiles() const { return divide_up(hidden.rows(), std::int64_t{layout::rows}); }
+  /// Tiles of the vocabulary.
   TESSERA_FN constexpr std::int64_t column_tiles() const {
     return divide_up(classifier.rows(), std::int64_t{layout::columns});
   }

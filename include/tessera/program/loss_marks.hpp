@@ -39,17 +39,20 @@ struct known_loss {
 };
 
 struct loss_marks {
+  /// Tokens that share a bit.
   static constexpr int block_tokens = 128;
   /// Bounds are lowered by this much, and by their magnitude times relative_slack: twice what rounding adds to them.
   static constexpr float slack = 2e-3F;
+  /// By which logits of two programs may differ, relatively.
   static constexpr float relative_slack = 2e-6F;
 
-  matrix_view<std::uint32_t> live;  ///< blocks of 128 tokens x words of 32 entries; null where no marks are wanted
-  matrix_view<loss_bound> bounds;   ///< as many for each row of the list of tokens as it has states
-  array_view<known_loss> known;     ///< of each row of that list
-  array_view<std::int32_t> is_marked;
-  float threshold = 0;
+  matrix_view<std::uint32_t> live;     ///< blocks of 128 tokens x words of 32 entries; null where no marks are wanted
+  matrix_view<loss_bound> bounds;      ///< as many for each row of the list of tokens as it has states
+  array_view<known_loss> known;        ///< of each row of that list
+  array_view<std::int32_t> is_marked;  ///< one element: 1 if there are marks
+  float threshold = 0;                 ///< of the softmax
 
+  /// Whether marks are to be made.
   [[nodiscard]] TESSERA_FN constexpr bool are_wanted() const { return live.data != nullptr && threshold > 0; }
 };
 
@@ -58,7 +61,7 @@ struct clear_loss_states {
   static constexpr int lanes = 256;
   struct scratch_type {};
 
-  matrix_view<scaled_exponentials<float>> states;
+  matrix_view<scaled_exponentials<float>> states;  ///< shares x rows of the list
   loss_marks marks;
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(states.extent(1), std::int64_t{lanes}); }
@@ -82,7 +85,7 @@ struct share_loss_bounds {
   static constexpr int lanes = 256;
   struct scratch_type {};
 
-  matrix_view<scaled_exponentials<float> const> states;
+  matrix_view<scaled_exponentials<float> const> states;  ///< shares x rows of the list
   loss_marks marks;
   array_view<std::int64_t const> count;  ///< of rows
 
@@ -113,8 +116,8 @@ struct check_loss_marks {
 
   loss_marks marks;
   loss_token_list tokens;
-  array_view<float const> row_lse;
-  std::int64_t vocabulary;
+  array_view<float const> row_lse;  ///< of the list
+  std::int64_t vocabulary;          ///< entries
 
   TESSERA_FN constexpr std::int64_t groups() const { return marks.live.extent(0); }
 

@@ -37,29 +37,30 @@
 namespace tessera {
 inline namespace v0 {
 
+/// Reduces rows of logits to log-sum-exps, and leaves marks and softmaxes where they are wanted.
 template <class T>
 struct reduce_loss_rows {
   using state_type = scaled_exponentials<float>;
   /// Of a row, from tile to tile.
   struct memory_type {
-    state_type state;
-    loss_bound bound;
+    state_type state;    ///< of what has been seen
+    loss_bound bound;    ///< of the log-sum-exp
     float known;         ///< log2 of the sum that was known when this launch began
     float floor;         ///< sums below it do not matter
     std::int32_t label;  ///< -1 for none, which is no column
   };
   struct scratch_type {
-    memory_type of_row[16];
+    memory_type of_row[16];  ///< of each row of a warp
   };
 
-  row_schedule schedule;
+  row_schedule schedule;  ///< whose workers keep rows
   loss_token_list tokens;
   matrix_view<state_type> states;  ///< schedule.states() x rows of the list
   array_view<float> targets;
   logit_map<T> map;
   std::int32_t vocabulary;
   loss_marks marks;
-  kept_softmaxes<T> softmaxes;
+  kept_softmaxes<T> softmaxes;  ///< null: none are kept
 
   __device__ __forceinline__ void prepare() const {}
   __device__ __forceinline__ void finish() const {}

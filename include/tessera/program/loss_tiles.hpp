@@ -30,7 +30,7 @@ struct loss_tiles {
   using state_type = typename R::state_type;
   static constexpr int lanes = layout::lanes;
   struct scratch_type {
-    typename layout::scratch_type tile;
+    typename layout::scratch_type tile;            ///< for logits
     state_type of_lane[lanes - layout::rows + 1];  ///< those beyond the first of each row
   };
 
@@ -39,7 +39,7 @@ struct loss_tiles {
   R reducer;
   matrix_view<state_type> states;  ///< splits x tokens
   array_view<float> targets;       ///< the logits of the labels
-  std::int64_t splits;
+  std::int64_t splits;             ///< groups that share a row of tiles
 
   TESSERA_FN constexpr std::int64_t groups() const { return logits.row_tiles() * splits; }
 

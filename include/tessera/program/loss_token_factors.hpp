@@ -18,14 +18,15 @@
 namespace tessera {
 inline namespace v0 {
 
+/// 32 bytes of each token: what its gradients depend on.
 struct alignas(16) loss_token_factors {
-  float log_sum_exp;
+  float log_sum_exp;   ///< natural
   float by_softmax;    ///< g + h
   float by_loss;       ///< g
   std::int32_t label;  ///< its place in the backward pass; -1: no label, no gradient
   float by_entropy;    ///< k
-  float entropy;
-  float unused[2];
+  float entropy;       ///< in nats
+  float unused[2];     ///< to 32 bytes
 };
 
 /// A group for each block of 128 tokens.
@@ -34,11 +35,11 @@ struct place_loss_factors {
   static constexpr int lanes = 128;
   struct scratch_type {};
 
-  loss_token_list list;
-  array_view<loss_row_gradient const> rows;
-  matrix_view<T const> hidden;
-  std::int32_t const* place_of;  ///< of each entry in the backward pass; null: its own number
-  array_view<loss_token_factors> factors;
+  loss_token_list list;                      ///< which tokens have a label
+  array_view<loss_row_gradient const> rows;  ///< of the list
+  matrix_view<T const> hidden;               ///< tokens x channels
+  std::int32_t const* place_of;              ///< of each entry in the backward pass; null: its own number
+  array_view<loss_token_factors> factors;    ///< of each token
   array_view<std::uint8_t> unclean;  ///< 1: of these tokens one without a label has a hidden state that is not finite
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(factors.size(), std::int64_t{lanes}); }

@@ -34,11 +34,11 @@ struct loss_token_list {
 
 /// Values for each token; null where nobody asks.
 struct loss_token_outputs {
-  array_view<float> loss;             ///< with weight, smoothing and z-loss
-  array_view<float> log_sum_exp;      ///< of the logits
-  array_view<float> log_probability;  ///< of the label
-  array_view<float> entropy;          ///< of the softmax, in nats
-  array_view<std::int32_t> prediction;
+  array_view<float> loss;               ///< with weight, smoothing and z-loss
+  array_view<float> log_sum_exp;        ///< of the logits
+  array_view<float> log_probability;    ///< of the label
+  array_view<float> entropy;            ///< of the softmax, in nats
+  array_view<std::int32_t> prediction;  ///< of each token
 };
 
 namespace detail {
@@ -71,11 +71,11 @@ struct select_loss_tokens {
                 "tessera: labels are std::int32_t or std::int64_t");
   static constexpr int lanes = 1024;  // one group does it all
   struct scratch_type {
-    std::uint32_t bad;
+    std::uint32_t bad;  ///< label that is none: the first position
   };
 
-  array_view<Label const> given;
-  label_rule rule;
+  array_view<Label const> given;  ///< of each token
+  label_rule rule;                ///< which labels count
   loss_token_list tokens;
   loss_token_outputs outputs;
   array_view<float> poison;  ///< one element

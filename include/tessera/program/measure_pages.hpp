@@ -34,9 +34,9 @@ struct merged_row {
 
 /// The retained tokens of a page.
 struct page_mark {
-  std::uint64_t retained;
-  std::uint32_t first_row;
-  std::uint32_t rows;
+  std::uint64_t retained;   ///< bit j: token j
+  std::uint32_t first_row;  ///< in the memory for retained tokens
+  std::uint32_t rows;       ///< how many
 };
 
 /// Products of eight channels of two vectors, in float; what is added up further is so in double. Where squares are
@@ -94,11 +94,12 @@ struct measure_pages {
   static constexpr int lanes = 2 * cache_page_format::tokens;
   struct scratch_type {};
 
-  Merger merger;
+  Merger merger;  ///< of pairs of vectors
   cache_source<T> source;
   view<merged_row, 5> rows;  ///< sequence x page of those sealed now x head x {key, value} x 64
-  bool whole_tokens;
+  bool whole_tokens;         ///< vectors are those of all heads of a token together
 
+  /// Groups of a page: heads, or 1 for all of them.
   TESSERA_FN constexpr std::int64_t head_groups() const { return whole_tokens ? 1 : rows.extent(2); }
   TESSERA_FN constexpr std::int64_t groups() const { return rows.extent(0) * rows.extent(1) * head_groups(); }
 
@@ -188,7 +189,7 @@ struct fit_thresholds {
   static constexpr int lanes = 128;
   struct scratch_type {};
 
-  retain_most_different rule;
+  retain_most_different rule;  ///< which pairs are retained
   cache_source<T> source;
   view<Row const, 5> rows;
 

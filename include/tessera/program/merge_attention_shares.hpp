@@ -22,11 +22,12 @@ inline namespace v0 {
 template <class State>
 struct attention_share_slots {
   using row_type = attention_row<State>;
-  float* totals = nullptr;  ///< slots x rows x pitch: channels, and behind them what nobody reads
-  row_type* rows = nullptr;
+  float* totals = nullptr;      ///< slots x rows x pitch: channels, and behind them what nobody reads
+  row_type* rows = nullptr;     ///< slots x rows
   std::int32_t block_rows = 0;  ///< of a slot
   std::int32_t pitch = 0;       ///< of rows of totals: a multiple of 4
 
+  /// Memory of a slot.
   [[nodiscard]] TESSERA_FN static constexpr std::int64_t floats_of_slot(std::int64_t rows, std::int64_t pitch) {
     return rows * (pitch + static_cast<std::int64_t>(sizeof(row_type) / sizeof(float)));
   }
@@ -35,9 +36,11 @@ struct attention_share_slots {
     float* const behind = memory.data + std::int64_t{slots} * rows * pitch;
     return {memory.data, reinterpret_cast<row_type*>(behind), rows, pitch};
   }
+  /// The sums of a row.
   [[nodiscard]] TESSERA_FN constexpr float* totals_of(std::int32_t slot, std::int32_t row) const {
     return totals + (std::int64_t{slot} * block_rows + row) * pitch;
   }
+  /// The state of a row.
   [[nodiscard]] TESSERA_FN constexpr row_type& row_of(std::int32_t slot, std::int32_t row) const {
     return rows[std::int64_t{slot} * block_rows + row];
   }
@@ -54,15 +57,15 @@ struct merge_attention_shares {
   static constexpr int at_a_time = 4;  ///< shares that are asked for before the first is there
 
   struct scratch_type {
-    row_type rows[warps];
-    float factors[warps];
-    finished_row finished[warps];
-    float totals[warps * most_channels];
+    row_type rows[warps];                 ///< of the shares of each warp's row
+    float factors[warps];                 ///< by which shares are multiplied
+    finished_row finished[warps];         ///< of each warp
+    float totals[warps * most_channels];  ///< of each warp
   };
 
-  attention_shares shares;
+  attention_shares shares;  ///< that were cut
   attention_schedule schedule;
-  attention_share_slots<state_type> slots;
+  attention_share_slots<state_type> slots;  ///< where they are
   attention_writer<Method, T> results;
   std::int32_t parts;  ///< 1 or 4 warps for a row
 

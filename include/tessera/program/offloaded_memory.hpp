@@ -37,19 +37,20 @@ inline namespace v0 {
 struct offload_extents {
   std::int64_t batch;  ///< sequences
   std::int64_t
-      query_heads;  ///< a multiple of key_heads; query head h belongs to key head h / (query_heads / key_heads)
-  std::int64_t key_heads;
-  std::int64_t channels;  ///< of a head
-  std::int64_t rank;      ///< coefficients of a token
-  std::int64_t chunk;     ///< tokens
-  std::int64_t ring;      ///< tokens, a multiple of `chunk`
-  std::int64_t outliers;  ///< chunks of a head that are exact because of their landmarks
-  std::int64_t strays;    ///< chunks of a head that are exact because of their coefficients
-  std::int64_t slots;     ///< chunks of a head that are resident; at least `budget`
-  std::int64_t budget;    ///< chunks that a head selects at most
-  std::int64_t rows;      ///< chunks of all sequences together
-  std::int64_t longest;   ///< chunks of a sequence at most
+      query_heads;         ///< a multiple of key_heads; query head h belongs to key head h / (query_heads / key_heads)
+  std::int64_t key_heads;  ///< of a sequence
+  std::int64_t channels;   ///< of a head
+  std::int64_t rank;       ///< coefficients of a token
+  std::int64_t chunk;      ///< tokens
+  std::int64_t ring;       ///< tokens, a multiple of `chunk`
+  std::int64_t outliers;   ///< chunks of a head that are exact because of their landmarks
+  std::int64_t strays;     ///< chunks of a head that are exact because of their coefficients
+  std::int64_t slots;      ///< chunks of a head that are resident; at least `budget`
+  std::int64_t budget;     ///< chunks that a head selects at most
+  std::int64_t rows;       ///< chunks of all sequences together
+  std::int64_t longest;    ///< chunks of a sequence at most
 
+  /// Query heads of a key head.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t group() const { return query_heads / key_heads; }
   /// Of a key of all heads.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t width() const { return key_heads * channels; }
@@ -105,7 +106,7 @@ struct chunk_usage {
 /// The cache itself. `slots` and exact chunks hold keys after their rotation, and values; the ring keys before it, too.
 template <class T, class E>
 struct offloaded_memory {
-  array_view<cached_sequence> sequences;
+  array_view<cached_sequence> sequences;  ///< lengths of each sequence of the batch
 
   view<E, 3> landmarks;          ///< rows x key heads x elements
   view<std::int16_t, 2> places;  ///< rows x key heads: a slot or a chunk_place
@@ -134,7 +135,7 @@ struct offloaded_memory {
 /// A chunk that has to be fetched and rebuilt, and where to.
 struct missed_chunk {
   std::int32_t chunk;  ///< of its sequence
-  std::int32_t slot;
+  std::int32_t slot;   ///< where it goes
 };
 
 /// What one step leaves on its way; in a workspace. `steps`: tokens of this step, one for each sequence that takes
@@ -155,6 +156,7 @@ struct offload_step {
   view<float, 4> totals;                           ///< shares x steps x query heads x channels
   array_view<float> residuals;                     ///< of each step: of the chunk that is archived; -1: none
 
+  /// Tokens that the step has room for.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t steps() const { return queries.extent(0); }
   /// The sequence of a step; -1 for none, or for one that has no room for another token.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t sequence(offload_extents const& n,

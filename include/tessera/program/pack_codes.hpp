@@ -15,7 +15,7 @@ inline namespace v0 {
 /// A group takes 8192 pairs; two neighbouring channels are a pair.
 struct pack_codes {
   static constexpr int lanes = 128;
-  static constexpr std::int64_t pairs = 64 * lanes;
+  static constexpr std::int64_t pairs = 64 * lanes;  ///< of codes, that a group packs
   struct scratch_type {};
 
   head_view<std::int8_t const> codes;  ///< contiguous, of an even number of channels; values from -8 to 7
@@ -37,11 +37,11 @@ struct pack_codes {
 /// The way back.
 struct widen_codes {
   static constexpr int lanes = 128;
-  static constexpr std::int64_t pairs = 64 * lanes;
+  static constexpr std::int64_t pairs = 64 * lanes;  ///< of codes, that a group widens
   struct scratch_type {};
 
-  head_view<int4x2 const> packed;
-  head_view<std::int8_t> codes;
+  head_view<int4x2 const> packed;  ///< the first code of a pair in the low bits
+  head_view<std::int8_t> codes;    ///< batch x heads x tokens x channels
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(packed.size(), pairs); }
 

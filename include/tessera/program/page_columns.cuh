@@ -35,12 +35,13 @@ inline namespace v0 {
 template <int Channels, int Groups, int Bits = 4>
 struct page_columns {
   static constexpr int channels = Channels;
-  static constexpr cache_page_format format{Channels, Bits, Bits, Groups, 2};
+  static constexpr cache_page_format format{Channels, Bits, Bits, Groups, 2};  ///< bytes of a page
   static constexpr int strips = Channels / 16;
-  static constexpr int group_strips = strips / Groups;
-  static constexpr int tiles = cache_page_format::tokens / 16;
+  static constexpr int group_strips = strips / Groups;          ///< of a group of a value
+  static constexpr int tiles = cache_page_format::tokens / 16;  ///< of 16 tokens
   using columns_type = decode_columns<Channels>;
   static constexpr float value_steps = 1 << (format.value_bits - 1);  ///< that value scales have too many of
+  /// Codes are fp16 operands.
   using codes_mma = warp_mma<float16>;
   using pairs_type = code_pairs<Bits>;
   static constexpr float upper_unit = static_cast<float>(1 << pairs_type::upper) * 0x1p-24F;  ///< of rows g + 8
@@ -49,10 +50,11 @@ struct page_columns {
 
   /// Places of parts of a page among those that a layer reads.
   struct parts {
-    int header;
-    int norms;
-    int value_scales;
+    int header;        ///< cache_page_header
+    int norms;         ///< of keys
+    int value_scales;  ///< of the layer
   };
+  /// Of a layer's part of the page.
   [[nodiscard]] __device__ __forceinline__ static parts parts_of(unsigned char const*, int layer) {
     constexpr int of_layer = format.layer_bytes();
     constexpr int behind = format.read_bytes() - of_layer;
@@ -62,17 +64,18 @@ struct page_columns {
 
   /// Which tokens of a page count.
   struct page_mask {
-    std::uint64_t retained;
-    std::int32_t seen[2];  ///< of the lane's columns: tokens before
-    bool is_needed;
+    std::uint64_t retained;  ///< bit j: token j is somewhere else
+    std::int32_t seen[2];    ///< of the lane's columns: tokens before
+    bool is_needed;          ///< whether any token is left out
   };
 
-  columns_type columns;
+  columns_type columns;              ///< what has been added up
   std::uint32_t queries[strips][2];  ///< fp16, second operands
   float power[2];                    ///< of the lane's columns: of products of q' with codes of rows below 8
   float ratios[Groups][2];           ///< R of the lane's tokens
-  std::int32_t shift;
+  std::int32_t shift;                ///< weights times value scales are multiplied by 2 to its power
 
+  /// Takes queries, as pairs of fp16, and forgets what was added up.
   template <class T>
   __device__ __forceinline__ void begin(std::uint32_t const (&words)[strips][2], float factor, int lane) {
     columns.clear();
@@ -108,6 +111,7 @@ struct page_columns {
     power[1] = __shfl_sync(0xffffffffU, own, (2 * (lane % 4) + 1) * 4) * 0x1p24F;
   }
 
+  /// Adds a page's tokens.
   __device__ __forceinline__ void take(unsigned char const* page, parts const& at, page_mask const& mask, int lane) {
     unsigned char const* const both = page + at.header - format.header();
     float scores[tiles][4] = {};
@@ -142,9 +146,10 @@ struct page_columns {
   /// Where tokens lie as they were, a key and its value side by side.
   template <class T>
   struct dense_tokens {
-    std::uint32_t base;
-    int bytes;  ///< from token to token
+    std::uint32_t base;  ///< in shared memory
+    int bytes;           ///< from token to token
 
+    /// Where the lane's eight channels of a row lie.
     __device__ __forceinline__ std::uint32_t operator()(int row, int strip, int half) const {
       return base + static_cast<std::uint32_t>(row * bytes + half * 16) + static_cast<std::uint32_t>(strip * 32);
     }

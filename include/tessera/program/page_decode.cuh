@@ -37,12 +37,12 @@ struct page_decode {
   static constexpr int from_architecture = 900;
   static constexpr int before_architecture = 1000;
   static constexpr bool is_persistent = true;
-  static constexpr int page_tokens = cache_page_format::tokens;
-  static constexpr int page_bytes = Columns::format.read_bytes();
-  static constexpr int batch = 16;  ///< tokens as they were, that a warp takes at a time
-  static constexpr int token_bytes = static_cast<int>(sizeof(T)) * channels;
-  static constexpr int padded_bytes = 2 * token_bytes + 16;  ///< of a key and a value: rows lie in different banks
-  static constexpr int most_listed = batch - 1 + page_tokens;
+  static constexpr int page_tokens = cache_page_format::tokens;    ///< of a page
+  static constexpr int page_bytes = Columns::format.read_bytes();  ///< that a layer reads of a page
+  static constexpr int batch = 16;                                 ///< tokens as they were, that a warp takes at a time
+  static constexpr int token_bytes = static_cast<int>(sizeof(T)) * channels;  ///< of a key or a value
+  static constexpr int padded_bytes = 2 * token_bytes + 16;    ///< of a key and a value: rows lie in different banks
+  static constexpr int most_listed = batch - 1 + page_tokens;  ///< retained tokens that wait
 
   /// A warp that comes to a place in the ring was the last one to be there, so that it knows the phase by its parity.
   static_assert(stages % warps == 0, "tessera: page_decode has whole rounds of its warps in its ring");
@@ -54,18 +54,19 @@ struct page_decode {
 
   /// Of a warp: tokens as they were; at the end of a work what the others need of it.
   union alignas(16) warp_memory {
-    unsigned char tokens[batch * padded_bytes];
-    share_type share;
+    unsigned char tokens[batch * padded_bytes];  ///< keys and values
+    share_type share;                            ///< what has been added up
   };
   /// Retained tokens of a warp whose keys and values have not been asked for.
   struct token_list {
-    std::int32_t row[most_listed + 1];
+    std::int32_t row[most_listed + 1];    ///< of the memory for retained tokens
     std::int32_t token[most_listed + 1];  ///< of the sequence
   };
   struct scratch_type {
+    /// Of the ring.
     alignas(128) unsigned char page[stages][page_bytes];
-    warp_memory memory[warps];
-    token_list list[warps];
+    warp_memory memory[warps];  ///< of each warp
+    token_list list[warps];     ///< of each warp
     ahead_type ahead;
     shared_barrier full[stages];
     shared_barrier empty[stages];
@@ -75,7 +76,7 @@ struct page_decode {
   works_type works;
   cache_memory<T> memory;
   cache_sequences sequences;
-  int layer;
+  int layer;     ///< 0 or 1
   float factor;  ///< of scores: the softmax's scale and log2(e)
 
   /// The launch has as many blocks as run at a time, or fewer.

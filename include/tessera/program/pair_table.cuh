@@ -11,11 +11,11 @@ namespace tessera {
 inline namespace v0 {
 
 struct pair_table {
-  static constexpr int symbols = 256;
+  static constexpr int symbols = 256;  ///< pairs of exponent codes
 
-  std::uint32_t entries[pair_coder::slots];
-  std::uint32_t part[symbols];  ///< frequency << 16 | cumulative frequency
-  int is_sound;
+  std::uint32_t entries[pair_coder::slots];  ///< by slot, as rans_coder has them
+  std::uint32_t part[symbols];               ///< frequency << 16 | cumulative frequency
+  int is_sound;                              ///< 1 if frequencies can be believed
 
   /// One warp reads the codebook, if there is any, eight symbols (16 bytes) a lane, as they lie in the stream.
   __device__ __forceinline__ void read(int lane, uint4 packed, bool header_is_sound, bool has_codebook) {

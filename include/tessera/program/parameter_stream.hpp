@@ -34,29 +34,29 @@ struct alignas(64) stream_record {
 
 /// Of the whole arena. All zeros when it is empty.
 struct overflow_state {
-  std::int64_t used_blocks;
-  std::int64_t overflows;  ///< streams that did not fit their slots
+  std::int64_t used_blocks;  ///< of the arena
+  std::int64_t overflows;    ///< streams that did not fit their slots
 };
 
 /// What the programs know of one parameter.
 template <class T>
 struct parameter_stream {
   weight_stream_spec spec;
-  stream_record* record = nullptr;
-  std::uint8_t* slot = nullptr;    ///< of the stream; 16-byte aligned
-  std::int64_t capacity = 0;       ///< bytes there, a multiple of 16
-  std::uint8_t* staged = nullptr;  ///< the new stream, in room for the largest
-  std::int64_t const* staged_bytes = nullptr;
-  T* weights = nullptr;  ///< as they are in plain
-  T* arena = nullptr;
-  std::int64_t arena_blocks = 0;
-  overflow_state* overflow = nullptr;
-  std::int64_t number = 0;  ///< what reports name
+  stream_record* record = nullptr;             ///< in the slot
+  std::uint8_t* slot = nullptr;                ///< of the stream; 16-byte aligned
+  std::int64_t capacity = 0;                   ///< bytes there, a multiple of 16
+  std::uint8_t* staged = nullptr;              ///< the new stream, in room for the largest
+  std::int64_t const* staged_bytes = nullptr;  ///< one element
+  T* weights = nullptr;                        ///< as they are in plain
+  T* arena = nullptr;                          ///< of blocks that do not fit
+  std::int64_t arena_blocks = 0;               ///< that it has room for
+  overflow_state* overflow = nullptr;          ///< of the arena
+  std::int64_t number = 0;                     ///< what reports name
   status_word* status = nullptr;
 
   /// Copies of weights and bytes in units of this.
   struct alignas(16) unit {
-    std::uint32_t word[4];
+    std::uint32_t word[4];  ///< 16 bytes
   };
 
   /// The least that a slot must hold so that index entries of blocks that are elsewhere have something to point to.
@@ -66,6 +66,7 @@ struct parameter_stream {
                : spec.payload_offset() + spec.raw_payload_bytes(spec.coded_in(0));
   }
 
+  /// A block in the arena.
   TESSERA_FN T* kept(std::int64_t block) const {
     return arena + (record->arena_block + block - record->first_over) * spec.block_weights();
   }
@@ -173,10 +174,11 @@ struct settle_stream {
 template <class T>
 struct move_stream {
   static constexpr int lanes = 32;
-  static constexpr std::int64_t piece_bytes = 16384;
+  static constexpr std::int64_t piece_bytes = 16384;  ///< that a group moves
   struct scratch_type {};
   parameter_stream<T> stream;
 
+  /// Groups that move the stream.
   TESSERA_FN std::int64_t pieces() const { return divide_up(stream.capacity, piece_bytes); }
   std::int64_t groups() const { return pieces() + stream.spec.block_count(); }
 

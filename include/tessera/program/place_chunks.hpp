@@ -21,7 +21,7 @@ struct place_chunks {
   static constexpr int lanes = 256;
 
   struct scratch_type {
-    std::uint8_t is_used[most_slots];
+    std::uint8_t is_used[most_slots];  ///< of each slot: a selected chunk lies in it
   };
 
   offload_extents extents;

@@ -15,7 +15,7 @@ namespace tessera {
 inline namespace v0 {
 
 struct popping_lanes {
-  std::uint32_t state;
+  std::uint32_t state;        ///< of the lane's coder
   std::uint32_t cursor;       ///< shared address of the next word
   std::uint32_t table_begin;  ///< shared address of 4096 entries, see entry()
   std::uint32_t below;        ///< mask of the lanes below

@@ -21,39 +21,49 @@ inline namespace v0 {
 /// The page of a head, seen by one layer.
 struct page_reader {
   cache_page_format format;
-  std::byte const* page;
-  int layer;
+  std::byte const* page;  ///< its first byte
+  int layer;              ///< 0 or 1
 
+  /// 32 bytes of the page.
   [[nodiscard]] TESSERA_FN cache_page_header const& header() const {
     return *reinterpret_cast<cache_page_header const*>(page + format.header());
   }
+  /// Whether a token is kept somewhere else.
   [[nodiscard]] TESSERA_FN bool is_retained(int token) const { return (header().retained >> token & 1U) != 0; }
   /// The row of a retained token.
   [[nodiscard]] TESSERA_FN std::int64_t row_of(int token) const {
     const std::uint64_t below = header().retained & ((std::uint64_t{1} << token) - 1);
     return std::int64_t{header().first_row} + popcount(below);
   }
+  /// Of a channel of a token.
   [[nodiscard]] TESSERA_FN std::uint32_t key_code(int token, int channel) const {
     return read_code(reinterpret_cast<std::uint32_t const*>(page + format.key_codes()), format.key_bits, channel / 16,
                      code_place::of(token / 16, token % 16, channel % 16));
   }
+  /// Of a channel of a token.
   [[nodiscard]] TESSERA_FN std::uint32_t value_code(int token, int channel) const {
     return read_code(reinterpret_cast<std::uint32_t const*>(page + format.value_codes()), format.value_bits,
                      channel / 16, code_place::of(token / 16, channel % 16, token % 16));
   }
+  /// How a channel's keys are coded.
   [[nodiscard]] TESSERA_FN key_channel channel(int of) const {
     return {half(format.key_scales(), channel_place(of)), half(format.key_minima(), channel_place(of))};
   }
+  /// Of a token's key, in this layer.
   [[nodiscard]] TESSERA_FN float16 norm(int token) const { return half(format.key_norms(layer), token_place(token)); }
+  /// Of a group of a token's value, in this layer.
   [[nodiscard]] TESSERA_FN float16 value_scale(int token, int group) const {
     return half(format.value_scales(layer), group * cache_page_format::tokens + token_place(token));
   }
+  /// Of a group of a token's value, of both layers.
   [[nodiscard]] TESSERA_FN float16 value_ratio(int token, int group) const {
     return half(format.value_ratios(), group * cache_page_format::tokens + token_place(token));
   }
+  /// A channel of a token's key, restored.
   [[nodiscard]] TESSERA_FN float key(int token, int of) const {
     return restored_key(key_code(token, of), channel(of), norm(token));
   }
+  /// A channel of a token's value, restored.
   [[nodiscard]] TESSERA_FN float value(int token, int of) const {
     const int group = of / format.group_channels();
     return restored_value(value_code(token, of), value_scale(token, group), value_ratio(token, group),
@@ -75,10 +85,11 @@ struct restore_pages {
 
   cache_memory<T> memory;
   cache_sequences sequences;
-  int layer;
+  int layer;                 ///< 0 or 1
   head_view<Result> keys;    ///< sequence x key head x token x channel
   head_view<Result> values;  ///< likewise
 
+  /// Pages and blocks of the tail that sequences may have.
   TESSERA_FN constexpr std::int64_t tiles() const {
     return divide_up(keys.extent(2), std::int64_t{cache_page_format::tokens});
   }

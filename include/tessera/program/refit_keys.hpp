@@ -50,14 +50,14 @@ template <class T, class E>
 struct turn_coefficients {
   static constexpr int lanes = 64;
   struct scratch_type {
-    float before[key_directions];
+    float before[key_directions];  ///< of a token, in the old directions
   };
 
   offload_extents extents;
   offloaded_memory<T, E> memory;
-  matrix_view<float const> relation;
-  std::int64_t sequence;
-  std::int64_t capacity;  ///< chunks
+  matrix_view<float const> relation;  ///< old directions in the new ones: rank x rank
+  std::int64_t sequence;              ///< of the batch
+  std::int64_t capacity;              ///< chunks
 
   TESSERA_FN constexpr std::int64_t groups() const { return capacity * extents.chunk; }
 
@@ -95,9 +95,9 @@ struct finish_refit {
 
   offload_extents extents;
   offloaded_memory<T, E> memory;
-  matrix_view<T const> directions;  ///< the new ones
-  std::int64_t sequence;
-  array_view<subspace_measures const> measures;
+  matrix_view<T const> directions;               ///< the new ones
+  std::int64_t sequence;                         ///< of the batch
+  array_view<subspace_measures const> measures;  ///< of the new directions
 
   TESSERA_FN constexpr std::int64_t groups() const { return extents.key_heads; }
 

@@ -13,11 +13,13 @@
 namespace tessera {
 inline namespace v0 {
 
+/// Runs `groups` groups of a program, if there are any.
 template <class Executor, class Program>
 void run_program(Executor const& exec, Program const& program, std::int64_t groups) {
   exec.run(program, groups);
 }
 
+/// Runs a program that says how many groups it takes.
 template <class Executor, class Program>
 void run_program(Executor const& exec, Program const& program) {
   exec.run(program, program.groups());

@@ -21,20 +21,22 @@ inline namespace v0 {
 /// infinity. Sums are those of lanes, then of lanes together; blocks are added up by select_chunks.
 template <class T, ChunkSelector S>
 struct score_chunks {
+  /// What is kept of chunks.
   using landmarks = chunk_landmarks<S>;
   using element_type = typename landmarks::element_type;
   static constexpr int lanes = 128;
 
   struct scratch_type {
-    float queries[most_group * most_channels];
+    float queries[most_group * most_channels];  ///< of the group's heads
   };
 
   offload_extents extents;
   offloaded_memory<T, element_type> memory;
   offload_step<T> step;
   S selector;
-  float scale;
+  float scale;  ///< of scores
 
+  /// Groups that the chunks of a head need.
   TESSERA_FN constexpr std::int64_t blocks() const { return divide_up(extents.longest, scored_chunks); }
   TESSERA_FN constexpr std::int64_t groups() const { return step.steps() * blocks() * extents.key_heads; }
 

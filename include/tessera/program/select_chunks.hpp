@@ -24,8 +24,8 @@ struct select_chunks {
   static constexpr int lanes = 256;
 
   struct scratch_type {
-    top_k_scratch digits;
-    float log_sum_exp[most_group];
+    top_k_scratch digits;           ///< for the largest ones
+    float log_sum_exp[most_group];  ///< of each head's scores
   };
 
   offload_extents extents;

@@ -21,12 +21,12 @@ inline namespace v0 {
 template <class Weight, class Gradient>
 struct sgd_step {
   static constexpr int lanes = 32;
-  static constexpr std::int64_t weights_a_group = 1024;
+  static constexpr std::int64_t weights_a_group = 1024;  ///< in turns of the lanes
   struct scratch_type {};
 
-  array_view<Weight> weights;
-  array_view<Gradient const> gradient;
-  float rate;
+  array_view<Weight> weights;           ///< changed in place
+  array_view<Gradient const> gradient;  ///< of each weight
+  float rate;                           ///< by which gradients are multiplied
 
   std::int64_t groups() const { return divide_up(weights.size(), weights_a_group); }
 

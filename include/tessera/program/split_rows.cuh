@@ -36,11 +36,12 @@ __device__ __forceinline__ void store_plane(std::uint8_t* plane, int row, int la
 template <class T>
 struct split_rows;
 
+/// Of bf16.
 template <>
 struct split_rows<bfloat16> {
   static constexpr int rows = 2;
   static constexpr int pairs = join_rows<bfloat16>::pairs;
-  std::uint32_t bytes[2 * rows] = {};
+  std::uint32_t bytes[2 * rows] = {};  ///< signs and mantissas
 
   __device__ __forceinline__ void row(int which, std::uint32_t const (&words)[4], std::uint32_t (&exponents)[pairs]) {
 #pragma unroll
@@ -60,13 +61,14 @@ struct split_rows<bfloat16> {
   }
 };
 
+/// Of fp16.
 template <>
 struct split_rows<float16> {
   static constexpr int rows = join_rows<float16>::rows;
   static constexpr int pairs = join_rows<float16>::pairs;
-  std::uint32_t low[2 * rows] = {};
-  std::uint32_t middle[rows / 2] = {};
-  std::uint32_t sign[rows / 4] = {};
+  std::uint32_t low[2 * rows] = {};     ///< eight bits of each weight's residual
+  std::uint32_t middle[rows / 2] = {};  ///< two bits
+  std::uint32_t sign[rows / 4] = {};    ///< the highest bit
 
   __device__ __forceinline__ void row(int which, std::uint32_t const (&words)[4], std::uint32_t (&exponents)[pairs]) {
     low[2 * which] = pick_bytes(words[0], words[1], 0x6420);
@@ -88,12 +90,13 @@ struct split_rows<float16> {
   }
 };
 
+/// Of fp32.
 template <>
 struct split_rows<float> {
   static constexpr int rows = 2;
   static constexpr int pairs = join_rows<float>::pairs;
-  std::uint32_t low[2 * rows] = {};
-  std::uint32_t high[rows] = {};
+  std::uint32_t low[2 * rows] = {};  ///< 16 bits of each weight's residual
+  std::uint32_t high[rows] = {};     ///< eight bits
 
   __device__ __forceinline__ void row(int which, std::uint32_t const (&words)[4], std::uint32_t (&exponents)[pairs]) {
     low[2 * which] = pick_bytes(words[0], words[1], 0x5410);
@@ -116,11 +119,12 @@ struct split_rows<float> {
   }
 };
 
+/// Of e4m3.
 template <>
 struct split_rows<float8_e4m3> {
   static constexpr int rows = join_rows<float8_e4m3>::rows;
   static constexpr int pairs = join_rows<float8_e4m3>::pairs;
-  std::uint32_t nibbles[2 * rows] = {};
+  std::uint32_t nibbles[2 * rows] = {};  ///< signs and mantissas, four bits each
 
   __device__ __forceinline__ void row(int which, std::uint32_t const (&words)[4], std::uint32_t (&exponents)[pairs]) {
     std::uint32_t packed[4];
@@ -141,12 +145,13 @@ struct split_rows<float8_e4m3> {
   }
 };
 
+/// Of e5m2.
 template <>
 struct split_rows<float8_e5m2> {
   static constexpr int rows = join_rows<float8_e5m2>::rows;
   static constexpr int pairs = join_rows<float8_e5m2>::pairs;
-  std::uint32_t mantissa[rows] = {};
-  std::uint32_t sign[rows / 2] = {};
+  std::uint32_t mantissa[rows] = {};  ///< two bits of each weight
+  std::uint32_t sign[rows / 2] = {};  ///< one bit of each weight
 
   __device__ __forceinline__ void row(int which, std::uint32_t const (&words)[4], std::uint32_t (&exponents)[pairs]) {
     mantissa[which] = 0;

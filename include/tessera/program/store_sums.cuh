@@ -124,9 +124,10 @@ requires(sizeof(Output) == 2) struct store_sums_by_boxes<Output, Map> : detail::
   /// Of each 8 columns a word for row lane / 4 and one for the row 8 further.
   template <int Registers>
   struct deferred_type {
-    std::uint32_t words[Registers / 2];
+    std::uint32_t words[Registers / 2];  ///< pairs of results
   };
 
+  /// Keeps the results of a warp as pairs, to be written later.
   template <class Sum, int Registers>
   __device__ __forceinline__ void defer(Sum const (&sums)[Registers], box_place place,
                                         deferred_type<Registers>& deferred) const {
@@ -151,6 +152,7 @@ requires(sizeof(Output) == 2) struct store_sums_by_boxes<Output, Map> : detail::
     }
   }
 
+  /// Writes what was kept.
   template <int Half, int Registers>
   __device__ __forceinline__ void run_deferred(deferred_type<Registers> const& deferred, box_place place,
                                                scratch_type& scratch) const {
@@ -177,6 +179,7 @@ template <class Output, class Map>
 struct store_sums_directly {
   struct scratch_type {};
 
+  /// Rows x columns of results.
   matrix_view<Output> target;
   Map map;
 

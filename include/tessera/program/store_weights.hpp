@@ -45,6 +45,7 @@ struct store_weights {
   }
 };
 
+/// Weights of a stored tensor, copied.
 template <class T>
 struct load_stored_weights {
   static constexpr int lanes = 32;

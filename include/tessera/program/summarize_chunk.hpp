@@ -27,13 +27,16 @@ template <class T>
 struct plain_keys {
   view<T const, 2> keys;  ///< tokens x channels
 
+  /// Of one token.
   struct row {
-    T const* first;
-    std::int64_t stride;
+    T const* first;       ///< its first channel
+    std::int64_t stride;  ///< from channel to channel
+    /// A channel.
     TESSERA_FN float operator()(std::int64_t channel) const {
       return static_cast<float>(load(first[channel * stride]));
     }
   };
+  /// The key of a token.
   TESSERA_FN row at(std::int64_t token) const { return {&keys(token, 0), keys.stride(1)}; }
 };
 
@@ -47,11 +50,13 @@ TESSERA_FN T rotated(rotary_embedding const& rotary, std::int64_t position, std:
 template <class T>
 struct staged_keys {
   T keys[most_chunk_elements];  ///< tokens x channels
-  float mean[most_channels];
+  float mean[most_channels];    ///< of the chunk's keys
 
+  /// Reads keys in scratch.
   struct reader {
-    T const* keys;
-    std::int64_t channels;
+    T const* keys;          ///< tokens x channels
+    std::int64_t channels;  ///< of a key
+    /// A channel of a token.
     TESSERA_FN float operator()(std::int64_t token, std::int64_t channel) const {
       return static_cast<float>(load(keys[token * channels + channel]));
     }

@@ -22,10 +22,11 @@ inline namespace v0 {
 
 /// Of one channel of some tokens. One infinity or NaN makes both ends of the range NaN.
 struct channel_summary {
-  float sum;  ///< of what is finite
-  float lowest;
-  float highest;
+  float sum;      ///< of what is finite
+  float lowest;   ///< plus infinity of nothing
+  float highest;  ///< minus infinity of nothing
 
+  /// The summary of no tokens.
   TESSERA_FN static constexpr channel_summary of_nothing() { return {0.0F, infinity, -infinity}; }
   /// Takes a value into the range alone.
   TESSERA_FN constexpr void widen(float value) {
@@ -67,12 +68,12 @@ TESSERA_FN constexpr float add_halves(float (&parts)[Parts]) {
 template <class Source>
 struct summarize_heads {
   static constexpr int lanes = 128;
-  static constexpr int parts = 16;
+  static constexpr int parts = 16;  ///< of a block, that lanes take
   struct scratch_type {};
 
-  Source source;
+  Source source;                       ///< as it is read
   view<channel_summary, 4> summaries;  ///< batch x heads x blocks x channels
-  std::int64_t block;
+  std::int64_t block;                  ///< tokens of a block
 
   TESSERA_FN constexpr std::int64_t groups() const {
     return summaries.extent(0) * summaries.extent(1) * summaries.extent(2);
@@ -113,7 +114,7 @@ struct summarize_heads {
 /// Means and scales, where asked for, of every `blocks_each` blocks. A mean that is not finite is 0.
 struct finish_summaries {
   static constexpr int lanes = 128;
-  static constexpr int parts = 32;
+  static constexpr int parts = 32;  ///< of the blocks, that lanes take
   struct scratch_type {};
 
   view<channel_summary const, 4> summaries;  ///< batch x heads x blocks x channels

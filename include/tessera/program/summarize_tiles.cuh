@@ -20,17 +20,17 @@ inline namespace v0 {
 
 /// Means that are subtracted before coding.
 struct quantized_means {
-  bool of_keys;
-  bool of_values;
+  bool of_keys;    ///< of each key head
+  bool of_values;  ///< of each key head
 };
 
 /// Floats of summaries: batch x key heads x tiles x channels; where no mean of values is wanted `highest` has the
 /// largest magnitudes and the others are not written.
 struct tile_summaries {
-  float* key_sum;
-  float* highest;
-  float* lowest;
-  float* sum;
+  float* key_sum;  ///< of keys
+  float* highest;  ///< of values, or the largest magnitude
+  float* lowest;   ///< of values
+  float* sum;      ///< of values
 };
 
 /// T: bfloat16 or float16; rows of inputs begin at multiples of 16 bytes and their channels lie next to each other.
@@ -44,16 +44,18 @@ struct summarize_tiles : head_lanes<T, Channels> {
   static constexpr int blocks_per_multiprocessor = (Means.of_values ? 512 : 1024) / lanes;
 
   struct scratch_type {
+    /// Of rows of lanes.
     alignas(16) float numbers[rows][Channels];
   };
 
   tiled_heads<T> keys;    ///< null: no sums of keys
   tiled_heads<T> values;  ///< null: no ranges of values
   tile_summaries summaries;
-  std::int32_t heads;
-  divisor tiles;  ///< of a head
-  std::int32_t channels;
+  std::int32_t heads;     ///< of all batches
+  divisor tiles;          ///< of a head
+  std::int32_t channels;  ///< that there are
 
+  /// 1 for keys and 1 for values, if they are wanted.
   [[nodiscard]] TESSERA_FN std::int32_t kinds() const {
     return (keys.heads.data != nullptr ? 1 : 0) + (values.heads.data != nullptr ? 1 : 0);
   }

@@ -30,8 +30,10 @@ struct exact_values {};
 template <class Codec, class T>
 struct value_record;
 
+/// Of values as they are.
 template <class T>
 struct value_record<exact_values, T> {
+  /// Bytes of a chunk's values, a multiple of 64.
   TESSERA_FN static constexpr std::int64_t bytes(std::int64_t chunk, std::int64_t channels) {
     return align_up(chunk * channels * static_cast<std::int64_t>(sizeof(T)), std::int64_t{64});
   }
@@ -45,16 +47,20 @@ struct value_record<exact_values, T> {
                              std::byte* to) {
     reinterpret_cast<T*>(to)[piece] = values(piece / channels, piece % channels);
   }
+  /// One value of a record.
   TESSERA_FN static T get(std::byte const* from, std::int64_t, std::int64_t channels, std::int64_t token,
                           std::int64_t channel) {
     return reinterpret_cast<T const*>(from)[token * channels + channel];
   }
 };
 
+/// Of coded values.
 template <Quantizer Q, class T>
 struct value_record<Q, T> {
   using code_type = typename Q::code_type;
+  /// What a group shares.
   using params_type = typename Q::params_type;
+  /// Bits of a code in memory: 4 or those of its type.
   static constexpr int code_bits = [] {
     if constexpr (requires { Q::bits; }) {
       return Q::bits;
@@ -71,18 +77,22 @@ struct value_record<Q, T> {
   TESSERA_FN static constexpr std::int64_t neighbours(std::int64_t channels) {
     return Q::group == whole_tensor ? channels : min(std::int64_t{Q::group}, channels);
   }
+  /// Bytes of the codes.
   TESSERA_FN static constexpr std::int64_t code_bytes(std::int64_t chunk, std::int64_t channels) {
     return align_up(divide_up(chunk * channels * code_bits, std::int64_t{8}), std::int64_t{4});
   }
+  /// Groups of values that share parameters: each can be written at the same time.
   TESSERA_FN static constexpr std::int64_t pieces(std::int64_t chunk, std::int64_t channels) {
     return chunk * divide_up(channels, neighbours(channels));
   }
+  /// Bytes of a record, a multiple of 64.
   TESSERA_FN static constexpr std::int64_t bytes(std::int64_t chunk, std::int64_t channels) {
     return align_up(
         code_bytes(chunk, channels) + pieces(chunk, channels) * static_cast<std::int64_t>(sizeof(params_type)),
         std::int64_t{64});
   }
 
+  /// Writes one group: values(token, channel), a T.
   template <class Values>
   TESSERA_FN static void put(Values const& values, std::int64_t piece, std::int64_t chunk, std::int64_t channels,
                              std::byte* to) {
@@ -109,6 +119,7 @@ struct value_record<Q, T> {
     }
   }
 
+  /// One value of a record, decoded and rounded to T.
   TESSERA_FN static T get(std::byte const* from, std::int64_t chunk, std::int64_t channels, std::int64_t token,
                           std::int64_t channel) {
     const std::int64_t at = token * channels + channel;

@@ -24,13 +24,15 @@ inline namespace v0 {
 /// Words: 16-bit words of shared memory that a warp has for a block's states, words and escapes.
 template <class T, int Words>
 struct warp_decoder {
+  /// How sixteen bytes of weights are put together.
   using rows = join_rows<T>;
   /// Words that the rows between two looks at the cursor may take: what must be at hand before, and how far a corrupt
   /// stream may run over.
   static constexpr int rows_a_look = min(rows::rows, max(8 / rows::pairs, 1));
+  /// Of the coder, for the rows between two looks, at most.
   static constexpr int words_a_look = 32 * rows::pairs * rows_a_look;
-  static constexpr int state_words = weight_stream_spec::states_bytes / 2;
-  static constexpr int staged_words = Words - state_words - words_a_look;
+  static constexpr int state_words = weight_stream_spec::states_bytes / 2;  ///< that the lanes' states take
+  static constexpr int staged_words = Words - state_words - words_a_look;   ///< that fit besides
   static_assert(staged_words >= 2 * words_a_look && Words % 8 == 0, "tessera: too few words of shared memory a warp");
 
   using mantissa = keep_mantissa<scalar_traits<T>::mantissa_bits>;

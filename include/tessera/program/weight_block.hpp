@@ -32,16 +32,20 @@ struct weight_block_scratch {
   std::uint8_t codes[1 << (weight_stream_spec::largest_log2_block - 1)];
   /// Words are written from the end; those that do not fit are counted only. 32 more, so that no step leaves the array.
   std::uint16_t words[weight_stream_spec::largest_words + 32];
-  std::uint32_t escapes[weight_stream_spec::largest_escapes];
+  std::uint32_t escapes[weight_stream_spec::largest_escapes];  ///< as weight_escape packs them
 };
 
 /// An entry of a block's list of escapes.
 struct weight_escape {
+  /// An entry of a list of escapes.
   TESSERA_FN static constexpr std::uint32_t pack(std::uint32_t position, std::uint32_t exponent, bool lost_nan) {
     return position | (exponent << 16) | (lost_nan ? 1u << 24 : 0);
   }
+  /// In the block.
   TESSERA_FN static constexpr std::uint32_t position(std::uint32_t entry) { return entry & 0xffffu; }
+  /// The exponent field.
   TESSERA_FN static constexpr std::uint32_t exponent(std::uint32_t entry) { return (entry >> 16) & 0xffu; }
+  /// Whether the value is a NaN that kept no mantissa bit.
   TESSERA_FN static constexpr bool lost_nan(std::uint32_t entry) { return (entry >> 24) != 0; }
 };
 
@@ -50,11 +54,11 @@ template <class T>
 struct weight_block {
   T const* weights = nullptr;                 ///< of the block
   std::uint8_t const* normalizers = nullptr;  ///< of the block; null without
-  int log2_normalizer_block = 0;
-  int count = 0;            ///< weights in the block
-  int coded = 0;            ///< count rounded up to the granularity
-  std::uint64_t first = 0;  ///< position of the block's first weight in the tensor
-  std::uint64_t seed = 0;   ///< for stochastic rounding
+  int log2_normalizer_block = 0;              ///< weights of a normalizer, as a power of two; 0: none
+  int count = 0;                              ///< weights in the block
+  int coded = 0;                              ///< count rounded up to the granularity
+  std::uint64_t first = 0;                    ///< position of the block's first weight in the tensor
+  std::uint64_t seed = 0;                     ///< for stochastic rounding
 
   /// What is kept of weight i.
   template <class Mantissa>
@@ -86,8 +90,8 @@ struct weight_block {
 /// Where the words of a packed block ended up in the scratch, and the lanes' last states.
 template <class Group>
 struct packed_block {
-  per_lane<std::uint32_t, Group> state;
-  int words = 0;  ///< more than largest_words: they did not fit
+  per_lane<std::uint32_t, Group> state;  ///< of the coder, when all are pushed
+  int words = 0;                         ///< more than largest_words: they did not fit
 };
 
 /// The portable steps for values of type T of which Mantissa keeps a part.

@@ -20,7 +20,9 @@ TESSERA_FN inline std::uint32_t checksum_of(weight_stream_header const& header) 
   return crc32c(reinterpret_cast<std::uint8_t const*>(&header), sizeof(header) - sizeof(header.header_checksum));
 }
 
+/// How checksums of parts are put together.
 struct exclusive_or {
+  /// Of two words.
   TESSERA_FN constexpr std::uint32_t operator()(std::uint32_t a, std::uint32_t b) const { return a ^ b; }
 };
 

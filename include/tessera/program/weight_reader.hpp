@@ -62,11 +62,13 @@ struct weight_reader {
   using value_type = T;
   using scratch_type = weight_block_scratch;
   static constexpr int lanes = 32;
-  static constexpr int largest_block = 1 << weight_stream_spec::largest_log2_block;
+  static constexpr int largest_block = 1 << weight_stream_spec::largest_log2_block;  ///< weights of a block at most
 
   weight_decoding<T> decoding;
 
+  /// Weights of the tensor.
   TESSERA_FN constexpr std::int64_t count() const { return decoding.spec.count; }
+  /// Weights of every block but the last.
   TESSERA_FN constexpr std::int64_t block_weights() const { return decoding.spec.block_weights(); }
 
   /// Writes the weights of a block; all lanes may read them after it. False if it is not sound.

@@ -22,8 +22,8 @@ inline namespace v0 {
 
 /// Orthonormal directions, one after the other: `directions[k * width + column]`.
 struct low_rank_basis {
-  int width;
-  std::vector<float> directions;
+  int width;                      ///< elements of a row
+  std::vector<float> directions;  ///< rank x width
 };
 
 /// Host only, in double, for rows of up to some hundreds of columns: the reference for faster models. No projection to

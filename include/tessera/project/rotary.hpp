@@ -23,20 +23,22 @@
 namespace tessera {
 inline namespace v0 {
 
+/// A turn of a pair of channels; as long as its amplitude, 1 but for YaRN.
 struct rotation {
-  float cosine;
-  float sine;
+  float cosine;  ///< times the amplitude
+  float sine;    ///< times the amplitude
 };
 
 /// Which channels are a pair, of n that turn: i and i + n / 2, or 2 i and 2 i + 1.
 enum class rotary_pairs : std::uint8_t { halves, neighbours };
 
+/// The angles by which channels turn at each position: views of tables that others own (project/rotary_tables.hpp).
 struct rotary_embedding {
   static constexpr std::int64_t block = 256;  ///< positions
 
-  matrix_view<rotation const> within = {};  ///< positions of a block x pairs; without `blocks`: of all positions
-  matrix_view<rotation const> blocks = {};  ///< blocks x pairs, or null
-  rotary_pairs pairs = rotary_pairs::halves;
+  matrix_view<rotation const> within = {};    ///< positions of a block x pairs; without `blocks`: of all positions
+  matrix_view<rotation const> blocks = {};    ///< blocks x pairs, or null
+  rotary_pairs pairs = rotary_pairs::halves;  ///< which channels turn together
 
   /// Channels that turn; others stay as they are. 0 for a model without rotations.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t channels() const { return 2 * within.extent(1); }
@@ -45,6 +47,7 @@ struct rotary_embedding {
     return blocks.data == nullptr ? within.extent(0) : blocks.extent(0) * block;
   }
 
+  /// The turn of one pair of channels at a position below positions(), a product of two table entries.
   [[nodiscard]] TESSERA_FN rotation at(std::int64_t position, std::int64_t pair) const {
     if (blocks.data == nullptr) {
       return within(position, pair);

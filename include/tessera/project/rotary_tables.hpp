@@ -41,13 +41,16 @@ class rotary_tables {
     fill(blocks_, frequencies, block_count_, rotary_embedding::block, amplitude);
   }
 
+  /// Turns of the positions of a block: `rotary_embedding::block` x pairs, row after row.
   [[nodiscard]] std::vector<rotation> const& within() const { return within_; }
+  /// Turns of the first position of each block: blocks x pairs, row after row.
   [[nodiscard]] std::vector<rotation> const& blocks() const { return blocks_; }
 
   /// Views of these tables, or of copies of them.
   [[nodiscard]] rotary_embedding embedding(rotary_pairs pairs) const {
     return embedding(pairs, within_.data(), blocks_.data());
   }
+  /// Views of copies of within() and blocks(), say on a device.
   [[nodiscard]] rotary_embedding embedding(rotary_pairs pairs, rotation const* within, rotation const* blocks) const {
     return {{within, {rotary_embedding::block, pairs_}}, {blocks, {block_count_, pairs_}}, pairs};
   }

@@ -20,6 +20,7 @@
 namespace tessera {
 inline namespace v0 {
 
+/// What a group of an asymmetric_quantizer shares.
 struct asymmetric_params {
   float scale;    ///< the distance of neighbouring codes; a positive normal float
   float minimum;  ///< the value of code 0
@@ -45,9 +46,9 @@ struct asymmetric_quantizer {
   using code_type = std::uint8_t;
   using params_type = asymmetric_params;
 
-  static constexpr int bits = Bits;
+  static constexpr int bits = Bits;  ///< of a code
   static constexpr int group = Group;
-  static constexpr int highest = (1 << Bits) - 1;
+  static constexpr int highest = (1 << Bits) - 1;  ///< the largest code; the smallest is 0
 
   TESSERA_FN constexpr minimum_maximum_reducer<float> range() const { return {}; }
 

@@ -18,17 +18,21 @@ inline namespace v0 {
 /// A Reducer over bit patterns: the state is the largest finite magnitude's pattern, which orders as magnitudes do.
 template <class T>
 struct block_normalizer {
+  /// What the bit patterns mean.
   using value_type = T;
+  /// The largest finite magnitude's bits so far.
   using state = std::uint32_t;
 
   TESSERA_FN static constexpr state identity() { return 0; }
 
+  /// The state with one more value; NaNs and infinities do not count.
   TESSERA_FN static constexpr state push(state largest, std::uint32_t bits) {
     constexpr std::uint32_t infinite = ((1u << scalar_traits<T>::exponent_bits) - 1) << scalar_traits<T>::mantissa_bits;
     const std::uint32_t magnitude = bits & ((1u << (scalar_traits<T>::bits - 1)) - 1);
     return magnitude < infinite && magnitude > largest ? magnitude : largest;
   }
 
+  /// The state of both.
   TESSERA_FN static constexpr state merge(state a, state b) { return a > b ? a : b; }
 
   /// q = the mantissa fraction of the largest magnitude in 256ths, rounded half up, at most 255; 0 for a subnormal.

@@ -36,9 +36,10 @@ struct token_groups {
                 "tessera: token_groups has a whole number of turns through its groups");
   static_assert(Tokens != whole_tensor || Groups == 1, "tessera: all tokens of a head are one group");
 
-  static constexpr int tokens = Tokens;
-  static constexpr bool is_whole = Tokens == whole_tensor;
+  static constexpr int tokens = Tokens;                     ///< that have `Groups` groups
+  static constexpr bool is_whole = Tokens == whole_tensor;  ///< whether all tokens of a head are one group
 
+  /// The group of a token, counted from the start of its head.
   TESSERA_FN static constexpr std::int64_t group_of(std::int64_t token) {
     if constexpr (is_whole) {
       return 0;
@@ -58,14 +59,21 @@ struct token_groups {
 
 template <class Queries, class Keys>
 struct granularity {
+  /// How queries are grouped: a token_groups.
   using queries = Queries;
+  /// How keys are grouped: a token_groups.
   using keys = Keys;
 };
 
+/// A scale for a head.
 inline constexpr granularity<token_groups<whole_tensor>, token_groups<whole_tensor>> per_tensor{};
+/// A scale for 64 queries, and one for 128 keys.
 inline constexpr granularity<token_groups<64>, token_groups<128>> per_block{};
+/// A scale for 16 queries, which a warp multiplies at a time, and one for 128 keys.
 inline constexpr granularity<token_groups<16>, token_groups<128>> per_warp{};
+/// A scale for the tokens whose scores one thread of a warp holds: 8 groups in 16 queries, 4 in 128 keys.
 inline constexpr granularity<token_groups<16, 8>, token_groups<128, 4, 2>> per_thread{};
+/// A scale for each token.
 inline constexpr granularity<token_groups<1>, token_groups<1>> per_token{};
 
 /// Whether a lane that holds a tensor core's sums of `rows` queries and `columns` keys meets one scale of each.

@@ -24,7 +24,7 @@ enum class mantissa_rounding : std::uint8_t { half_away, half_even, toward_zero,
 
 /// A value with fewer mantissa bits.
 struct kept_value {
-  std::uint32_t exponent = 0;
+  std::uint32_t exponent = 0;  ///< the exponent field
   std::uint32_t residual = 0;  ///< sign << K | mantissa
   bool lost_nan = false;       ///< a NaN that K = 0 cannot tell from infinity
 };
@@ -35,9 +35,10 @@ struct kept_value {
 template <int K, mantissa_rounding Rounding = mantissa_rounding::half_away>
 struct keep_mantissa {
   static_assert(K >= 0 && K <= 23, "tessera: keep_mantissa keeps 0 to 23 bits");
-  static constexpr int kept_bits = K;
-  static constexpr mantissa_rounding rounding = Rounding;
+  static constexpr int kept_bits = K;                      ///< of the mantissa
+  static constexpr mantissa_rounding rounding = Rounding;  ///< of what is dropped
 
+  /// Whether values of `T` come back bit for bit.
   template <class T>
   static constexpr bool is_lossless = K == scalar_traits<T>::mantissa_bits;
 

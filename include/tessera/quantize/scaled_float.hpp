@@ -26,6 +26,7 @@
 namespace tessera {
 inline namespace v0 {
 
+/// What a group of a scaled_float_quantizer shares.
 struct scaled_float_params {
   float scale;  ///< the value of code 1; a positive normal float
 };
@@ -43,6 +44,7 @@ struct scaled_float_quantizer {
   using params_type = scaled_float_params;
 
   static constexpr int group = whole_tensor;
+  /// The largest finite code.
   static constexpr float highest = load(from_bits<T>(scalar_traits<T>::largest_bits));
 
   TESSERA_FN constexpr absolute_maximum_reducer<float> range() const { return {}; }

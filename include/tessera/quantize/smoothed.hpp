@@ -29,20 +29,23 @@ struct token_mean {};
 
 /// The mean of each 64 queries of a head.
 struct block_mean {
-  static constexpr int tokens = 64;
+  static constexpr int tokens = 64;  ///< of a block, which have a mean
 };
 
 template <Quantizer Q, class Mean = token_mean>
 struct smoothed : Q {
   static_assert(std::is_same_v<Mean, token_mean> || std::is_same_v<Mean, block_mean>,
                 "tessera: a quantizer is smoothed by a token_mean or a block_mean");
+  /// The quantizer of what is left.
   using quantizer_type = Q;
+  /// What is subtracted.
   using mean_type = Mean;
 };
 
 /// Whether a quantizer is smoothed by `Mean`, on the outside or further in.
 template <class Mean, class Q>
 inline constexpr bool is_smoothed_by = false;
+/// Through all of the nested adaptors.
 template <class Mean, class Q, class Outer>
 inline constexpr bool is_smoothed_by<Mean, smoothed<Q, Outer>> = std::is_same_v<Mean, Outer> || is_smoothed_by<Mean, Q>;
 

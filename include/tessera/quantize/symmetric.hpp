@@ -23,6 +23,7 @@
 namespace tessera {
 inline namespace v0 {
 
+/// What a group of a symmetric_quantizer shares.
 struct symmetric_params {
   float scale;  ///< the value of code 1; a positive normal float
 };
@@ -57,9 +58,9 @@ struct symmetric_quantizer {
   using params_type = symmetric_params;
   using granularity_type = std::remove_cvref_t<decltype(Group)>;  ///< int, or that of tokens
 
-  static constexpr int bits = Bits;
+  static constexpr int bits = Bits;  ///< of a code
   static constexpr int group = detail::neighbours_in(Group);
-  static constexpr int highest = (1 << (Bits - 1)) - 1;
+  static constexpr int highest = (1 << (Bits - 1)) - 1;  ///< the largest code; the smallest is its opposite
 
   TESSERA_FN constexpr absolute_maximum_reducer<float> range() const { return {}; }
 

@@ -18,7 +18,7 @@ inline namespace v0 {
 /// A value and where it stood.
 template <class T>
 struct placed_value {
-  T value;
+  T value;             ///< to be compared
   std::int32_t place;  ///< not negative; -1 stands for none
 };
 

@@ -20,9 +20,9 @@ inline namespace v0 {
 /// The sum of exp(x) is `scaled` * exp(`largest`), that of (x - largest) * exp(x) is `weighted` * exp(`largest`).
 template <class T>
 struct weighted_exponentials {
-  T largest;
-  T scaled;
-  T weighted;
+  T largest;   ///< of the scores
+  T scaled;    ///< sum of exp(x - largest)
+  T weighted;  ///< sum of (x - largest) * exp(x - largest), 0 or less
 };
 
 /// `T` is float or double. In nats: log(scaled) - weighted / scaled, which has no large terms that cancel. Minus
@@ -49,6 +49,7 @@ struct entropy_reducer {
   /// The log-sum-exp, as lse_reducer gives it.
   TESSERA_FN T value(state_type const& state) const { return lse_reducer<T>{}.value({state.largest, state.scaled}); }
 
+  /// In nats; NaN for a row without a finite score.
   TESSERA_FN T entropy(state_type const& state) const {
     return value(state) - state.largest - state.weighted / state.scaled;
   }

@@ -29,6 +29,7 @@ struct finite_magnitude_reducer {
     merge(state, bit_cast<std::uint32_t>(absolute(value)));
   }
   TESSERA_FN constexpr void merge(state_type& into, state_type other) const { into = max(into, other); }
+  /// The largest magnitude, or NaN if a value was not finite.
   TESSERA_FN constexpr float value(state_type state) const {
     constexpr std::uint32_t infinite = 0x7f800000U;
     constexpr std::uint32_t not_a_number = 0x7fffffffU;

@@ -40,8 +40,8 @@ TESSERA_FN T relative_power(T x, T reference) {
 /// The sum of exp(x) over all x is `scaled` * exp(`largest`).
 template <class T>
 struct scaled_exponentials {
-  T largest;
-  T scaled;
+  T largest;  ///< of the values
+  T scaled;   ///< sum of exp(x - largest), 0 of nothing
 };
 
 /// `T` is float or double. The value of nothing, and of nothing but minus infinities, is minus infinity; one plus
@@ -65,6 +65,7 @@ struct lse_reducer {
     into.largest = largest;
   }
 
+  /// The natural logarithm of the sum of exp(x); minus infinity of nothing.
   TESSERA_FN T value(state_type const& state) const {
     if constexpr (std::is_same_v<T, float>) {
       return state.largest + log(state.scaled);

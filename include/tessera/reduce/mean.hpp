@@ -19,8 +19,8 @@ inline namespace v0 {
 /// What a mean_reducer has seen.
 template <class T>
 struct counted_sum {
-  T sum;
-  std::int64_t count;
+  T sum;               ///< of the values
+  std::int64_t count;  ///< of the values
 };
 
 /// Keeps the sum and the count, so that pieces of different lengths merge with their right weight.

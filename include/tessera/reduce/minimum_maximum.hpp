@@ -18,8 +18,8 @@ inline namespace v0 {
 /// From `minimum` to `maximum`; empty while `minimum` is above `maximum`.
 template <class T>
 struct interval {
-  T minimum;
-  T maximum;
+  T minimum;  ///< plus infinity of nothing
+  T maximum;  ///< minus infinity of nothing
   TESSERA_FN friend constexpr bool operator==(interval const&, interval const&) = default;
 };
 

@@ -53,8 +53,8 @@ struct online_softmax {
 
   /// What two sums by weights are multiplied by, so that they can be added.
   struct factors {
-    T of_first;
-    T of_second;
+    T of_first;   ///< of what the first state's weights added up
+    T of_second;  ///< of what the second state's weights added up
   };
 
   TESSERA_FN constexpr state_type identity() const {

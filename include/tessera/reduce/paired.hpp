@@ -27,14 +27,18 @@ TESSERA_FN constexpr void push_placed(R const& reducer, typename R::state_type& 
   }
 }
 
+/// Both reducers see every value; each has its own state.
 template <Reducer First, Reducer Second>
 struct paired_reducer {
+  /// The states of both.
   struct state_type {
-    typename First::state_type first;
-    typename Second::state_type second;
+    typename First::state_type first;    ///< of `First`
+    typename Second::state_type second;  ///< of `Second`
   };
   using input_type = placed_value<float>;
+  /// The first reducer.
   using first_type = First;
+  /// The second reducer.
   using second_type = Second;
 
   TESSERA_FN constexpr state_type identity() const { return {First{}.identity(), Second{}.identity()}; }
@@ -51,6 +55,7 @@ struct paired_reducer {
 /// Whether a reducer is `Wanted` or has it as a part.
 template <class Wanted, class R>
 inline constexpr bool has_reducer = std::is_same_v<Wanted, R>;
+/// Of a pair: whether either part is or has it.
 template <class Wanted, class First, class Second>
 inline constexpr bool has_reducer<Wanted, paired_reducer<First, Second>> =
     has_reducer<Wanted, First> || has_reducer<Wanted, Second>;

@@ -21,7 +21,7 @@ namespace tessera {
 inline namespace v0 {
 
 /// Of what says itself how it keeps chunks.
-// A switch instead of a second constraint: which of two constraints is the stricter one takes clang 14 a second to tell.
+// A switch, not a second constraint: clang 14 takes a second to tell which of two such constraints is the stricter one.
 template <ChunkSelector S, bool of_floats = Selector<S>>
 struct chunk_landmarks {
   using element_type = typename S::element_type;
@@ -40,14 +40,16 @@ struct chunk_landmarks {
   }
 };
 
+/// Of a Selector with landmarks for each channel.
 template <ChunkSelector S>
 struct chunk_landmarks<S, true> {
   using element_type = bfloat16;
   using landmark_type = typename S::landmark_type;
-  static constexpr int parts = static_cast<int>(sizeof(landmark_type) / sizeof(float));
+  static constexpr int parts = static_cast<int>(sizeof(landmark_type) / sizeof(float));  ///< floats of a landmark
   static_assert(sizeof(landmark_type) % sizeof(float) == 0, "tessera: landmarks of a cache consist of floats");
+  /// A landmark as floats.
   struct floats {
-    float values[parts];
+    float values[parts];  ///< as the landmark has them
   };
 
   TESSERA_FN static constexpr std::int64_t elements(std::int64_t channels) { return parts * channels; }

@@ -17,7 +17,7 @@ inline namespace v0 {
 template <int Count>
 struct keep_outliers {
   static_assert(Count >= 0, "tessera: keep_outliers keeps a number of chunks");
-  static constexpr int count = Count;
+  static constexpr int count = Count;  ///< chunks of a key head that stay on the device
 
   /// Of a key and the mean of its chunk, from their products. Two zeros agree; a zero has no angle to anything else,
   /// which counts as a right one; what is not finite is as far from its mean as can be.

@@ -29,10 +29,10 @@ struct key_code_selector {
   using element_type = std::uint8_t;
   using group_type = Group;
   static constexpr int chunk = Chunk;
-  static constexpr float levels[2] = {0.4528F, 1.510F};
-  static constexpr float border = 0.9816F;  ///< between them
+  static constexpr float levels[2] = {0.4528F, 1.510F};  ///< in standard deviations: least squared error for N(0, 1)
+  static constexpr float border = 0.9816F;               ///< between them
 
-  std::int64_t chunks = 256;
+  std::int64_t chunks = 256;  ///< to take for each key head
 
   /// The codes of all keys, then their scales, 4 bytes each, the lowest first.
   TESSERA_FN constexpr std::int64_t elements(std::int64_t channels) const { return Chunk * (channels / 4 + 4); }

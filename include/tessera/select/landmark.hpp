@@ -30,7 +30,7 @@ struct landmark_selector {
   using group_type = Group;
   static constexpr int chunk = Chunk;
 
-  std::int64_t chunks = 256;
+  std::int64_t chunks = 256;  ///< to take for each key head
 
   TESSERA_FN constexpr mean_reducer<float> summary() const { return {}; }
   TESSERA_FN constexpr landmark_type landmark(counted_sum<float> const& summarised) const {

@@ -28,7 +28,7 @@ struct oracle_selector {
   using group_type = Group;
   static constexpr int chunk = Chunk;
 
-  std::int64_t chunks = 256;
+  std::int64_t chunks = 256;  ///< to take for each key head
 
   TESSERA_FN constexpr std::int64_t elements(std::int64_t channels) const { return Chunk * channels; }
   TESSERA_FN constexpr std::int64_t pieces(std::int64_t channels) const { return channels; }

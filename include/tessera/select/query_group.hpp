@@ -21,14 +21,18 @@ inline namespace v0 {
 /// ShadowKV (arXiv 2410.21465): the largest share.
 struct group_max {
   TESSERA_FN constexpr float identity() const { return -infinity; }
+  /// Takes in the logarithm of a query head's share for a chunk.
   TESSERA_FN constexpr void push(float& state, float log_share) const { state = maximum(state, log_share); }
+  /// The largest logarithm of a share.
   TESSERA_FN constexpr float value(float state, std::int64_t) const { return state; }
 };
 
 /// The mean share.
 struct group_mean {
   TESSERA_FN constexpr float identity() const { return 0.0F; }
+  /// Takes in the logarithm of a query head's share for a chunk.
   TESSERA_FN void push(float& state, float log_share) const { state += exp(log_share); }
+  /// The mean share of the heads.
   TESSERA_FN float value(float state, std::int64_t heads) const { return state / static_cast<float>(heads); }
 };
 

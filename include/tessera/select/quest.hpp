@@ -28,7 +28,7 @@ struct quest_selector {
   using group_type = Group;
   static constexpr int chunk = Chunk;
 
-  std::int64_t chunks = 256;
+  std::int64_t chunks = 256;  ///< to take for each key head
 
   TESSERA_FN constexpr minimum_maximum_reducer<float> summary() const { return {}; }
   TESSERA_FN constexpr landmark_type landmark(interval<float> const& box) const {

@@ -25,8 +25,8 @@ struct random_selector {
   using group_type = group_max;
   static constexpr int chunk = Chunk;
 
-  std::int64_t chunks = 256;
-  std::uint64_t seed = 0;
+  std::int64_t chunks = 256;  ///< to take for each key head
+  std::uint64_t seed = 0;     ///< other seeds take other chunks
 
   TESSERA_FN constexpr std::int64_t elements(std::int64_t) const { return 0; }
   TESSERA_FN constexpr std::int64_t pieces(std::int64_t) const { return 0; }

@@ -23,7 +23,7 @@ struct recent_selector {
   using group_type = group_max;
   static constexpr int chunk = Chunk;
 
-  std::int64_t chunks = 256;
+  std::int64_t chunks = 256;  ///< to take for each key head
 
   TESSERA_FN constexpr std::int64_t elements(std::int64_t) const { return 0; }
   TESSERA_FN constexpr std::int64_t pieces(std::int64_t) const { return 0; }

@@ -229,11 +229,12 @@ struct shuffled_lane_iterator {
 
 }  // namespace detail
 
+/// A Group whose loops visit lanes in a random order, and which checks what lanes may read.
 template <int Lanes>
 struct adversary_group {
   static constexpr int size = Lanes;
 
-  detail::lane_tracker* tracker;
+  detail::lane_tracker* tracker;  ///< of the program that runs
 
   [[nodiscard]] TESSERA_FN detail::shuffled_lane_iterator begin() const {
     tracker->begin_loop();
@@ -317,11 +318,12 @@ template <int Lanes>
 struct adversary {
   /// Another seed, another order.
   std::uint64_t seed = 1;
-  memory_handle memory = {};
-  cpu underlying{.threads = 1};
+  memory_handle memory = {};     ///< for workspaces and buffers; empty: the host's
+  cpu underlying{.threads = 1};  ///< who copies and waits
 
-  static constexpr stream_handle stream = nullptr;
+  static constexpr stream_handle stream = nullptr;  ///< none: what it runs is done when run() returns
 
+  /// Runs all tiles now, in a random order, with scratch that holds rubbish. Throws broken_rule.
   template <class P>
   requires ProgramOn<P, typename tessera::detail::group_for<P, adversary_group>::type>
   void run(P const& program, std::int64_t count) const {
@@ -343,12 +345,16 @@ struct adversary {
     }
   }
 
+  /// Throws what a status word says, as cpu does.
   void wait() const { underlying.wait(); }
+  /// The word that programs report failures to.
   [[nodiscard]] status_word* status() const { return underlying.status(); }
+  /// Copies at once, as cpu does.
   template <class Source, class Target>
   void copy(Source const& source, Target&& target) const {
     underlying.copy(source, target);
   }
+  /// Writes zeros at once, as cpu does.
   template <class Target>
   void clear(Target&& target) const {
     underlying.clear(target);
@@ -362,7 +368,7 @@ template <class T, int Lanes>
 struct per_lane<T, testing::adversary_group<Lanes>> {
   using value_type = T;
 
-  T values[Lanes];
+  T values[Lanes];  ///< rubbish at first
 
   TESSERA_FN per_lane() {
     if constexpr (std::is_same_v<T, bool>) {
@@ -373,10 +379,12 @@ struct per_lane<T, testing::adversary_group<Lanes>> {
       std::memset(static_cast<void*>(values), 0xa5, sizeof(values));
     }
   }
+  /// A lane's value; refused for any lane but the one at work.
   TESSERA_FN T& operator[](int lane) {
     require(lane);
     return values[lane];
   }
+  /// A lane's value; refused for any lane but the one at work.
   TESSERA_FN T const& operator[](int lane) const {
     require(lane);
     return values[lane];

@@ -120,7 +120,7 @@ TESSERA_FN constexpr unit_pair units(std::uint64_t seed, std::uint64_t index) {
 
 /// Normally distributed: mean 0, standard deviation `sigma` (the Box-Muller transform).
 struct gauss {
-  double sigma = 1.0;
+  double sigma = 1.0;  ///< standard deviation
 
   TESSERA_FN constexpr float value(std::uint64_t seed, std::uint64_t index) const {
     auto const u = detail::units(seed, index);
@@ -131,8 +131,8 @@ struct gauss {
 
 /// Student's t with `freedom` degrees of freedom (heavy tails when small), times `scale` (Bailey's polar transform).
 struct student_t {
-  double freedom = 4.0;
-  double scale = 1.0;
+  double freedom = 4.0;  ///< above 0; moments below it are finite
+  double scale = 1.0;    ///< of the numbers
 
   TESSERA_FN constexpr float value(std::uint64_t seed, std::uint64_t index) const {
     auto const u = detail::units(seed, index);
@@ -144,7 +144,7 @@ struct student_t {
 
 /// Laplace's distribution: mean 0, mean absolute value `scale`.
 struct laplace {
-  double scale = 1.0;
+  double scale = 1.0;  ///< mean absolute value
 
   TESSERA_FN constexpr float value(std::uint64_t seed, std::uint64_t index) const {
     std::uint64_t const word = hash(seed, index);
@@ -155,8 +155,8 @@ struct laplace {
 
 /// Evenly distributed between `low` and `high`.
 struct uniform {
-  double low = 0.0;
-  double high = 1.0;
+  double low = 0.0;   ///< end of the interval
+  double high = 1.0;  ///< end of the interval
 
   TESSERA_FN constexpr float value(std::uint64_t seed, std::uint64_t index) const {
     return static_cast<float>(low + (high - low) * detail::unit(hash(seed, index)));
@@ -167,11 +167,12 @@ struct uniform {
 /// others by a log-normal factor exp(spread * n - spread^2 / 2), and eight of the channels far from zero, by +-`offset`
 /// * U[0.75, 1.25]. Two generators whose `shift` is 0 and 8 have four such channels in common.
 struct offset_tokens {
-  std::uint64_t channels = 128;
-  double offset = 0.0;
-  double spread = 0.5;
-  std::uint64_t shift = 0;
+  std::uint64_t channels = 128;  ///< of a token
+  double offset = 0.0;           ///< of the channels far from zero
+  double spread = 0.5;           ///< of the tokens' lengths: standard deviation of their logarithms
+  std::uint64_t shift = 0;       ///< of the channels far from zero
 
+  /// Whether a channel is far from zero.
   TESSERA_FN constexpr bool is_offset(std::uint64_t channel) const {
     std::uint64_t const every = channels / 8;
     return channel % every == (channel / every % 2 == 0 ? 0 : shift % every);
@@ -190,9 +191,9 @@ struct offset_tokens {
 
 /// Normal values, and for a `fraction` of the channels an offset: normal, `sigma` wide, the same for all tokens.
 struct offset_channels {
-  std::uint64_t channels = 128;
-  double fraction = 1.0;
-  double sigma = 0.5;
+  std::uint64_t channels = 128;  ///< of a token
+  double fraction = 1.0;         ///< of the channels, that have an offset
+  double sigma = 0.5;            ///< of the offsets
 
   TESSERA_FN constexpr float value(std::uint64_t seed, std::uint64_t index) const {
     std::uint64_t const channel = index % channels;

@@ -28,9 +28,11 @@ struct gemm_operand {
   using sum_type = float;
   /// The value that takes part in products.
   TESSERA_FN static constexpr float widen(T value) { return static_cast<float>(load(value)); }
+  /// A * b + sum in fp32.
   TESSERA_FN static constexpr float multiply_add(float a, float b, float sum) { return a * b + sum; }
 };
 
+/// Floats of which products see the upper 19 bits.
 template <>
 struct gemm_operand<tf32> {
   using value_type = float;
@@ -39,13 +41,16 @@ struct gemm_operand<tf32> {
   TESSERA_FN static constexpr float widen(float value) {
     return bit_cast<float>(bit_cast<std::uint32_t>(value) & 0xffffe000U);
   }
+  /// A * b + sum in fp32; a and b were widened.
   TESSERA_FN static constexpr float multiply_add(float a, float b, float sum) { return a * b + sum; }
 };
 
+/// 8-bit integers, whose sums have 32 bits.
 template <>
 struct gemm_operand<std::int8_t> {
   using value_type = std::int8_t;
   using sum_type = std::int32_t;
+  /// The value itself.
   TESSERA_FN static constexpr std::int32_t widen(std::int8_t value) { return value; }
   /// Wraps where the sum does not fit 32 bits, which takes a depth over 131071.
   TESSERA_FN static constexpr std::int32_t multiply_add(std::int32_t a, std::int32_t b, std::int32_t sum) {

@@ -29,8 +29,8 @@ struct gemm_work {
 
 /// Every tile, over the whole depth.
 struct dense_schedule {
-  tile_order order;
-  std::int32_t pieces;
+  tile_order order;     ///< of the tiles
+  std::int32_t pieces;  ///< of the depth
 
   [[nodiscard]] TESSERA_FN constexpr std::int32_t count() const { return static_cast<std::int32_t>(order.count()); }
   [[nodiscard]] TESSERA_FN constexpr gemm_work at(std::int32_t index) const {
@@ -42,9 +42,9 @@ struct dense_schedule {
 
 /// Some tiles, each over some of the depth. The lists are where the product runs: on a GPU, in its memory.
 struct listed_schedule {
-  gemm_work const* works;
-  std::int32_t work_count;
-  std::int32_t const* list;
+  gemm_work const* works;    ///< count() of them
+  std::int32_t work_count;   ///< of `works`
+  std::int32_t const* list;  ///< numbers of pieces, which works refer to
 
   [[nodiscard]] TESSERA_FN constexpr std::int32_t count() const { return work_count; }
   [[nodiscard]] TESSERA_FN constexpr gemm_work at(std::int32_t index) const { return works[index]; }

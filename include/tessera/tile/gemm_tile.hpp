@@ -46,6 +46,7 @@ template <class T, class Shape, class Group = serial_group<1>>
 struct gemm_tile {
   static_assert(detail::one_thread_plays<Group>(),
                 "tessera: a gemm_tile for groups of CUDA threads is in <tessera/tile/cuda/gemm_tile.cuh>: include it");
+  /// What elements are and how products add up.
   using operand = gemm_operand<T>;
   using group_type = Group;
   using operand_type = typename operand::value_type;
@@ -55,13 +56,13 @@ struct gemm_tile {
   static constexpr int depth = Shape::k;
 
   struct a_tile {
-    sum_type values[rows][depth];
+    sum_type values[rows][depth];  ///< widened
   };
   struct b_tile {
-    sum_type values[depth][columns];
+    sum_type values[depth][columns];  ///< widened
   };
   struct sum_tile {
-    sum_type values[rows][columns];
+    sum_type values[rows][columns];  ///< of the tile
   };
 
   TESSERA_FN static constexpr void load_a(Group const&, a_tile& a, operand_type const* from, std::int64_t stride) {

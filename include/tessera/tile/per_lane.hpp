@@ -21,9 +21,11 @@ template <class T, class Group>
 struct per_lane {
   using value_type = T;
 
-  T values[Group::lanes_here];
+  T values[Group::lanes_here];  ///< of the lanes that this thread plays
 
+  /// The value of the lane that the loop visits.
   TESSERA_FN constexpr T& operator[](int lane) { return values[Group::slot(lane)]; }
+  /// The value of the lane that the loop visits.
   TESSERA_FN constexpr T const& operator[](int lane) const { return values[Group::slot(lane)]; }
 };
 

@@ -27,7 +27,7 @@ inline namespace v0 {
 
 /// What a work is to its row of tiles.
 struct row_share {
-  std::int32_t row;
+  std::int32_t row;     ///< of tiles
   std::int32_t split;   ///< which of the row's shares
   std::int32_t place;   ///< in the row's order
   std::int32_t before;  ///< tiles of the share before this one
@@ -37,29 +37,31 @@ struct row_share {
 
 /// Some bands of as many rows.
 struct row_bands {
-  std::int32_t count;
+  std::int32_t count;        ///< of the bands
   std::int32_t rows;         ///< of each band
   std::int32_t splits;       ///< workers that share a row
   std::int32_t tail;         ///< places of a row that they leave to others
   std::int32_t tail_length;  ///< places of tails that each of these takes
   std::int32_t steps;        ///< of each worker in a band
 
+  /// Shares of a row.
   [[nodiscard]] TESSERA_FN constexpr std::int32_t states() const { return splits + (tail > 0 ? 2 : 0); }
 };
 
 struct row_schedule {
   static constexpr std::int32_t samples = 8;  ///< places with columns from all over the row
 
-  std::int32_t rows;     ///< of tiles
-  std::int32_t columns;  ///< likewise
-  std::int32_t pieces;   ///< of the depth
-  std::int32_t workers;
+  std::int32_t rows;         ///< of tiles
+  std::int32_t columns;      ///< likewise
+  std::int32_t pieces;       ///< of the depth
+  std::int32_t workers;      ///< that take works at the same time
   std::int32_t most_states;  ///< shares of a row that there may be
   std::int32_t first_place;  ///< of each row, of those that are to be done
   std::int32_t places;       ///< that are to be done
   row_bands kinds[2];        ///< the second of bands of one row less
   std::int32_t works;        ///< of all workers
 
+  /// All tiles of a matrix of rows x columns tiles, for at most so many workers and shares of a row.
   [[nodiscard]] static constexpr row_schedule make(std::int32_t rows, std::int32_t columns, std::int32_t pieces,
                                                    std::int32_t most_workers, std::int32_t most_states = 0x7fffffff) {
     const row_schedule made{rows, columns, pieces, most_workers, most_states, 0, 0, {}, 0};
@@ -95,6 +97,7 @@ struct row_schedule {
   }
   [[nodiscard]] TESSERA_FN constexpr std::int32_t piece(std::int32_t k) const { return k; }
 
+  /// The share of a row that a work belongs to.
   [[nodiscard]] TESSERA_FN constexpr row_share share_at(std::int32_t index) const {
     const std::int32_t worker = index % workers;
     const std::int32_t step = index / workers;

@@ -15,7 +15,7 @@ inline namespace v0 {
 template <class T>
 struct alignas(16) tile_chunk {
   static constexpr int size = 16 / static_cast<int>(sizeof(T));
-  T values[size];
+  T values[size];  ///< one after the other
 };
 
 template <class T, int Rows, int Columns>
@@ -23,12 +23,16 @@ struct staged_tile {
   using value_type = T;
   static constexpr int rows = Rows;
   static constexpr int columns = Columns;
+  /// Elements from row to row: 16 bytes more, so that columns meet different banks.
   static constexpr int stride = Columns + tile_chunk<T>::size;
   static_assert(Columns % tile_chunk<T>::size == 0, "tessera: rows of a staged tile have whole 16 bytes");
 
+  /// Rows of `stride` elements.
   alignas(16) T values[Rows * stride];
 
+  /// The element at (row, column).
   TESSERA_FN constexpr T& operator()(int row, int column) { return values[row * stride + column]; }
+  /// The element at (row, column).
   TESSERA_FN constexpr T const& operator()(int row, int column) const { return values[row * stride + column]; }
   /// Columns `column` to `column` + 16 / sizeof(T) - 1 of a row; `column` is a multiple of that number.
   TESSERA_FN tile_chunk<T>& chunk(int row, int column) {

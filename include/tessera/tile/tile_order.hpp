@@ -20,11 +20,13 @@ struct tile_order {
   std::int32_t columns;  ///< likewise
   std::int32_t band;     ///< rows of a band, at least 1
 
+  /// Of a tile.
   struct place {
-    std::int32_t row;
-    std::int32_t column;
+    std::int32_t row;     ///< of tiles
+    std::int32_t column;  ///< of tiles
   };
 
+  /// Tiles of the matrix.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t count() const { return std::int64_t{rows} * columns; }
 
   /// Each tile once, for 0 <= index < count(). Every other band is walked backwards: where one ends the next begins.

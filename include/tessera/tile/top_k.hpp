@@ -34,8 +34,8 @@ TESSERA_FN constexpr std::uint32_t ordered_key(float score) {
 
 /// What lanes share while they look for the largest keys.
 struct top_k_scratch {
-  static constexpr int digit_bits = 11;
-  static constexpr int bins = 1 << digit_bits;
+  static constexpr int digit_bits = 11;         ///< of a key, found at a time
+  static constexpr int bins = 1 << digit_bits;  ///< values of a digit
 
   std::uint32_t counts[bins];  ///< of keys whose higher digits are those of the least key to be taken
   std::uint32_t digit;         ///< of that key

@@ -23,6 +23,7 @@ struct decode_sharing_policy {
   int merging;  ///< of shares, by another launch
 };
 
+/// The same costs on every architecture.
 struct decode_sharing_tuning {
   using policy_type = decode_sharing_policy;
   TESSERA_FN constexpr policy_type operator()(int) const { return {2300, 1000, 2500}; }

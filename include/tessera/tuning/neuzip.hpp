@@ -10,11 +10,11 @@ inline namespace v0 {
 /// Decoding: thread blocks of `threads` threads, `blocks_per_multiprocessor` of them at a time, with room for `words`
 /// 16-bit words of states and codes a warp. Compiled for architectures from `from` up to but without `before`.
 struct neuzip_decode_policy {
-  int threads;
-  int blocks_per_multiprocessor;
-  int words;
-  int from;
-  int before;
+  int threads;                    ///< of a thread block, a multiple of 32
+  int blocks_per_multiprocessor;  ///< thread blocks at a time
+  int words;                      ///< of 16 bits, of states and codes, a warp
+  int from;                       ///< architecture, as 900 for sm_90
+  int before;                     ///< architecture that it is not for any more
 
   TESSERA_FN friend constexpr bool operator==(neuzip_decode_policy a, neuzip_decode_policy b) {
     return a.threads == b.threads && a.blocks_per_multiprocessor == b.blocks_per_multiprocessor && a.words == b.words &&
@@ -39,10 +39,10 @@ struct neuzip_decode_tuning {
 
 /// Encoding: likewise; a warp has room for the largest block.
 struct neuzip_encode_policy {
-  int threads;
-  int blocks_per_multiprocessor;
-  int from;
-  int before;
+  int threads;                    ///< of a thread block, a multiple of 32
+  int blocks_per_multiprocessor;  ///< thread blocks at a time
+  int from;                       ///< architecture, as 900 for sm_90
+  int before;                     ///< architecture that it is not for any more
 
   TESSERA_FN friend constexpr bool operator==(neuzip_encode_policy a, neuzip_encode_policy b) {
     return a.threads == b.threads && a.blocks_per_multiprocessor == b.blocks_per_multiprocessor && a.from == b.from &&

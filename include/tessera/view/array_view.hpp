@@ -10,6 +10,7 @@
 namespace tessera {
 inline namespace v0 {
 
+/// A list of elements at equal distances.
 template <class T>
 using array_view = view<T, 1>;
 
@@ -18,6 +19,7 @@ template <class T>
 [[nodiscard]] TESSERA_FN constexpr array_view<T> as_array(array_view<T> const& list) {
   return list;
 }
+/// The elements of a container as a list; valid as long as they stay where they are.
 template <class Container>
 requires(!detail::is_view<std::remove_cvref_t<Container>>)
     [[nodiscard]] constexpr auto as_array(Container&& container) {

@@ -12,6 +12,7 @@
 namespace tessera {
 inline namespace v0 {
 
+/// A tensor of sequences x heads x tokens x channels.
 template <class T>
 using head_view = view<T, 4>;
 

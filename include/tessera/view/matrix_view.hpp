@@ -11,6 +11,7 @@
 namespace tessera {
 inline namespace v0 {
 
+/// A matrix of rows x columns.
 template <class T>
 using matrix_view = view<T, 2>;
 

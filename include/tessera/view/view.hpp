@@ -84,12 +84,13 @@ concept MdspanLike =
 template <class T, int Rank>
 struct view {
   static_assert(Rank >= 1 && Rank <= 8, "tessera: a view has 1 to 8 dimensions");
+  /// T, with its const.
   using element_type = T;
   using value_type = std::remove_cv_t<T>;
-  static constexpr int rank = Rank;
+  static constexpr int rank = Rank;  ///< dimensions
 
-  T* data = nullptr;
-  std::int64_t extents[Rank]{};
+  T* data = nullptr;             ///< the element at index 0 of every dimension
+  std::int64_t extents[Rank]{};  ///< of each dimension, not negative
   std::int64_t strides[Rank]{};  ///< in elements; may be zero or negative
 
   constexpr view() = default;
@@ -103,6 +104,7 @@ struct view {
       stride *= sizes[r];
     }
   }
+  /// Any strides, in elements.
   TESSERA_FN constexpr view(T* first, std::int64_t const (&sizes)[Rank], std::int64_t const (&steps)[Rank])
       : data(first) {
     for (int r = 0; r < Rank; ++r) {
@@ -113,6 +115,7 @@ struct view {
   /// `size` contiguous elements.
   TESSERA_FN constexpr view(T* first, std::int64_t size) requires(Rank == 1) : data(first), extents{size}, strides{1} {}
 
+  /// Elements that may be changed as elements to be read.
   template <class U>
   requires(!std::same_as<U, T> && detail::same_but_for_const<U, T>) TESSERA_FN constexpr view(view<U, Rank> other)
       : data(other.data) {
@@ -131,6 +134,7 @@ struct view {
            !MdspanLike<Container, T, Rank>) constexpr view(Container const& container)
       : view(container.data(), static_cast<std::int64_t>(container.size())) {}
 
+  /// From what looks like std::mdspan, with its extents and strides.
   template <MdspanLike<T, Rank> Source>
   constexpr view(Source const& source) : data(source.data_handle()) {
     for (int r = 0; r < Rank; ++r) {
@@ -142,7 +146,9 @@ struct view {
   template <detail::dlpack_like Source>
   view(Source const& source) : view(detail::dlpack_conversion<T, Rank, Source>::convert(source)) {}
 
+  /// Indices of dimension `r`.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t extent(int r) const { return extents[r]; }
+  /// Elements from one index of dimension `r` to the next.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t stride(int r) const { return strides[r]; }
 
   /// How many elements there are in all.
@@ -156,6 +162,7 @@ struct view {
     }
     return product;
   }
+  /// Whether a dimension has no indices.
   [[nodiscard]] TESSERA_FN constexpr bool is_empty() const {
     for (std::int64_t extent : extents) {
       if (extent == 0) {
@@ -191,6 +198,7 @@ struct view {
     }
     return elements;
   }
+  /// The element at `indices`, unchecked.
   template <std::convertible_to<std::int64_t>... Indices>
   requires(sizeof...(Indices) == Rank) [[nodiscard]] TESSERA_FN constexpr T& operator()(Indices... indices) const {
     return data[offset(indices...)];
@@ -230,10 +238,13 @@ struct view {
   }
 };
 
+/// A list.
 template <class T>
 view(T*, std::int64_t) -> view<T, 1>;
+/// Row-major.
 template <class T, int Rank>
 view(T*, std::int64_t const (&)[Rank]) -> view<T, Rank>;
+/// With strides.
 template <class T, int Rank>
 view(T*, std::int64_t const (&)[Rank], std::int64_t const (&)[Rank]) -> view<T, Rank>;
 

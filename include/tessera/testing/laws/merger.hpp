@@ -17,8 +17,8 @@ namespace testing {
 
 /// Two vectors of one length.
 struct vector_pair {
-  std::vector<float> first;
-  std::vector<float> second;
+  std::vector<float> first;   ///< of as many elements as `second`
+  std::vector<float> second;  ///< of as many elements as `first`
 };
 
 /// Merges a pair as a program does, and restores both vectors.

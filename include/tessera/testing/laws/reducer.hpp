@@ -15,6 +15,7 @@ namespace testing {
 
 /// How states are compared when nothing else is said: with ==.
 struct equal_states {
+  /// Whether the states are equal.
   template <class State>
   bool operator()(State const& a, State const& b) const {
     return a == b;

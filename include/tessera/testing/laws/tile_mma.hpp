@@ -45,6 +45,7 @@ std::vector<T> spread_rows(std::vector<double> const& numbers, std::size_t colum
 /// How an operand is made from a number when nothing else is said.
 template <class Operand>
 struct convert_to {
+  /// The nearest operand.
   Operand operator()(double number) const { return static_cast<Operand>(number); }
 };
 

@@ -12,6 +12,7 @@
 namespace tessera {
 inline namespace v0 {
 
+/// Adds number_of(column) to each sum of a column, for the columns of this thread's sums of a warpgroup_mma.
 template <int Registers, class NumberOf>
 __device__ __forceinline__ void add_to_columns(float (&sums)[Registers], NumberOf const& number_of) {
 #pragma unroll

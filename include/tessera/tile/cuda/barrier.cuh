@@ -16,13 +16,15 @@
 namespace tessera {
 inline namespace v0 {
 
+/// An mbarrier in shared memory: phases that end when all have arrived and all announced bytes are there.
 struct shared_barrier {
-  std::uint64_t word;
+  std::uint64_t word;  ///< opaque: the hardware's
 
   /// One thread, before all others know of it.
   __device__ __forceinline__ void init(int count) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address()), "r"(count) : "memory");
   }
+  /// One arrival; releases what this thread wrote.
   __device__ __forceinline__ void arrive() {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address()) : "memory");
   }
@@ -40,6 +42,7 @@ struct shared_barrier {
         "r"(rank)
         : "memory");
   }
+  /// Whether the phase of this parity has ended; waits a while for it.
   [[nodiscard]] __device__ __forceinline__ bool has_ended(unsigned parity) {
     unsigned ended;
     asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.b32 %0, 1, 0, p; }"
@@ -57,6 +60,7 @@ struct shared_barrier {
                  : "memory");
     return ended != 0;
   }
+  /// Until the phase of this parity has ended.
   __device__ __forceinline__ void wait(unsigned parity) {
     while (!has_ended(parity)) {
     }

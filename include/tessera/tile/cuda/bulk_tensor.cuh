@@ -22,8 +22,8 @@ inline namespace v0 {
 
 /// Of a box's first element; may be negative or beyond the matrix.
 struct box_place {
-  std::int32_t column;
-  std::int32_t row;
+  std::int32_t column;  ///< of the matrix
+  std::int32_t row;     ///< of the matrix
 };
 
 namespace detail {
@@ -76,7 +76,7 @@ __device__ __forceinline__ void store_bytes(void* global, void const* shared, in
 
 /// How long L2 keeps what a copy brings there: less long than what is read again.
 struct cache_policy {
-  std::uint64_t bits;
+  std::uint64_t bits;  ///< opaque: the hardware's
 
   /// It is the first to go.
   __device__ __forceinline__ static cache_policy evict_first() {
@@ -101,6 +101,7 @@ __device__ __forceinline__ void store_box(tensor_map const& map, void const* sha
                : "memory");
 }
 
+/// The same; `policy` says how long L2 keeps it.
 __device__ __forceinline__ void store_box(tensor_map const& map, void const* shared, box_place place,
                                           cache_policy policy) {
   asm volatile(

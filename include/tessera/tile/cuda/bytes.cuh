@@ -37,9 +37,11 @@ __device__ __forceinline__ std::uint32_t computed_again(std::uint32_t word) {
 __device__ __forceinline__ uint2 load_once(uint2 const* address) {
   return __ldcs(address);
 }
+/// Likewise 16 bytes.
 __device__ __forceinline__ uint4 load_once(uint4 const* address) {
   return __ldcs(address);
 }
+/// Likewise 4 bytes.
 __device__ __forceinline__ std::uint32_t load_once(std::uint32_t const* address) {
   return __ldcs(address);
 }
@@ -47,9 +49,11 @@ __device__ __forceinline__ std::uint32_t load_once(std::uint32_t const* address)
 __device__ __forceinline__ uint4 load_from_l2(uint4 const* address) {
   return __ldcg(address);
 }
+/// Likewise four floats.
 __device__ __forceinline__ float4 load_from_l2(float4 const* address) {
   return __ldcg(address);
 }
+/// Likewise a float.
 __device__ __forceinline__ float load_from_l2(float const* address) {
   return __ldcg(address);
 }
@@ -69,9 +73,11 @@ __device__ __forceinline__ void store_here(uint2* address, uint2 value) {
 __device__ __forceinline__ void store_once(uint4* address, uint4 value) {
   __stcs(address, value);
 }
+/// Likewise 8 bytes.
 __device__ __forceinline__ void store_once(uint2* address, uint2 value) {
   __stcs(address, value);
 }
+/// Likewise 4 bytes.
 __device__ __forceinline__ void store_once(std::uint32_t* address, std::uint32_t value) {
   __stcs(address, value);
 }

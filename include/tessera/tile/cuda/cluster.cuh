@@ -18,9 +18,11 @@ inline namespace v0 {
 __device__ __forceinline__ void arrive_at_cluster() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
+/// The second half: until all threads of the cluster have arrived.
 __device__ __forceinline__ void wait_for_cluster() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
+/// Both halves at once.
 __device__ __forceinline__ void sync_cluster() {
   arrive_at_cluster();
   wait_for_cluster();

@@ -17,12 +17,14 @@ inline namespace v0 {
 template <class T>
 __device__ __forceinline__ std::uint32_t pack_pair(float low, float high);
 
+/// To bf16, rounded to the nearest, ties to even.
 template <>
 __device__ __forceinline__ std::uint32_t pack_pair<bfloat16>(float low, float high) {
   std::uint32_t pair;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
   return pair;
 }
+/// To fp16, rounded to the nearest, ties to even.
 template <>
 __device__ __forceinline__ std::uint32_t pack_pair<float16>(float low, float high) {
   std::uint32_t pair;
@@ -34,10 +36,12 @@ __device__ __forceinline__ std::uint32_t pack_pair<float16>(float low, float hig
 template <class T>
 __device__ __forceinline__ float2 unpack_pair(std::uint32_t pair);
 
+/// Of bf16.
 template <>
 __device__ __forceinline__ float2 unpack_pair<bfloat16>(std::uint32_t pair) {
   return {__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000U)};
 }
+/// Of fp16.
 template <>
 __device__ __forceinline__ float2 unpack_pair<float16>(std::uint32_t pair) {
   float2 values;

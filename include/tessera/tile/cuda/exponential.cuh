@@ -7,6 +7,7 @@
 namespace tessera {
 inline namespace v0 {
 
+/// 2^value.
 __device__ __forceinline__ float fast_exp2(float value) {
   float result;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(value));
@@ -20,6 +21,7 @@ __device__ __forceinline__ float fast_log2(float value) {
   return result;
 }
 
+/// 1 / value.
 __device__ __forceinline__ float fast_reciprocal(float value) {
   float result;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(value));

@@ -331,6 +331,7 @@ struct write_sum {
 
 }  // namespace detail
 
+/// The tile in registers of a warp or a thread block, multiplied by mma.sync (sm_80 and later).
 template <class T, class Shape, CudaGroup Group>
 struct gemm_tile<T, Shape, Group> {
   using group_type = Group;
@@ -344,8 +345,11 @@ struct gemm_tile<T, Shape, Group> {
   using registers = detail::gemm_registers<T, Shape, Group>;
 
  public:
+  /// Rows x depth, in registers.
   using a_tile = typename registers::a_tile;
+  /// Depth x columns, in registers.
   using b_tile = typename registers::b_tile;
+  /// Rows x columns, in registers.
   using sum_tile = typename registers::sum_tile;
 
   __device__ __forceinline__ static void load_a(Group const& group, a_tile& a, operand_type const* from,
@@ -356,6 +360,7 @@ struct gemm_tile<T, Shape, Group> {
                                                 std::int64_t stride) {
     registers::load_b(group, b, from, stride);
   }
+  /// Fills a b_tile from the columns of the product as rows, `stride` elements apart.
   __device__ __forceinline__ static void load_b_transposed(Group const& group, b_tile& b, operand_type const* from,
                                                            std::int64_t stride) {
     registers::load_b_transposed(group, b, from, stride);
@@ -370,10 +375,12 @@ struct gemm_tile<T, Shape, Group> {
                                                std::int64_t stride) {
     registers::each(group, detail::write_sum<sum_type>{to, stride}, sums);
   }
+  /// Calls visit(row, column, sum) for each sum that this thread holds.
   template <class Visit>
   __device__ __forceinline__ static void each(Group const& group, sum_tile& sums, Visit const& visit) {
     registers::each(group, visit, sums);
   }
+  /// Calls visit(row, column, sum, other) for each pair of sums at the same place that this thread holds.
   template <class Visit>
   __device__ __forceinline__ static void each_pair(Group const& group, sum_tile& sums, sum_tile& others,
                                                    Visit const& visit) {

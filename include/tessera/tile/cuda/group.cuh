@@ -19,8 +19,8 @@ inline namespace v0 {
 
 /// The one lane that this thread plays: a loop over it runs once.
 struct own_lane_iterator {
-  int lane;
-  bool visited;
+  int lane;      ///< in its group
+  bool visited;  ///< whether the loop has been here
   __device__ __forceinline__ int operator*() const { return lane; }
   __device__ __forceinline__ own_lane_iterator& operator++() {
     visited = true;
@@ -129,7 +129,7 @@ struct cuda_warp {
   static constexpr int lanes_here = 1;
   [[nodiscard]] static TESSERA_FN constexpr int slot(int) { return 0; }
 
-  int lane;
+  int lane;  ///< of the warp
 
   __device__ __forceinline__ cuda_warp() : lane(static_cast<int>(threadIdx.x) % size) {}
   [[nodiscard]] __device__ __forceinline__ own_lane_iterator begin() const { return {lane, false}; }
@@ -152,13 +152,14 @@ struct cuda_block {
                 "tessera: a block group has 64, 96, ... 1024 lanes");
   static constexpr int size = Lanes;
   static constexpr int lanes_here = 1;
-  static constexpr int warps = Lanes / lanes_in_a_warp;
-  static constexpr int exchange_bytes_a_warp = 32;
+  static constexpr int warps = Lanes / lanes_in_a_warp;  ///< of the block
+  static constexpr int exchange_bytes_a_warp = 32;       ///< of shared memory
   [[nodiscard]] static TESSERA_FN constexpr int slot(int) { return 0; }
 
-  int lane;
-  void* exchange;
+  int lane;        ///< of the block
+  void* exchange;  ///< exchange_bytes_a_warp for each warp, in shared memory
 
+  /// The lane is the thread's number in its block.
   __device__ __forceinline__ explicit cuda_block(void* shared)
       : lane(static_cast<int>(threadIdx.x)), exchange(shared) {}
   [[nodiscard]] __device__ __forceinline__ own_lane_iterator begin() const { return {lane, false}; }

@@ -16,16 +16,19 @@ inline namespace v0 {
 __device__ __forceinline__ void load_matrix_x2(std::uint32_t (&to)[2], std::uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "r"(address));
 }
+/// Four matrices; the addresses of all lanes count.
 __device__ __forceinline__ void load_matrix_x4(std::uint32_t (&to)[4], std::uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                : "r"(address));
 }
+/// Two matrices, transposed; the addresses of lanes 0 to 15 count.
 __device__ __forceinline__ void load_matrix_x2_transposed(std::uint32_t (&to)[2], std::uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
                : "=r"(to[0]), "=r"(to[1])
                : "r"(address));
 }
+/// Four matrices, transposed; the addresses of all lanes count.
 __device__ __forceinline__ void load_matrix_x4_transposed(std::uint32_t (&to)[4], std::uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])

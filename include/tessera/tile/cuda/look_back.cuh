@@ -12,15 +12,19 @@
 namespace tessera {
 inline namespace v0 {
 
+/// The word of a tile: its kind in the two highest bits, 0 for empty.
 struct look_back_word {
-  static constexpr int value_bits = 62;
-  static constexpr std::uint64_t own_sum = std::uint64_t{1} << value_bits;
+  static constexpr int value_bits = 62;                                     ///< of the sum
+  static constexpr std::uint64_t own_sum = std::uint64_t{1} << value_bits;  ///< a kind: of this tile alone
+  /// A kind: of all tiles to this one.
   static constexpr std::uint64_t sum_up_to_here = std::uint64_t{2} << value_bits;
-  static constexpr std::uint64_t value_mask = own_sum - 1;
+  static constexpr std::uint64_t value_mask = own_sum - 1;  ///< the bits of the sum
 
+  /// Writes kind and sum as one word, seen by all of the device.
   __device__ __forceinline__ static void publish(std::uint64_t* word, std::uint64_t kind, std::uint64_t value) {
     asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(word), "l"(kind | value) : "memory");
   }
+  /// Reads kind and sum as one word.
   __device__ __forceinline__ static std::uint64_t read(std::uint64_t const* word) {
     std::uint64_t value;
     asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");

@@ -18,6 +18,7 @@ __device__ __forceinline__ float maximum_or_nan(float a, float b) {
   return result;
 }
 
+/// The smaller, or NaN if one of them is.
 __device__ __forceinline__ float minimum_or_nan(float a, float b) {
   float result;
   asm("min.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
@@ -28,12 +29,14 @@ __device__ __forceinline__ float minimum_or_nan(float a, float b) {
 template <class T>
 __device__ __forceinline__ std::uint32_t larger_pair_or_nan(std::uint32_t a, std::uint32_t b);
 
+/// Of pairs of bf16.
 template <>
 __device__ __forceinline__ std::uint32_t larger_pair_or_nan<bfloat16>(std::uint32_t a, std::uint32_t b) {
   std::uint32_t result;
   asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
   return result;
 }
+/// Of pairs of fp16.
 template <>
 __device__ __forceinline__ std::uint32_t larger_pair_or_nan<float16>(std::uint32_t a, std::uint32_t b) {
   std::uint32_t result;

@@ -54,6 +54,7 @@ template <class T>
 requires requires {
   detail::warp_mma_name<T>::text;
 }
+/// Of floats; sums in fp32.
 struct warp_mma<T> {
   using sum_type = float;
   static constexpr int depth = 32 / static_cast<int>(sizeof(typename gemm_operand<T>::value_type));
@@ -66,6 +67,7 @@ struct warp_mma<T> {
   }
 };
 
+/// Of 8-bit integers; sums in 32 bits.
 template <>
 struct warp_mma<std::int8_t> {
   using sum_type = std::int32_t;

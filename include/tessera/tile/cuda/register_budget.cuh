@@ -12,9 +12,11 @@
 namespace tessera {
 inline namespace v0 {
 
+/// Whether a thread can have so many registers: a multiple of 8 from 24 to 256.
 template <int Registers>
 inline constexpr bool is_register_budget = Registers % 8 == 0 && Registers >= 24 && Registers <= 256;
 
+/// Gives all but `Registers` of each thread back.
 template <int Registers>
 __device__ __forceinline__ void lower_registers() {
   static_assert(is_register_budget<Registers>, "tessera: a register budget is a multiple of 8 from 24 to 256");

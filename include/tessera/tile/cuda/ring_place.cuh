@@ -14,9 +14,10 @@ inline namespace v0 {
 
 template <int Stages>
 struct ring_place {
-  int stage = 0;
-  unsigned phase = 0;
+  int stage = 0;       ///< of the ring, 0 to Stages - 1
+  unsigned phase = 0;  ///< parity of the stage's barrier
 
+  /// To the next stage.
   __device__ __forceinline__ void advance() {
     if (++stage == Stages) {
       stage = 0;

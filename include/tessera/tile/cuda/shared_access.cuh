@@ -25,18 +25,21 @@ __device__ __forceinline__ std::uint32_t table_address(std::uint32_t begin, std:
   return address;
 }
 
+/// 4 bytes at a multiple of 4.
 __device__ __forceinline__ std::uint32_t load_shared_u32(std::uint32_t address) {
   std::uint32_t value;
   asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(address));
   return value;
 }
 
+/// 8 bytes at a multiple of 8.
 __device__ __forceinline__ uint2 load_shared_u32x2(std::uint32_t address) {
   uint2 value;
   asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(value.x), "=r"(value.y) : "r"(address));
   return value;
 }
 
+/// 16 bytes at a multiple of 16.
 __device__ __forceinline__ float4 load_shared_f32x4(std::uint32_t address) {
   float4 value;
   asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
@@ -45,16 +48,19 @@ __device__ __forceinline__ float4 load_shared_f32x4(std::uint32_t address) {
   return value;
 }
 
+/// 2 bytes at a multiple of 2.
 __device__ __forceinline__ std::uint32_t load_shared_u16(std::uint32_t address) {
   std::uint16_t value;
   asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(address));
   return value;
 }
 
+/// The lower 2 bytes of `value`, at a multiple of 2.
 __device__ __forceinline__ void store_shared_u16(std::uint32_t address, std::uint32_t value) {
   asm volatile("st.shared.u16 [%0], %1;" ::"r"(address), "h"(static_cast<std::uint16_t>(value)) : "memory");
 }
 
+/// 8 bytes at a multiple of 8.
 __device__ __forceinline__ void store_shared_u32x2(std::uint32_t address, uint2 value) {
   asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(address), "r"(value.x), "r"(value.y) : "memory");
 }

@@ -29,13 +29,13 @@ namespace tessera {
 inline namespace v0 {
 
 struct tensor_map {
-  CUtensorMap map;
+  CUtensorMap map;  ///< of the driver's, opaque
 };
 
 /// What one copy moves. A row of it is at most 128 bytes, a multiple of 16.
 struct box_shape {
-  int rows;
-  int columns;
+  int rows;     ///< of the matrix
+  int columns;  ///< of the matrix; a row has at most 128 bytes
 };
 
 /// How many bytes a swizzle permutes: as many as a row of the box has, for operands of wgmma.

@@ -6,6 +6,7 @@
 namespace tessera {
 inline namespace v0 {
 
+/// The index in its block's first dimension.
 __device__ __forceinline__ unsigned thread_index_here() {
   unsigned index;
   asm volatile("mov.u32 %0, %%tid.x;" : "=r"(index));

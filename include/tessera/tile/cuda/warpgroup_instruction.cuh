@@ -18,6 +18,7 @@ __device__ __forceinline__ std::uint32_t& as_word(Sum& sum) {
   return reinterpret_cast<std::uint32_t&>(sum);
 }
 
+/// Eight sums from number i on, as operands of the statements below.
 // clang-format off
 #define TESSERA_SUMS_8(d, i)                                                                                   \
   "+r"(as_word(d[i])), "+r"(as_word(d[i + 1])), "+r"(as_word(d[i + 2])), "+r"(as_word(d[i + 3])),              \

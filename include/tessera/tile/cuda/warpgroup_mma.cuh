@@ -36,7 +36,7 @@ enum class operand_order { along_depth, across_depth };
 
 /// The word by which wgmma finds an operand in shared memory.
 struct matrix_descriptor {
-  std::uint64_t bits;
+  std::uint64_t bits;  ///< opaque: the hardware's
 
   /// Rows of 128 swizzled bytes along the depth: 8 of them, 1024 bytes, to the next 8.
   __device__ __forceinline__ static matrix_descriptor rows_of_128_bytes(std::uint32_t address) {
@@ -129,7 +129,7 @@ struct warpgroup_mma {
   static constexpr int rows = 64;
   static constexpr int columns = Columns;
   static constexpr int depth = 32 / static_cast<int>(sizeof(typename gemm_operand<T>::value_type));
-  static constexpr int registers = Columns / 2;
+  static constexpr int registers = Columns / 2;  ///< of a thread, for the sums
 
   __device__ __forceinline__ static void multiply(sum_type (&sums)[registers], matrix_descriptor a, matrix_descriptor b,
                                                   bool add) {
@@ -160,6 +160,7 @@ __device__ __forceinline__ void pin_registers(Word (&words)[Count]) {
 __device__ __forceinline__ void begin_multiply() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
+/// The same, and the compiler keeps what is done to `sums` before it.
 template <class Sum, int Count>
 __device__ __forceinline__ void begin_multiply(Sum (&sums)[Count]) {
   pin_registers(sums);

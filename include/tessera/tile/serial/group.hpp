@@ -19,7 +19,7 @@ inline namespace v0 {
 
 /// A number that a range-for counts up.
 struct lane_iterator {
-  int lane;
+  int lane;  ///< the number
   TESSERA_FN constexpr int operator*() const { return lane; }
   TESSERA_FN constexpr lane_iterator& operator++() {
     ++lane;
@@ -28,6 +28,7 @@ struct lane_iterator {
   TESSERA_FN constexpr bool operator!=(lane_iterator other) const { return lane != other.lane; }
 };
 
+/// A group of lanes that one thread plays one after the other.
 template <int Lanes>
 struct serial_group {
   static_assert(Lanes >= 1 && Lanes <= 1024, "tessera: a group has 1 to 1024 lanes");

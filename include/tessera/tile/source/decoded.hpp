@@ -29,15 +29,16 @@ struct decoded {
 
   /// What the group needs while it loads tiles.
   struct scratch_type {
+    /// Of the block `held`.
     alignas(64) value_type weights[Reader::largest_block];
-    typename Reader::scratch_type reader;
-    std::int64_t held;  ///< number of the block whose values are in `weights`
+    typename Reader::scratch_type reader;  ///< the reader's own
+    std::int64_t held;                     ///< number of the block whose values are in `weights`
   };
 
-  Reader reader;
-  std::int64_t row_count;
-  std::int64_t column_count;
-  scratch_type* scratch;
+  Reader reader;              ///< decodes a block
+  std::int64_t row_count;     ///< of the matrix
+  std::int64_t column_count;  ///< of the matrix
+  scratch_type* scratch;      ///< of the group
 
   /// A source for this group, whose scratch holds nothing yet.
   template <class Group>
@@ -130,13 +131,14 @@ struct decoded_matrix {
   using scratch_type = typename decoded<Reader>::scratch_type;
   static constexpr int lanes = Reader::lanes;
 
-  Reader reader;
-  std::int64_t row_count;
-  std::int64_t column_count;
+  Reader reader;              ///< decodes a block
+  std::int64_t row_count;     ///< of the matrix
+  std::int64_t column_count;  ///< of the matrix
 
   TESSERA_FN constexpr std::int64_t rows() const { return row_count; }
   TESSERA_FN constexpr std::int64_t columns() const { return column_count; }
 
+  /// A source for this group, whose scratch holds nothing yet.
   template <class Group>
   TESSERA_FN decoded<Reader> open(Group const& group, scratch_type& scratch) const {
     return decoded<Reader>::open(group, reader, row_count, column_count, scratch);

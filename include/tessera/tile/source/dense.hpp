@@ -86,7 +86,7 @@ template <class T>
 struct dense {
   using value_type = T;
 
-  matrix_view<T const> matrix;
+  matrix_view<T const> matrix;  ///< rows x columns, any strides
 
   TESSERA_FN constexpr std::int64_t rows() const { return matrix.extent(0); }
   TESSERA_FN constexpr std::int64_t columns() const { return matrix.extent(1); }
@@ -96,12 +96,13 @@ struct dense {
   }
 };
 
+/// Rows of a matrix in the order of a list.
 template <class T>
 struct gathered {
   using value_type = T;
 
-  matrix_view<T const> matrix;
-  array_view<std::int64_t const> order;
+  matrix_view<T const> matrix;           ///< rows x columns, any strides
+  array_view<std::int64_t const> order;  ///< of each row, which one of the matrix it is; others are zeros
 
   TESSERA_FN constexpr std::int64_t rows() const { return order.size(); }
   TESSERA_FN constexpr std::int64_t columns() const { return matrix.extent(1); }

@@ -25,9 +25,9 @@ template <Quantizer Q, Scalar Value>
 struct dequantized {
   using value_type = Value;
 
-  Q quantizer;
-  matrix_view<typename Q::code_type const> codes;
-  matrix_view<typename Q::params_type const> params;
+  Q quantizer;                                        ///< that made the codes
+  matrix_view<typename Q::code_type const> codes;     ///< rows x columns
+  matrix_view<typename Q::params_type const> params;  ///< rows x groups of a row
 
   TESSERA_FN constexpr std::int64_t rows() const { return codes.extent(0); }
   TESSERA_FN constexpr std::int64_t columns() const { return codes.extent(1); }

@@ -21,10 +21,10 @@ template <class T>
 struct filtered {
   using value_type = T;
 
-  matrix_view<T const> matrix;
+  matrix_view<T const> matrix;           ///< rows x columns, any strides
   matrix_view<std::uint8_t const> kept;  ///< 0: the block is zeros
-  int block_rows;
-  int block_columns;
+  int block_rows;                        ///< of a block
+  int block_columns;                     ///< of a block
 
   TESSERA_FN constexpr std::int64_t rows() const { return matrix.extent(0); }
   TESSERA_FN constexpr std::int64_t columns() const { return matrix.extent(1); }

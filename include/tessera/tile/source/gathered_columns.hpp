@@ -19,7 +19,7 @@ template <class T>
 struct gathered_columns {
   using value_type = T;
 
-  matrix_view<T const> matrix;
+  matrix_view<T const> matrix;           ///< rows x columns, any strides
   array_view<std::int64_t const> order;  ///< -1 stands for zeros
 
   TESSERA_FN constexpr std::int64_t rows() const { return matrix.extent(1); }

@@ -48,24 +48,26 @@ TESSERA_FN constexpr tile_chunk<bfloat16> widen_int4(Group const&, std::uint32_t
 struct int4_codes {
   using value_type = bfloat16;
 
-  matrix_view<int4x2 const> pairs;
+  matrix_view<int4x2 const> pairs;  ///< rows x columns / 2, the first code of a pair in the low bits
 
   /// 32 codes of a row.
   struct alignas(16) code_chunk {
     static constexpr int size = 32;
-    std::uint32_t words[4];
+    std::uint32_t words[4];  ///< eight codes each, the first in the lowest bits
   };
 
   /// The codes of a tile, each lane's in its registers. Tile: whole chunks wide, and with chunk().
   template <class Group, class Tile>
   struct fetched {
     static_assert(Tile::columns % code_chunk::size == 0, "tessera: tiles of fetched codes are whole 32 columns wide");
-    static constexpr int in_row = Tile::columns / code_chunk::size;
-    static constexpr int count = Tile::rows * in_row;
+    static constexpr int in_row = Tile::columns / code_chunk::size;  ///< chunks of a row of the tile
+    static constexpr int count = Tile::rows * in_row;                ///< chunks of the tile
+    /// What a lane holds.
     struct part {
+      /// Every Group::size-th of the tile.
       code_chunk chunks[divide_up(count, Group::size)];
     };
-    per_lane<part, Group> parts;
+    per_lane<part, Group> parts;  ///< of all lanes
   };
 
   TESSERA_FN constexpr std::int64_t rows() const { return pairs.extent(0); }

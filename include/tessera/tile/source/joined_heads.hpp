@@ -23,6 +23,7 @@ struct joined_heads {
 
   TESSERA_FN constexpr std::int64_t rows() const { return heads.extent(1); }
   TESSERA_FN constexpr std::int64_t columns() const { return heads.extent(0) * heads.extent(2); }
+  /// A channel of a head, heads one after the other.
   TESSERA_FN constexpr T operator()(std::int64_t token, std::int64_t column) const {
     return heads(column / heads.extent(2), token, column % heads.extent(2));
   }
@@ -41,11 +42,12 @@ struct joined_heads {
   }
 };
 
+/// The transposed matrix: channels of all heads x tokens.
 template <class T>
 struct turned_heads {
   using value_type = T;
 
-  joined_heads<T> joined;
+  joined_heads<T> joined;  ///< what is transposed
 
   TESSERA_FN constexpr std::int64_t rows() const { return joined.columns(); }
   TESSERA_FN constexpr std::int64_t columns() const { return joined.rows(); }

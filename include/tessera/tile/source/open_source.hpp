@@ -19,6 +19,7 @@
 namespace tessera {
 inline namespace v0 {
 
+/// What becomes a TileSource once a group has scratch for it.
 // clang-format off
 template <class S>
 concept ScratchSource =
@@ -64,6 +65,7 @@ constexpr int lanes_of_source(int otherwise) {
 
 }  // namespace detail
 
+/// What a group needs to load from a source: its scratch_type, or nothing.
 template <AnySource S>
 using source_scratch = typename detail::scratch_of_source<S>::type;
 

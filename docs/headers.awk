@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# What Doxygen reads of a header (INPUT_FILTER). Three things differ from the file; lines keep their numbers.
+#   1. The licence line becomes @file, so that the comment below it is the file's.
+#   2. The type or concept that a header is named for is described by the header, if it has no comment of its own.
+#   3. What a concept asks for is described by the concept: a declaration without a comment gets one that says which.
+
+function rule(folders, pattern, text) {
+  rules += 1
+  rule_folders[rules] = "^(" folders ")$"
+  rule_pattern[rules] = pattern
+  rule_text[rules] = text
+}
+
+BEGIN {
+  any = "[a-z]+"
+  type_or_namespace = "^ *(template <.*> *)?(requires.* )?(inline )?(struct|class|union|enum|namespace)"
+  values = "quantize|reduce|merge|select|project|program"
+  rule(any, "operator==\\(.*(= default;|\\{)", "Whether all members are equal.")
+  rule(any, "operator!=\\([a-z_]*( const&)? ?[a-z]*\\) const", "Whether a loop goes on.")
+  rule("program|testing|algorithm|tile", "static constexpr int lanes = ", "Lanes of its group: see Program.")
+  rule("program|testing|algorithm|tile", "(struct|using|union) (alignas\\([0-9a-z_]+\\) )?scratch_type( |;|\\{|$)",
+       "What its lanes share, uninitialised at first: see Program.")
+  rule("program|testing|algorithm", "operator\\(\\)\\((Group|cuda_block<lanes>|cuda_warp) const&",
+       "The work of one group: see Program.")
+  rule("program", "std::int64_t groups\\(\\) const", "How many groups it takes: the `count` of Executor::run.")
+  rule("program", "static constexpr bool is_persistent",
+       "Whether groups go from work to work themselves: exec/cuda.cuh.")
+  rule("program", "static constexpr int from_architecture",
+       "The first architecture it is for, 900 for sm_90: exec/cuda.cuh.")
+  rule("program", "static constexpr int before_architecture",
+       "The first architecture it is not for any more: exec/cuda.cuh.")
+  rule("program", "static constexpr int blocks_per_multiprocessor",
+       "Thread blocks that registers and shared memory leave room for: exec/cuda.cuh.")
+  rule("program", "static constexpr int groups_per_block", "Groups of 32 lanes in a thread block: exec/cuda.cuh.")
+  rule(values, "using state_type =", "What it reduces to: see Reducer.")
+  rule(values, "using input_type =", "What it takes in: see Reducer.")
+  rule(values, "[ &]identity\\(\\)", "The state of nothing: see Reducer.")
+  rule(values "|entropy", "void push\\(state_type", "Takes in one value: see Reducer.")
+  rule(values, "void merge\\(state_type", "Adds what another state has seen: see Reducer.")
+  rule("quantize", "using code_type =", "What a value becomes: see Quantizer.")
+  rule("quantize", "using params_type =", "What a group shares: see Quantizer.")
+  rule("quantize", "static constexpr int group =",
+       "Values that share parameters, 0 for all of a tensor: see Quantizer.")
+  rule("quantize", " range\\(\\) const", "The Reducer that finds a group's range: see Quantizer.")
+  rule("quantize", " fit\\(", "The parameters of a group with this range: see Quantizer.")
+  rule("quantize", " encode\\(", "The code of a value: see Quantizer.")
+  rule("quantize", " decode\\(", "The value of a code: see Quantizer.")
+  rule("quantize", " max_error\\(", "The most that a value of the group is moved: see Quantizer.")
+  rule("merge", "using kept_type =", "What is kept beside the merged vector: see Merger.")
+  rule("merge", " measure\\(\\)", "The Reducer that measures a pair of vectors: see Merger.")
+  rule("merge", " mix\\(", "The weights of the two vectors: see Merger.")
+  rule("merge", " keep\\(", "What restoring will need: see Merger.")
+  rule("merge", " restore\\(", "An element of one of the two vectors again: see Merger.")
+  rule("project", "static constexpr int rank =", "Coefficients of a row: see Projector.")
+  rule("project", "(using|struct) basis_type( |;|\\{|$)", "What is fitted: see Projector.")
+  rule("project", " fit\\(", "The basis of `count` rows: see Projector.")
+  rule("project", " project\\(", "The coefficients of a row: see Projector.")
+  rule("project", " reconstruct\\(", "The row of some coefficients: see Projector.")
+  rule("select", "static constexpr int chunk =", "Keys of a chunk: see ChunkSelector.")
+  rule("select", "using group_type =", "How the query heads of a key head agree: see ChunkSelector.")
+  rule("select", "using element_type =", "The type of what is kept of a chunk: see ChunkSelector.")
+  rule("select", " elements\\(std::int64_t", "Elements kept of a chunk: see ChunkSelector.")
+  rule("select", " pieces\\(std::int64_t", "Pieces that can be made at the same time: see ChunkSelector.")
+  rule("select", "void reduce\\(", "Makes one piece of what is kept: see ChunkSelector.")
+  rule("select", "float score\\(", "How much a query wants a chunk: see Selector and ChunkSelector.")
+  rule("select", " budget\\(std::int64_t", "How many of the candidates are taken: see Selector and ChunkSelector.")
+  rule("select", "using landmark_type =", "What stands for a chunk, channel by channel: see Selector.")
+  rule("select", " summary\\(\\)", "The Reducer that summarises a channel of a chunk: see Selector.")
+  rule("select", " landmark\\(", "The landmark of a summary: see Selector.")
+  rule("entropy", "using symbol_type =", "What is coded: see EntropyCoder.")
+  rule("entropy", "static constexpr int alphabet =", "How many symbols there are: see EntropyCoder.")
+  rule("entropy", "(using|struct) model_type( |;|\\{|$)", "What tables are made from: see EntropyCoder.")
+  rule("entropy", "(using|struct) encode_state( |;|\\{|$)", "A lane that symbols are pushed to: see EntropyCoder.")
+  rule("entropy", "(using|struct) decode_state( |;|\\{|$)", "A lane that symbols are popped from: see EntropyCoder.")
+  rule("entropy", "make_encode_table\\(", "The table for pushing: see EntropyCoder.")
+  rule("entropy", "make_decode_table\\(", "The table for popping: see EntropyCoder.")
+  rule("entropy", " start\\(\\)", "A lane with no symbols: see EntropyCoder.")
+  rule("entropy", " push\\(", "Puts a symbol on a lane, which may spill a word: see EntropyCoder.")
+  rule("entropy", " pop\\(", "Takes a symbol from a lane: see EntropyCoder.")
+  rule("entropy", " wants_word\\(", "Whether a lane must be fed a word before the next symbol: see EntropyCoder.")
+  rule("entropy", " feed\\(", "Gives a lane the word it wants: see EntropyCoder.")
+  rule("entropy", " finished\\(", "Whether all symbols have been popped: see EntropyCoder.")
+  rule("tile|program", "void load\\(Group const&", "Loads a tile: see TileSource.")
+  rule("tile|program|algorithm|view|testing", "using value_type =", "The type of an element.")
+  rule("tile|program", "std::int64_t rows\\(\\) const", "Rows of the matrix: see TileSource.")
+  rule("tile|program", "std::int64_t columns\\(\\) const", "Columns of the matrix: see TileSource.")
+  rule("tile", "using group_type =", "Who multiplies: see TileMma.")
+  rule("tile", "using operand_type =", "The type of the elements of a and b: see TileMma.")
+  rule("tile", "using sum_type =", "The type of a sum: see TileMma.")
+  rule("tile", "static constexpr int rows = ", "Rows of a tile.")
+  rule("tile", "static constexpr int columns = ", "Columns of a tile.")
+  rule("tile", "static constexpr int depth = ", "Products of a sum in one multiply(): see TileMma.")
+  rule("tile", "struct a_tile( |;|\\{|$)", "rows x depth elements, opaque: see TileMma.")
+  rule("tile", "struct b_tile( |;|\\{|$)", "depth x columns elements, opaque: see TileMma.")
+  rule("tile", "struct sum_tile( |;|\\{|$)", "rows x columns sums, opaque: see TileMma.")
+  rule("tile", " load_a\\(", "Fills an a_tile from rows `stride` elements apart: see TileMma.")
+  rule("tile", " load_b\\(", "Fills a b_tile from rows `stride` elements apart: see TileMma.")
+  rule("tile", " clear\\(", "Makes sums zero: see TileMma.")
+  rule("tile", " multiply\\(", "Adds a * b to the sums: see TileMma.")
+  rule("tile", "void store\\(", "Writes sums to rows `stride` elements apart: see TileMma.")
+  rule("tile|testing", "static constexpr int size = ", "Lanes of the group: see Group.")
+  rule("tile|testing", " begin\\(\\) const", "The first lane of a loop: see Group.")
+  rule("tile|testing", " end\\(\\) const", "Behind the last lane of a loop: see Group.")
+  rule("tile|testing", "void sync\\(\\) const", "What lanes wrote before, all lanes see after: see Group.")
+  rule("tile|testing", " atomic_add\\(", "Adds as one step and gives the value before: see Group.")
+  rule("tile|testing", "void report\\(status_word\\*", "Keeps the first failure in the status word: see Group.")
+  rule("tile|testing", " (reduce|sum|maximum|minimum|exclusive_sum|broadcast|any|all|ballot|count_below)\\(",
+       "A collective; per_lane.hpp has its meaning and order.")
+  rule("tuning|program", "using policy_type =", "The numbers that are chosen: see Tuning.")
+  rule("tuning", "operator\\(\\)\\(int", "The numbers for an architecture: see Tuning.")
+  rule("core", "static constexpr int bits =", "Bits of a value, sign included.")
+  rule("core", "static constexpr int exponent_bits =", "Bits of the exponent field: see Scalar.")
+  rule("core", "static constexpr int mantissa_bits =",
+       "Bits of the mantissa field, without the implicit one: see Scalar.")
+  rule("core", "static constexpr int exponent_bias =", "The exponent field of 1.0: see Scalar.")
+  rule("core", "static constexpr bool has_infinity =",
+       "Whether there are infinities; else large values saturate: see Scalar.")
+  rule("core", "static constexpr bits_type nan_bits =", "The NaN that store() makes: see Scalar.")
+  rule("core", "static constexpr bits_type largest_bits =", "The largest finite value.")
+  rule("core", "using bits_type =", "An unsigned integer of the same size: see Scalar.")
+  rule("core", "using compute_type =", "What load() gives, for arithmetic: see Scalar.")
+  rule("core", " name\\(\\)", "The type's name in messages.")
+  rule("core", " to_bits\\(", "The bit pattern of a value: see Scalar.")
+  rule("core", " from_bits\\(", "The value of a bit pattern: see Scalar.")
+  rule("core", " load\\(", "The exact value, for arithmetic: see Scalar.")
+  rule("core", " store\\(", "The nearest stored value, ties to even: see Scalar.")
+  rule("tile|testing", "static constexpr int lanes_here = ", "Lanes that one thread plays.")
+  rule("tile|testing", " slot\\(int", "Where per_lane keeps a lane's value.")
+  rule("tile|testing", "operator\\*\\(\\) const", "The lane.")
+  rule("tile|testing", "operator\\+\\+\\(\\)", "To the next lane.")
+  rule("tile|program", "std::int32_t count\\(\\) const", "How many works there are.")
+  rule("tile|program", "gemm_work at\\(std::int32_t index\\) const", "The work at `index`, from 0 to count() - 1.")
+  rule("tile|program", "std::int32_t piece\\(std::int32_t k\\) const",
+       "The piece of the depth at place `k` of the list.")
+  rule("testing", " value\\(std::uint64_t seed, std::uint64_t index\\) const",
+       "The number at `index`; the same on every machine.")
+  # Members that many programs have; the type says what they are for.
+  rule("program", "^ *offload_extents extents;", "What there is room for, and how heads are shared.")
+  rule("program", "^ *offloaded_memory<T, [A-Za-z_]+> memory;", "Where all of the cache lies.")
+  rule("program", "^ *offload_step<T> step;", "What this step brings: see offload_step.")
+  rule("program", "^ *cache_memory<T> memory;", "Where the layers of this part lie.")
+  rule("program", "^ *cache_sequences sequences;", "Lengths, slots and block tables.")
+  rule("program", "^ *cache_source<T> source;", "Tokens that are new, and those in the tail.")
+  rule("program", "^ *rotary_embedding rotary;", "How keys and queries are turned.")
+  rule("program", "^ *S selector;", "Scores landmarks and says how many chunks are taken.")
+  rule("program", "^ *cache_page_format format;", "Bits, channels and layers of a page.")
+  rule("program", "^ *status_word\\* status( = nullptr)?;", "What failures are reported to; null if nobody asks.")
+  rule("program", "^ *weight_encoding<T> encoding;", "The tensor, its stream and its place in the workspace.")
+  rule("program", "^ *weight_decoding<T> decoding;", "The stream and where its weights go.")
+  rule("program", "^ *parameter_stream<T> stream;", "The parameter and all memory that its stream may use.")
+  rule("program", "^ *weight_stream_spec spec;", "Decides the layout of the stream.")
+  rule("program", "^ *loss_token_list tokens;", "The tokens that have a label.")
+  rule("program", "^ *array_view<loss_token_factors const> tokens;", "What the gradient needs of each token.")
+  rule("program", "^ *loss_entry_order order;", "Memory for the order of entries.")
+  rule("program", "^ *loss_part_range range;", "The part of the vocabulary that is at work.")
+  rule("program", "^ *loss_marks marks;", "Which entries may matter to which tokens.")
+  rule("program", "^ *loss_mark_reader marks;", "Which entries matter to which tokens.")
+  rule("program", "^ *loss_token_outputs outputs;", "Where losses of tokens go; null where nobody asks.")
+  rule("program", "^ *logit_map<T> map;", "From sums to logits: bias, cap and temperature.")
+  rule("program", "^ *Epilogue epilogue;", "What becomes of sums.")
+  rule("program", "^ *Map map;", "What is stored for a sum.")
+  rule("program", "^ *R reducer;", "What rows are reduced by.")
+  rule("program", "^ *smoothed_heads<Source> source;", "Tokens less their mean.")
+  rule("program", "^ *attention_shape shape;", "The extents of the call.")
+  rule("program", "^ *attention_writer<[A-Za-z_, ]+> results;", "Where results and log-sum-exps go.")
+  rule("program", "^ *attention_partials<softmax_type::state_type> partials;", "Memory for shares of rows, or null.")
+  rule("program", "^ *sequence_lengths query_lengths;", "Of each sequence; null: all are whole.")
+  rule("program", "^ *sequence_lengths key_lengths;", "Of each sequence; null: all are whole.")
+  rule("program", "^ *sequence_lengths lengths;", "Of each sequence; null: all are whole.")
+  rule("program", "^ *bool is_causal;", "Whether a query sees no key behind its own.")
+  rule("program", "^ *key_band band;", "Which keys a query sees.")
+  rule("program", "^ *attention_schedule schedule;", "In which order blocks are worked on.")
+  rule("program", "^ *view<merged_row const, 5> rows;",
+       "What measure_pages found: sequences x pages x heads x (keys, values) x tokens.")
+  rule("program", "^ *static constexpr bool needs_specific_architecture",
+       "It needs the instructions of one architecture, sm_90a: exec/cuda.cuh.")
+  rule("program", "^ *static constexpr bool waits_for_stream",
+       "It says itself when it needs what came before it: tile/cuda/stream_order.cuh.")
+  rule("program", "^ *static constexpr int blocks_per_cluster", "Thread blocks that share operands: exec/cuda.cuh.")
+  rule("program", "^ *static constexpr float log2_e", "From natural exponents to base 2.")
+  rule("program", "^ *static constexpr int most_tasks", "Tensors that a launch takes at most.")
+  rule("program", "^ *int tasks;", "Tensors of this launch.")
+  rule("program", "^ *static constexpr int warps =", "Warps of a thread block, or those that multiply.")
+  rule("program", "^ *static constexpr int most_channels", "Channels of a head at most.")
+  rule("program", "^ *static constexpr int panels", "Pieces of a row, as wide as the copy engine takes at a time.")
+  rule("program", "^ *static constexpr int strips", "Pieces of 16 channels.")
+  rule("program", "^ *static constexpr int depth_steps", "Multiplications for one sum over the channels.")
+  rule("program", "^ *static constexpr int tokens =", "Tokens at a time.")
+  rule("program", "^ *static constexpr int row_weights", "Weights that all lanes take at a time.")
+  rule("program", "^ *static constexpr int weights_per_lane", "Neighbouring weights that a lane takes at a time.")
+  rule("program", "^ *static constexpr int pairs_per_lane", "Symbols that a lane takes at a time.")
+  rule("program", "^ *static constexpr int pairs =", "Symbols of a row of a lane.")
+  rule("program", "^ *static constexpr int granularity", "Coded blocks hold a multiple of this many weights.")
+  rule("program", "^ *static constexpr bit_planes residual_planes", "Where signs and mantissas lie.")
+  rule("program", "^ *static constexpr bit_planes code_planes", "Where codes of 4 bits lie.")
+  rule("program", "^ *static constexpr bit_planes exponent_planes", "Where exponents of raw blocks lie.")
+  rule("program", "^ *static constexpr int words_end", "Words of a block at most, of those that are not raw.")
+  rule("program", "^ *static constexpr int registers =", "Registers of a thread.")
+  rule("program", "^ *static constexpr box_swizzle swizzle", "How rows are permuted in shared memory.")
+  rule("program", "^ *static constexpr int stages", "Pieces that the ring holds.")
+  rule("program", "^ *using softmax_type =", "How rows of scores are reduced.")
+  rule("program", "^ *using softmax =", "How rows of scores are reduced.")
+  rule("program", "^ *using row_type =", "The state of a row of scores.")
+  rule("program", "^ *using shape =", "Extents and shared memory.")
+  rule("program", "^ *using pieces_type =", "Extents, shared memory, and the copies into it.")
+  rule("program", "^ *using place_type =", "Where in a ring somebody is.")
+  rule("program", "^ *using ahead_type =", "What is known of the works ahead.")
+  rule("program", "^ *using share_type =", "What a warp has added up of a work.")
+  rule("program", "^ *using columns_type =", "What a warp keeps of its rows.")
+  rule("program", "^ *using record =", "How values of a chunk are kept.")
+  rule("program", "^ *using element_type =", "The type of an element.")
+  rule("program", "^ *using mma =", "The product of a tile.")
+  rule("program", "^ *using layout =", "The tile of logits.")
+  rule("program", "^ *using operand =", "What elements are and how products add up.")
+  rule("program", "^ *using operand_type =", "The type of an element of a and b.")
+  rule("program", "^ *using sum_type =", "The type of a sum.")
+  rule("program", "^ *using mantissa =", "All bits of mantissas are kept.")
+  rule("program", "^ *using steps =", "How blocks are read and written.")
+  rule("program", "^ *using portable =", "The portable program, whose bytes these are.")
+  rule("program", "^ *using code_type =", "The code of a value.")
+  rule("program", "^ *shared_barrier [a-z_]*full\\[", "One a stage: what was asked for is there.")
+  rule("program", "^ *shared_barrier [a-z_]*empty\\[", "One a stage: what was there is not needed any more.")
+  rule("program", "^ *__device__ __forceinline__ (static )?[a-z0-9_]+ not_a_number\\(", "A NaN.")
+  rule("program", "^ *TESSERA_FN static constexpr std::uint16_t load_u16",
+       "Two bytes, the lowest first, at any address.")
+  rule("program", "^ *TESSERA_FN static constexpr std::uint32_t load_u32",
+       "Four bytes, the lowest first, at any address.")
+  rule("program", "^ *TESSERA_FN static constexpr void store_u16", "Two bytes, the lowest first, at any address.")
+  rule("program", "^ *TESSERA_FN static constexpr void store_u32", "Four bytes, the lowest first, at any address.")
+  rule("program", "^ *TESSERA_FN static void clear\\(Group const& group, std::uint8_t", "Writes `count` zeros.")
+  rule("program", "^ *TESSERA_FN constexpr void operator\\(\\)\\(std::int64_t row, std::int64_t column, Sum",
+       "Takes the finished sum of a place.")
+  rule("program", "^ *TESSERA_FN (constexpr )?[a-zA-Z]+ operator\\(\\)\\(Sum sum, std::int64_t",
+       "What is stored for a sum.")
+  rule("program", "^ *TESSERA_FN constexpr float operator\\(\\)\\(float sum, std::int64_t", "What is stored for a sum.")
+  rule("program", "^ *TESSERA_FN float operator\\(\\)\\(std::int64_t sequence, std::int64_t head, std::int64_t token",
+       "One channel of a token.")
+  rule("program", "^ *using base = ", "What it is made from.")
+  rule("program", "^ *using base::", "Of head_lanes.")
+  rule("program", "^ *static constexpr int rows =", "Rows at a time.")
+  rule("program", "^ *static constexpr int channels =", "Channels of a head.")
+  rule("program", "^ *static constexpr int [ab]_bytes =", "Bytes of an operand in a stage.")
+  rule("program", "^ *tensor_map a;", "Boxes of the rows of the product.")
+  rule("program", "^ *tensor_map b;", "Boxes of the columns of the product.")
+  rule("program", "^ *Schedule schedule;", "Which tiles there are, and over which pieces of the depth.")
+  rule("program", "^ *alignas\\(1024\\) unsigned char [ab]\\[", "Stages of an operand.")
+  rule("program", "^ *float const\\* scale;", "What all gradients are multiplied by, in memory.")
+  rule("program", "^ *loss_logits<Tile> logits;", "How logits are made.")
+  rule("program", "^ *gradient_thresholds thresholds;", "Of the filter.")
+  rule("program", "^ *float smoothing;", "Of labels: so much probability is spread over the vocabulary.")
+  rule("program", "^ *float z_factor;", "Of the squared log-sum-exp.")
+  rule("program", "^ *array_view<float const> row_lse;", "Log-sum-exps of the tokens that have a label.")
+  rule("program", "^ *array_view<float const> row_entropy;", "Entropies of the tokens that have a label.")
+  rule("program", "^ *array_view<float const> targets;", "The logit of each label.")
+  rule("program", "^ *array_view<float> targets;", "Where the logit of each label goes.")
+  rule("program", "^ *std::int64_t vocabulary;", "Entries of the vocabulary.")
+  rule("program", "^ *std::int32_t vocabulary;", "Entries of the vocabulary.")
+  rule("program", "^ *array_view<loss_row_gradient const> rows;", "What each row of the list depends on.")
+  rule("program", "^ *matrix_view<Output> target;", "Rows x columns of results.")
+  rule("program", "^ *works_type works;", "How works are handed out.")
+  rule("program", "^ *ahead_type ahead;", "What warps want to know of the works ahead.")
+  rule("program", "^ *tile_summaries summaries;", "Sums and ranges of tiles.")
+  rule("program", "^ *loss_product_works works;", "All tiles of both products.")
+  rule("program", "^ *array_view<subspace_measures const> measures;", "Of the search for directions.")
+  rule("program", "^ *array_view<subspace_measures> measures;", "Of the search for directions.")
+  rule("program", "^ *__device__ __forceinline__ void load\\(std::uint8_t const\\* planes",
+       "Asks for the signs and mantissas of `rows` rows.")
+  rule("program", "^ *__device__ __forceinline__ uint4 row\\(int which",
+       "Sixteen bytes of weights: of a row, with its exponents.")
+  rule("program", "^ *__device__ __forceinline__ void row\\(int which",
+       "Takes sixteen bytes of weights of a row apart.")
+  rule("program", "^ *__device__ __forceinline__ void store\\(std::uint8_t\\* planes",
+       "Writes the signs and mantissas of `rows` rows.")
+  rule("program", "^ *__device__ __forceinline__ void prepare\\(\\) const", "Called once, before all tiles.")
+  rule("program", "^ *__device__ __forceinline__ void finish\\(\\) const", "Called once, after all tiles.")
+  rule("program", "^ *TESSERA_FN (static )?constexpr std::uint32_t code_at\\(", "The code of a position of the block.")
+  rule("program", "^ *TESSERA_FN static constexpr std::uint32_t code_at\\(", "The code of a position of the block.")
+  rule("program", "^ *__device__ __forceinline__ void operator\\(\\)\\((Sum const|float) \\(&sums\\)",
+       "Takes the finished sums of a warp; gemm_on_warpgroups.cuh has their layout.")
+  rule("program", "^ *__device__ __forceinline__ void operator\\(\\)\\(loss_part_range",
+       "Takes the finished sums of a tile.")
+  rule("exec", "void\\* allocate\\(",
+       "Bytes of this memory; throws std::bad_alloc or device_error: see MemoryResource.")
+  rule("exec", "void deallocate\\(", "Gives bytes back: see MemoryResource.")
+}
+
+# The comment that a declaration without one gets, or nothing.
+function description(line, i) {
+  if (line !~ /^ *([A-Za-z_]|\[\[)/) return ""
+  if (line ~ "^(template <[^{}]*> *)?(requires.* )?(struct|class) " stem "( |;|$|:)" && line !~ /;$/)
+    return "@copydoc " path
+  if (folder == "concepts" && line ~ "^concept " concept_name " =") return "@copydoc " path
+  # Doxygen 1.9.4 says nothing of such concepts, but it does of this command.
+  if (line ~ /^concept /) return "@concept_without_a_comment"
+  for (i = 1; i <= rules; ++i) {
+    if (folder ~ rule_folders[i] && line ~ rule_pattern[i]) return rule_text[i]
+  }
+  return ""
+}
+
+function flush_held(text, i) {
+  for (i = 1; i <= held; ++i) print (i == 1 && text != "" ? "/** " text " */ " : "") lines[i]
+  held = 0
+}
+
+NR == 1 {
+  path = FILENAME
+  sub(/^(.*\/)?include\//, "", path)
+  folder = path
+  sub(/^tessera\//, "", folder)
+  if (folder !~ /\//) folder = "user"
+  sub(/\/.*/, "", folder)
+  stem = path
+  sub(/.*\//, "", stem)
+  sub(/\..*/, "", stem)
+  # The concept of chunk_selector.hpp is ChunkSelector.
+  concept_name = ""
+  for (words = split(stem, word, "_"); words > 0; --words)
+    concept_name = toupper(substr(word[words], 1, 1)) substr(word[words], 2) concept_name
+}
+NR == 1 && /SPDX/ { print "/// @file"; next }
+# A constraint of several lines says nothing that a reader of the site needs, and Doxygen 1.9.4 stumbles over it.
+/^ *requires requires \{$/ { is_constraint = 1 }
+is_constraint { print ""; is_constraint = $0 !~ /^ *\}$/; next }
+# The first lines of a template wait for the declaration that they belong to.
+/^ *(template <.*>|requires.*[^;{},])$/ { lines[++held] = $0; next }
+{
+  lines[++held] = $0
+  is_described = was_comment || in_body > 0 || $0 ~ /\/\/\/</
+  if ($0 !~ /^ *\/\/ clang-format/) was_comment = $0 ~ /^ *\/\/\//
+  flush_held(is_described ? "" : description($0))
+  # What stands in braces that no type and no namespace opened is a body, where nothing is declared.
+  text = $0
+  sub(/\/\/.*/, "", text)
+  opened = gsub(/\{/, "{", text)
+  closed = gsub(/\}/, "}", text)
+  if (in_body > 0) {
+    in_body += opened - closed
+  } else if (opened > closed && text !~ type_or_namespace) {
+    in_body = opened - closed
+  }
+}
+END { flush_held("") }
