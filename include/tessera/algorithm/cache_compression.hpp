@@ -12,6 +12,7 @@
 #include <tessera/program/cache_memory.hpp>
 #include <tessera/program/cache_page.hpp>
 #include <tessera/program/finish_pages.hpp>
+#include <tessera/program/mark_rows.hpp>
 #include <tessera/program/measure_pages.hpp>
 #include <tessera/view/view.hpp>
 
@@ -60,8 +61,7 @@ void compress_in_one_pass(Executor const& exec, cache_append_call<Merger, T> con
   }
   const fit_thresholds<T, float> fit{call.rule, call.source, notes.angles};
   exec.run(fit, fit.groups());
-  const mark_rows<T, float> mark{call.source, notes.angles, call.marks};
-  exec.run(mark, mark.groups());
+  mark_tokens(exec, call, view<float const, 5>(notes.angles));
   const finish_pages<T> finish{call.source, call.marks};
   exec.run(finish, finish.groups());
   if (notes.needs_marks) {

@@ -21,6 +21,7 @@
 #include <tessera/program/cache_memory.hpp>
 #include <tessera/program/cached_attention.hpp>
 #include <tessera/program/encode_pages.hpp>
+#include <tessera/program/mark_rows.hpp>
 #include <tessera/program/measure_pages.hpp>
 #include <tessera/program/read_page.hpp>
 #include <tessera/reduce/online_softmax.hpp>
@@ -115,6 +116,15 @@ void keep_new_tokens(Executor const& exec, cache_append_call<Merger, T> const& c
   }
 }
 
+/// Once thresholds are known.
+template <class Executor, class Merger, class T, class Row>
+void mark_tokens(Executor const& exec, cache_append_call<Merger, T> const& call, view<Row const, 5> rows) {
+  const find_apart<T, Row> find{call.source, rows, call.marks};
+  exec.run(find, find.groups());
+  const mark_rows<T> mark{call.source, call.marks};
+  exec.run(mark, mark.groups());
+}
+
 template <class Executor, class Merger, class T>
 void append_portably(Executor const& exec, cache_append_call<Merger, T> const& call) {
   if (!call.marks.is_empty()) {
@@ -122,8 +132,7 @@ void append_portably(Executor const& exec, cache_append_call<Merger, T> const& c
     exec.run(measure, measure.groups());
     const fit_thresholds<T> fit{call.rule, call.source, call.rows};
     exec.run(fit, fit.groups());
-    const mark_rows<T> mark{call.source, call.rows, call.marks};
-    exec.run(mark, mark.groups());
+    mark_tokens(exec, call, view<merged_row const, 5>(call.rows));
     if (call.source.memory.format.channels <= 128) {
       encode_cache_pages<128>(exec, call);
     } else {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `measure_pages`: lengths, angles and weights of the pairs of keys and of values of pages that are to be sealed.
-/// `fit_thresholds` and `mark_rows`: which of them are retained, and where they go; the first two passes of three, of
-/// which encode_pages.hpp is the last.
+/// `fit_thresholds`: which of them are retained. mark_rows.hpp says where these go; encode_pages.hpp is the last pass.
 #pragma once
 
 #include <cstdint>
@@ -274,73 +273,6 @@ struct fit_thresholds {
       }
     }
     return bit_cast<float>(high);
-  }
-};
-
-/// Marks the tokens whose keys or values stay apart, page after page, while there are rows left for them. A group takes
-/// a head of a sequence.
-template <class T, class Row = merged_row>
-struct mark_rows {
-  static constexpr int lanes = cache_page_format::tokens;
-  struct scratch_type {};
-
-  cache_source<T> source;
-  view<Row const, 5> rows;
-  view<page_mark, 3> marks;  ///< sequence x page of those sealed now x head
-
-  TESSERA_FN constexpr std::int64_t groups() const { return marks.extent(0) * marks.extent(2); }
-
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    cache_memory<T> const& memory = source.memory;
-    const std::int64_t head = which % marks.extent(2);
-    const std::int64_t sequence = which / marks.extent(2);
-    const std::int64_t pages = source.end_page(sequence) - source.first_page(sequence);
-    const std::int64_t at = memory.head_of(source.sequences.slot(sequence), head);
-    const auto capacity = static_cast<std::uint32_t>(memory.row_capacity);
-    std::uint32_t taken = capacity > 0 ? memory.row_counts[at] : 0;
-    std::uint32_t refused = capacity > 0 ? memory.refused_rows[at] : 0;
-    group.sync();
-    for (std::int64_t i = 0; i < pages; ++i) {
-      per_lane<std::uint32_t, Group> before;
-      per_lane<bool, Group> wants;
-      for (int lane : group) {
-        wants[lane] = capacity > 0 && is_different(sequence, i, head, at, lane);
-        before[lane] = wants[lane] ? 1U : 0U;
-      }
-      const std::uint32_t wanted = exclusive_sum(group, before);
-      const std::uint32_t granted = min(wanted, capacity - taken);
-      per_lane<std::uint64_t, Group> bits;
-      for (int lane : group) {
-        const bool stays = wants[lane] && before[lane] < granted;
-        bits[lane] = stays ? std::uint64_t{1} << lane : 0;
-      }
-      const std::uint64_t retained = sum(group, bits);
-      for (int lane : group) {
-        if (is_first(lane)) {
-          const auto first = static_cast<std::uint32_t>(at * memory.row_capacity) + taken;
-          marks(sequence, i, head) = {retained, granted > 0 ? first : 0, granted};
-        }
-      }
-      taken += granted;
-      refused += wanted - granted;
-    }
-    for (int lane : group) {
-      if (is_first(lane) && capacity > 0 && pages > 0) {
-        memory.row_counts[at] = taken;
-        memory.refused_rows[at] = refused;
-      }
-    }
-  }
-
- private:
-  TESSERA_FN bool is_different(std::int64_t sequence, std::int64_t page, std::int64_t head, std::int64_t at,
-                               int token) const {
-    const float key = angle_of(rows(sequence, page, head, key_part, token));
-    const float value = angle_of(rows(sequence, page, head, value_part, token));
-    float const* const thresholds = source.memory.thresholds + 2 * at;
-    return stays_apart(key, thresholds[key_part]) || stays_apart(value, thresholds[value_part]) ||
-           is_nearly_opposite(key) || is_nearly_opposite(value);
   }
 };
 
