@@ -80,6 +80,8 @@ void check_elements() {
     for (int slot = 0; slot < lanes_type::slots; ++slot) {
       CHECK(seen.insert(at.token(slot) * 32 + at.octet()).second);
       CHECK(at.token(slot) / 16 == at.tile(slot / 2));
+      CHECK(at.key_word(slot, 1) == at.key_word(0, 1) + slot * lanes_type::words_of_pair);
+      CHECK(at.value_half(2 * slot, 2) == at.value_half(0, 2) + 2 * slot * lanes_type::halves_of_channel);
       lanes_type const first{at.lane_of(slot)};  // whose slot 0 is this token
       CHECK((first.token(0) == at.token(slot) && first.place_in_quarter() == at.place_in_quarter()));
       CHECK(first.lane / 32 == lane / 32);

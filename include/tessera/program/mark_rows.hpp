@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `find_apart`: the tokens of pages whose keys or values stay apart. `mark_rows`: which of them are retained, and where
-/// they go: page after page, while there are rows left.
+/// `find_apart`: the tokens of pages whose keys or values stay apart. `mark_rows`: which of them are retained, and
+/// where they go: page after page, while there are rows left.
 #pragma once
 
 #include <cstdint>

@@ -25,18 +25,22 @@ inline namespace v0 {
 /// Channels: 64, 128 or 256.
 template <int Channels>
 struct page_lanes {
-  static constexpr int octets = Channels / 8;
-  static constexpr int slots = 4;
-  static constexpr int rows = cache_page_format::tokens / slots;
-  static constexpr int lanes = rows * octets;
+  static constexpr int octets = Channels / 8;                     ///< of a token, and threads of a row
+  static constexpr int slots = 4;                                 ///< tokens of a thread
+  static constexpr int rows = cache_page_format::tokens / slots;  ///< of threads
+  static constexpr int lanes = rows * octets;                     ///< threads
+  static constexpr int words_of_pair = 4;                         ///< from key_word(t, tile) to that of t + 1
+  static constexpr int halves_of_channel = 32;  ///< from value_half(channel, tile) to that of channel + 1
   static_assert(Channels == 64 || Channels == 128 || Channels == 256);
 
-  int lane;
+  int lane;  ///< the thread
 
-  [[nodiscard]] TESSERA_FN constexpr int octet() const { return lane % octets; }
-  [[nodiscard]] TESSERA_FN constexpr int row() const { return lane / octets; }
+  /// Which octet of channels it has, and which row of threads it is in.
+  [[nodiscard]] TESSERA_FN constexpr int octet() const { return static_cast<int>(number() % octets); }
+  [[nodiscard]] TESSERA_FN constexpr int row() const { return static_cast<int>(number() / octets % rows); }
   /// A token's number among the four of its row is slot ^ swap().
   [[nodiscard]] TESSERA_FN constexpr int swap() const { return octet() / (octets / 4); }
+  /// The page's token that is in a slot.
   [[nodiscard]] TESSERA_FN constexpr int token(int slot) const {
     return row() % 8 + row() / 8 * 32 + 8 * (slot ^ swap());
   }
@@ -44,15 +48,15 @@ struct page_lanes {
   [[nodiscard]] TESSERA_FN constexpr int place_in_quarter() const { return octet() % (octets / 4); }
   /// The thread of the same place in its quarter whose slot 0 is the token that this one has in `slot`.
   [[nodiscard]] TESSERA_FN constexpr int lane_of(int slot) const {
-    return lane - octet() + place_in_quarter() + octets / 4 * (slot ^ swap());
+    return row() * octets + place_in_quarter() + octets / 4 * (slot ^ swap());
   }
 
   /// Of four neighbouring threads each has a token's range and scale over a group of channels: the one of this slot.
   [[nodiscard]] TESSERA_FN constexpr int slot_of_group() const { return (octet() % 2 * 2 + octet() / 2 % 2) ^ swap(); }
   /// Which of them has those of the token that is in `slot` here.
   [[nodiscard]] TESSERA_FN constexpr int lane_of_group(int slot) const {
-    const int number = slot ^ swap();
-    return lane - lane % 4 + number / 2 + number % 2 * 2;
+    const int which = slot ^ swap();
+    return row() * octets + octet() / 4 * 4 + which / 2 + which % 2 * 2;
   }
 
   // Codes. `low` and `high` are codes of 16 bits each, of which words take the lower halves.
@@ -67,6 +71,7 @@ struct page_lanes {
   [[nodiscard]] TESSERA_FN constexpr std::uint32_t key_factor(int second) const {
     return 1U << (4 * ((swap() & 1) ^ second) + 8 * (octet() % 2));
   }
+  /// Likewise, of values.
   [[nodiscard]] TESSERA_FN constexpr std::uint32_t value_factor(int second) const {
     return 1U << (8 * ((swap() & 1) ^ second) + 4 * (octet() % 2));
   }
@@ -82,14 +87,19 @@ struct page_lanes {
   [[nodiscard]] TESSERA_FN constexpr int value_half(int channel, int tile) const {
     return 2 * lane_codes::place(4, octet() / 2, channel * 4 + row() % 8 / 2, tile) + row() % 2;
   }
+
+ private:
+  /// Of which compilers know that it is not negative.
+  [[nodiscard]] TESSERA_FN constexpr unsigned number() const { return static_cast<unsigned>(lane); }
 };
 
 /// Numbers of pages that are to be sealed: head after head, page after page, sequence after sequence.
 struct page_number {
-  std::uint32_t sequence;
-  std::uint32_t page;  ///< of those that are sealed now
-  std::uint32_t head;
+  std::uint32_t sequence;  ///< of the batch
+  std::uint32_t page;      ///< of those that are sealed now
+  std::uint32_t head;      ///< of keys
 
+  /// The parts of a number, where sequences have so many pages and heads.
   [[nodiscard]] TESSERA_FN static constexpr page_number of(std::uint32_t number, std::uint32_t pages,
                                                            std::uint32_t heads) {
     return {number / heads / pages, number / heads % pages, number % heads};
@@ -100,6 +110,7 @@ struct page_number {
 [[nodiscard]] TESSERA_FN constexpr std::int32_t ordered_bits(std::uint32_t bits) {
   return static_cast<std::int32_t>((bits >> 31) != 0 ? bits ^ 0x7fffffffU : bits);
 }
+/// And back.
 [[nodiscard]] TESSERA_FN constexpr std::uint32_t bits_in_order(std::int32_t ordered) {
   return ordered < 0 ? static_cast<std::uint32_t>(ordered) ^ 0x7fffffffU : static_cast<std::uint32_t>(ordered);
 }

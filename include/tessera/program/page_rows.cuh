@@ -29,18 +29,19 @@ template <class T>
 struct page_rows_work {
   /// Of keys or values of a layer. Tokens before `in_tail` are in the tail.
   struct place {
-    T const* tail;   ///< of the page's first token
-    T const* input;  ///< likewise, as if it were there
-    std::int64_t stride;
+    T const* tail;        ///< of the page's first token
+    T const* input;       ///< likewise, as if it were there
+    std::int64_t stride;  ///< from token to token of the input
 
+    /// Where a token of the page lies.
     [[nodiscard]] __device__ __forceinline__ T const* row(int token, int in_tail, int channels) const {
       return token < in_tail ? tail + token * channels : input + token * stride;
     }
   };
 
-  std::byte* page;  ///< null: there is none left
-  std::uint32_t number;
-  page_number at;
+  std::byte* page;       ///< null: there is none left
+  std::uint32_t number;  ///< among all that an append seals
+  page_number at;        ///< the same, apart
   std::int32_t in_tail;  ///< tokens of the page
   place places[2][2];    ///< of keys and values of each layer
   float thresholds[2];   ///< of keys and values; where none is known, one that no angle reaches
@@ -299,6 +300,8 @@ struct page_elements {
                                                     std::uint32_t* to) {
     const std::uint32_t factor[2] = {at.key_factor(0), at.key_factor(1)};
     const bool is_odd = at.octet() % 2 != 0;
+    std::uint32_t* const first[2] = {to + at.key_word(at.octet() % 2, at.tile(0)),
+                                     to + at.key_word(at.octet() % 2, at.tile(1))};
 #pragma unroll
     for (int t = 0; t < 4; t += 2) {  // the even thread of a strip has words of t, the other one those of t + 1
       std::uint32_t words[2];
@@ -314,7 +317,7 @@ struct page_elements {
       }
 #pragma unroll
       for (int two = 0; two < 2; ++two) {
-        to[at.key_word(t + (is_odd ? 1 : 0), at.tile(two))] = words[two];
+        first[two][lanes_type::words_of_pair * t] = words[two];
       }
     }
   }
@@ -323,6 +326,8 @@ struct page_elements {
                                                       std::uint16_t* to) {
     const std::uint32_t factor[2] = {at.value_factor(0), at.value_factor(1)};
     const bool is_odd = at.octet() % 2 != 0;
+    std::uint16_t* const first[2] = {to + at.value_half(at.octet() % 2, at.tile(0)),
+                                     to + at.value_half(at.octet() % 2, at.tile(1))};
 #pragma unroll
     for (int channel = 0; channel < 8; channel += 2) {
       const auto halves = [&](int j) {
@@ -334,7 +339,7 @@ struct page_elements {
       const std::uint32_t word = (is_odd ? odd : even) + __shfl_xor_sync(0xffffffffU, is_odd ? even : odd, 1);
 #pragma unroll
       for (int two = 0; two < 2; ++two) {
-        to[at.value_half(channel + (is_odd ? 1 : 0), at.tile(two))] =
+        first[two][lanes_type::halves_of_channel * channel] =
             static_cast<std::uint16_t>(two == 0 ? word & 0xffffU : word >> 16);
       }
     }
