@@ -142,6 +142,12 @@ bench::registration const registered([] {
   add_decoding("d128/16x4k", {16, 32, 32, 1, 4096, 128});
   add_decoding("d128/16x4k_gqa4", {16, 32, 8, 1, 4096, 128}, 4);
   add_decoding("d128/1x32k_gqa4", {1, 32, 8, 1, 32768, 128}, 8);
+  for (int bits : {2, 3, 8}) {
+    bench::cache_setup other{{64, 32, 32, 1, 4096, 128}};
+    other.bits = bits;
+    bench::add_cuda("minicache/decode/" + std::to_string(bits) + "bit/d128/64x4k",
+                    [=](benchmark::State& state) { measure_cached(state, other); });
+  }
   bench::cache_setup whole{{16, 32, 32, 1, 4096, 128}};
   bench::add_cuda("minicache/compress/bf16/d128/32_heads/16x4k",
                   [=](benchmark::State& state) { measure_compression(state, whole); });

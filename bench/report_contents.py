@@ -68,8 +68,18 @@ def attention_figures():
 
 FIGURES.update(attention_figures())
 
+
+def minicache_figures():
+    decoding = {f"minicache.decode.{name}.speedup": ("value", "speedup", [f"minicache/decode/4bit/d128/{name}"])
+                for name in ["64x4k", "16x4k", "1x32k_gqa4"]}
+    return {"minicache.compress.copy_fraction": ("value", "of_copy", ["minicache/compress/bf16/d128/32_heads/16x4k"]),
+            "minicache.dense_decode.read_fraction": ("value", "of_read", ["minicache/dense_decode/bf16/d128/64x4k"]),
+            **decoding}
+
+
 # Figures that are needed where a file of results is there, and not reported where it is not.
 FIGURES_OF_FILE = {
+    "minicache.json": minicache_figures(),
     "shadow_kv.json": {
         "shadow.decode.host.hit60.speedup": ("value", "speedup", ["shadow/decode/host/hit60/128k"]),
         "shadow.decode.fp8.hit60.speedup": ("value", "speedup", ["shadow/decode/fp8/hit60/128k"]),
@@ -77,10 +87,9 @@ FIGURES_OF_FILE = {
         "shadow.score.read_fraction": ("value", "of_read", ["shadow/score/128k"]),
         "shadow.fetch.pcie_fraction": ("value", "of_bus", ["shadow/fetch/host/128k"]),
         "shadow.gpu_bytes.ratio": ("value", "gpu_bytes_ratio", ["shadow/decode/host/hit60/128k"]),
+        "shadow.prefill.factorize.ms": ("value", "ms", ["shadow/prefill/factorize/128k"]),
     },
 }
-
-FIGURES_OF_FILE["shadow_kv.json"]["shadow.prefill.factorize.ms"] = ("value", "ms", ["shadow/prefill/factorize/128k"])
 
 # Another implementation's rate for the same operation, distribution and size on the same kind of card, but measured
 # apart from our runs: one H200, CUDA 13.0, PyTorch 2.11, medians of CUDA-event times after warm-up, 2026-11-21. It is
@@ -118,6 +127,7 @@ COLUMNS = {
     "us": lambda name, c: number(1e3 * c["ms"] if "ms" in c else None, 0),
     "cuBLAS's logits, ms": lambda name, c: number(c.get("cublas_logits_ms"), 1),
     "extra MiB": lambda name, c: number(c.get("extra_MiB"), 1),
+    "speedup": lambda name, c: number(c.get("speedup")),
     "blocks kept": lambda name, c: percent(c.get("kept")),
     "ordered": lambda name, c: percent(c.get("kept_ordered")),
     "error, L1": lambda name, c: percent(c.get("relative_l1"), 2),
@@ -187,6 +197,23 @@ def more_attention():
     return Table("Attention, other heads and lengths", ["TFLOP/s", "ms", "error, L1"], rows)
 
 
+def minicache_table():
+    """One query over a merged pair's pages and over the same tokens as they are, and the making of pages."""
+    rows = []
+    for label, name in [("64 sequences of 4K tokens, 32 heads", "64x4k"), ("16 of 4K, 32 heads", "16x4k"),
+                        ("16 of 4K, 32 query heads, 8 key heads", "16x4k_gqa4"),
+                        ("1 of 32K, 32 query heads, 8 key heads", "1x32k_gqa4")]:
+        rows += [(f"decoding, {label}", f"minicache/decode/4bit/d128/{name}"),
+                 (f"decoding, {label}, 2% retained", f"minicache/decode/4bit/d128/{name}/retained_2_percent"),
+                 (f"decoding, {label}, bf16 as it is", f"minicache/dense_decode/bf16/d128/{name}")]
+    rows += [(f"decoding with {bits} bits, 64 sequences of 4K tokens, 32 heads",
+              f"minicache/decode/{bits}bit/d128/64x4k") for bits in [2, 3, 8]]
+    rows += [("compression, 16 sequences of 4K tokens, 32 heads", "minicache/compress/bf16/d128/32_heads/16x4k"),
+             ("compression, 2% retained", "minicache/compress/bf16/d128/32_heads/16x4k/retained_2_percent")]
+    return Table("128 channels, a layer of a pair",
+                 ["us", "speedup", "of read speed", "of copy speed", "error, L1"], rows)
+
+
 def decoding_table():
     """One query, or a few, over codes that are kept."""
     return Table("Decoding over codes, 32 query heads, 8 key heads", ["us", "TB/s", "of read speed", "error, L1"], [
@@ -231,6 +258,7 @@ TABLES = {
     "attention-64": attention_table(64),
     "attention-more": more_attention(),
     "attention-decoding": decoding_table(),
+    "minicache": minicache_table(),
     "linear": Table("GPU, tokens x columns x depth, N(0, 1)", ["TFLOP/s", "cuBLAS", "of cuBLAS"], [
         (f"{format} {size.replace('x', ' x ')}", f"linear/{format}/gauss/{size}") for format, size in [
             ("bf16", "8192x8192x8192"), ("bf16", "4096x4096x4096"), ("bf16", "8192x28672x4096"),

@@ -229,6 +229,32 @@ class ReportTest(unittest.TestCase):
         self.write(changed)
         self.assertEqual(self.report("--check")[0], 1)
 
+    def test_figures_of_a_cache_are_needed_once_its_results_are_there(self):
+        self.write(needed())
+        self.assertEqual(self.report()[0], 0)
+        self.assertFalse([key for key in self.summary() if key.startswith("minicache.")])
+        compress = "minicache/compress/bf16/d128/32_heads/16x4k"
+        dense = "minicache/dense_decode/bf16/d128/64x4k"
+        results = {compress: rows(compress, of_copy=0.71), dense: rows(dense, of_read=0.93)}
+        for name, speedup in [("64x4k", 3.2), ("16x4k", 3.1), ("1x32k_gqa4", 2.9)]:
+            title = f"minicache/decode/4bit/d128/{name}"
+            results[title] = rows(title, speedup=speedup, ms=0.25, of_read=0.9, relative_l1=0.001)
+        self.write(results, "minicache.json")
+        (self.root / "README.md").write_text("<!-- bench:minicache begin -->\n<!-- bench:minicache end -->\n")
+        self.assertEqual(self.report()[0], 0)
+        found = {key: value for key, value in self.summary().items() if key.startswith("minicache.")}
+        self.assertEqual(found, {
+            "minicache.compress.copy_fraction": 0.71, "minicache.dense_decode.read_fraction": 0.93,
+            "minicache.decode.64x4k.speedup": 3.2, "minicache.decode.16x4k.speedup": 3.1,
+            "minicache.decode.1x32k_gqa4.speedup": 2.9})
+        self.assertIn("| decoding, 16 of 4K, 32 heads | 250 | 3.10 | 90% | – | 0.10% |",
+                      (self.root / "README.md").read_text())
+        del results[compress]
+        self.write(results, "minicache.json")
+        code, text = self.report()
+        self.assertEqual(code, 1)
+        self.assertIn(f"minicache.compress.copy_fraction: there is no result of {compress}", text)
+
     def test_a_missing_benchmark_is_refused_by_name_unless_allowed(self):
         results = needed()
         del results["neuzip/decode/fp16/gauss/512MiB"]

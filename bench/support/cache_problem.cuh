@@ -56,6 +56,7 @@ struct cache_setup {
   double retained = 0;  ///< of tokens: as many as 1 in 50 at most are different
   std::int64_t window = 64;
   int value_groups = 2;
+  int bits = 4;
 
   friend bool operator==(cache_setup const&, cache_setup const&) = default;
 };
@@ -186,7 +187,7 @@ class cache_problem {
 
  private:
   tessera::cache_page_format format() const {
-    return {static_cast<int>(setup_.shape.channels), 4, 4, setup_.value_groups, 2};
+    return {static_cast<int>(setup_.shape.channels), setup_.bits, setup_.bits, setup_.value_groups, 2};
   }
   tessera::retain_most_different rule() const {
     return setup_.retained > 0 ? tessera::retain_most_different::angle(1.5F) : tessera::retain_most_different::none();

@@ -127,17 +127,19 @@ struct decode_problem {
 };
 
 /// Weights are rounded to fp16, or to T for tokens that are kept as they were.
-template <class T, int Channels, int Groups>
+template <class T, int Channels, int Groups, int Bits = 4>
 void check_setup(decode_setup setup, double tolerance = 1.5e-3) {
   setup.format.channels = Channels;
   setup.format.value_groups = Groups;
+  setup.format.key_bits = Bits;
+  setup.format.value_bits = Bits;
   decode_problem<T> const problem(setup);
   for (int layer = 0; layer < setup.format.layers; ++layer) {
     auto const found = problem.template run<float>(layer, [](auto const& exec, auto const& call) {
-      REQUIRE(detail::try_page_decode<Channels, Groups>(exec, call));
+      REQUIRE(detail::try_page_decode<Channels, Groups, Bits>(exec, call));
     });
     auto const expected = problem.expected(layer);
-    CAPTURE(layer, Channels, Groups, setup.query_heads, setup.queries, setup.tokens);
+    CAPTURE(layer, Channels, Groups, Bits, setup.query_heads, setup.queries, setup.tokens);
     CHECK(distance(found.result, expected.result) < tolerance);
     CHECK(farthest(found.log_sum_exp, expected.log_sum_exp) <
           0.01 * std::max(1.0, static_cast<double>(setup.query_factor) / 2));
@@ -157,6 +159,22 @@ TEST_CASE("decoding over pages is attention over what they restore to, for every
   check_setup<bfloat16, 256, 4>({.tokens = 500});
   check_setup<float16, 64, 1>({});
   check_setup<float16, 128, 2>({});
+}
+
+TEST_CASE("decoding over pages takes codes of 2, 3 and 8 bits", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  check_setup<bfloat16, 64, 1, 2>({});
+  check_setup<bfloat16, 64, 1, 3>({});
+  check_setup<bfloat16, 64, 1, 8>({});
+  check_setup<bfloat16, 128, 2, 2>({.query_heads = 16});
+  check_setup<bfloat16, 128, 2, 3>({.queries = 3});
+  check_setup<bfloat16, 128, 2, 8>({.value_factor = 100.0F});
+  check_setup<bfloat16, 256, 4, 2>({.tokens = 500});
+  check_setup<bfloat16, 256, 4, 3>({.tokens = 500});
+  check_setup<bfloat16, 256, 4, 8>({.tokens = 500});
+  check_setup<float16, 128, 2, 2>({.sequences = 1, .tokens = 2113});
+  check_setup<float16, 128, 2, 3>({.sequences = 1, .tokens = 2113});
+  check_setup<float16, 128, 2, 8>({.sequences = 1, .tokens = 2113});
 }
 
 TEST_CASE("decoding over pages takes any number of query heads of a key head, and several queries", "[cuda]") {

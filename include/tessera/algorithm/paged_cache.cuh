@@ -1,21 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Compressed caches on CUDA devices.
 ///
-/// Include it and use a cache as on the CPU, with a tessera::cuda executor. Attention over pages of 4-bit codes of 64,
-/// 96, 128 or 256 channels, of a cache of bfloat16 or float16, is by the copy engine and mma.sync on sm_90
-/// (program/page_decode.cuh); eight rows of the query heads of a key head share a read of its pages. Else the portable
-/// programs.
+/// Include it and use a cache as on the CPU, with a tessera::cuda executor. For bfloat16 and float16, on sm_90:
+///
+///   * pages of 4-bit codes of 64, 128 or 256 channels, in groups of 64 or more, are made in one pass over keys and
+///     values (program/compress_pages.cuh), and once more where retained tokens could not be known before;
+///   * attention over pages is by the copy engine and mma.sync (program/page_decode.cuh), with as many bits for keys as
+///     for values: of 4 bits with 64, 96, 128 or 256 channels; of 2, 3 or 8 bits with 64, 128 or 256 channels in groups
+///     of 64. Eight rows of the query heads of a key head share a read of its pages.
+///
+/// Else the portable programs.
 #pragma once
 
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/algorithm/cache_compression.hpp>
 #include <tessera/algorithm/decode_attention.cuh>
 #include <tessera/algorithm/decode_shares.hpp>
 #include <tessera/algorithm/paged_cache.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/program/compress_pages.cuh>
 #include <tessera/program/page_columns.cuh>
 #include <tessera/program/page_decode.cuh>
 #include <tessera/tuning/decode.hpp>
@@ -25,9 +32,10 @@ inline namespace v0 {
 namespace detail {
 
 /// Whether it did.
-template <int Channels, int Groups, class Architectures, class T, class Result>
+template <int Channels, int Groups, int Bits = 4, class Architectures, class T, class Result>
 bool try_page_decode(basic_cuda<Architectures> const& exec, cached_attention_call<T, Result> const& call) {
-  using program_type = page_decode<page_columns<Channels, Groups>, T, Result, page_decode_tuning<Channels>{}(900)>;
+  using program_type =
+      page_decode<page_columns<Channels, Groups, Bits>, T, Result, page_decode_tuning<Channels, Bits>{}(900)>;
   const auto is_whole = [](void const* address) { return reinterpret_cast<std::uintptr_t>(address) % 16 == 0; };
   const bool has_memory = is_whole(call.memory.pages) && is_whole(call.memory.tail) && is_whole(call.memory.rows);
   if (!has_memory || !has_whole_rows(call.queries) || call.sequences.blocks.stride(1) != 1 ||
@@ -44,29 +52,95 @@ bool try_page_decode(basic_cuda<Architectures> const& exec, cached_attention_cal
   return true;
 }
 
-/// Of so many channels.
-template <int Channels, class Architectures, class T, class Result>
+/// Of 4 bits.
+template <class Architectures, class T, class Result>
 bool try_page_decode(basic_cuda<Architectures> const& exec, cached_attention_call<T, Result> const& call) {
   const int groups = call.memory.format.value_groups;
-  if (groups == 1) {
-    return try_page_decode<Channels, 1>(exec, call);
+  switch (call.memory.format.channels) {
+    case 64:
+      return groups == 1 && try_page_decode<64, 1>(exec, call);
+    case 96:
+      return groups == 1 && try_page_decode<96, 1>(exec, call);
+    case 128:
+      return (groups == 1 && try_page_decode<128, 1>(exec, call)) ||
+             (groups == 2 && try_page_decode<128, 2>(exec, call));
+    case 256:
+      return (groups == 1 && try_page_decode<256, 1>(exec, call)) ||
+             (groups == 2 && try_page_decode<256, 2>(exec, call)) ||
+             (groups == 4 && try_page_decode<256, 4>(exec, call));
+    default:
+      return false;
   }
-  if constexpr (Channels >= 128) {
-    if (groups == 2) {
-      return try_page_decode<Channels, 2>(exec, call);
-    }
+}
+
+/// Of other numbers of bits.
+template <int Bits, class Architectures, class T, class Result>
+bool try_codes_of(basic_cuda<Architectures> const& exec, cached_attention_call<T, Result> const& call) {
+  const int groups = call.memory.format.value_groups;
+  switch (call.memory.format.channels) {
+    case 64:
+      return groups == 1 && try_page_decode<64, 1, Bits>(exec, call);
+    case 128:
+      return groups == 2 && try_page_decode<128, 2, Bits>(exec, call);
+    case 256:
+      return groups == 4 && try_page_decode<256, 4, Bits>(exec, call);
+    default:
+      return false;
   }
-  if constexpr (Channels == 256) {
-    if (groups == 4) {
-      return try_page_decode<Channels, 4>(exec, call);
-    }
+}
+
+/// What compress_pages reads and writes by 16 bytes.
+template <class Merger, class T>
+bool has_whole_elements(cache_append_call<Merger, T> const& call) {
+  cache_memory<T> const& memory = call.source.memory;
+  bool are_whole = reinterpret_cast<std::uintptr_t>(memory.pages) % 16 == 0 &&
+                   reinterpret_cast<std::uintptr_t>(memory.tail) % 16 == 0;
+  for (int layer = 0; layer < memory.format.layers; ++layer) {
+    are_whole = are_whole &&
+                (call.source.inputs.keys[layer].data == nullptr ||
+                 (has_whole_rows(call.source.inputs.keys[layer]) && has_whole_rows(call.source.inputs.values[layer])));
   }
-  return false;
+  constexpr std::int64_t most = std::int64_t{1} << 30;
+  return are_whole && call.marks.size() < most;
+}
+
+/// Whether it did.
+template <int Channels, int Groups, class Architectures, class Merger, class T>
+bool try_compression(basic_cuda<Architectures> const& exec, cache_append_call<Merger, T> const& call) {
+  using program_type = compress_pages<Channels, Groups, Merger, T>;
+  cache_page_format const& format = call.source.memory.format;
+  if (format.channels != Channels || format.value_groups != Groups || !exec.template has<program_type>()) {
+    return false;
+  }
+  compress_in_one_pass<program_type>(exec, call, exec.state->multiprocessors());
+  return true;
+}
+
+template <class Architectures, class Merger, class T>
+bool try_compression(basic_cuda<Architectures> const& exec, cache_append_call<Merger, T> const& call) {
+  cache_page_format const& format = call.source.memory.format;
+  return !call.whole_tokens && format.key_bits == 4 && format.value_bits == 4 && has_whole_elements(call) &&
+         (try_compression<64, 1>(exec, call) || try_compression<128, 1>(exec, call) ||
+          try_compression<128, 2>(exec, call) || try_compression<256, 1>(exec, call) ||
+          try_compression<256, 2>(exec, call) || try_compression<256, 4>(exec, call));
 }
 
 }  // namespace detail
 
-/// For CUDA devices: on sm_90 a program for pages of 4 bits that reads each page once for all query heads, else the
+/// For CUDA devices: on sm_90 pages of 4 bits are made in one pass, else by the portable programs.
+template <int... Architectures, class Merger, class T>
+void run_cache_append(basic_cuda<arch_list<Architectures...>> const& exec, cache_append_call<Merger, T> const& call) {
+  constexpr bool has_hopper = ((Architectures == 900) || ...);
+  if constexpr (has_hopper && (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>)) {
+    if (!call.marks.is_empty() && detail::try_compression(exec, call)) {
+      detail::keep_new_tokens(exec, call);
+      return;
+    }
+  }
+  detail::append_portably(exec, call);
+}
+
+/// For CUDA devices: on sm_90 a program that reads each page once for all query heads, else the
 /// portable one.
 template <int... Architectures, class T, class Result>
 void run_cached_attention(basic_cuda<arch_list<Architectures...>> const& exec,
@@ -74,11 +148,9 @@ void run_cached_attention(basic_cuda<arch_list<Architectures...>> const& exec,
   constexpr bool has_hopper = ((Architectures == 900) || ...);
   if constexpr (has_hopper && (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>)) {
     cache_page_format const& format = call.memory.format;
-    const bool has_codes = format.key_bits == 4 && format.value_bits == 4;
-    if (has_codes && ((format.channels == 64 && detail::try_page_decode<64>(exec, call)) ||
-                      (format.channels == 96 && detail::try_page_decode<96>(exec, call)) ||
-                      (format.channels == 128 && detail::try_page_decode<128>(exec, call)) ||
-                      (format.channels == 256 && detail::try_page_decode<256>(exec, call)))) {
+    const int bits = format.key_bits == format.value_bits ? format.key_bits : 0;
+    if ((bits == 4 && detail::try_page_decode(exec, call)) || (bits == 2 && detail::try_codes_of<2>(exec, call)) ||
+        (bits == 3 && detail::try_codes_of<3>(exec, call)) || (bits == 8 && detail::try_codes_of<8>(exec, call))) {
       return;
     }
   }

@@ -21,6 +21,7 @@
 #include <tessera/program/cache_memory.hpp>
 #include <tessera/program/cached_attention.hpp>
 #include <tessera/program/encode_pages.hpp>
+#include <tessera/program/mark_rows.hpp>
 #include <tessera/program/measure_pages.hpp>
 #include <tessera/program/read_page.hpp>
 #include <tessera/reduce/online_softmax.hpp>
@@ -106,6 +107,24 @@ void encode_cache_pages(Executor const& exec, cache_append_call<Merger, T> const
   exec.run(program, program.groups());
 }
 
+/// The last pass, whoever made the pages.
+template <class Executor, class Merger, class T>
+void keep_new_tokens(Executor const& exec, cache_append_call<Merger, T> const& call) {
+  if (call.source.tokens > 0) {
+    const keep_tail<T> keep{call.source, true};
+    exec.run(keep, keep.groups());
+  }
+}
+
+/// Once thresholds are known.
+template <class Executor, class Merger, class T, class Row>
+void mark_tokens(Executor const& exec, cache_append_call<Merger, T> const& call, view<Row const, 5> rows) {
+  const find_apart<T, Row> find{call.source, rows, call.marks};
+  exec.run(find, find.groups());
+  const mark_rows<T> mark{call.source, call.marks};
+  exec.run(mark, mark.groups());
+}
+
 template <class Executor, class Merger, class T>
 void append_portably(Executor const& exec, cache_append_call<Merger, T> const& call) {
   if (!call.marks.is_empty()) {
@@ -113,18 +132,14 @@ void append_portably(Executor const& exec, cache_append_call<Merger, T> const& c
     exec.run(measure, measure.groups());
     const fit_thresholds<T> fit{call.rule, call.source, call.rows};
     exec.run(fit, fit.groups());
-    const mark_rows<T> mark{call.source, call.rows, call.marks};
-    exec.run(mark, mark.groups());
+    mark_tokens(exec, call, view<merged_row const, 5>(call.rows));
     if (call.source.memory.format.channels <= 128) {
       encode_cache_pages<128>(exec, call);
     } else {
       encode_cache_pages<256>(exec, call);
     }
   }
-  if (call.source.tokens > 0) {
-    const keep_tail<T> keep{call.source, true};
-    exec.run(keep, keep.groups());
-  }
+  keep_new_tokens(exec, call);
 }
 
 template <class T, class Result>

@@ -15,6 +15,7 @@
 #include <tessera/program/cache_codes.hpp>
 #include <tessera/program/cache_memory.hpp>
 #include <tessera/program/cache_page.hpp>
+#include <tessera/program/finish_pages.hpp>
 #include <tessera/program/measure_pages.hpp>
 #include <tessera/reduce/minimum_maximum.hpp>
 #include <tessera/tile/per_lane.hpp>
@@ -53,13 +54,14 @@ struct encode_pages {
     }
     const std::int64_t block = source.sequences.blocks(sequence, page);
     const place at{sequence, i, head, page * tokens, marks(sequence, i, head), source.memory.page(block, head)};
-    write_header(group, at);
+    const sealed_page written{sequence, head, at.first_token, at.mark, at.page};
+    write_page_header(group, source, written);
     merge(group, at, key_part, scratch);
     encode_keys(group, at, scratch);
     group.sync();
     merge(group, at, value_part, scratch);
     encode_values(group, at, scratch);
-    retain(group, at);
+    retain_tokens<lanes>(group, source, written);
     group.sync();
   }
 
@@ -78,18 +80,6 @@ struct encode_pages {
   };
 
   TESSERA_FN constexpr cache_page_format const& format() const { return source.memory.format; }
-
-  template <class Group>
-  TESSERA_FN void write_header(Group const& group, place const& at) const {
-    for (int lane : group) {
-      if (is_first(lane)) {
-        const std::int64_t slot = source.sequences.slot(at.sequence);
-        float const* const thresholds = source.memory.thresholds + 2 * source.memory.head_of(slot, at.head);
-        *reinterpret_cast<cache_page_header*>(at.page + format().header()) = {
-            at.mark.retained, at.mark.first_row, at.mark.rows, thresholds[key_part], thresholds[value_part], {0, 0}};
-      }
-    }
-  }
 
   /// The merged vectors of all tokens; zeros of those that are retained. Ends with a sync.
   template <class Group>
@@ -136,7 +126,7 @@ struct encode_pages {
         write_key_words(at, i / 32, i % 32, scratch);
       }
       if (lane < tokens) {
-        const float factor = at.is_retained(lane) ? 0.0F : key_factor(lane, scratch);
+        const float factor = at.is_retained(lane) ? 0.0F : key_factor(at, lane, scratch);
         for (int layer = 0; layer < format().layers; ++layer) {
           const float length = length_of(at, key_part, layer, lane);
           at.halves(format().key_norms(layer))[token_place(lane)] =
@@ -163,12 +153,6 @@ struct encode_pages {
     }
   }
 
-  struct square {
-    float const* merged;
-    TESSERA_FN void operator()(float& sum, int channel) const {
-      sum = multiply_add(merged[channel], merged[channel], sum);
-    }
-  };
   struct add {
     TESSERA_FN void operator()(float& into, float other) const { into += other; }
   };
@@ -176,9 +160,13 @@ struct encode_pages {
     float const* merged;
     key_channel const* channels;
     int bits;
-    TESSERA_FN void operator()(float& sum, int channel) const {
-      const float decoded = channels[channel].decode(channels[channel].encode(merged[channel], bits));
-      sum = multiply_add(decoded, decoded, sum);
+    TESSERA_FN float operator()(int first) const {
+      float sum = 0.0F;
+      for (int channel = first; channel < first + 8; ++channel) {
+        const float decoded = channels[channel].decode(channels[channel].encode(merged[channel], bits));
+        sum = multiply_add(decoded, decoded, sum);
+      }
+      return sum;
     }
   };
   struct value_square {
@@ -186,25 +174,30 @@ struct encode_pages {
     value_group const* groups;
     int group_channels;
     int bits;
-    TESSERA_FN void operator()(float& sum, int channel) const {
-      value_group const& of = groups[channel / group_channels];
-      const float decoded = of.decode(of.encode(merged[channel], bits));
-      sum = multiply_add(decoded, decoded, sum);
+    TESSERA_FN float operator()(int first) const {
+      value_group const& of = groups[first / group_channels];
+      int sum = 0;
+      int sum_of_squares = 0;
+      for (int channel = first; channel < first + 8; ++channel) {
+        const auto code = static_cast<int>(of.encode(merged[channel], bits));
+        sum += code;
+        sum_of_squares += code * code;
+      }
+      return of.decoded_square(sum, sum_of_squares);
     }
   };
 
-  TESSERA_FN float key_factor(int token, scratch_type const& scratch) const {
-    float const* const merged = scratch.merged + token * format().channels;
-    return length_factor(
-        row_sum(format().channels, 0.0F, square{merged}, add{}),
-        row_sum(format().channels, 0.0F, key_square{merged, scratch.channels, format().key_bits}, add{}));
+  TESSERA_FN float key_factor(place const& at, int token, scratch_type const& scratch) const {
+    const key_square take{scratch.merged + token * format().channels, scratch.channels, format().key_bits};
+    return length_factor(square_of(at, key_part, token), row_sum(format().channels, 0.0F, take, add{}));
   }
-  TESSERA_FN float value_factor(int token, scratch_type const& scratch) const {
-    float const* const merged = scratch.merged + token * format().channels;
-    value_group const* const fitted = scratch.groups + token * most_groups;
-    return length_factor(row_sum(format().channels, 0.0F, square{merged}, add{}),
-                         row_sum(format().channels, 0.0F,
-                                 value_square{merged, fitted, format().group_channels(), format().value_bits}, add{}));
+  TESSERA_FN float value_factor(place const& at, int token, scratch_type const& scratch) const {
+    const value_square take{scratch.merged + token * format().channels, scratch.groups + token * most_groups,
+                            format().group_channels(), format().value_bits};
+    return length_factor(square_of(at, value_part, token), row_sum(format().channels, 0.0F, take, add{}));
+  }
+  TESSERA_FN float square_of(place const& at, int part, int token) const {
+    return rows(at.sequence, at.i, at.head, part, token).square;
   }
   TESSERA_FN float length_of(place const& at, int part, int layer, int token) const {
     const two_lengths<float> lengths = rows(at.sequence, at.i, at.head, part, token).lengths;
@@ -225,7 +218,7 @@ struct encode_pages {
         write_value_words(at, i / 32, i % 32, scratch);
       }
       if (lane < tokens) {
-        const float factor = at.is_retained(lane) ? 0.0F : value_factor(lane, scratch);
+        const float factor = at.is_retained(lane) ? 0.0F : value_factor(at, lane, scratch);
         for (int layer = 0; layer < format().layers; ++layer) {
           const float length = length_of(at, value_part, layer, lane) * factor;
           for (int g = 0; g < groups_each; ++g) {
@@ -264,27 +257,6 @@ struct encode_pages {
     }
     for (int word = 0; word < bits; ++word) {
       at.words(format().value_codes())[lane_codes::place(bits, strip, lane, word)] = codes.words[word];
-    }
-  }
-
-  /// Copies the retained tokens.
-  template <class Group>
-  TESSERA_FN void retain(Group const& group, place const& at) const {
-    std::int64_t row = at.mark.first_row;
-    for (int token = 0; token < tokens; ++token) {
-      if (!at.is_retained(token)) {
-        continue;
-      }
-      for (int lane : group) {
-        const int channels = format().channels;
-        for (int i = lane; i < format().layers * 2 * channels; i += lanes) {
-          const int layer = i / channels / 2;
-          const int part = i / channels % 2;
-          source.memory.retained_row(row, layer, part)[i % channels] =
-              source.stored(at.sequence, layer, part, at.head, at.first_token + token, i % channels);
-        }
-      }
-      ++row;
     }
   }
 };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `measure_pages`: lengths, angles and weights of the pairs of keys and of values of pages that are to be sealed.
-/// `fit_thresholds` and `mark_rows`: which of them are retained, and where they go; the first two passes of three, of
-/// which encode_pages.hpp is the last.
+/// `fit_thresholds`: which of them are retained. mark_rows.hpp says where these go; encode_pages.hpp is the last pass.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +28,7 @@ struct merged_row {
   mix_weights weights;         ///< of what is not finite 0
   two_lengths<float> lengths;  ///< by which the merged vector is multiplied; of what is not finite NaN
   float angle;                 ///< NaN: the pair cannot be merged well
+  float square;                ///< of the merged vector's length in this head; of what is not finite 0
 };
 
 /// The retained tokens of a page.
@@ -38,10 +38,37 @@ struct page_mark {
   std::uint32_t rows;       ///< how many
 };
 
+/// Products of eight channels of two vectors, in float; what is added up further is so in double. Where squares are
+/// beyond floats pair_products_reducer takes their place.
+struct octet_products {
+  float first;
+  float second;
+  float cross;
+
+  TESSERA_FN void push(float a, float b) {
+    first = multiply_add(a, a, first);
+    second = multiply_add(b, b, second);
+    cross = multiply_add(a, b, cross);
+  }
+  [[nodiscard]] TESSERA_FN constexpr bool is_enough() const { return first + second < infinity; }
+  [[nodiscard]] TESSERA_FN constexpr pair_products sums() const { return {first, second, cross}; }
+};
+
 /// Vectors longer than this are not merged if that can be helped: fp16 has no room for their norms.
 inline constexpr float longest_merged = 32768.0F;
 
 namespace detail {
+
+/// |e|^2 of e = first * a + second * b, from the products of a and b; saturates at the largest float.
+TESSERA_FN inline float merged_square(pair_products const& measured, mix_weights weights) {
+  constexpr double largest = 3.4028234663852886e38;
+  const double first = weights.first;
+  const double second = weights.second;
+  const double of_first = ::fma(first, measured.first, second * measured.cross);    // a . e
+  const double of_second = ::fma(first, measured.cross, second * measured.second);  // b . e
+  const double square = ::fma(first, of_first, second * of_second);
+  return static_cast<float>(clamp(square, 0.0, largest));
+}
 
 /// The one vector of a page of one layer is merged with zeros, which leaves its direction and its length.
 template <class Merger>
@@ -49,10 +76,12 @@ TESSERA_FN merged_row merge_row(Merger const& merger, pair_products const& measu
   const bool is_finite = measured.first + measured.second < static_cast<double>(infinity);
   const float nan = bit_cast<float>(0x7fffffffU);
   if (!is_finite) {
-    return {{0.0F, 0.0F}, {nan, nan}, nan};
+    return {{0.0F, 0.0F}, {nan, nan}, nan, 0.0F};
   }
   const float longest = max(length_of(measured.first), length_of(measured.second));
-  return {merger.mix(measured), merger.keep(measured), longest > longest_merged ? nan : angle_between(measured)};
+  const mix_weights weights = merger.mix(measured);
+  return {weights, merger.keep(measured), longest > longest_merged ? nan : angle_between(measured),
+          merged_square(measured, weights)};
 }
 
 }  // namespace detail
@@ -94,27 +123,43 @@ struct measure_pages {
       for (std::int64_t one = 0; one < rows.extent(2); ++one) {
         merger.measure().merge(all, measure(sequence, part, one, at));
       }
-      const merged_row row = detail::merge_row(merger, all);
+      merged_row row = detail::merge_row(merger, all);
       for (std::int64_t one = 0; one < rows.extent(2); ++one) {
+        if (!is_nan(row.lengths.first)) {
+          row.square = detail::merged_square(measure(sequence, part, one, at), row.weights);
+        }
         rows(sequence, i, one, part, token) = row;
       }
     }
   }
 
  private:
-  struct take {
+  /// Products of eight channels in float: those of bf16 are exact there, sums within 1e-6 of their size.
+  struct octet {
     measure_pages const& program;
     std::int64_t sequence;
     int part;
     std::int64_t head;
     std::int64_t token;
 
-    TESSERA_FN void operator()(pair_products& sums, int channel) const {
+    TESSERA_FN pair_products operator()(int begin) const {
+      octet_products products{};
+      for (int channel = begin; channel < begin + 8; ++channel) {
+        products.push(value(0, channel), value(1, channel));
+      }
+      if (products.is_enough()) {
+        return products.sums();
+      }
+      pair_products exact = pair_products_reducer{}.identity();
+      for (int channel = begin; channel < begin + 8; ++channel) {
+        pair_products_reducer{}.push(exact, {value(0, channel), value(1, channel)});
+      }
+      return exact;
+    }
+    TESSERA_FN float value(int layer, int channel) const {
       auto const& from = program.source;
-      const float first = load(from.stored(sequence, 0, part, head, token, channel));
-      const bool is_pair = from.memory.format.layers == 2;
-      const float second = is_pair ? load(from.stored(sequence, 1, part, head, token, channel)) : 0.0F;
-      program.merger.measure().push(sums, {first, second});
+      const bool exists = layer < from.memory.format.layers;
+      return exists ? load(from.stored(sequence, layer, part, head, token, channel)) : 0.0F;
     }
   };
   struct add {
@@ -125,19 +170,27 @@ struct measure_pages {
 
   TESSERA_FN pair_products measure(std::int64_t sequence, int part, std::int64_t head, std::int64_t token) const {
     return row_sum(source.memory.format.channels, pair_products_reducer{}.identity(),
-                   take{*this, sequence, part, head, token}, add{});
+                   octet{*this, sequence, part, head, token}, add{});
   }
 };
 
+/// Of what is kept of a pair; programs for one architecture keep angles alone.
+TESSERA_FN constexpr float angle_of(merged_row const& row) {
+  return row.angle;
+}
+TESSERA_FN constexpr float angle_of(float angle) {
+  return angle;
+}
+
 /// Thresholds that are not known yet, of sequences that seal pages now, from all of these pages. A group takes a head.
-template <class T>
+template <class T, class Row = merged_row>
 struct fit_thresholds {
   static constexpr int lanes = 128;
   struct scratch_type {};
 
   retain_most_different rule;  ///< which pairs are retained
   cache_source<T> source;
-  view<merged_row const, 5> rows;
+  view<Row const, 5> rows;
 
   TESSERA_FN constexpr std::int64_t groups() const { return rows.extent(0) * rows.extent(2); }
 
@@ -165,7 +218,7 @@ struct fit_thresholds {
 
  private:
   struct angles {
-    view<merged_row const, 5> const& rows;
+    view<Row const, 5> const& rows;
     std::int64_t sequence;
     std::int64_t head;
     int part;
@@ -173,7 +226,7 @@ struct fit_thresholds {
 
     TESSERA_FN float operator[](std::int64_t i) const {
       constexpr std::int64_t tokens = cache_page_format::tokens;
-      return rows(sequence, i / tokens, head, part, i % tokens).angle;
+      return angle_of(rows(sequence, i / tokens, head, part, i % tokens));
     }
   };
 
@@ -220,73 +273,6 @@ struct fit_thresholds {
       }
     }
     return bit_cast<float>(high);
-  }
-};
-
-/// Marks the tokens whose keys or values stay apart, page after page, while there are rows left for them. A group takes
-/// a head of a sequence.
-template <class T>
-struct mark_rows {
-  static constexpr int lanes = cache_page_format::tokens;
-  struct scratch_type {};
-
-  cache_source<T> source;
-  view<merged_row const, 5> rows;
-  view<page_mark, 3> marks;  ///< sequence x page of those sealed now x head
-
-  TESSERA_FN constexpr std::int64_t groups() const { return marks.extent(0) * marks.extent(2); }
-
-  template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    cache_memory<T> const& memory = source.memory;
-    const std::int64_t head = which % marks.extent(2);
-    const std::int64_t sequence = which / marks.extent(2);
-    const std::int64_t pages = source.end_page(sequence) - source.first_page(sequence);
-    const std::int64_t at = memory.head_of(source.sequences.slot(sequence), head);
-    const auto capacity = static_cast<std::uint32_t>(memory.row_capacity);
-    std::uint32_t taken = capacity > 0 ? memory.row_counts[at] : 0;
-    std::uint32_t refused = capacity > 0 ? memory.refused_rows[at] : 0;
-    group.sync();
-    for (std::int64_t i = 0; i < pages; ++i) {
-      per_lane<std::uint32_t, Group> before;
-      per_lane<bool, Group> wants;
-      for (int lane : group) {
-        wants[lane] = capacity > 0 && is_different(sequence, i, head, at, lane);
-        before[lane] = wants[lane] ? 1U : 0U;
-      }
-      const std::uint32_t wanted = exclusive_sum(group, before);
-      const std::uint32_t granted = min(wanted, capacity - taken);
-      per_lane<std::uint64_t, Group> bits;
-      for (int lane : group) {
-        const bool stays = wants[lane] && before[lane] < granted;
-        bits[lane] = stays ? std::uint64_t{1} << lane : 0;
-      }
-      const std::uint64_t retained = sum(group, bits);
-      for (int lane : group) {
-        if (is_first(lane)) {
-          const auto first = static_cast<std::uint32_t>(at * memory.row_capacity) + taken;
-          marks(sequence, i, head) = {retained, granted > 0 ? first : 0, granted};
-        }
-      }
-      taken += granted;
-      refused += wanted - granted;
-    }
-    for (int lane : group) {
-      if (is_first(lane) && capacity > 0 && pages > 0) {
-        memory.row_counts[at] = taken;
-        memory.refused_rows[at] = refused;
-      }
-    }
-  }
-
- private:
-  TESSERA_FN bool is_different(std::int64_t sequence, std::int64_t page, std::int64_t head, std::int64_t at,
-                               int token) const {
-    const float key = rows(sequence, page, head, key_part, token).angle;
-    const float value = rows(sequence, page, head, value_part, token).angle;
-    float const* const thresholds = source.memory.thresholds + 2 * at;
-    return stays_apart(key, thresholds[key_part]) || stays_apart(value, thresholds[value_part]) ||
-           is_nearly_opposite(key) || is_nearly_opposite(value);
   }
 };
 

@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `page_columns`: attention of up to eight rows of queries over a page of 4-bit codes (program/cache_page.hpp) by a
-/// warp, with tensor core products of codes as they lie; and over tokens that are kept as they were.
+/// `page_columns`: attention of up to eight rows of queries over a page of codes (program/cache_page.hpp) by a warp,
+/// with tensor core products of codes as they lie; and over tokens that are kept as they were.
 ///
 /// Of a page, with q in fp16 relative to a power of two of its own:
 ///
 ///     q'_d = q_d * scale_d in fp16        b = sum of q_d * minimum_d        by tensor cores, too
 ///     x_j  = norm_j * (f * sum of q'_d * code_jd + f' * b)                  f, f': powers of two, the softmax's scale
 ///     p_j  = 2^(x_j - reference + shift) * value scale_j in fp16            for each group of channels
-///     O_d += sum of p_j * code_jd         R_g += sum of p_j * ratio_j       O: in units of 2^-24 or 2^-20, by row
+///     O_d += sum of p_j * code_jd         R_g += sum of p_j * ratio_j       O: in units that rows have, see code_pairs
 ///
 /// `shift` keeps weights times value scales in the middle of fp16's range: at most 2^14, and at least 2^-5 for the
 /// largest scale that came first.
 ///
-/// For each page of 128 channels and 2 groups a lane has about 256 masks and 64 shifts for 512 codes, 72 tensor core
-/// products, 16 exponentials and 350 other instructions: 760, of which four schedulers can issue 2100 while a page of
-/// 9376 bytes comes at 4.1 TB/s of 132 multiprocessors.
+/// For each page of 128 channels, 4 bits and 2 groups a lane has about 256 masks and 64 shifts for 512 codes, 72 tensor
+/// core products, 16 exponentials and 350 other instructions: 760, of which four schedulers can issue 2100 while a page
+/// of 9376 bytes comes at 4.1 TB/s of 132 multiprocessors.
 #pragma once
 
 #include <cstdint>
 
 #include <tessera/core/float16.hpp>
 #include <tessera/program/cache_page.hpp>
+#include <tessera/program/code_pairs.hpp>
 #include <tessera/program/decode_columns.cuh>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/exponential.cuh>
@@ -30,11 +31,11 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Groups: of channels of a value.
-template <int Channels, int Groups>
+/// Groups: of channels of a value. Bits: of codes of keys and of values: 2, 3, 4 or 8.
+template <int Channels, int Groups, int Bits = 4>
 struct page_columns {
   static constexpr int channels = Channels;
-  static constexpr cache_page_format format{Channels, 4, 4, Groups, 2};  ///< bytes of a page
+  static constexpr cache_page_format format{Channels, Bits, Bits, Groups, 2};  ///< bytes of a page
   static constexpr int strips = Channels / 16;
   static constexpr int group_strips = strips / Groups;          ///< of a group of a value
   static constexpr int tiles = cache_page_format::tokens / 16;  ///< of 16 tokens
@@ -42,6 +43,8 @@ struct page_columns {
   static constexpr float value_steps = 1 << (format.value_bits - 1);  ///< that value scales have too many of
   /// Codes are fp16 operands.
   using codes_mma = warp_mma<float16>;
+  using pairs_type = code_pairs<Bits>;
+  static constexpr float upper_unit = static_cast<float>(1 << pairs_type::upper) * 0x1p-24F;  ///< of rows g + 8
   static_assert(Channels % 32 == 0 && strips % Groups == 0,
                 "tessera: page_columns takes multiples of 32 channels and groups of multiples of 16");
 
@@ -182,7 +185,7 @@ struct page_columns {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         columns.outputs[strip][i] =
-            __fmaf_rn(outputs[strip][i], up * value_steps * (i < 2 ? 0x1p-24F : 0x1p-20F), columns.outputs[strip][i]);
+            __fmaf_rn(outputs[strip][i], up * value_steps * (i < 2 ? 0x1p-24F : upper_unit), columns.outputs[strip][i]);
       }
     }
   }
@@ -202,7 +205,7 @@ struct page_columns {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           columns.outputs[strip][i] =
-              __fmaf_rn(columns.outputs[strip][i], i < 2 ? 0x1p24F : 0x1p20F, constant[i % 2]) * value;
+              __fmaf_rn(columns.outputs[strip][i], i < 2 ? 0x1p24F : 1.0F / upper_unit, constant[i % 2]) * value;
         }
       }
     }
@@ -218,7 +221,7 @@ struct page_columns {
 
   __device__ __forceinline__ void multiply_keys(unsigned char const* both, float (&scores)[tiles][4], float (&bias)[4],
                                                 int lane) const {
-    auto const* const codes = reinterpret_cast<uint4 const*>(both + format.key_codes()) + lane;
+    auto const* const codes = reinterpret_cast<std::uint32_t const*>(both + format.key_codes());
 #pragma unroll
     for (int pair = 0; pair < strips / 2; ++pair) {
       const uint4 scale = load_eight(both + format.key_scales() + 64 * pair, lane % 4);
@@ -231,17 +234,49 @@ struct page_columns {
         codes_mma::multiply(bias, {low, low, high, high}, query);
         const std::uint32_t scaled[2] = {multiply_pairs(query[0], i == 0 ? scale.x : scale.z),
                                          multiply_pairs(query[1], i == 0 ? scale.y : scale.w)};
-        multiply_codes(scores, codes[32 * (2 * pair + i)], scaled);
+        lane_words words;
+        load_codes(words, codes, 2 * pair + i, lane);
+        multiply_codes(scores, words, scaled);
       }
     }
   }
-  __device__ __forceinline__ static void multiply_codes(float (&sums)[tiles][4], uint4 codes,
+  /// What a lane has of a strip.
+  struct lane_words {
+    std::uint32_t of[pairs_type::words];
+  };
+  __device__ __forceinline__ static void load_codes(lane_words& words, std::uint32_t const* from, int strip, int lane) {
+    if constexpr (Bits == 4 || Bits == 8) {
+#pragma unroll
+      for (int word = 0; word < Bits; word += 4) {
+        const uint4 four = *reinterpret_cast<uint4 const*>(from + lane_codes::place(Bits, strip, lane, word));
+        words.of[word] = four.x;
+        words.of[word + 1] = four.y;
+        words.of[word + 2] = four.z;
+        words.of[word + 3] = four.w;
+      }
+    } else if constexpr (Bits == 2) {
+      const uint2 two = *reinterpret_cast<uint2 const*>(from + lane_codes::place(Bits, strip, lane, 0));
+      words.of[0] = two.x;
+      words.of[1] = two.y;
+    } else {
+#pragma unroll
+      for (int word = 0; word < Bits; ++word) {
+        words.of[word] = from[lane_codes::place(Bits, strip, lane, word)];
+      }
+    }
+  }
+  __device__ __forceinline__ static void find_pairs(std::uint32_t (&pairs)[4], lane_words const& words, int tile) {
+#pragma unroll
+    for (int a = 0; a < 4; ++a) {
+      pairs[a] = pairs_type::of(words.of, tile, a);
+    }
+  }
+  __device__ __forceinline__ static void multiply_codes(float (&sums)[tiles][4], lane_words const& words,
                                                         std::uint32_t const (&operand)[2]) {
-    const std::uint32_t words[tiles] = {codes.x, codes.y, codes.z, codes.w};
 #pragma unroll
     for (int tile = 0; tile < tiles; ++tile) {
       std::uint32_t pairs[4];
-      pairs_of_codes(pairs, words[tile]);
+      find_pairs(pairs, words, tile);
       codes_mma::multiply(sums[tile], pairs, operand);
     }
   }
@@ -251,7 +286,8 @@ struct page_columns {
     const uint4 eight = load_eight(norms, lane / 4);
     const std::uint32_t words[tiles] = {eight.x, eight.y, eight.z, eight.w};
     const float shifted[2] = {bias[0] * (power[0] * 0x1p-24F), bias[1] * (power[1] * 0x1p-24F)};
-    const float upper[2] = {power[0] * 0x1p-4F, power[1] * 0x1p-4F};
+    constexpr float lower = 0x1p-24F / upper_unit;
+    const float upper[2] = {power[0] * lower, power[1] * lower};
 #pragma unroll
     for (int tile = 0; tile < tiles; ++tile) {
       const float2 norm = unpack_pair<float16>(words[tile]);
@@ -323,16 +359,15 @@ struct page_columns {
   }
   __device__ __forceinline__ void multiply_values(unsigned char const* codes, std::uint32_t const (&weights)[tiles][2],
                                                   int group, int lane) {
-    auto const* const from = reinterpret_cast<uint4 const*>(codes) + lane;
 #pragma unroll
     for (int i = 0; i < group_strips; ++i) {
       const int strip = group * group_strips + i;
-      const uint4 four = from[32 * strip];
-      const std::uint32_t words[tiles] = {four.x, four.y, four.z, four.w};
+      lane_words words;
+      load_codes(words, reinterpret_cast<std::uint32_t const*>(codes), strip, lane);
 #pragma unroll
       for (int tile = 0; tile < tiles; ++tile) {
         std::uint32_t pairs[4];
-        pairs_of_codes(pairs, words[tile]);
+        find_pairs(pairs, words, tile);
         codes_mma::multiply(columns.outputs[strip], pairs, weights[tile]);
       }
     }

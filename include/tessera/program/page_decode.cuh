@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `page_decode`: attention of a few queries over a compressed cache as it lies, where memory is what one waits for
-/// (sm_90). Codes of 4 bits.
+/// (sm_90). Codes of 2, 3, 4 or 8 bits.
 ///
 /// A work (program/decode_works.cuh) has pages of 64 tokens, and tokens that are kept as they were. One warp has the
 /// copy engine bring pages into a ring in shared memory, from work to work without a pause; each page is one piece of

@@ -47,12 +47,13 @@ struct page_decode_policy {
   friend constexpr bool operator==(page_decode_policy const&, page_decode_policy const&) = default;
 };
 
-/// A warp has a page at work, and as many are under way.
-template <int Channels>
+/// A warp has a page at work, and as many are under way; of the longest pages all are at work in turn.
+template <int Channels, int Bits = 4>
 struct page_decode_tuning {
   using policy_type = page_decode_policy;
   TESSERA_FN constexpr policy_type operator()(int) const {
-    return Channels > 128 ? policy_type{4, 8, 1} : policy_type{8, 16, 1};
+    constexpr int bits = Channels * Bits;  // of a token's key
+    return Channels <= 128 && bits <= 512 ? policy_type{8, 16, 1} : policy_type{4, bits > 1024 ? 4 : 8, 1};
   }
 };
 

@@ -67,6 +67,13 @@ __device__ __forceinline__ void load_bytes(void* shared, void const* global, int
                : "memory");
 }
 
+/// The same from shared to global memory. Whoever wrote the bytes has called fence_async_proxy() before.
+__device__ __forceinline__ void store_bytes(void* global, void const* shared, int bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(global),
+               "r"(detail::plain_shared_address(shared)), "r"(bytes)
+               : "memory");
+}
+
 /// How long L2 keeps what a copy brings there: less long than what is read again.
 struct cache_policy {
   std::uint64_t bits;  ///< opaque: the hardware's

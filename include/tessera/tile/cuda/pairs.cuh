@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Pairs of 16-bit numbers in 32-bit words, both at a time; and 4-bit codes as such pairs.
+/// Pairs of 16-bit numbers in 32-bit words, both at a time.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +19,6 @@ __device__ __forceinline__ std::uint32_t larger_pairs(std::uint32_t a, std::uint
   std::uint32_t larger;
   asm("max.u16x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));
   return larger;
-}
-
-/// Four fields of four bits in both halves of a word, as four pairs of fp16: codes times 2^-24 (fields 0 and 2), or
-/// times 2^-20 (1 and 3). Denormal numbers, which tensor cores take as they are.
-__device__ __forceinline__ void pairs_of_codes(std::uint32_t (&pairs)[4], std::uint32_t word) {
-  pairs[0] = word & 0x000f000fU;
-  pairs[1] = word & 0x00f000f0U;
-  word >>= 8;
-  pairs[2] = word & 0x000f000fU;
-  pairs[3] = word & 0x00f000f0U;
 }
 
 /// Of a matrix of 8 x 8 pairs' halves, of which lane l holds elements 2 * (l % 4) and the next of row l / 4: the same

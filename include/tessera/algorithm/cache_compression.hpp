@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `compress_in_one_pass`: an append by a program that reads keys and values once (program/compress_pages.cuh), and the
+/// passes after it over what it found: where tokens can be retained, marks follow from the angles of all pages; pages
+/// whose retained tokens were guessed wrong are made again.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <tessera/algorithm/paged_cache.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/program/cache_memory.hpp>
+#include <tessera/program/cache_page.hpp>
+#include <tessera/program/finish_pages.hpp>
+#include <tessera/program/mark_rows.hpp>
+#include <tessera/program/measure_pages.hpp>
+#include <tessera/view/view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+namespace detail {
+
+/// What the first pass leaves for the others, where the portable programs have their rows. All null where no others
+/// are needed.
+template <class T>
+struct compression_notes {
+  bool needs_marks;   ///< tokens can be retained
+  bool needs_angles;  ///< or thresholds follow from angles
+  view<float, 5> angles;
+  view<std::uint64_t, 3> guesses;
+
+  template <class Merger>
+  static compression_notes of(cache_append_call<Merger, T> const& call) {
+    constexpr int tokens = cache_page_format::tokens;
+    const bool needs_marks = call.source.memory.row_capacity > 0;
+    if (!needs_marks && !call.rule.needs_angles()) {
+      return {};
+    }
+    auto* const memory = reinterpret_cast<std::byte*>(call.rows.data);
+    const std::int64_t angle_bytes = call.marks.size() * 2 * tokens * static_cast<std::int64_t>(sizeof(float));
+    const std::int64_t extents[3] = {call.marks.extent(0), call.marks.extent(1), call.marks.extent(2)};
+    return {needs_marks,
+            true,
+            {reinterpret_cast<float*>(memory), {extents[0], extents[1], extents[2], 2, tokens}},
+            {reinterpret_cast<std::uint64_t*>(memory + angle_bytes), {extents[0], extents[1], extents[2]}}};
+  }
+  static_assert(sizeof(merged_row) * 2 * cache_page_format::tokens >=
+                sizeof(float) * 2 * cache_page_format::tokens + sizeof(std::uint64_t));
+};
+
+/// Program: compress_pages or what does the same.
+template <class Program, class Executor, class Merger, class T>
+void compress_in_one_pass(Executor const& exec, cache_append_call<Merger, T> const& call, int multiprocessors) {
+  const auto notes = compression_notes<T>::of(call);
+  const std::int64_t blocks =
+      min(call.marks.size(), std::int64_t{multiprocessors} * Program::blocks_per_multiprocessor);
+  Program program{call.merger, {call.source, call.rule, call.marks, notes.angles, notes.guesses, false}};
+  exec.run(program, blocks);
+  if (!notes.needs_angles) {
+    return;
+  }
+  const fit_thresholds<T, float> fit{call.rule, call.source, notes.angles};
+  exec.run(fit, fit.groups());
+  mark_tokens(exec, call, view<float const, 5>(notes.angles));
+  const finish_pages<T> finish{call.source, call.marks};
+  exec.run(finish, finish.groups());
+  if (notes.needs_marks) {
+    program.rows.corrects = true;
+    exec.run(program, blocks);
+  }
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace tessera

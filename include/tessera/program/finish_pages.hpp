@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// What pages have besides codes: headers, and the rows of retained tokens. `finish_pages` makes them where another
+/// program has made the codes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/program/cache_memory.hpp>
+#include <tessera/program/cache_page.hpp>
+#include <tessera/program/measure_pages.hpp>
+#include <tessera/tile/per_lane.hpp>
+#include <tessera/view/view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// A page that is sealed now.
+struct sealed_page {
+  std::int64_t sequence;
+  std::int64_t head;
+  std::int64_t first_token;
+  page_mark mark;
+  std::byte* page;
+};
+
+template <class Group, class T>
+TESSERA_FN void write_page_header(Group const& group, cache_source<T> const& source, sealed_page const& at) {
+  for (int lane : group) {
+    if (is_first(lane)) {
+      cache_memory<T> const& memory = source.memory;
+      float const* const thresholds =
+          memory.thresholds + 2 * memory.head_of(source.sequences.slot(at.sequence), at.head);
+      *reinterpret_cast<cache_page_header*>(at.page + memory.format.header()) = {
+          at.mark.retained, at.mark.first_row, at.mark.rows, thresholds[key_part], thresholds[value_part], {0, 0}};
+    }
+  }
+}
+
+/// Copies the retained tokens of a page. Of groups of `Lanes` lanes.
+template <int Lanes, class Group, class T>
+TESSERA_FN void retain_tokens(Group const& group, cache_source<T> const& source, sealed_page const& at) {
+  const int channels = source.memory.format.channels;
+  std::int64_t row = at.mark.first_row;
+  for (int token = 0; token < cache_page_format::tokens; ++token) {
+    if ((at.mark.retained >> token & 1U) == 0) {
+      continue;
+    }
+    for (int lane : group) {
+      for (int i = lane; i < source.memory.format.layers * 2 * channels; i += Lanes) {
+        const int layer = i / channels / 2;
+        const int part = i / channels % 2;
+        source.memory.retained_row(row, layer, part)[i % channels] =
+            source.stored(at.sequence, layer, part, at.head, at.first_token + token, i % channels);
+      }
+    }
+    ++row;
+  }
+}
+
+/// A group takes the page of a head.
+template <class T>
+struct finish_pages {
+  static constexpr int lanes = 32;
+  struct scratch_type {};
+
+  cache_source<T> source;
+  view<page_mark const, 3> marks;  ///< sequence x page of those sealed now x head
+
+  TESSERA_FN constexpr std::int64_t groups() const { return marks.size(); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    const std::int64_t head = which % marks.extent(2);
+    const std::int64_t i = which / marks.extent(2) % marks.extent(1);
+    const std::int64_t sequence = which / marks.extent(2) / marks.extent(1);
+    const std::int64_t page = source.first_page(sequence) + i;
+    if (page < source.end_page(sequence)) {
+      const sealed_page at{sequence, head, page * cache_page_format::tokens, marks(sequence, i, head),
+                           source.memory.page(source.sequences.blocks(sequence, page), head)};
+      write_page_header(group, source, at);
+      retain_tokens<lanes>(group, source, at);
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `find_apart`: the tokens of pages whose keys or values stay apart. `mark_rows`: which of them are retained, and
+/// where they go: page after page, while there are rows left.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/merge/retain_most_different.hpp>
+#include <tessera/program/cache_memory.hpp>
+#include <tessera/program/cache_page.hpp>
+#include <tessera/program/measure_pages.hpp>
+#include <tessera/tile/per_lane.hpp>
+#include <tessera/view/view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// The lowest `count` of the bits that are set.
+[[nodiscard]] TESSERA_FN constexpr std::uint64_t lowest_bits(std::uint64_t bits, std::uint32_t count) {
+  std::uint64_t kept = 0;
+  for (; count > 0 && bits != 0; --count) {
+    const std::uint64_t lowest = bits & (~bits + 1);
+    kept |= lowest;
+    bits ^= lowest;
+  }
+  return kept;
+}
+
+/// Row: what angle_of() takes. Leaves the bits in marks. A group takes the page of a head.
+template <class T, class Row = merged_row>
+struct find_apart {
+  static constexpr int lanes = 32;
+  struct scratch_type {};
+
+  cache_source<T> source;
+  view<Row const, 5> rows;   ///< sequence x page of those sealed now x head x {key, value} x 64
+  view<page_mark, 3> marks;  ///< sequence x page x head
+
+  TESSERA_FN constexpr std::int64_t groups() const { return marks.size(); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    const std::int64_t head = which % marks.extent(2);
+    const std::int64_t i = which / marks.extent(2) % marks.extent(1);
+    const std::int64_t sequence = which / marks.extent(2) / marks.extent(1);
+    if (source.first_page(sequence) + i >= source.end_page(sequence)) {
+      return;
+    }
+    const std::int64_t at = source.memory.head_of(source.sequences.slot(sequence), head);
+    per_lane<std::uint64_t, Group> found;
+    for (int lane : group) {
+      found[lane] = 0;
+      for (int token = lane; token < cache_page_format::tokens; token += lanes) {
+        const bool stays = source.memory.row_capacity > 0 && is_different(sequence, i, head, at, token);
+        found[lane] |= std::uint64_t{stays ? 1U : 0U} << token;
+      }
+    }
+    const std::uint64_t all = sum(group, found);
+    for (int lane : group) {
+      if (is_first(lane)) {
+        marks(sequence, i, head) = {all, 0, 0};
+      }
+    }
+  }
+
+ private:
+  TESSERA_FN bool is_different(std::int64_t sequence, std::int64_t page, std::int64_t head, std::int64_t at,
+                               int token) const {
+    const float key = angle_of(rows(sequence, page, head, key_part, token));
+    const float value = angle_of(rows(sequence, page, head, value_part, token));
+    float const* const thresholds = source.memory.thresholds + 2 * at;
+    return stays_apart(key, thresholds[key_part]) || stays_apart(value, thresholds[value_part]) ||
+           is_nearly_opposite(key) || is_nearly_opposite(value);
+  }
+};
+
+/// After find_apart. A group takes a head of a sequence.
+template <class T>
+struct mark_rows {
+  static constexpr int lanes = 64;
+  struct scratch_type {};
+
+  cache_source<T> source;
+  view<page_mark, 3> marks;  ///< sequence x page of those sealed now x head
+
+  TESSERA_FN constexpr std::int64_t groups() const { return marks.extent(0) * marks.extent(2); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    cache_memory<T> const& memory = source.memory;
+    const std::int64_t head = which % marks.extent(2);
+    const std::int64_t sequence = which / marks.extent(2);
+    const std::int64_t pages = source.end_page(sequence) - source.first_page(sequence);
+    const std::int64_t at = memory.head_of(source.sequences.slot(sequence), head);
+    if (memory.row_capacity == 0 || pages <= 0) {
+      return;
+    }
+    const auto capacity = static_cast<std::uint32_t>(memory.row_capacity);
+    std::uint32_t taken = memory.row_counts[at];
+    std::uint32_t refused = memory.refused_rows[at];
+    group.sync();  // all lanes have seen them
+    for (std::int64_t first = 0; first < pages; first += lanes) {
+      const std::uint32_t room = capacity - taken;
+      per_lane<std::uint32_t, Group> before;
+      for (int lane : group) {
+        before[lane] = first + lane < pages ? wanted_of(marks(sequence, first + lane, head)) : 0;
+      }
+      const std::uint32_t wanted = exclusive_sum(group, before);
+      for (int lane : group) {
+        if (first + lane < pages) {
+          page_mark& mark = marks(sequence, first + lane, head);
+          const std::uint32_t left = room - min(before[lane], room);
+          const std::uint32_t granted = min(wanted_of(mark), left);
+          const auto row = static_cast<std::uint32_t>(at * memory.row_capacity) + taken + before[lane];
+          mark = {lowest_bits(mark.retained, granted), granted > 0 ? row : 0, granted};
+        }
+      }
+      taken += min(wanted, room);
+      refused += wanted - min(wanted, room);
+    }
+    for (int lane : group) {
+      if (is_first(lane)) {
+        memory.row_counts[at] = taken;
+        memory.refused_rows[at] = refused;
+      }
+    }
+  }
+
+ private:
+  TESSERA_FN static std::uint32_t wanted_of(page_mark const& mark) {
+    return static_cast<std::uint32_t>(popcount(mark.retained));
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera
