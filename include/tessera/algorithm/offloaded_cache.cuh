@@ -118,6 +118,7 @@ bool try_fetch(basic_cuda<Architectures> const& exec, fetch_values<T, E, Codec> 
 
 }  // namespace detail
 
+/// By score_means for 64 or 128 channels, else by the portable program.
 template <class Architectures, int Chunk, class Group>
 void run_program(basic_cuda<Architectures> const& exec,
                  score_chunks<bfloat16, landmark_selector<Chunk, Group>> const& call) {
@@ -131,6 +132,7 @@ void run_program(basic_cuda<Architectures> const& exec,
   }
 }
 
+/// By choose_largest where keys of all chunks fit shared memory, else by the portable program.
 template <class Architectures, class T, ChunkSelector S>
 void run_program(basic_cuda<Architectures> const& exec, select_chunks<T, S> const& call) {
   using program_type = choose_largest<T, S>;
@@ -141,6 +143,7 @@ void run_program(basic_cuda<Architectures> const& exec, select_chunks<T, S> cons
   }
 }
 
+/// By fetch_records for 16 bits and 64 or 128 channels, else by the portable program.
 template <class Architectures, class T, class E, class Codec>
 void run_program(basic_cuda<Architectures> const& exec, fetch_values<T, E, Codec> const& call) {
   if constexpr (detail::has_pieces<T>) {
@@ -151,6 +154,7 @@ void run_program(basic_cuda<Architectures> const& exec, fetch_values<T, E, Codec
   exec.run(call, call.groups());
 }
 
+/// By rebuild_rotated for 16 bits and 64 or 128 channels, else by the portable program.
 template <class Architectures, class T, class E>
 void run_program(basic_cuda<Architectures> const& exec, rebuild_keys<T, E> const& call) {
   if constexpr (detail::has_pieces<T>) {
@@ -162,6 +166,7 @@ void run_program(basic_cuda<Architectures> const& exec, rebuild_keys<T, E> const
   exec.run(call, call.groups());
 }
 
+/// By attend_rows for 16 bits and 64 or 128 channels, else by the portable program.
 template <class Architectures, class T, class E>
 void run_program(basic_cuda<Architectures> const& exec, attend_chunks<T, E> const& call) {
   if constexpr (detail::has_pieces<T>) {
@@ -189,6 +194,7 @@ void run_program(basic_cuda<Architectures> const& exec, project_archived<T, E> c
   exec.run(call, call.groups());
 }
 
+/// By join_chunks where numbers of places have 32 bits, else by the portable program.
 template <class Architectures, class T, class E, class Result>
 void run_program(basic_cuda<Architectures> const& exec, merge_chunks<T, E, Result> const& call) {
   if (detail::has_places(call.groups())) {

@@ -22,28 +22,30 @@ inline namespace v0 {
 
 template <int Channels, class T, class E>
 struct attend_rows {
+  /// The portable program, whose members these are.
   using call_type = attend_chunks<T, E>;
   static constexpr int lanes = 128;
   static constexpr int warps = lanes / 32;
-  static constexpr int warp_tokens = static_cast<int>(attended_tokens) / warps;
-  static constexpr int tiles = warp_tokens / 8;
+  static constexpr int warp_tokens = static_cast<int>(attended_tokens) / warps;  ///< of a share
+  static constexpr int tiles = warp_tokens / 8;                                  ///< of 8 tokens
   static constexpr int blocks_per_multiprocessor = 3;
-  static constexpr int parts = Channels / 64;
-  static constexpr int pitch = Channels + 4;  ///< rows of totals begin in different banks
+  static constexpr int parts = Channels / 64;  ///< of 64 channels
+  static constexpr int pitch = Channels + 4;   ///< rows of totals begin in different banks
   static_assert(warp_tokens == 32, "tessera: attend_rows has 32 tokens a warp");
 
   struct scratch_type {
-    T const* keys[attended_tokens];  ///< of each token, or null
-    T const* values[attended_tokens];
-    float largest[warps][most_group];
-    float sums[warps][most_group];
+    T const* keys[attended_tokens];    ///< of each token, or null
+    T const* values[attended_tokens];  ///< of each token, or null
+    float largest[warps][most_group];  ///< score of each warp and query head
+    float sums[warps][most_group];     ///< of weights, likewise
+    /// Of values, likewise.
     alignas(16) float totals[warps][most_group][pitch];
   };
 
-  call_type call;
-  std::int32_t rows;  ///< queries that share a key head
-  known_divisor by_heads;
-  known_divisor by_shares;
+  call_type call;           ///< what is attended to
+  std::int32_t rows;        ///< queries that share a key head
+  known_divisor by_heads;   ///< key heads
+  known_divisor by_shares;  ///< shares of a head
 
   /// Of fewer than 2^31 groups.
   [[nodiscard]] static attend_rows of(call_type const& call) {

@@ -16,15 +16,15 @@ inline namespace v0 {
 /// Channels of a key after its rotation, and of a value.
 template <class T>
 struct attended_token {
-  T const* key;  ///< null: there is none
-  T const* value;
+  T const* key;    ///< null: there is none
+  T const* value;  ///< its values, or null
 };
 
 /// Whose share it is.
 struct attending_head {
-  std::int64_t at;  ///< the step
-  std::int64_t sequence;
-  std::int64_t head;  ///< key head
+  std::int64_t at;        ///< the step
+  std::int64_t sequence;  ///< of the batch
+  std::int64_t head;      ///< key head
 };
 
 /// Tokens of the ring are those from the first that is not archived to the new one.

@@ -47,19 +47,20 @@ inline namespace v0 {
 /// Groups: of a value. T: bfloat16 or float16.
 template <int Channels, int Groups, class Merger, class T>
 struct compress_pages {
+  /// Which elements a thread has.
   using lanes_type = page_lanes<Channels>;
-  static constexpr cache_page_format format{Channels, 4, 4, Groups, 2};
+  static constexpr cache_page_format format{Channels, 4, 4, Groups, 2};  ///< bytes of a page
   static constexpr int lanes = lanes_type::lanes;
   static constexpr int blocks_per_multiprocessor = Channels == 64 ? 5 : Channels == 128 ? 3 : 1;
   static constexpr int from_architecture = 900;
   static constexpr int before_architecture = 1000;
   static constexpr bool is_persistent = true;
   static constexpr int tokens = cache_page_format::tokens;
-  static constexpr int slots = lanes_type::slots;
-  static constexpr int octets = lanes_type::octets;
+  static constexpr int slots = lanes_type::slots;    ///< tokens of a thread
+  static constexpr int octets = lanes_type::octets;  ///< pieces of 8 channels of a row
   static constexpr int warps = lanes / 32;
-  static constexpr int group_octets = octets / Groups;
-  static constexpr int bits = 4;
+  static constexpr int group_octets = octets / Groups;  ///< of a group of a value
+  static constexpr int bits = 4;                        ///< of a code
   static_assert(group_octets >= 4, "tessera: compress_pages takes groups of at least 32 channels");
 
   /// What threads have.
@@ -68,21 +69,24 @@ struct compress_pages {
 
   /// Keys' products and then what comes of them; values' products and then, of channels, what keys are encoded by.
   struct row_memory {
+    /// First products, then what becomes of them.
     union key_place {
-      pair_products products;
-      merged_row row;
+      pair_products products;  ///< of the row's pair
+      merged_row row;          ///< lengths, angle and weights
     };
+    /// First products, then weights.
     union value_place {
-      pair_products products[tokens];
-      float channels[4][Channels];  ///< reciprocal, minimum * reciprocal, minimum, scale
+      pair_products products[tokens];  ///< of each pair of values
+      float channels[4][Channels];     ///< reciprocal, minimum * reciprocal, minimum, scale
     };
-    key_place keys[tokens];
-    value_place values;
-    mix_weights value_weights[tokens];
+    key_place keys[tokens];             ///< of each token
+    value_place values;                 ///< of all tokens
+    mix_weights value_weights[tokens];  ///< of each token's pair
   };
+  /// What restores a value's length.
   struct value_length {
-    two_lengths<float> lengths;
-    float square;
+    two_lengths<float> lengths;  ///< of both layers
+    float square;                ///< of the merged value
   };
   /// It lies where the codes of values come last, if there is room.
   static constexpr bool has_room = static_cast<int>(sizeof(row_memory)) <= format.value_code_bytes();
@@ -91,16 +95,17 @@ struct compress_pages {
   struct scratch_type {
     alignas(16) T stage[2][2][tokens * Channels];  ///< of keys and values: of both layers
     alignas(16) unsigned char image[format.bytes()];
+    /// For what the page has no room for.
     alignas(16) unsigned char more[has_room ? 16 : sizeof(row_memory)];
-    value_length values[tokens];
-    work_type works[2];
+    value_length values[tokens];  ///< of each token
+    work_type works[2];           ///< in turns
     std::uint32_t wants[4];       ///< of 32 keys or values each: those that stay apart
     std::uint32_t weightless[4];  ///< likewise: those whose weights are 0
     shared_barrier full[2];
   };
 
-  Merger merger;
-  page_rows<T> rows;
+  Merger merger;      ///< of pairs of vectors
+  page_rows<T> rows;  ///< which pages, and what is brought of them
 
   /// The launch has as many blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,

@@ -18,13 +18,14 @@ inline namespace v0 {
 
 /// A page that is sealed now.
 struct sealed_page {
-  std::int64_t sequence;
-  std::int64_t head;
-  std::int64_t first_token;
-  page_mark mark;
-  std::byte* page;
+  std::int64_t sequence;     ///< of the batch
+  std::int64_t head;         ///< of the keys
+  std::int64_t first_token;  ///< of the page
+  page_mark mark;            ///< its retained tokens
+  std::byte* page;           ///< its first byte
 };
 
+/// Writes the header of a page, and the rows of its retained tokens.
 template <class Group, class T>
 TESSERA_FN void write_page_header(Group const& group, cache_source<T> const& source, sealed_page const& at) {
   for (int lane : group) {

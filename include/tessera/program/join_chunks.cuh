@@ -16,14 +16,15 @@ inline namespace v0 {
 
 template <class T, class E, class Result>
 struct join_chunks {
+  /// The portable program, whose members these are.
   using call_type = merge_chunks<T, E, Result>;
   static constexpr int lanes = 128;
   static constexpr int at_a_time = 8;  ///< shares
   struct scratch_type {};
 
-  call_type call;
-  known_divisor by_heads;
-  std::int32_t shares;
+  call_type call;          ///< what is merged
+  known_divisor by_heads;  ///< query heads
+  std::int32_t shares;     ///< of a row
 
   /// Of fewer than 2^31 groups.
   [[nodiscard]] static join_chunks of(call_type const& call) {

@@ -178,6 +178,7 @@ struct measure_pages {
 TESSERA_FN constexpr float angle_of(merged_row const& row) {
   return row.angle;
 }
+/// The angle itself.
 TESSERA_FN constexpr float angle_of(float angle) {
   return angle;
 }
@@ -190,7 +191,7 @@ struct fit_thresholds {
 
   retain_most_different rule;  ///< which pairs are retained
   cache_source<T> source;
-  view<Row const, 5> rows;
+  view<Row const, 5> rows;  ///< what pages were measured to be: sequences x pages x heads x (keys, values) x tokens
 
   TESSERA_FN constexpr std::int64_t groups() const { return rows.extent(0) * rows.extent(2); }
 

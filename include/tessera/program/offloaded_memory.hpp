@@ -143,7 +143,7 @@ struct missed_chunk {
 template <class T>
 struct offload_step {
   array_view<std::int32_t const> sequences;  ///< of each step; null: sequence first + i is i's; -1: none
-  std::int64_t first = 0;
+  std::int64_t first = 0;                    ///< the sequence of step 0, where there is no list
 
   view<T, 3> queries;     ///< steps x query heads x channels: rotated
   view<float, 3> scores;  ///< rows x key heads x group: scaled; -inf for exact chunks; rows lie side by side

@@ -55,17 +55,21 @@ struct page_rows {
   using work_type = page_rows_work<T>;
 
   cache_source<T> source;
-  retain_most_different rule;
+  retain_most_different rule;      ///< which tokens are retained
   view<page_mark const, 3> marks;  ///< sequence x page x head
   view<float, 5> angles;           ///< sequence x page x head x {key, value} x 64; null: nobody needs them
   view<std::uint64_t, 3> guesses;  ///< retained tokens, like marks; null likewise
   bool corrects;                   ///< only pages whose marks differ from their guesses
 
+  /// Where the cache lies.
   [[nodiscard]] __device__ __forceinline__ cache_memory<T> const& memory() const { return source.memory; }
+  /// Of the cache's part, 1 or 2.
   [[nodiscard]] __device__ __forceinline__ int layers() const { return source.memory.format.layers; }
+  /// Pages in all.
   [[nodiscard]] __device__ __forceinline__ std::uint32_t count() const {
     return static_cast<std::uint32_t>(marks.size());
   }
+  /// Which page that is.
   [[nodiscard]] __device__ __forceinline__ page_number number_of(std::uint32_t number) const {
     return page_number::of(number, static_cast<std::uint32_t>(marks.extent(1)),
                            static_cast<std::uint32_t>(marks.extent(2)));
@@ -195,9 +199,10 @@ struct odd_tokens {
 /// Eight channels of four tokens, of two layers; see page_lanes.
 template <int Channels, class T>
 struct page_elements {
+  /// Which elements a thread has.
   using lanes_type = page_lanes<Channels>;
-  static constexpr int slots = lanes_type::slots;
-  static constexpr int octets = lanes_type::octets;
+  static constexpr int slots = lanes_type::slots;    ///< tokens of a thread
+  static constexpr int octets = lanes_type::octets;  ///< pieces of 8 channels of a row
 
   std::uint32_t words[slots][2][4];  ///< of each layer
 
@@ -296,6 +301,7 @@ struct page_elements {
     return static_cast<std::uint16_t>(pack_pair<float16>(inside, inside));
   }
 
+  /// Writes the thread's codes of keys to the page.
   __device__ __forceinline__ static void store_keys(lanes_type const& at, std::uint32_t const (&codes)[slots][8],
                                                     std::uint32_t* to) {
     const std::uint32_t factor[2] = {at.key_factor(0), at.key_factor(1)};
@@ -322,6 +328,7 @@ struct page_elements {
     }
   }
 
+  /// Writes the thread's codes of values to the page.
   __device__ __forceinline__ static void store_values(lanes_type const& at, std::uint32_t const (&codes)[slots][8],
                                                       std::uint16_t* to) {
     const std::uint32_t factor[2] = {at.value_factor(0), at.value_factor(1)};

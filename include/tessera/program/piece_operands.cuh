@@ -14,10 +14,10 @@ inline namespace v0 {
 /// A lane's pieces of a row of `Numbers` that is summed over.
 template <int Numbers>
 struct row_words {
-  static constexpr int blocks = Numbers / 32;
+  static constexpr int blocks = Numbers / 32;  ///< of 32 numbers
   static_assert(Numbers % 32 == 0, "tessera: rows have whole blocks of 32 numbers");
 
-  uint4 words[blocks];
+  uint4 words[blocks];  ///< the lane's 8 numbers of each block
 
   /// Null is a row of zeros. The row begins at a multiple of 16 bytes and is not read again soon.
   template <class T>
@@ -62,6 +62,7 @@ __device__ __forceinline__ float largest_of_row(float value) {
   value = fmaxf(value, __shfl_xor_sync(0xffffffffU, value, 1));
   return fmaxf(value, __shfl_xor_sync(0xffffffffU, value, 2));
 }
+/// Of the four lanes that have a row.
 __device__ __forceinline__ float sum_of_row(float value) {
   value += __shfl_xor_sync(0xffffffffU, value, 1);
   return value + __shfl_xor_sync(0xffffffffU, value, 2);

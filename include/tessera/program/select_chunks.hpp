@@ -61,10 +61,11 @@ struct select_chunks {
 
   /// By which a head takes chunks: what all its queries make of one; 0 for exact ones, whose scores are minus infinity.
   struct keys_type {
-    select_chunks const& program;
-    std::int64_t first;
-    std::int64_t head;
-    float const* log_sum_exp;
+    select_chunks const& program;  ///< whose scores they are
+    std::int64_t first;            ///< the head's first score
+    std::int64_t head;             ///< of the keys
+    float const* log_sum_exp;      ///< of each query head's scores
+    /// The key of a chunk.
     TESSERA_FN std::uint32_t operator()(std::int64_t chunk) const {
       const auto& p = program;
       const std::int64_t row = first + chunk;
@@ -82,7 +83,9 @@ struct select_chunks {
       return ordered_key(agreement.value(state, p.extents.group()));
     }
   };
+  /// Adds sums of exponentials.
   struct add_sums {
+    /// Of two parts.
     TESSERA_FN scaled_exponentials<float> operator()(scaled_exponentials<float> a,
                                                      scaled_exponentials<float> const& b) const {
       lse_reducer<float>{}.merge(a, b);
