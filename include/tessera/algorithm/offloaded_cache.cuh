@@ -7,7 +7,7 @@
 ///
 ///     score_means       landmarks that are means, of a cache of bfloat16
 ///     choose_largest    sequences of up to 40960 chunks
-///     fetch_records     records of codes of up to 2560 bytes
+///     fetch_records     records of codes of up to 2560 bytes; up to 2048 key heads of all sequences of a step
 ///     rebuild_rotated   a rank of 32, 64, ... 192, chunks of 8, 16, ... tokens; rotations that turn neighbouring
 ///                       channels, a multiple of 4, or halves of whole heads, or none; their tables at multiples of 16
 ///     project_rows      chunks of 8 or 16 tokens, a rank of 8, 16, ... 192
@@ -118,7 +118,7 @@ bool try_fetch(basic_cuda<Architectures> const& exec, fetch_values<T, E, Codec> 
 
 }  // namespace detail
 
-/// By score_means for 64 or 128 channels, else by the portable program.
+/// By score_means for heads of 64 or 128 channels, else by the portable program.
 template <class Architectures, int Chunk, class Group>
 void run_program(basic_cuda<Architectures> const& exec,
                  score_chunks<bfloat16, landmark_selector<Chunk, Group>> const& call) {
@@ -132,7 +132,8 @@ void run_program(basic_cuda<Architectures> const& exec,
   }
 }
 
-/// By choose_largest where keys of all chunks fit shared memory, else by the portable program.
+/// By choose_largest for sequences of up to 40960 chunks where a block can have 227 KiB of shared memory, else by the
+/// portable program.
 template <class Architectures, class T, ChunkSelector S>
 void run_program(basic_cuda<Architectures> const& exec, select_chunks<T, S> const& call) {
   using program_type = choose_largest<T, S>;
@@ -143,7 +144,8 @@ void run_program(basic_cuda<Architectures> const& exec, select_chunks<T, S> cons
   }
 }
 
-/// By fetch_records for 16 bits and 64 or 128 channels, else by the portable program.
+/// By fetch_records for values of 16 bits and heads of 64 or 128 channels where it `takes` them, else by the portable
+/// program.
 template <class Architectures, class T, class E, class Codec>
 void run_program(basic_cuda<Architectures> const& exec, fetch_values<T, E, Codec> const& call) {
   if constexpr (detail::has_pieces<T>) {
@@ -154,7 +156,8 @@ void run_program(basic_cuda<Architectures> const& exec, fetch_values<T, E, Codec
   exec.run(call, call.groups());
 }
 
-/// By rebuild_rotated for 16 bits and 64 or 128 channels, else by the portable program.
+/// By rebuild_rotated for 16 bits and heads of 64 or 128 channels, for the ranks, chunks and rotations that are said
+/// above; else by the portable program.
 template <class Architectures, class T, class E>
 void run_program(basic_cuda<Architectures> const& exec, rebuild_keys<T, E> const& call) {
   if constexpr (detail::has_pieces<T>) {
@@ -166,7 +169,7 @@ void run_program(basic_cuda<Architectures> const& exec, rebuild_keys<T, E> const
   exec.run(call, call.groups());
 }
 
-/// By attend_rows for 16 bits and 64 or 128 channels, else by the portable program.
+/// By attend_rows for 16 bits and heads of 64 or 128 channels, else by the portable program.
 template <class Architectures, class T, class E>
 void run_program(basic_cuda<Architectures> const& exec, attend_chunks<T, E> const& call) {
   if constexpr (detail::has_pieces<T>) {
@@ -183,6 +186,8 @@ void run_program(basic_cuda<Architectures> const& exec, attend_chunks<T, E> cons
   exec.run(call, call.groups());
 }
 
+/// By project_rows for 16 bits where it `takes` the call and a block can have 164 KiB of shared memory, else by the
+/// portable program.
 template <class Architectures, class T, class E>
 void run_program(basic_cuda<Architectures> const& exec, project_archived<T, E> const& call) {
   if constexpr (detail::has_pieces<T>) {
@@ -194,7 +199,7 @@ void run_program(basic_cuda<Architectures> const& exec, project_archived<T, E> c
   exec.run(call, call.groups());
 }
 
-/// By join_chunks where numbers of places have 32 bits, else by the portable program.
+/// By join_chunks for fewer than 2^31 rows of results, else by the portable program.
 template <class Architectures, class T, class E, class Result>
 void run_program(basic_cuda<Architectures> const& exec, merge_chunks<T, E, Result> const& call) {
   if (detail::has_places(call.groups())) {

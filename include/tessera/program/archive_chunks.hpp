@@ -93,11 +93,11 @@ struct archive_chunks {
   using element_type = typename chunk_landmarks<S>::element_type;
   using record = value_record<Codec, T>;
   static constexpr int lanes = 32;
-  static constexpr int most_words = 160;
+  static constexpr int most_words = 160;  ///< of 16 bytes, of a record that is put together in the scratch
   /// Records of up to 2560 bytes are put together here: single bytes would take a bus long.
   struct scratch_type {
-    staged_keys<T> staged;
-    record_words record[most_words];
+    staged_keys<T> staged;            ///< keys of the chunk and head, rotated, and their mean
+    record_words record[most_words];  ///< its values, if they fit
   };
 
   offload_extents extents;

@@ -22,11 +22,11 @@ inline namespace v0 {
 
 template <int Channels, class T, class E>
 struct attend_rows {
-  /// The portable program, whose members these are.
+  /// The portable program, whose members say what is to be done.
   using call_type = attend_chunks<T, E>;
   static constexpr int lanes = 128;
   static constexpr int warps = lanes / 32;
-  static constexpr int warp_tokens = static_cast<int>(attended_tokens) / warps;  ///< of a share
+  static constexpr int warp_tokens = static_cast<int>(attended_tokens) / warps;  ///< of a share, that a warp has
   static constexpr int tiles = warp_tokens / 8;                                  ///< of 8 tokens
   static constexpr int blocks_per_multiprocessor = 3;
   static constexpr int parts = Channels / 64;  ///< of 64 channels
@@ -34,18 +34,18 @@ struct attend_rows {
   static_assert(warp_tokens == 32, "tessera: attend_rows has 32 tokens a warp");
 
   struct scratch_type {
-    T const* keys[attended_tokens];    ///< of each token, or null
-    T const* values[attended_tokens];  ///< of each token, or null
-    float largest[warps][most_group];  ///< score of each warp and query head
-    float sums[warps][most_group];     ///< of weights, likewise
-    /// Of values, likewise.
+    T const* keys[attended_tokens];    ///< where each token's is; null: there is no token
+    T const* values[attended_tokens];  ///< likewise
+    float largest[warps][most_group];  ///< score of a warp's tokens, of each query head; scaled, in base 2
+    float sums[warps][most_group];     ///< of weights, 2^(score - largest), likewise
+    /// Of weights times values, likewise.
     alignas(16) float totals[warps][most_group][pitch];
   };
 
-  call_type call;           ///< what is attended to
+  call_type call;           ///< extents, memory, step and shares
   std::int32_t rows;        ///< queries that share a key head
   known_divisor by_heads;   ///< key heads
-  known_divisor by_shares;  ///< shares of a head
+  known_divisor by_shares;  ///< shares of a head that the launch takes
 
   /// Of fewer than 2^31 groups.
   [[nodiscard]] static attend_rows of(call_type const& call) {

@@ -16,8 +16,8 @@ inline namespace v0 {
 /// Channels of a key after its rotation, and of a value.
 template <class T>
 struct attended_token {
-  T const* key;    ///< null: there is none
-  T const* value;  ///< its values, or null
+  T const* key;    ///< null: there is no token
+  T const* value;  ///< likewise
 };
 
 /// Whose share it is.

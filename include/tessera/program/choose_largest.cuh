@@ -14,18 +14,18 @@ inline namespace v0 {
 /// A block for each key head of each step.
 template <class T, ChunkSelector S>
 struct choose_largest {
-  /// The portable program, whose members these are.
+  /// The portable program, whose members say what is to be done.
   using call_type = select_chunks<T, S>;
   static constexpr int lanes = 512;
   static constexpr std::int64_t most_chunks = 40960;  ///< of a sequence
 
   struct scratch_type {
     top_k_scratch digits;             ///< for the largest keys
-    float log_sum_exp[most_group];    ///< of each query head's scores
-    std::uint32_t keys[most_chunks];  ///< of all chunks
+    float log_sum_exp[most_group];    ///< of the scores of each query head of the key head
+    std::uint32_t keys[most_chunks];  ///< of each chunk: see keys_type
   };
 
-  call_type call;  ///< what is selected
+  call_type call;  ///< extents, memory, step and selector
 
   [[nodiscard]] std::int64_t groups() const { return call.groups(); }
 

@@ -20,6 +20,7 @@ struct code_pairs {
   static constexpr int words = Bits;                  ///< of a lane and a strip
   static constexpr int upper = Bits == 8 ? 0 : Bits;  ///< by how many powers of two rows g + 8 are higher
   static constexpr int in_a_word = 16 / Bits;         ///< fields
+  /// The lowest code of either half of a word.
   static constexpr std::uint32_t mask = ((1U << Bits) - 1U) * 0x00010001U;
 
   /// Of register `a` of a tile: rows g + 8 * (a % 2).

@@ -49,7 +49,8 @@ template <int Channels, int Groups, class Merger, class T>
 struct compress_pages {
   /// Which elements a thread has.
   using lanes_type = page_lanes<Channels>;
-  static constexpr cache_page_format format{Channels, 4, 4, Groups, 2};  ///< bytes of a page
+  /// Of pages of two layers; those of one layer are the same up to read_bytes(), and end there.
+  static constexpr cache_page_format format{Channels, 4, 4, Groups, 2};
   static constexpr int lanes = lanes_type::lanes;
   static constexpr int blocks_per_multiprocessor = Channels == 64 ? 5 : Channels == 128 ? 3 : 1;
   static constexpr int from_architecture = 900;
@@ -57,7 +58,7 @@ struct compress_pages {
   static constexpr bool is_persistent = true;
   static constexpr int tokens = cache_page_format::tokens;
   static constexpr int slots = lanes_type::slots;    ///< tokens of a thread
-  static constexpr int octets = lanes_type::octets;  ///< pieces of 8 channels of a row
+  static constexpr int octets = lanes_type::octets;  ///< pieces of 8 channels of a token
   static constexpr int warps = lanes / 32;
   static constexpr int group_octets = octets / Groups;  ///< of a group of a value
   static constexpr int bits = 4;                        ///< of a code
@@ -65,28 +66,29 @@ struct compress_pages {
 
   /// What threads have.
   using elements_type = page_elements<Channels, T>;
+  /// The page that the block is at, or brings next.
   using work_type = page_rows_work<T>;
 
   /// Keys' products and then what comes of them; values' products and then, of channels, what keys are encoded by.
   struct row_memory {
-    /// First products, then what becomes of them.
+    /// Of a token's keys.
     union key_place {
-      pair_products products;  ///< of the row's pair
-      merged_row row;          ///< lengths, angle and weights
+      pair_products products;  ///< of both layers, over all channels
+      merged_row row;          ///< what follows from them
     };
-    /// First products, then weights.
+    /// Of values, until those are measured, then of keys' channels.
     union value_place {
-      pair_products products[tokens];  ///< of each pair of values
+      pair_products products[tokens];  ///< of both layers, over all channels
       float channels[4][Channels];     ///< reciprocal, minimum * reciprocal, minimum, scale
     };
     key_place keys[tokens];             ///< of each token
-    value_place values;                 ///< of all tokens
-    mix_weights value_weights[tokens];  ///< of each token's pair
+    value_place values;                 ///< see value_place
+    mix_weights value_weights[tokens];  ///< by which both layers' values of a token are merged
   };
-  /// What restores a value's length.
+  /// What the scales of a token's value follow from, beside its codes.
   struct value_length {
-    two_lengths<float> lengths;  ///< of both layers
-    float square;                ///< of the merged value
+    two_lengths<float> lengths;  ///< by which the merged value is multiplied
+    float square;                ///< of the merged value's length
   };
   /// It lies where the codes of values come last, if there is room.
   static constexpr bool has_room = static_cast<int>(sizeof(row_memory)) <= format.value_code_bytes();
@@ -94,14 +96,15 @@ struct compress_pages {
 
   struct scratch_type {
     alignas(16) T stage[2][2][tokens * Channels];  ///< of keys and values: of both layers
+    /// The page as it will lie in memory.
     alignas(16) unsigned char image[format.bytes()];
-    /// For what the page has no room for.
+    /// A row_memory, if the page has no room for it.
     alignas(16) unsigned char more[has_room ? 16 : sizeof(row_memory)];
     value_length values[tokens];  ///< of each token
-    work_type works[2];           ///< in turns
+    work_type works[2];           ///< this page and the next, in turns
     std::uint32_t wants[4];       ///< of 32 keys or values each: those that stay apart
     std::uint32_t weightless[4];  ///< likewise: those whose weights are 0
-    shared_barrier full[2];
+    shared_barrier full[2];       ///< keys, and values, of the page are in `stage`
   };
 
   Merger merger;      ///< of pairs of vectors

@@ -20,13 +20,12 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Which list of several has an item of all, and which of the list's it is. `ends`: the number of items in each list
-/// and those before.
+/// An item of several lists.
 struct listed_item {
-  std::int32_t list;   ///< of the lists
-  std::int32_t place;  ///< in its list
+  std::int32_t list;   ///< that has it
+  std::int32_t place;  ///< in that list
 };
-/// Which list an item of all lists together is in; `ends` are the lists' running sums.
+/// Item `item` of all lists, one after the other. `ends`: the number of items in each list and those before.
 [[nodiscard]] TESSERA_FN constexpr listed_item find_item(std::int32_t const* ends, std::int32_t lists,
                                                          std::int32_t item) {
   std::int32_t first = 0;
@@ -42,25 +41,24 @@ struct listed_item {
 /// Channels: of a head, known for records of codes; T has two bytes.
 template <int Channels, class T, class E, class Codec>
 struct fetch_records {
-  /// The portable program, whose members these are.
+  /// The portable program, whose members say what is to be done.
   using call_type = fetch_values<T, E, Codec>;
   using record = typename call_type::record;
   static constexpr int lanes = 256;
   static constexpr int records = lanes / 32;  ///< that a group brings at a time
-  /// Else values as they are.
+  /// Whether records are of codes, else of values as they are.
   static constexpr bool are_codes = !std::is_same_v<Codec, exact_values>;
-  /// Lists of missed chunks, one for each head and step, at most.
-  static constexpr std::int64_t most_lists = 2048;
-  static constexpr int most_words = are_codes ? 160 : 1;  ///< of a record of codes
+  static constexpr std::int64_t most_lists = 2048;        ///< of missed chunks, one for each key head of each step
+  static constexpr int most_words = are_codes ? 160 : 1;  ///< of 16 bytes, of a record of codes
   static_assert(sizeof(T) == 2, "tessera: fetch_records writes values of two bytes");
 
   struct scratch_type {
-    std::int32_t ends[most_lists];             ///< running sums of the lists' lengths
-    record_words staged[records][most_words];  ///< of the records under way
+    std::int32_t ends[most_lists];             ///< missed chunks of each list and those before
+    record_words staged[records][most_words];  ///< records of codes, before they are decoded
   };
 
-  call_type call;      ///< what is fetched
-  std::int64_t count;  ///< groups
+  call_type call;      ///< extents, memory and step
+  std::int64_t count;  ///< groups of the launch
 
   [[nodiscard]] constexpr std::int64_t groups() const { return count; }
   /// Whether it can.

@@ -19,13 +19,13 @@ inline namespace v0 {
 /// A page that is sealed now.
 struct sealed_page {
   std::int64_t sequence;     ///< of the batch
-  std::int64_t head;         ///< of the keys
-  std::int64_t first_token;  ///< of the page
+  std::int64_t head;         ///< key head
+  std::int64_t first_token;  ///< of the page, counted in the sequence
   page_mark mark;            ///< its retained tokens
   std::byte* page;           ///< its first byte
 };
 
-/// Writes the header of a page, and the rows of its retained tokens.
+/// Writes the header of a page, by the first lane: its mark, and the thresholds of its sequence and head.
 template <class Group, class T>
 TESSERA_FN void write_page_header(Group const& group, cache_source<T> const& source, sealed_page const& at) {
   for (int lane : group) {

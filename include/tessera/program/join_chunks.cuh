@@ -16,15 +16,15 @@ inline namespace v0 {
 
 template <class T, class E, class Result>
 struct join_chunks {
-  /// The portable program, whose members these are.
+  /// The portable program, whose members say what is to be done.
   using call_type = merge_chunks<T, E, Result>;
   static constexpr int lanes = 128;
   static constexpr int at_a_time = 8;  ///< shares
   struct scratch_type {};
 
-  call_type call;          ///< what is merged
+  call_type call;          ///< extents, lengths, step and results
   known_divisor by_heads;  ///< query heads
-  std::int32_t shares;     ///< of a row
+  std::int32_t shares;     ///< of each row, over what is resident and what is selected
 
   /// Of fewer than 2^31 groups.
   [[nodiscard]] static join_chunks of(call_type const& call) {

@@ -41,16 +41,19 @@ struct page_mark {
 /// Products of eight channels of two vectors, in float; what is added up further is so in double. Where squares are
 /// beyond floats pair_products_reducer takes their place.
 struct octet_products {
-  float first;
-  float second;
-  float cross;
+  float first;   ///< the first vector's with itself
+  float second;  ///< the second one's
+  float cross;   ///< of both
 
+  /// Adds those of a channel, `a` of the first vector and `b` of the second.
   TESSERA_FN void push(float a, float b) {
     first = multiply_add(a, a, first);
     second = multiply_add(b, b, second);
     cross = multiply_add(a, b, cross);
   }
+  /// Whether squares are within floats; false for NaNs, too.
   [[nodiscard]] TESSERA_FN constexpr bool is_enough() const { return first + second < infinity; }
+  /// In double.
   [[nodiscard]] TESSERA_FN constexpr pair_products sums() const { return {first, second, cross}; }
 };
 
@@ -191,7 +194,7 @@ struct fit_thresholds {
 
   retain_most_different rule;  ///< which pairs are retained
   cache_source<T> source;
-  view<Row const, 5> rows;  ///< what pages were measured to be: sequences x pages x heads x (keys, values) x tokens
+  view<Row const, 5> rows;  ///< for angle_of(): sequence x page of those sealed now x head x {key, value} x 64
 
   TESSERA_FN constexpr std::int64_t groups() const { return rows.extent(0) * rows.extent(2); }
 

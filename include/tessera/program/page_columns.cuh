@@ -43,6 +43,7 @@ struct page_columns {
   static constexpr float value_steps = 1 << (format.value_bits - 1);  ///< that value scales have too many of
   /// Codes are fp16 operands.
   using codes_mma = warp_mma<float16>;
+  /// Words of codes to those operands.
   using pairs_type = code_pairs<Bits>;
   static constexpr float upper_unit = static_cast<float>(1 << pairs_type::upper) * 0x1p-24F;  ///< of rows g + 8
   static_assert(Channels % 32 == 0 && strips % Groups == 0,

@@ -35,8 +35,9 @@ struct page_lanes {
 
   int lane;  ///< the thread
 
-  /// Which octet of channels it has, and which row of threads it is in.
+  /// Which octet of channels it has.
   [[nodiscard]] TESSERA_FN constexpr int octet() const { return static_cast<int>(number() % octets); }
+  /// Which row of threads it is in.
   [[nodiscard]] TESSERA_FN constexpr int row() const { return static_cast<int>(number() / octets % rows); }
   /// A token's number among the four of its row is slot ^ swap().
   [[nodiscard]] TESSERA_FN constexpr int swap() const { return octet() / (octets / 4); }

@@ -52,6 +52,7 @@ struct page_rows_work {
 template <class T>
 struct page_rows {
   static constexpr int tokens = cache_page_format::tokens;
+  /// A page, where its tokens lie and what is known of them.
   using work_type = page_rows_work<T>;
 
   cache_source<T> source;
@@ -63,13 +64,13 @@ struct page_rows {
 
   /// Where the cache lies.
   [[nodiscard]] __device__ __forceinline__ cache_memory<T> const& memory() const { return source.memory; }
-  /// Of the cache's part, 1 or 2.
+  /// Of the part of the cache, 1 or 2.
   [[nodiscard]] __device__ __forceinline__ int layers() const { return source.memory.format.layers; }
-  /// Pages in all.
+  /// Numbers of pages, as if all sequences sealed as many as there is room for in `marks`.
   [[nodiscard]] __device__ __forceinline__ std::uint32_t count() const {
     return static_cast<std::uint32_t>(marks.size());
   }
-  /// Which page that is.
+  /// The page of a number below count().
   [[nodiscard]] __device__ __forceinline__ page_number number_of(std::uint32_t number) const {
     return page_number::of(number, static_cast<std::uint32_t>(marks.extent(1)),
                            static_cast<std::uint32_t>(marks.extent(2)));
@@ -121,12 +122,14 @@ struct page_rows {
     }
   }
 
+  /// Writes the angle of a token's keys or values where somebody needs it; not again where pages are corrected.
   __device__ __forceinline__ void keep_angle(work_type const& work, int part, int token, float angle) const {
     if (angles.data != nullptr && !corrects) {
       angles(work.at.sequence, work.at.page, work.at.head, part, token) = angle;
     }
   }
-  /// And thresholds that follow from the rule alone.
+  /// Likewise the tokens of a page that it took for retained; and, with a sequence's first page of these, thresholds
+  /// that follow from the rule alone.
   __device__ __forceinline__ void keep_guess(work_type const& work, std::uint64_t retained) const {
     if (corrects) {
       return;
@@ -192,7 +195,7 @@ struct page_rows {
 
 /// Tokens of a page, one bit each.
 struct odd_tokens {
-  std::uint64_t retained;
+  std::uint64_t retained;    ///< kept as they were, keys and values
   std::uint64_t weightless;  ///< whose keys or values, of which this is asked, have weights of 0
 };
 
@@ -202,10 +205,11 @@ struct page_elements {
   /// Which elements a thread has.
   using lanes_type = page_lanes<Channels>;
   static constexpr int slots = lanes_type::slots;    ///< tokens of a thread
-  static constexpr int octets = lanes_type::octets;  ///< pieces of 8 channels of a row
+  static constexpr int octets = lanes_type::octets;  ///< pieces of 8 channels of a token
 
   std::uint32_t words[slots][2][4];  ///< of each layer
 
+  /// Loads them from 64 tokens x Channels of each layer; where `layers` is 1 those of the second are zeros.
   __device__ __forceinline__ void take(lanes_type const& at, T const* first, T const* second, int layers) {
 #pragma unroll
     for (int slot = 0; slot < slots; ++slot) {
@@ -301,7 +305,8 @@ struct page_elements {
     return static_cast<std::uint16_t>(pack_pair<float16>(inside, inside));
   }
 
-  /// Writes the thread's codes of keys to the page.
+  /// Writes codes of keys, in the lower halves of `codes`, to those of the page, which begin at `to`. All lanes of a
+  /// warp: neighbours exchange parts of words.
   __device__ __forceinline__ static void store_keys(lanes_type const& at, std::uint32_t const (&codes)[slots][8],
                                                     std::uint32_t* to) {
     const std::uint32_t factor[2] = {at.key_factor(0), at.key_factor(1)};
@@ -328,7 +333,7 @@ struct page_elements {
     }
   }
 
-  /// Writes the thread's codes of values to the page.
+  /// Likewise, of values.
   __device__ __forceinline__ static void store_values(lanes_type const& at, std::uint32_t const (&codes)[slots][8],
                                                       std::uint16_t* to) {
     const std::uint32_t factor[2] = {at.value_factor(0), at.value_factor(1)};

@@ -18,19 +18,22 @@ inline namespace v0 {
 /// Chunks of 8 or 16 tokens, of keys of whole 32 channels; a rank of up to 192, a multiple of 8.
 template <class T, class E>
 struct project_rows {
+  /// The portable program, whose members say what is to be done.
   using call_type = project_archived<T, E>;
   static constexpr int lanes = 256;
   static constexpr int warps = lanes / 32;
-  static constexpr int most_parts = 3;  ///< of 64 coefficients
-  static constexpr int most_rank = 64 * most_parts;
-  static constexpr int most_tokens = 16;
+  static constexpr int most_parts = 3;               ///< of 64 coefficients
+  static constexpr int most_rank = 64 * most_parts;  ///< coefficients of a token
+  static constexpr int most_tokens = 16;             ///< of a chunk
 
   struct scratch_type {
+    /// Coefficients of each token, over the channels of each warp.
     float sums[warps][most_tokens][most_rank + 4];
   };
 
-  call_type call;
+  call_type call;  ///< extents, memory and step
 
+  /// Whether it can: see above.
   [[nodiscard]] static constexpr bool takes(call_type const& call) {
     offload_extents const& n = call.extents;
     return n.chunk % 8 == 0 && n.chunk <= most_tokens && n.width() % 32 == 0 && n.rank % 8 == 0 && n.rank <= most_rank;

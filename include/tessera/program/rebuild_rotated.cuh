@@ -24,25 +24,25 @@ inline namespace v0 {
 /// Pairs: of the rotation; of halves all channels turn, or none.
 template <int Channels, class T, class E, rotary_pairs Pairs>
 struct rebuild_rotated {
-  /// The portable program, whose members these are.
+  /// The portable program, whose members say what is to be done.
   using call_type = rebuild_keys<T, E>;
   static constexpr int lanes = 256;
   static constexpr int warps = lanes / 32;
   static constexpr int most_blocks = 6;       ///< of 32 coefficients
   static constexpr int tiles = Channels / 8;  ///< of 8 channels
-  /// Of the directions of a channel, padded.
+  /// Of 8 coefficients, of a channel's row of directions; padded.
   static constexpr int most_pieces = static_cast<int>(padded_pieces(4 * most_blocks));
 
   struct scratch_type {
-    uint4 directions[Channels * most_pieces];  ///< of the head, by channels
+    uint4 directions[Channels * most_pieces];  ///< rows of the head's channels
   };
 
-  call_type call;           ///< what is rebuilt
+  call_type call;           ///< extents, memory, step and rotation
   std::int32_t splits;      ///< blocks that share a list of missed chunks
-  known_divisor by_splits;  ///< groups that share a head's list
+  known_divisor by_splits;  ///< the same
   known_divisor by_heads;   ///< key heads
 
-  /// For so many groups to a head's list.
+  /// `splits`: blocks for the list of each key head of each step; fewer than 2^31 blocks in all.
   [[nodiscard]] static rebuild_rotated of(call_type const& call, std::int64_t splits) {
     return {call, static_cast<std::int32_t>(splits), known_divisor::of(static_cast<std::uint32_t>(splits)),
             known_divisor::of(static_cast<std::uint32_t>(call.extents.key_heads))};

@@ -23,7 +23,7 @@ inline namespace v0 {
 /// Rows: of queries, 8 or 16; at least those that share a key head.
 template <int Channels, int Rows, ChunkSelector S>
 struct score_means {
-  /// The portable program, whose members these are.
+  /// The portable program, whose members say what is to be done.
   using call_type = score_chunks<bfloat16, S>;
   static constexpr int lanes = 32;
   static constexpr int groups_per_block = 8;
@@ -32,10 +32,10 @@ struct score_means {
   static constexpr int tiles = 4 / halves;  ///< of 8 chunks, that are on their way at a time
   struct scratch_type {};
 
-  call_type call;           ///< what is scored
+  call_type call;           ///< extents, memory, step, selector and scale
   std::int32_t rows;        ///< queries that share a key head
   known_divisor by_heads;   ///< key heads
-  known_divisor by_blocks;  ///< blocks of chunks
+  known_divisor by_blocks;  ///< blocks of scored_chunks chunks, of the longest sequence
 
   /// Of fewer than 2^31 groups.
   [[nodiscard]] static score_means of(call_type const& call) {

@@ -61,10 +61,10 @@ struct select_chunks {
 
   /// By which a head takes chunks: what all its queries make of one; 0 for exact ones, whose scores are minus infinity.
   struct keys_type {
-    select_chunks const& program;  ///< whose scores they are
-    std::int64_t first;            ///< the head's first score
-    std::int64_t head;             ///< of the keys
-    float const* log_sum_exp;      ///< of each query head's scores
+    select_chunks const& program;  ///< whose step has the scores
+    std::int64_t first;            ///< row of the sequence's first chunk
+    std::int64_t head;             ///< key head
+    float const* log_sum_exp;      ///< of the scores of each query head of the key head
     /// The key of a chunk.
     TESSERA_FN std::uint32_t operator()(std::int64_t chunk) const {
       const auto& p = program;

@@ -29,7 +29,7 @@ struct exact_values {};
 
 /// What a lane moves of a record at a time.
 struct alignas(16) record_words {
-  std::uint32_t words[4];
+  std::uint32_t words[4];  ///< 16 bytes of a record
 };
 
 template <class Codec, class T>
