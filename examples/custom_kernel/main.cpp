@@ -7,7 +7,6 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
-#include <exception>
 #include <string>
 #include <vector>
 
@@ -16,6 +15,7 @@
 
 #include "../support/failure.hpp"
 #include "../support/mapped_file.hpp"
+#include "../support/run_example.hpp"
 #include "../support/safetensors.hpp"
 #include "gpu_part.hpp"
 
@@ -113,15 +113,8 @@ bool run(options const& asked) {
 
 int main(int count, char** words) {
   using namespace tessera_examples;
-  try {
+  return run_example("custom_kernel", [&] {
     require(exit_code::unsound, run(parse(std::vector<std::string>(words + 1, words + count))),
             "a result is further from the truth than it may be");
-    return 0;
-  } catch (failure const& problem) {
-    std::fprintf(stderr, "custom_kernel: %s\n", problem.what());
-    return static_cast<int>(problem.code());
-  } catch (std::exception const& problem) {
-    std::fprintf(stderr, "custom_kernel: %s\n", problem.what());
-    return static_cast<int>(exit_code::unsound);
-  }
+  });
 }

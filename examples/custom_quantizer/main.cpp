@@ -20,6 +20,7 @@
 #include <tessera/tile/source/dense.hpp>
 #include <tessera/tile/source/dequantized.hpp>
 
+#include "../support/distance.hpp"
 #include "../support/failure.hpp"
 #include "../support/mapped_file.hpp"
 #include "../support/run_example.hpp"
@@ -73,6 +74,10 @@ struct coded_weights {
       }
     }
   }
+  /// Of a weight, with codes of 4 bits and its share of the parameters.
+  [[nodiscard]] static double bits() {
+    return 4 + 8.0 * sizeof(typename Quantizer::params_type) / static_cast<double>(Quantizer::group);
+  }
   /// What a program multiplies with, as if it were a matrix.
   [[nodiscard]] auto source() const {
     return tessera::dequantized<Quantizer, bfloat16>{
@@ -98,14 +103,11 @@ std::vector<float> product(std::vector<bfloat16> const& inputs, Weights const& w
 }
 
 double relative_error(std::vector<float> const& found, std::vector<float> const& expected) {
-  double apart = 0;
-  double length = 0;
+  distance apart;
   for (std::size_t i = 0; i < found.size(); ++i) {
-    double const difference = static_cast<double>(found[i]) - static_cast<double>(expected[i]);
-    apart += difference * difference;
-    length += static_cast<double>(expected[i]) * static_cast<double>(expected[i]);
+    apart.add(static_cast<double>(found[i]), static_cast<double>(expected[i]));
   }
-  return std::sqrt(apart / length);
+  return apart.relative();
 }
 
 void compare() {
@@ -121,15 +123,15 @@ void compare() {
   auto const exact =
       product(inputs, tessera::dense<bfloat16>{matrix_view<bfloat16 const>(weights.data(), {rows, columns})});
 
-  text_table table({"weights", "bits", "relative error of a layer's outputs"});
-  auto const add_row = [&](char const* name, double bits, auto const& coded, double limit) {
+  text_table table({"weights", "bits, packed", "relative error of a layer's outputs"});
+  auto const add_row = [&](char const* name, auto const& coded, double limit) {
     double const error = relative_error(product(inputs, coded.source()), exact);
-    table.add({name, fixed(bits, 2), fixed(100 * error, 2) + " %"});
+    table.add({name, fixed(coded.bits(), 2), fixed(100 * error, 2) + " %"});
     require(exit_code::unsound, error < limit, name, ": the relative error is ", error, " but must be below ", limit);
   };
-  add_row("MXFP4: 4-bit floats, 32 share a power of two", 4.25, coded_weights<mxfp4_quantizer>(weights), 0.15);
-  add_row("symmetric INT4, 32 share a float", 5.0, coded_weights<tessera::symmetric_quantizer<4, 32>>(weights), 0.15);
-  add_row("symmetric INT4, 128 share a float", 4.25, coded_weights<tessera::symmetric_quantizer<4, 128>>(weights), 0.2);
+  add_row("MXFP4: 4-bit floats, 32 share a power of two", coded_weights<mxfp4_quantizer>(weights), 0.15);
+  add_row("symmetric INT4, 32 share a float", coded_weights<tessera::symmetric_quantizer<4, 32>>(weights), 0.15);
+  add_row("symmetric INT4, 128 share a float", coded_weights<tessera::symmetric_quantizer<4, 128>>(weights), 0.2);
   table.print(stdout);
 }
 

@@ -12,6 +12,7 @@
 #include <tessera/exec/cpu.hpp>
 #include <tessera/sage_attention2.hpp>
 
+#include "../support/distance.hpp"
 #include "../support/exact_attention.hpp"
 #include "../support/failure.hpp"
 #include "../support/mapped_file.hpp"
@@ -115,18 +116,15 @@ attention_row measure(std::string mode, layer_problem const& problem, report_opt
   row.kept_milliseconds = 1e3 * seconds_of([&] { Attention::forward(exec, over_codes); }, wait, report.quick);
   double apart = 0;
   double length = 0;
-  double product = 0;
-  double squares[2] = {0, 0};
+  distance between;
   for (std::size_t i = 0; i < found.size(); ++i) {
     auto const value = static_cast<double>(found[i]);
     apart += std::abs(value - problem.expected[i]);
     length += std::abs(problem.expected[i]);
-    product += value * problem.expected[i];
-    squares[0] += value * value;
-    squares[1] += problem.expected[i] * problem.expected[i];
+    between.add(value, problem.expected[i]);
   }
   row.relative_l1 = apart / length;
-  row.cosine = product / std::sqrt(squares[0] * squares[1]);
+  row.cosine = between.cosine();
   return row;
 }
 

@@ -13,13 +13,11 @@
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cpu.hpp>
 
-#include "../support/failure.hpp"
-#include "../support/mapped_file.hpp"
-#include "../support/safetensors.hpp"
-#include "../support/tensor_elements.hpp"
+#include "../support/classifier_problem.hpp"
+#include "../support/distance.hpp"
+#include "../support/loss_reference.hpp"
 #include "../support/text_table.hpp"
 #include "dense_loss.hpp"
-#include "loss_reference.hpp"
 #include "loss_report.hpp"
 #include "seconds_of.hpp"
 
@@ -56,25 +54,6 @@ class counting_memory {
   std::int64_t live_ = 0;
   std::int64_t peak_ = 0;
 };
-
-classifier_problem read_problem(std::string const& path) {
-  mapped_file const file(path);
-  safetensors_reader const model(file.bytes(), path);
-  classifier_problem problem;
-  problem.hidden = elements_of<bfloat16>(model, path, "hidden", "BF16");
-  problem.classifier = elements_of<bfloat16>(model, path, "classifier_rows", "BF16");
-  problem.labels = elements_of<std::int32_t>(model, path, "next_token_rows", "I32");
-  problem.tokens = problem.labels.size();
-  problem.channels = problem.hidden.size() / problem.tokens;
-  problem.vocabulary = problem.classifier.size() / std::max(problem.channels, std::size_t{1});
-  bool fits = problem.channels > 0 && problem.tokens * problem.channels == problem.hidden.size() &&
-              problem.vocabulary * problem.channels == problem.classifier.size();
-  for (std::int32_t const label : problem.labels) {
-    fits = fits && label >= 0 && static_cast<std::size_t>(label) < problem.vocabulary;
-  }
-  require(exit_code::unsound, fits, path, ": hidden states, classifier and labels do not fit together");
-  return problem;
-}
 
 /// Everything that one measurement needs, in memory that counts.
 class loss_measurement {
@@ -115,8 +94,8 @@ class loss_measurement {
     row.bytes = memory_.peak() - before;
     row.loss_error = std::abs(static_cast<double>(value[0]) / reference_.loss - 1);
     if (with_gradients) {
-      row.hidden_error = distance(hidden_gradient_, reference_.hidden, repeats);
-      row.classifier_error = distance(classifier_gradient_, reference_.classifier, 1);
+      row.hidden_error = error_of(hidden_gradient_, reference_.hidden, repeats);
+      row.classifier_error = error_of(classifier_gradient_, reference_.classifier, 1);
     }
     return row;
   }
@@ -149,16 +128,13 @@ class loss_measurement {
             {classifier_gradient_.data(), {shape().vocabulary, shape().channels}}};
   }
   /// Length of the difference, relative. The expected values recur, divided by how often.
-  static double distance(tessera::buffer<float> const& found, std::vector<double> const& expected, std::size_t times) {
-    double apart = 0;
-    double length = 0;
+  static double error_of(tessera::buffer<float> const& found, std::vector<double> const& expected, std::size_t times) {
+    distance apart;
     for (std::size_t i = 0; i < expected.size() * times; ++i) {
-      double const value = expected[i % expected.size()] / static_cast<double>(times);
-      double const difference = static_cast<double>(found[static_cast<std::int64_t>(i)]) - value;
-      apart += difference * difference;
-      length += value * value;
+      apart.add(static_cast<double>(found[static_cast<std::int64_t>(i)]),
+                expected[i % expected.size()] / static_cast<double>(times));
     }
-    return std::sqrt(apart / length);
+    return apart.relative();
   }
 
   classifier_problem const& problem_;
@@ -191,7 +167,7 @@ std::string small_number(double value) {
 }  // namespace
 
 loss_report measure_loss(report_options const& options) {
-  classifier_problem const problem = read_problem(options.data_folder + "/smollm2_classifier.safetensors");
+  classifier_problem const problem = read_classifier(options.data_folder + "/smollm2_classifier.safetensors");
   loss_measurement measurement(problem, options);
   linear_loss_shape const shape = measurement.shape();
   loss_report report;

@@ -6,13 +6,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "../support/atomic_file.hpp"
 #include "../support/failure.hpp"
+#include "../support/run_example.hpp"
 #include "../support/text_table.hpp"
 #include "attention_report.hpp"
 #include "loss_report.hpp"
@@ -154,14 +154,5 @@ void run(std::vector<std::string> const& words) {
 int main(int count, char** words) {
   using namespace tessera_examples;
   remove_temporary_file_on_signals();
-  try {
-    run(std::vector<std::string>(words + 1, words + count));
-    return 0;
-  } catch (failure const& problem) {
-    std::fprintf(stderr, "memory_report: %s\n", problem.what());
-    return static_cast<int>(problem.code());
-  } catch (std::exception const& problem) {
-    std::fprintf(stderr, "memory_report: %s\n", problem.what());
-    return static_cast<int>(exit_code::unsound);
-  }
+  return run_example("memory_report", [&] { run(std::vector<std::string>(words + 1, words + count)); });
 }

@@ -99,6 +99,7 @@ class kv_cache_on final : public kv_cache {
 
  private:
   static std::vector<tessera::cache_layers> parts_of(kv_cache_shape const& shape) {
+    TORCH_CHECK(!shape.parts.empty(), "minicache: there are ", shape.parts.size(), " parts but at least 1 is needed");
     std::vector<tessera::cache_layers> parts;
     for (std::int64_t const layers : shape.parts) {
       TORCH_CHECK(layers == 1 || layers == 2, "minicache: a part has ", layers, " layers but must have 1 or 2");
@@ -135,8 +136,7 @@ class long_cache_on final : public long_cache {
                                      selector_of(shape))),
         on_device_(bytes_on(device, plan_.device.bytes())),
         on_host_(Device::host_bytes(plan_.host.bytes())),
-        tables_(tessera::rotary_frequencies(shape.rotary_base, static_cast<int>(shape.channels)),
-                *std::max_element(shape.tokens.begin(), shape.tokens.end()) + 64),
+        tables_(tessera::rotary_frequencies(shape.rotary_base, static_cast<int>(shape.channels)), longest(shape) + 64),
         within_(copied(tables_.within(), device)),
         blocks_(copied(tables_.blocks(), device)),
         cache_(method::open(plan_, aligned_bytes(on_device_), aligned_bytes(on_host_),
@@ -167,6 +167,11 @@ class long_cache_on final : public long_cache {
   [[nodiscard]] double hit_rate() const override { return method::wait_for_statistics(exec_, cache_).hit_rate(); }
 
  private:
+  static std::int64_t longest(long_cache_shape const& shape) {
+    TORCH_CHECK(!shape.tokens.empty(), "shadow_kv: there are ", shape.tokens.size(),
+                " sequences but at least 1 is needed");
+    return *std::max_element(shape.tokens.begin(), shape.tokens.end());
+  }
   static method::selector_type selector_of(long_cache_shape const& shape) {
     method::selector_type selector;
     selector.chunks = shape.chunks;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// main() of an example that takes no arguments: what goes wrong becomes a message and an exit code (failure.hpp).
+/// What goes wrong in an example becomes a message and an exit code (failure.hpp): what its main() returns.
 #pragma once
 
 #include <cstdio>

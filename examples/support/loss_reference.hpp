@@ -5,22 +5,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <vector>
 
 #include <tessera/core/bfloat16.hpp>
+#include <tessera/core/precision.hpp>
+
+#include "classifier_problem.hpp"
 
 namespace tessera_examples {
-
-/// Tokens, each with a label, and the rows of a classifier.
-struct classifier_problem {
-  std::size_t tokens = 0;
-  std::size_t vocabulary = 0;
-  std::size_t channels = 0;
-  std::vector<tessera::bfloat16> hidden;      ///< tokens x channels
-  std::vector<tessera::bfloat16> classifier;  ///< vocabulary x channels
-  std::vector<std::int32_t> labels;
-};
 
 struct loss_reference {
   double loss = 0;
