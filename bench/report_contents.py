@@ -194,6 +194,9 @@ def more_attention():
         for causal in ["", "/causal"]:
             rows += [(f"{label}{', causal' if causal else ''}", f"attention/forward/bf16/{name}{causal}"),
                      (f"{label}{', causal' if causal else ''}, over codes", f"attention/codes/bf16/{name}{causal}")]
+    for label, name in [("1024 queries over 32K tokens, 8 heads", "d128/8_heads/1024_queries/32k"),
+                        ("256 queries over 32K tokens, 8 heads", "d128/8_heads/256_queries/32k")]:
+        rows += [(label, f"attention/forward/bf16/{name}"), (f"{label}, over codes", f"attention/codes/bf16/{name}")]
     return Table("Attention, other heads and lengths", ["TFLOP/s", "ms", "error, L1"], rows)
 
 
@@ -221,7 +224,10 @@ def decoding_table():
             ("128K tokens, 128 channels", "d128/128k"),
             ("64 sequences of 4K tokens, 128 channels", "d128/batch64/4k"),
             ("16 sequences of 16K tokens, 128 channels", "d128/batch16/16k"),
-            ("4 sequences of 32K tokens, 4 queries, 64 query heads", "d128/batch4/64_query_heads/4_queries/32k")]])
+            ("4 sequences of 32K tokens, 4 queries, 64 query heads", "d128/batch4/64_query_heads/4_queries/32k"),
+            ("128K tokens, 256 channels", "d256/128k"), ("128K tokens, 96 channels", "d96/128k"),
+            ("128K tokens, 64 channels", "d64/128k"),
+            ("64 sequences of 4K tokens, 64 channels", "d64/batch64/4k")]])
 
 
 def offloaded_table():
@@ -337,8 +343,12 @@ def overview_rows():
     def numbers(digits):
         return lambda value: number(value, digits)
 
+    def microseconds(value):
+        return number(1e3 * value, 0)
+
     weights, ans = "decode/bf16/gauss/512MiB", "nvCOMP's ANS"
     gemma, attention = CLASSIFIERS["gemma"][1], "forward/bf16/d128/16k"
+    decoding, step = "decode/4bit/d128/64x4k", "decode/host/hit60/128k"
     both, zipf = f"forward_backward_exact/bf16/spread/{gemma}", f"forward_backward/bf16/zipf/{gemma}"
     return [
         (["NeuZip: bf16 weights", "{} of 16 bits", "{} TB/s decoded, {} of the speed of a copy", "none",
@@ -366,6 +376,14 @@ def overview_rows():
          [(f"attention/{attention}", "TFLOPs", numbers(0)), (f"attention/{attention}", "relative_l1", percents(2)),
           (f"cudnn/{attention}", "TFLOPs", numbers(0)), (f"cudnn/{attention}", "relative_l1", percents(2)),
           (f"flash2/{attention}", "TFLOPs", numbers(0))]),
+        (["MiniCache: a merged pair's layer in 4 bits, 64 sequences of 4K tokens", "{} of 512 bytes a token and head",
+          "{} us to decode, {} times as fast as bf16", "{} of decoding", "–"],
+         [(f"minicache/{decoding}", "bytes_of_token", numbers(0)), (f"minicache/{decoding}", "ms", microseconds),
+          (f"minicache/{decoding}", "speedup", numbers(2)), (f"minicache/{decoding}", "relative_l1", percents(2))]),
+        (["ShadowKV: 16 sequences of 128K tokens, values of the host", "{} times less on the GPU",
+          "{} us for a step of a layer, {} times as fast as all of bf16", "{} of the tokens chosen", "–"],
+         [(f"shadow/{step}", "gpu_bytes_ratio", numbers(2)), (f"shadow/{step}", "ms", microseconds),
+          (f"shadow/{step}", "speedup", numbers(2)), (f"shadow/{step}", "relative_l1", percents(2))]),
     ]
 
 
