@@ -199,12 +199,14 @@ STYLE = """
   text { font: 13px system-ui, sans-serif; fill: #1f2328 }
   .title { font-size: 15px; font-weight: 600 }
   .bar { fill: #2f6fbe }
+  .other { fill: #afb8c1 }
   .axis { stroke: #8c959f; stroke-width: 1 }
   .floor { stroke: #1a7f37; stroke-width: 3 }
   .reference { stroke: #bc4c00; stroke-width: 3 }
   @media (prefers-color-scheme: dark) {
     text { fill: #e6edf3 }
     .bar { fill: #539bf5 }
+    .other { fill: #636e7b }
     .axis { stroke: #768390 }
     .floor { stroke: #57ab5a }
     .reference { stroke: #f0883e }
@@ -217,23 +219,24 @@ def svg(chart, results):
     if not rows:
         return None
     marks = [[(style, mark(name, c)) for _, style, mark in chart.marks] for _, name, c in rows]
-    largest = max([c[chart.counter] for _, _, c in rows] + [v for row in marks for _, v in row if v is not None])
-    left, width, right, top, step, thick = 250, 400, 70, 44, 28, 18
-    scale = width / largest
+    values = [c[chart.counter] for _, _, c in rows] + [v for row in marks for _, v in row if v is not None]
+    left, width, right, top, step, thick = max(250, 14 + 7 * max(len(r[0]) for r in rows)), 400, 80, 44, 28, 18
+    length = chart.scale(values, width)
     bottom = top + step * len(rows)
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + width + right}" height="{bottom + 36}" '
            f'viewBox="0 0 {left + width + right} {bottom + 36}" role="img">',
            f"<title>{escape(chart.title)}</title>", f"<style>{STYLE}</style>",
            f'<text class="title" x="8" y="22">{escape(chart.title)}</text>']
-    for i, (label, _, counters) in enumerate(rows):
+    for i, (label, name, counters) in enumerate(rows):
         y, value = top + i * step, counters[chart.counter]
         out.append(f'<text x="{left - 10}" y="{y + 14}" text-anchor="end">{escape(label)}</text>')
-        out.append(f'<rect class="bar" x="{left}" y="{y}" width="{value * scale:.1f}" height="{thick}"/>')
+        kind = "bar" if name.startswith(chart.own) else "other"
+        out.append(f'<rect class="{kind}" x="{left}" y="{y}" width="{length(value):.1f}" height="{thick}"/>')
         ends = [value] + [v for _, v in marks[i] if v is not None]
-        out.append(f'<text x="{left + max(ends) * scale + 8:.1f}" y="{y + 14}">{number(value)}</text>')
+        out.append(f'<text x="{left + length(max(ends)) + 8:.1f}" y="{y + 14}">{number(value, chart.digits)}</text>')
         for style, mark in marks[i]:
             if mark is not None:
-                x = left + mark * scale
+                x = left + length(mark)
                 out.append(f'<line class="{style}" x1="{x:.1f}" y1="{y - 3}" x2="{x:.1f}" y2="{y + thick + 3}"/>')
     out.append(f'<line class="axis" x1="{left}" y1="{top - 6}" x2="{left}" y2="{bottom - 4}"/>')
     x = left

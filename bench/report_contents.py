@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What report.py reports: the figures of summary.json, tables of pages, and the plots."""
+import math
 from dataclasses import dataclass, field
 
 
@@ -390,6 +391,17 @@ def overview_rows():
 OVERVIEW = overview_rows()
 
 
+def linear(values, width):
+    """The length of a bar for a value, where the largest is as long as `width`."""
+    return lambda value: width * value / max(values)
+
+
+def logarithmic(values, width):
+    """The same by powers of ten, from the one below the smallest value."""
+    first = math.floor(math.log10(min(values)))
+    return lambda value: width * (math.log10(value) - first) / (math.log10(max(values)) - first)
+
+
 @dataclass(frozen=True)
 class Chart:
     """A bar for each row of a table that has the counter, with marks to compare it with."""
@@ -397,6 +409,9 @@ class Chart:
     table: str
     counter: str
     marks: list = field(default_factory=list)  # of (label, style, function of name and counters)
+    own: str = ""           # what names of our own benchmarks begin with: others' bars are pale
+    scale: object = linear
+    digits: int = 2
 
 
 CHARTS = {
@@ -408,4 +423,10 @@ CHARTS = {
         ("entropy bound", "floor", lambda name, c: c.get("entropy_bits")),
         ("uncompressed", "reference", lambda name, c: 16),
     ]),
+    "loss_time.svg": Chart("Loss of Gemma 2 2B's classifier, ms (less is better)", "loss-gemma", "ms",
+                           own="cut_cross_entropy/", digits=1),
+    "loss_memory.svg": Chart("The same, MiB beyond inputs and gradients, by powers of ten (less is better)",
+                             "loss-gemma", "extra_MiB", own="cut_cross_entropy/", scale=logarithmic, digits=1),
+    "attention.svg": Chart("Attention, 128 channels, TFLOP/s (more is better)", "attention-128", "TFLOPs",
+                           own="attention/", digits=0),
 }

@@ -329,6 +329,19 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(len(floors), 1)
         self.assertIn("prefers-color-scheme: dark", root.find(f"{svg}style").text)
 
+    def test_others_bars_are_pale_and_powers_of_ten_have_one_length(self):
+        chart = report_contents.Chart("memory", "loss-gemma", "extra_MiB", own="cut_cross_entropy/",
+                                      scale=report_contents.logarithmic)
+        size = report_contents.CLASSIFIERS["gemma"][1]
+        sizes = {"cut_cross_entropy": 0.5, "apple_cce": 5.0, "torch_eager": 5000.0}
+        results = {f"{who}/forward/bf16/zipf/{size}": report.Result({"extra_MiB": mib}, "", {})
+                   for who, mib in sizes.items()}
+        bars = xml.fromstring(report.svg(chart, results)).findall("{http://www.w3.org/2000/svg}rect")
+        self.assertEqual([bar.get("class") for bar in bars], ["bar", "other", "other"])
+        widths = [float(bar.get("width")) for bar in bars]
+        self.assertAlmostEqual(widths[1] - widths[0], (widths[2] - widths[1]) / 3, delta=0.2)
+        self.assertEqual(widths[2], 400)
+
     def test_the_name_of_a_benchmark_is_found_under_google_benchmarks_additions(self):
         for added in ["", "/manual_time", "/iterations:1/repeats:5/manual_time", "/min_time:0.100/threads:2/real_time"]:
             self.assertEqual(report.plain_name("neuzip/decode/fp16/1MiB" + added), "neuzip/decode/fp16/1MiB")

@@ -125,3 +125,27 @@ TEST_CASE("what comes on the executor after a side queue is gone sees all that t
   exec.run(slow_step{value, 7, 0, 0}, 1);
   CHECK(downloaded(exec, value) == 42);
 }
+
+TEST_CASE("a side queue can be on a stream of the caller's, which it leaves alone", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  own_stream const stream;
+  own_stream const other;
+  tessera::cuda const exec{.stream = stream.handle};
+  buffer<int> value(exec, 1);
+  exec.clear(value);
+  {
+    side_queue<tessera::cuda> const side(exec, other.handle, 1);
+    CHECK(side.executor().stream == other.handle);
+    CHECK(side.executor().status() == exec.status());
+    exec.run(slow_step{value, 3, 1, 300}, 1);
+    side.follow();
+    side.executor().run(slow_step{value, 5, 2, 300}, 1);
+    side.mark(0);
+    side.join(0);
+    exec.run(slow_step{value, 7, 3, 0}, 1);
+  }
+  CHECK(downloaded(exec, value) == 7 * (5 * 1 + 2) + 3);
+  CHECK(cudaStreamQuery(other.handle) == cudaSuccess);
+  CHECK_THROWS_AS(side_queue<tessera::cuda>(exec, exec.stream, 1), value_error);
+  CHECK_THROWS_AS(side_queue<tessera::cuda>(exec, other.handle, -1), value_error);
+}

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `side_queue` for CUDA: a stream of its own, tied to the executor's stream by events. Nothing but wait() waits on the
-/// host. It can be captured in a graph, where follow, mark and join of one piece of work belong into the same capture.
+/// `side_queue` for CUDA: a stream of its own, or one of the caller's, tied to the executor's stream by events. Nothing
+/// but wait() waits on the host. It can be captured in a graph, where follow, mark and join of one piece of work belong
+/// into the same capture.
 #pragma once
 
 #include <cstddef>
 #include <vector>
 
+#include <tessera/core/check.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/side_queue.hpp>
 
@@ -19,22 +21,22 @@ class side_queue<basic_cuda<Architectures>> {
   /// Makes the stream and room for `marks` marks; throws device_error.
   side_queue(basic_cuda<Architectures> const& main, int marks, bool goes_first = false)
       : main_(main.stream), executor_(main) {
-    detail::device_guard const guard(executor_.state->device());
-    events_.resize(static_cast<std::size_t>(marks) + 1, nullptr);
-    try {
+    build(marks, [&] {
       int least = 0;
       int greatest = 0;
       check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest), "side_queue", "cudaDeviceGetStreamPriorityRange");
       check_cuda(cudaStreamCreateWithPriority(&executor_.stream, cudaStreamNonBlocking, goes_first ? greatest : least),
                  "side_queue", "cudaStreamCreateWithPriority");
       has_stream_ = true;
-      for (cudaEvent_t& event : events_) {
-        check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "side_queue", "cudaEventCreateWithFlags");
-      }
-    } catch (...) {
-      destroy();
-      throw;
-    }
+    });
+  }
+  /// On `stream`, which is the caller's, of the executor's device, with the priority that it has, and outlives this.
+  /// Throws value_error where it is the executor's own, and device_error.
+  side_queue(basic_cuda<Architectures> const& main, cudaStream_t stream, int marks)
+      : main_(main.stream), executor_(main) {
+    check<value_error>(stream != main.stream, "side_queue: the side's stream is the executor's own");
+    executor_.stream = stream;
+    build(marks, [] {});
   }
   side_queue(side_queue const&) = delete;
   side_queue& operator=(side_queue const&) = delete;
@@ -66,6 +68,23 @@ class side_queue<basic_cuda<Architectures>> {
   }
 
  private:
+  /// The stream, if it is to be made, and the events.
+  template <class MakeStream>
+  void build(int marks, MakeStream const& make_stream) {
+    check<value_error>(marks >= 0, "side_queue: ", marks, " marks are asked for but 0 is the least");
+    detail::device_guard const guard(executor_.state->device());
+    events_.resize(static_cast<std::size_t>(marks) + 1, nullptr);
+    try {
+      make_stream();
+      for (cudaEvent_t& event : events_) {
+        check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "side_queue", "cudaEventCreateWithFlags");
+      }
+    } catch (...) {
+      destroy();
+      throw;
+    }
+  }
+
   [[nodiscard]] cudaEvent_t event(int which) const {
     int const marks = static_cast<int>(events_.size()) - 1;
     check<value_error>(which >= 0 && which < marks, "side_queue: mark ", which, " is asked for but there are ", marks);

@@ -10,6 +10,7 @@
 ///     ...                                        // work on exec that needs none of it
 ///     side.join(0);                              // what comes now on exec sees all up to the mark
 ///
+/// side_queue<cuda> side(exec, stream, 2) is on a stream of the caller's.
 /// side_queue<Executor> side(exec, 2, true) goes first: where work of both could begin, its work does. For what takes
 /// few blocks and waits long, such as copies over a bus, and would wait for the others' blocks to leave.
 #pragma once

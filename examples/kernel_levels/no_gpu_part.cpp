@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Built without CUDA.
+#include "gpu_part.hpp"
+
+namespace tessera_examples {
+
+bool has_gpu() {
+  return false;
+}
+bool check_on_gpu(text_table&) {
+  return true;
+}
+void time_on_gpu() {}
+
+}  // namespace tessera_examples

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// The fourth level: sm_90a's copy engine brings pieces into a ring in shared memory, warpgroups multiply them from
+/// there.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/exec/cuda.cuh>
+#include <tessera/tile/cuda/barrier.cuh>
+#include <tessera/tile/cuda/bulk_tensor.cuh>
+#include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/register_budget.cuh>
+#include <tessera/tile/cuda/ring_place.cuh>
+#include <tessera/tile/cuda/tensor_map.cuh>
+#include <tessera/tile/cuda/warpgroup_mma.cuh>
+
+#include "portable_levels.hpp"
+
+namespace tessera_examples {
+
+struct warpgroup_level {
+  static constexpr char const* name = "4 wgmma, pipelined";
+  static constexpr int from_architecture = 900;
+  static constexpr int before_architecture = 1000;
+  static constexpr bool needs_specific_architecture = true;  // wgmma is sm_90a's alone
+  static constexpr bool is_persistent = true;  // called once a block, as register budgets ask for: works() blocks
+
+  static constexpr int rows = 128;
+  static constexpr int columns = 256;
+  static constexpr int depth = 64;  ///< of a piece: rows of 128 bytes, which the copy engine swizzles
+  static constexpr int stages = 4;  ///< of 48 KiB
+  static constexpr int consumers = 2;
+  static constexpr int lanes = 128 * (1 + consumers);
+  using mma = warpgroup_mma<bfloat16, columns>;
+  using tiles = tiles_of_product<rows, columns>;
+
+  struct scratch_type {
+    alignas(1024) unsigned char a[stages][rows * 128];
+    alignas(1024) unsigned char b[stages][columns * 128];
+    shared_barrier full[stages];   ///< the piece is there
+    shared_barrier empty[stages];  ///< all warps of the consumers have multiplied it
+  };
+
+  tiles all;
+  tensor_map a;
+  tensor_map b;
+
+  /// For a product with aligned rows.
+  static warpgroup_level of(product const& problem) {
+    return {{problem},
+            make_tensor_map("warpgroup_level", problem.a, {rows, depth}),
+            make_tensor_map("warpgroup_level", problem.b, {columns, depth})};
+  }
+  [[nodiscard]] std::int64_t works() const { return all.order().count(); }
+
+  __device__ void operator()(cuda_block<lanes> const& group, std::int64_t which, scratch_type& scratch) const {
+    if (group.lane == 0) {
+      for (int stage = 0; stage < stages; ++stage) {
+        scratch.full[stage].init(1);
+        scratch.empty[stage].init(4 * consumers);
+      }
+      fence_barrier_init();
+    }
+    group.sync();
+    const tiles::corner first = all.at(which);
+    const auto pieces = static_cast<int>(divide_up(all.of.a.extent(1), std::int64_t{depth}));
+    const int warpgroup = __shfl_sync(0xffffffffU, group.lane / 128, 0);
+    if (warpgroup == 0) {
+      lower_registers<40>();
+      if (group.lane == 0) {
+        produce(scratch, first, pieces);
+      }
+    } else {
+      raise_registers<232>();
+      consume(scratch, first, pieces, warpgroup - 1, group.lane % 128);
+    }
+  }
+
+ private:
+  /// One thread has the copy engine fill whatever stage is empty.
+  __device__ void produce(scratch_type& scratch, tiles::corner first, int pieces) const {
+    const auto row = static_cast<std::int32_t>(first.row);
+    const auto column = static_cast<std::int32_t>(first.column);
+    ring_place<stages> place;
+    for (int piece = 0; piece < pieces; ++piece, place.advance()) {
+      scratch.empty[place.stage].wait(place.phase ^ 1);
+      scratch.full[place.stage].arrive_and_expect((rows + columns) * 128);
+      load_box(scratch.a[place.stage], a, scratch.full[place.stage], {piece * depth, row});
+      load_box(scratch.b[place.stage], b, scratch.full[place.stage], {piece * depth, column});
+    }
+  }
+
+  /// A warpgroup multiplies 64 of the rows. While it multiplies a piece it gives back the one before.
+  __device__ void consume(scratch_type& scratch, tiles::corner first, int pieces, int consumer, int lane) const {
+    typename mma::sum_type sums[mma::registers];
+    for (float& sum : sums) {
+      sum = 0;
+    }
+    ring_place<stages> place;
+    for (int piece = 0; piece < pieces; ++piece) {
+      scratch.full[place.stage].wait(place.phase);
+      begin_multiply(sums);
+      multiply_piece(scratch, place.stage, consumer, sums);
+      commit_multiply();
+      if (piece > 0) {
+        await_multiply<1>();
+        give_back(scratch, (place.stage + stages - 1) % stages, lane);
+      }
+      place.advance();
+    }
+    await_multiply<0>(sums);
+    write(sums, {first.row + consumer * mma::rows, first.column}, lane);
+  }
+
+  __device__ static void multiply_piece(scratch_type& scratch, int stage, int consumer, float (&sums)[mma::registers]) {
+    const auto shared = [](void const* at) { return static_cast<std::uint32_t>(__cvta_generic_to_shared(at)); };
+    const auto a = matrix_descriptor::rows_of_128_bytes(shared(scratch.a[stage]) +
+                                                        static_cast<std::uint32_t>(consumer * mma::rows * 128));
+    const auto b = matrix_descriptor::rows_of_128_bytes(shared(scratch.b[stage]));
+#pragma unroll
+    for (int bytes = 0; bytes < 128; bytes += 32) {
+      mma::multiply(sums, a.further(bytes), b.further(bytes), true);
+    }
+  }
+
+  __device__ static void give_back(scratch_type& scratch, int stage, int lane) {
+    if (lane % 32 == 0) {
+      scratch.empty[stage].arrive();
+    }
+  }
+
+  /// Where each sum lies in the registers of a warpgroup, warpgroup_mma.cuh says.
+  __device__ void write(float const (&sums)[mma::registers], tiles::corner first, int lane) const {
+    const matrix_view<bfloat16> c = all.of.c;
+    const std::int64_t row = first.row + 16 * (lane / 32) + lane % 32 / 4;
+    const std::int64_t column = first.column + 2 * (lane % 4);
+#pragma unroll
+    for (int i = 0; i < mma::registers; ++i) {
+      const std::int64_t at_row = row + 8 * (i / 2 % 2);
+      const std::int64_t at_column = column + 8 * (i / 4) + i % 2;
+      if (at_row < c.extent(0) && at_column < c.extent(1)) {
+        c(at_row, at_column) = store<bfloat16>(sums[i]);
+      }
+    }
+  }
+};
+
+}  // namespace tessera_examples
