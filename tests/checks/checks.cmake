@@ -16,6 +16,16 @@ add_test(NAME "check: planted mistakes are found"
 set_tests_properties("check: layering" "check: macros" "check: docs" "check: quick_reference" "check: lines"
   "check: versions" "check: planted mistakes are found" PROPERTIES LABELS check)
 
+# Over all headers at once, as the linkage check below includes them.
+find_program(TESSERA_CLANG_TIDY clang-tidy)
+mark_as_advanced(TESSERA_CLANG_TIDY)
+if(TESSERA_CLANG_TIDY AND TESSERA_CHECK_HEADERS)
+  add_test(NAME "check: clang-tidy"
+    COMMAND "${TESSERA_CLANG_TIDY}" --quiet "--config-file=${PROJECT_SOURCE_DIR}/.clang-tidy" --warnings-as-errors=*
+      "${CMAKE_CURRENT_BINARY_DIR}/tessera_linkage_sources/one.cpp" -- -std=c++20 "-I${PROJECT_SOURCE_DIR}/include")
+  set_tests_properties("check: clang-tidy" PROPERTIES LABELS check TIMEOUT 600)
+endif()
+
 # The times are those of compiling each header alone.
 find_program(TESSERA_BASH bash)
 mark_as_advanced(TESSERA_BASH)

@@ -282,13 +282,13 @@ class cross_layer_cache {
                                  places.rows_in(space),
                                  places.marks_in(space)});
     };
-    if constexpr (std::is_same_v<Merger, slerp_merger<float>>) {
-      run(merger_);
-    } else if (as.layers == 2) {
-      run(merger_);
-    } else {
-      run(slerp_merger<float>{});
+    if constexpr (!std::is_same_v<Merger, slerp_merger<float>>) {
+      if (as.layers == 1) {
+        run(slerp_merger<float>{});
+        return;
+      }
     }
+    run(merger_);
   }
 
   void check_sequences(char const* where, cache_sequences const& s) const {

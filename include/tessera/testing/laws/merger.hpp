@@ -75,6 +75,7 @@ void check_vector(law_report& report, M const& merger, std::vector<float> const&
                   std::string const& name) {
   std::vector<float> const zeros(vector.size(), 0.0F);
   std::vector<float> opposite;
+  opposite.reserve(vector.size());
   for (float value : vector) {
     opposite.push_back(-value);
   }
