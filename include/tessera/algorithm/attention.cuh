@@ -240,17 +240,16 @@ bool try_attention_of_few_queries(basic_cuda<Architectures> const& exec, attenti
       !exec.template has<program_type>()) {
     return false;
   }
-  const program_type program{make_tensor_map(where, keys, {shape::keys, shape::row_bytes}, shape::swizzle),
-                             make_tensor_map(where, values, {static_cast<int>(call.shape.channels), shape::keys}),
-                             heads.queries.codes.data,
-                             heads.queries.scales.data,
-                             heads.keys.scales.data,
-                             few_query_works::of(call.shape, call.query_lengths, call.key_lengths,
-                                                 call.options.window_left,
-                                                 call.options.is_causal ? 0 : call.options.window_right,
-                                                 call.partials.shares()),
-                             writer_of(call),
-                             call.partials};
+  const program_type program{
+      make_tensor_map(where, keys, {shape::keys, shape::row_bytes}, shape::swizzle),
+      make_tensor_map(where, values, {static_cast<int>(call.shape.channels), shape::keys}),
+      heads.queries.codes.data,
+      heads.queries.scales.data,
+      heads.keys.scales.data,
+      few_query_works::of(call.shape, call.query_lengths, call.key_lengths, call.options.window_left,
+                          call.options.is_causal ? 0 : call.options.window_right, call.partials.shares()),
+      writer_of(call),
+      call.partials};
   const std::int64_t most = std::int64_t{exec.state->multiprocessors()} * program_type::blocks_per_multiprocessor;
   exec.run(program, min(std::int64_t{program.works.count()}, most));
   if (call.partials.rows.data != nullptr) {

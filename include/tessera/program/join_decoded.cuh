@@ -28,8 +28,8 @@ struct join_decoded {
   static_assert(sizeof(row_type) == sizeof(float4), "tessera: join_decoded loads rows as four words");
   static constexpr int parts = 4;  ///< warps, which take shares in turn
   static constexpr int lanes = 32 * parts;
-  static constexpr int columns = 32;                               ///< channels of a group
-  static constexpr int lane_rows = most_attention_shares / 32;     ///< shares whose rows a lane knows
+  static constexpr int columns = 32;                                 ///< channels of a group
+  static constexpr int lane_rows = most_attention_shares / 32;       ///< shares whose rows a lane knows
   static constexpr int warp_shares = most_attention_shares / parts;  ///< that a warp adds up
   static constexpr int blocks_per_multiprocessor = 6;  ///< so few registers that one is there beside other programs
   static constexpr bool waits_for_stream = true;

@@ -31,14 +31,17 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Groups: of channels of a value. Bits: of codes of keys and of values: 2, 3, 4 or 8.
-template <int Channels, int Groups, int Bits = 4>
+/// Groups: of channels of a value. Bits: of codes of keys and of values: 2, 3, 4 or 8. Parts: of the page's tokens, of
+/// which a warp takes one.
+template <int Channels, int Groups, int Bits = 4, int Parts = 1>
 struct page_columns {
   static constexpr int channels = Channels;
+  static constexpr int parts_of_page = Parts;
   static constexpr cache_page_format format{Channels, Bits, Bits, Groups, 2};  ///< bytes of a page
   static constexpr int strips = Channels / 16;
-  static constexpr int group_strips = strips / Groups;          ///< of a group of a value
-  static constexpr int tiles = cache_page_format::tokens / 16;  ///< of 16 tokens
+  static constexpr int group_strips = strips / Groups;  ///< of a group of a value
+  static constexpr int part_tokens = cache_page_format::tokens / Parts;
+  static constexpr int tiles = part_tokens / 16;  ///< of 16 tokens
   using columns_type = decode_columns<Channels>;
   static constexpr float value_steps = 1 << (format.value_bits - 1);  ///< that value scales have too many of
   /// Codes are fp16 operands.
@@ -48,33 +51,34 @@ struct page_columns {
   static constexpr float upper_unit = static_cast<float>(1 << pairs_type::upper) * 0x1p-24F;  ///< of rows g + 8
   static_assert(Channels % 32 == 0 && strips % Groups == 0,
                 "tessera: page_columns takes multiples of 32 channels and groups of multiples of 16");
+  static_assert(Parts == 1 || (Parts == 2 && Bits == 4), "tessera: page_columns takes halves of pages of 4 bits");
 
-  /// Places of parts of a page among those that a layer reads.
-  struct parts {
+  /// Where what a layer reads of a page lies.
+  struct places {
     int header;        ///< cache_page_header
     int norms;         ///< of keys
     int value_scales;  ///< of the layer
   };
   /// Of a layer's part of the page.
-  [[nodiscard]] __device__ __forceinline__ static parts parts_of(unsigned char const*, int layer) {
+  [[nodiscard]] __device__ __forceinline__ static places places_of(int layer) {
     constexpr int of_layer = format.layer_bytes();
     constexpr int behind = format.read_bytes() - of_layer;
     const int first = layer == 0 ? 0 : behind;
     return {layer == 0 ? of_layer : 0, first, first + 2 * cache_page_format::tokens};
   }
 
-  /// Which tokens of a page count.
+  /// Which tokens of a part count.
   struct page_mask {
     std::uint64_t retained;  ///< bit j: token j is somewhere else
     std::int32_t seen[2];    ///< of the lane's columns: tokens before
     bool is_needed;          ///< whether any token is left out
   };
 
-  columns_type columns;              ///< what has been added up
-  std::uint32_t queries[strips][2];  ///< fp16, second operands
-  float power[2];                    ///< of the lane's columns: of products of q' with codes of rows below 8
-  float ratios[Groups][2];           ///< R of the lane's tokens
-  std::int32_t shift;                ///< weights times value scales are multiplied by 2 to its power
+  columns_type columns;                  ///< what has been added up
+  std::uint32_t queries[strips / 2][4];  ///< fp16, second operands: the first halves of two strips, then the second
+  float power[2];                        ///< of the lane's columns: of products of q' with codes of rows below 8
+  float ratios[Groups][2];               ///< R of the lane's tokens
+  std::int32_t shift;                    ///< weights times value scales are multiplied by 2 to its power
 
   /// Takes queries, as pairs of fp16, and forgets what was added up.
   template <class T>
@@ -104,7 +108,7 @@ struct page_columns {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const float2 pair = unpack_pair<T>(words[strip][i]);
-        queries[strip][i] = pack_pair<float16>(pair.x * shrink, pair.y * shrink);
+        queries[strip / 2][2 * i + strip % 2] = pack_pair<float16>(pair.x * shrink, pair.y * shrink);
       }
     }
     const float own = __uint_as_float(static_cast<std::uint32_t>(exponent + 1) << 23) * factor;
@@ -112,21 +116,22 @@ struct page_columns {
     power[1] = __shfl_sync(0xffffffffU, own, (2 * (lane % 4) + 1) * 4) * 0x1p24F;
   }
 
-  /// Adds a page's tokens.
-  __device__ __forceinline__ void take(unsigned char const* page, parts const& at, page_mask const& mask, int lane) {
+  /// Adds the tokens of a page's part.
+  __device__ __forceinline__ void take(unsigned char const* page, places const& at, int part, page_mask const& mask,
+                                       int lane) {
     unsigned char const* const both = page + at.header - format.header();
     float scores[tiles][4] = {};
-    float bias[4] = {};
-    multiply_keys(both, scores, bias, lane);
-    make_scores(page + at.norms, bias, scores, lane);
+    float bias[2];
+    multiply_keys(both, part, scores, bias, lane);
+    make_scores(load_tokens(page + at.norms, part, lane), bias, scores);
     if (mask.is_needed) {
       apply(mask, scores, lane);
     }
-    uint4 scales[Groups];
+    token_pairs scales[Groups];
     std::uint32_t widest = 0;
 #pragma unroll
     for (int group = 0; group < Groups; ++group) {
-      scales[group] = load_eight(page + at.value_scales + 2 * cache_page_format::tokens * group, lane / 4);
+      scales[group] = load_tokens(page + at.value_scales + 2 * cache_page_format::tokens * group, part, lane);
       widest = larger_pairs(widest, widest_of(scales[group]));
     }
     adapt(scores, widest);
@@ -138,9 +143,9 @@ struct page_columns {
     for (int group = 0; group < Groups; ++group) {
       std::uint32_t weights[tiles][2];
       scale_weights(scores, scales[group],
-                    load_eight(both + format.value_ratios() + 2 * cache_page_format::tokens * group, lane / 4),
+                    load_tokens(both + format.value_ratios() + 2 * cache_page_format::tokens * group, part, lane),
                     ratios[group], weights);
-      multiply_values(both + format.value_codes(), weights, group, lane);
+      multiply_values(both + format.value_codes(), part, weights, group, lane);
     }
   }
 
@@ -149,10 +154,12 @@ struct page_columns {
   struct dense_tokens {
     std::uint32_t base;  ///< in shared memory
     int bytes;           ///< from token to token
+    int rows;            ///< that there are, a power of two; others are these again
 
     /// Where the lane's eight channels of a row lie.
     __device__ __forceinline__ std::uint32_t operator()(int row, int strip, int half) const {
-      return base + static_cast<std::uint32_t>(row * bytes + half * 16) + static_cast<std::uint32_t>(strip * 32);
+      const int kept = row & (rows - 1);
+      return base + static_cast<std::uint32_t>(kept * bytes + half * 16) + static_cast<std::uint32_t>(strip * 32);
     }
   };
 
@@ -179,7 +186,7 @@ struct page_columns {
     std::uint32_t weights[1][2];
     columns_type::template make_operands<T>(scores, weights);
     float outputs[strips][4] = {};
-    const dense_tokens<T> values{at.base + static_cast<std::uint32_t>(2 * Channels), at.bytes};
+    const dense_tokens<T> values{at.base + static_cast<std::uint32_t>(2 * Channels), at.bytes, at.rows};
     columns_type::template add_values<T>(outputs, weights, values, lane);
 #pragma unroll
     for (int strip = 0; strip < strips; ++strip) {
@@ -216,37 +223,58 @@ struct page_columns {
   __device__ __forceinline__ static uint4 load_eight(unsigned char const* from, int which) {
     return reinterpret_cast<uint4 const*>(from)[which];
   }
+  /// Of the lane's tokens, g and g + 8 of each tile.
+  struct token_pairs {
+    std::uint32_t of[tiles];
+  };
+  __device__ __forceinline__ static token_pairs load_tokens(unsigned char const* from, int part, int lane) {
+    if constexpr (Parts == 1) {
+      const uint4 four = load_eight(from, lane / 4);
+      return {four.x, four.y, four.z, four.w};
+    } else {
+      const uint2 two = reinterpret_cast<uint2 const*>(from)[lane / 4 * 2 + part];
+      return {two.x, two.y};
+    }
+  }
   __device__ __forceinline__ static float power_of_two(int exponent) {
     return __uint_as_float(static_cast<std::uint32_t>(127 + exponent) << 23);
   }
 
-  __device__ __forceinline__ void multiply_keys(unsigned char const* both, float (&scores)[tiles][4], float (&bias)[4],
-                                                int lane) const {
+  __device__ __forceinline__ void multiply_keys(unsigned char const* both, int part, float (&scores)[tiles][4],
+                                                float (&bias)[2], int lane) const {
     auto const* const codes = reinterpret_cast<std::uint32_t const*>(both + format.key_codes());
+    float first[4] = {};   // by minima of the first halves of strips in rows below 8; else of no use
+    float second[4] = {};  // of the second halves, in the other rows
 #pragma unroll
     for (int pair = 0; pair < strips / 2; ++pair) {
       const uint4 scale = load_eight(both + format.key_scales() + 64 * pair, lane % 4);
       const uint4 minimum = load_eight(both + format.key_minima() + 64 * pair, lane % 4);
+      std::uint32_t const(&query)[4] = queries[pair];
+      codes_mma::multiply(first, {minimum.x, minimum.y, minimum.z, minimum.w}, {query[0], query[1]});
+      codes_mma::multiply(second, {minimum.x, minimum.y, minimum.z, minimum.w}, {query[2], query[3]});
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        std::uint32_t const(&query)[2] = queries[2 * pair + i];
-        const std::uint32_t low = i == 0 ? minimum.x : minimum.z;
-        const std::uint32_t high = i == 0 ? minimum.y : minimum.w;
-        codes_mma::multiply(bias, {low, low, high, high}, query);
-        const std::uint32_t scaled[2] = {multiply_pairs(query[0], i == 0 ? scale.x : scale.z),
-                                         multiply_pairs(query[1], i == 0 ? scale.y : scale.w)};
+        const std::uint32_t scaled[2] = {multiply_pairs(query[i], i == 0 ? scale.x : scale.z),
+                                         multiply_pairs(query[2 + i], i == 0 ? scale.y : scale.w)};
         lane_words words;
-        load_codes(words, codes, 2 * pair + i, lane);
+        load_codes(words, codes, part, 2 * pair + i, lane);
         multiply_codes(scores, words, scaled);
       }
     }
+    bias[0] = first[0] + second[2];
+    bias[1] = first[1] + second[3];
   }
   /// What a lane has of a strip.
   struct lane_words {
     std::uint32_t of[pairs_type::words];
   };
-  __device__ __forceinline__ static void load_codes(lane_words& words, std::uint32_t const* from, int strip, int lane) {
-    if constexpr (Bits == 4 || Bits == 8) {
+  __device__ __forceinline__ static void load_codes(lane_words& words, std::uint32_t const* from, int part, int strip,
+                                                    int lane) {
+    if constexpr (Parts == 2) {  // a tile has a word
+      const uint2 two = *reinterpret_cast<uint2 const*>(from + lane_codes::place(Bits, strip, lane, 0) + 2 * part);
+      words.of[0] = two.x;
+      words.of[1] = two.y;
+    } else if constexpr (Bits == 4 || Bits == 8) {
 #pragma unroll
       for (int word = 0; word < Bits; word += 4) {
         const uint4 four = *reinterpret_cast<uint4 const*>(from + lane_codes::place(Bits, strip, lane, word));
@@ -282,16 +310,14 @@ struct page_columns {
     }
   }
 
-  __device__ __forceinline__ void make_scores(unsigned char const* norms, float const (&bias)[4],
-                                              float (&scores)[tiles][4], int lane) const {
-    const uint4 eight = load_eight(norms, lane / 4);
-    const std::uint32_t words[tiles] = {eight.x, eight.y, eight.z, eight.w};
+  __device__ __forceinline__ void make_scores(token_pairs const& norms, float const (&bias)[2],
+                                              float (&scores)[tiles][4]) const {
     const float shifted[2] = {bias[0] * (power[0] * 0x1p-24F), bias[1] * (power[1] * 0x1p-24F)};
     constexpr float lower = 0x1p-24F / upper_unit;
     const float upper[2] = {power[0] * lower, power[1] * lower};
 #pragma unroll
     for (int tile = 0; tile < tiles; ++tile) {
-      const float2 norm = unpack_pair<float16>(words[tile]);
+      const float2 norm = unpack_pair<float16>(norms.of[tile]);
 #pragma unroll
       for (int column = 0; column < 2; ++column) {
         scores[tile][column] = norm.x * __fmaf_rn(scores[tile][column], power[column], shifted[column]);
@@ -312,10 +338,14 @@ struct page_columns {
   }
 
   /// The largest magnitudes of even and of odd numbers.
-  __device__ __forceinline__ static std::uint32_t widest_of(uint4 eight) {
+  __device__ __forceinline__ static std::uint32_t widest_of(token_pairs const& pairs) {
     constexpr std::uint32_t magnitude = 0x7fff7fffU;
-    return larger_pairs(larger_pairs(eight.x & magnitude, eight.y & magnitude),
-                        larger_pairs(eight.z & magnitude, eight.w & magnitude));
+    std::uint32_t widest = pairs.of[0] & magnitude;
+#pragma unroll
+    for (int tile = 1; tile < tiles; ++tile) {
+      widest = larger_pairs(widest, pairs.of[tile] & magnitude);
+    }
+    return widest;
   }
   /// New references or another shift, where scores or scales are too large for those there are.
   __device__ __forceinline__ void adapt(float const (&scores)[tiles][4], std::uint32_t widest) {
@@ -341,15 +371,14 @@ struct page_columns {
     }
   }
 
-  __device__ __forceinline__ static void scale_weights(float const (&weights)[tiles][4], uint4 scales, uint4 ratio,
-                                                       float (&sums)[2], std::uint32_t (&operands)[tiles][2]) {
-    const std::uint32_t scale_words[tiles] = {scales.x, scales.y, scales.z, scales.w};
-    const std::uint32_t ratio_words[tiles] = {ratio.x, ratio.y, ratio.z, ratio.w};
+  __device__ __forceinline__ static void scale_weights(float const (&weights)[tiles][4], token_pairs const& scales,
+                                                       token_pairs const& ratio, float (&sums)[2],
+                                                       std::uint32_t (&operands)[tiles][2]) {
     float scaled[tiles][4];
 #pragma unroll
     for (int tile = 0; tile < tiles; ++tile) {
-      const float2 scale = unpack_pair<float16>(scale_words[tile]);
-      const float2 by = unpack_pair<float16>(ratio_words[tile]);
+      const float2 scale = unpack_pair<float16>(scales.of[tile]);
+      const float2 by = unpack_pair<float16>(ratio.of[tile]);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         scaled[tile][i] = weights[tile][i] * (i < 2 ? scale.x : scale.y);
@@ -358,13 +387,13 @@ struct page_columns {
     }
     columns_type::template make_operands<float16>(scaled, operands);
   }
-  __device__ __forceinline__ void multiply_values(unsigned char const* codes, std::uint32_t const (&weights)[tiles][2],
-                                                  int group, int lane) {
+  __device__ __forceinline__ void multiply_values(unsigned char const* codes, int part,
+                                                  std::uint32_t const (&weights)[tiles][2], int group, int lane) {
 #pragma unroll
     for (int i = 0; i < group_strips; ++i) {
       const int strip = group * group_strips + i;
       lane_words words;
-      load_codes(words, reinterpret_cast<std::uint32_t const*>(codes), strip, lane);
+      load_codes(words, reinterpret_cast<std::uint32_t const*>(codes), part, strip, lane);
 #pragma unroll
       for (int tile = 0; tile < tiles; ++tile) {
         std::uint32_t pairs[4];
