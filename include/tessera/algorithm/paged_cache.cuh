@@ -34,8 +34,8 @@ namespace detail {
 /// Whether it did.
 template <int Channels, int Groups, int Bits = 4, class Architectures, class T, class Result>
 bool try_page_decode(basic_cuda<Architectures> const& exec, cached_attention_call<T, Result> const& call) {
-  constexpr page_decode_policy policy = page_decode_tuning<Channels, Bits>{}(900);
-  using program_type = page_decode<page_columns<Channels, Groups, Bits, policy.parts>, T, Result, policy>;
+  using program_type =
+      page_decode<page_columns<Channels, Groups, Bits>, T, Result, page_decode_tuning<Channels, Bits>{}(900)>;
   const auto is_whole = [](void const* address) { return reinterpret_cast<std::uintptr_t>(address) % 16 == 0; };
   const bool has_memory = is_whole(call.memory.pages) && is_whole(call.memory.tail) && is_whole(call.memory.rows);
   if (!has_memory || !has_whole_rows(call.queries) || call.sequences.blocks.stride(1) != 1 ||
@@ -44,7 +44,7 @@ bool try_page_decode(basic_cuda<Architectures> const& exec, cached_attention_cal
   }
   const std::int64_t most = std::int64_t{exec.state->multiprocessors()} * program_type::blocks_per_multiprocessor;
   const auto partials =
-      decode_partials(call.shape, call.partials, program_type::page_tokens * program_type::pages_at_work, most);
+      decode_partials(call.shape, call.partials, program_type::page_tokens * program_type::warps, most);
   const program_type program{program_type::works_type::of(call.queries, call.is_causal, writer_of(call), partials),
                              call.memory, call.sequences, call.layer, call.softmax_scale * 1.4426950408889634F};
   exec.run(program, min(std::int64_t{program.works.count}, most));

@@ -31,17 +31,14 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Groups: of channels of a value. Bits: of codes of keys and of values: 2, 3, 4 or 8. Parts: of the page's tokens, of
-/// which a warp takes one.
-template <int Channels, int Groups, int Bits = 4, int Parts = 1>
+/// Groups: of channels of a value. Bits: of codes of keys and of values: 2, 3, 4 or 8.
+template <int Channels, int Groups, int Bits = 4>
 struct page_columns {
   static constexpr int channels = Channels;
-  static constexpr int parts_of_page = Parts;
   static constexpr cache_page_format format{Channels, Bits, Bits, Groups, 2};  ///< bytes of a page
   static constexpr int strips = Channels / 16;
-  static constexpr int group_strips = strips / Groups;  ///< of a group of a value
-  static constexpr int part_tokens = cache_page_format::tokens / Parts;
-  static constexpr int tiles = part_tokens / 16;  ///< of 16 tokens
+  static constexpr int group_strips = strips / Groups;          ///< of a group of a value
+  static constexpr int tiles = cache_page_format::tokens / 16;  ///< of 16 tokens
   using columns_type = decode_columns<Channels>;
   static constexpr float value_steps = 1 << (format.value_bits - 1);  ///< that value scales have too many of
   /// Codes are fp16 operands.
@@ -51,23 +48,22 @@ struct page_columns {
   static constexpr float upper_unit = static_cast<float>(1 << pairs_type::upper) * 0x1p-24F;  ///< of rows g + 8
   static_assert(Channels % 32 == 0 && strips % Groups == 0,
                 "tessera: page_columns takes multiples of 32 channels and groups of multiples of 16");
-  static_assert(Parts == 1 || (Parts == 2 && Bits == 4), "tessera: page_columns takes halves of pages of 4 bits");
 
-  /// Where what a layer reads of a page lies.
-  struct places {
+  /// Places of parts of a page among those that a layer reads.
+  struct parts {
     int header;        ///< cache_page_header
     int norms;         ///< of keys
     int value_scales;  ///< of the layer
   };
   /// Of a layer's part of the page.
-  [[nodiscard]] __device__ __forceinline__ static places places_of(int layer) {
+  [[nodiscard]] __device__ __forceinline__ static parts parts_of(unsigned char const*, int layer) {
     constexpr int of_layer = format.layer_bytes();
     constexpr int behind = format.read_bytes() - of_layer;
     const int first = layer == 0 ? 0 : behind;
     return {layer == 0 ? of_layer : 0, first, first + 2 * cache_page_format::tokens};
   }
 
-  /// Which tokens of a part count.
+  /// Which tokens of a page count.
   struct page_mask {
     std::uint64_t retained;  ///< bit j: token j is somewhere else
     std::int32_t seen[2];    ///< of the lane's columns: tokens before
@@ -116,22 +112,21 @@ struct page_columns {
     power[1] = __shfl_sync(0xffffffffU, own, (2 * (lane % 4) + 1) * 4) * 0x1p24F;
   }
 
-  /// Adds the tokens of a page's part.
-  __device__ __forceinline__ void take(unsigned char const* page, places const& at, int part, page_mask const& mask,
-                                       int lane) {
+  /// Adds a page's tokens.
+  __device__ __forceinline__ void take(unsigned char const* page, parts const& at, page_mask const& mask, int lane) {
     unsigned char const* const both = page + at.header - format.header();
     float scores[tiles][4] = {};
     float bias[2];
-    multiply_keys(both, part, scores, bias, lane);
-    make_scores(load_tokens(page + at.norms, part, lane), bias, scores);
+    multiply_keys(both, scores, bias, lane);
+    make_scores(page + at.norms, bias, scores, lane);
     if (mask.is_needed) {
       apply(mask, scores, lane);
     }
-    token_pairs scales[Groups];
+    uint4 scales[Groups];
     std::uint32_t widest = 0;
 #pragma unroll
     for (int group = 0; group < Groups; ++group) {
-      scales[group] = load_tokens(page + at.value_scales + 2 * cache_page_format::tokens * group, part, lane);
+      scales[group] = load_eight(page + at.value_scales + 2 * cache_page_format::tokens * group, lane / 4);
       widest = larger_pairs(widest, widest_of(scales[group]));
     }
     adapt(scores, widest);
@@ -143,9 +138,9 @@ struct page_columns {
     for (int group = 0; group < Groups; ++group) {
       std::uint32_t weights[tiles][2];
       scale_weights(scores, scales[group],
-                    load_tokens(both + format.value_ratios() + 2 * cache_page_format::tokens * group, part, lane),
+                    load_eight(both + format.value_ratios() + 2 * cache_page_format::tokens * group, lane / 4),
                     ratios[group], weights);
-      multiply_values(both + format.value_codes(), part, weights, group, lane);
+      multiply_values(both + format.value_codes(), weights, group, lane);
     }
   }
 
@@ -154,12 +149,10 @@ struct page_columns {
   struct dense_tokens {
     std::uint32_t base;  ///< in shared memory
     int bytes;           ///< from token to token
-    int rows;            ///< that there are, a power of two; others are these again
 
     /// Where the lane's eight channels of a row lie.
     __device__ __forceinline__ std::uint32_t operator()(int row, int strip, int half) const {
-      const int kept = row & (rows - 1);
-      return base + static_cast<std::uint32_t>(kept * bytes + half * 16) + static_cast<std::uint32_t>(strip * 32);
+      return base + static_cast<std::uint32_t>(row * bytes + half * 16) + static_cast<std::uint32_t>(strip * 32);
     }
   };
 
@@ -186,7 +179,7 @@ struct page_columns {
     std::uint32_t weights[1][2];
     columns_type::template make_operands<T>(scores, weights);
     float outputs[strips][4] = {};
-    const dense_tokens<T> values{at.base + static_cast<std::uint32_t>(2 * Channels), at.bytes, at.rows};
+    const dense_tokens<T> values{at.base + static_cast<std::uint32_t>(2 * Channels), at.bytes};
     columns_type::template add_values<T>(outputs, weights, values, lane);
 #pragma unroll
     for (int strip = 0; strip < strips; ++strip) {
@@ -223,25 +216,12 @@ struct page_columns {
   __device__ __forceinline__ static uint4 load_eight(unsigned char const* from, int which) {
     return reinterpret_cast<uint4 const*>(from)[which];
   }
-  /// Of the lane's tokens, g and g + 8 of each tile.
-  struct token_pairs {
-    std::uint32_t of[tiles];
-  };
-  __device__ __forceinline__ static token_pairs load_tokens(unsigned char const* from, int part, int lane) {
-    if constexpr (Parts == 1) {
-      const uint4 four = load_eight(from, lane / 4);
-      return {four.x, four.y, four.z, four.w};
-    } else {
-      const uint2 two = reinterpret_cast<uint2 const*>(from)[lane / 4 * 2 + part];
-      return {two.x, two.y};
-    }
-  }
   __device__ __forceinline__ static float power_of_two(int exponent) {
     return __uint_as_float(static_cast<std::uint32_t>(127 + exponent) << 23);
   }
 
-  __device__ __forceinline__ void multiply_keys(unsigned char const* both, int part, float (&scores)[tiles][4],
-                                                float (&bias)[2], int lane) const {
+  __device__ __forceinline__ void multiply_keys(unsigned char const* both, float (&scores)[tiles][4], float (&bias)[2],
+                                                int lane) const {
     auto const* const codes = reinterpret_cast<std::uint32_t const*>(both + format.key_codes());
     float first[4] = {};   // by minima of the first halves of strips in rows below 8; else of no use
     float second[4] = {};  // of the second halves, in the other rows
@@ -257,7 +237,7 @@ struct page_columns {
         const std::uint32_t scaled[2] = {multiply_pairs(query[i], i == 0 ? scale.x : scale.z),
                                          multiply_pairs(query[2 + i], i == 0 ? scale.y : scale.w)};
         lane_words words;
-        load_codes(words, codes, part, 2 * pair + i, lane);
+        load_codes(words, codes, 2 * pair + i, lane);
         multiply_codes(scores, words, scaled);
       }
     }
@@ -268,13 +248,8 @@ struct page_columns {
   struct lane_words {
     std::uint32_t of[pairs_type::words];
   };
-  __device__ __forceinline__ static void load_codes(lane_words& words, std::uint32_t const* from, int part, int strip,
-                                                    int lane) {
-    if constexpr (Parts == 2) {  // a tile has a word
-      const uint2 two = *reinterpret_cast<uint2 const*>(from + lane_codes::place(Bits, strip, lane, 0) + 2 * part);
-      words.of[0] = two.x;
-      words.of[1] = two.y;
-    } else if constexpr (Bits == 4 || Bits == 8) {
+  __device__ __forceinline__ static void load_codes(lane_words& words, std::uint32_t const* from, int strip, int lane) {
+    if constexpr (Bits == 4 || Bits == 8) {
 #pragma unroll
       for (int word = 0; word < Bits; word += 4) {
         const uint4 four = *reinterpret_cast<uint4 const*>(from + lane_codes::place(Bits, strip, lane, word));
@@ -310,14 +285,16 @@ struct page_columns {
     }
   }
 
-  __device__ __forceinline__ void make_scores(token_pairs const& norms, float const (&bias)[2],
-                                              float (&scores)[tiles][4]) const {
+  __device__ __forceinline__ void make_scores(unsigned char const* norms, float const (&bias)[2],
+                                              float (&scores)[tiles][4], int lane) const {
+    const uint4 eight = load_eight(norms, lane / 4);
+    const std::uint32_t words[tiles] = {eight.x, eight.y, eight.z, eight.w};
     const float shifted[2] = {bias[0] * (power[0] * 0x1p-24F), bias[1] * (power[1] * 0x1p-24F)};
     constexpr float lower = 0x1p-24F / upper_unit;
     const float upper[2] = {power[0] * lower, power[1] * lower};
 #pragma unroll
     for (int tile = 0; tile < tiles; ++tile) {
-      const float2 norm = unpack_pair<float16>(norms.of[tile]);
+      const float2 norm = unpack_pair<float16>(words[tile]);
 #pragma unroll
       for (int column = 0; column < 2; ++column) {
         scores[tile][column] = norm.x * __fmaf_rn(scores[tile][column], power[column], shifted[column]);
@@ -338,14 +315,10 @@ struct page_columns {
   }
 
   /// The largest magnitudes of even and of odd numbers.
-  __device__ __forceinline__ static std::uint32_t widest_of(token_pairs const& pairs) {
+  __device__ __forceinline__ static std::uint32_t widest_of(uint4 eight) {
     constexpr std::uint32_t magnitude = 0x7fff7fffU;
-    std::uint32_t widest = pairs.of[0] & magnitude;
-#pragma unroll
-    for (int tile = 1; tile < tiles; ++tile) {
-      widest = larger_pairs(widest, pairs.of[tile] & magnitude);
-    }
-    return widest;
+    return larger_pairs(larger_pairs(eight.x & magnitude, eight.y & magnitude),
+                        larger_pairs(eight.z & magnitude, eight.w & magnitude));
   }
   /// New references or another shift, where scores or scales are too large for those there are.
   __device__ __forceinline__ void adapt(float const (&scores)[tiles][4], std::uint32_t widest) {
@@ -371,14 +344,15 @@ struct page_columns {
     }
   }
 
-  __device__ __forceinline__ static void scale_weights(float const (&weights)[tiles][4], token_pairs const& scales,
-                                                       token_pairs const& ratio, float (&sums)[2],
-                                                       std::uint32_t (&operands)[tiles][2]) {
+  __device__ __forceinline__ static void scale_weights(float const (&weights)[tiles][4], uint4 scales, uint4 ratio,
+                                                       float (&sums)[2], std::uint32_t (&operands)[tiles][2]) {
+    const std::uint32_t scale_words[tiles] = {scales.x, scales.y, scales.z, scales.w};
+    const std::uint32_t ratio_words[tiles] = {ratio.x, ratio.y, ratio.z, ratio.w};
     float scaled[tiles][4];
 #pragma unroll
     for (int tile = 0; tile < tiles; ++tile) {
-      const float2 scale = unpack_pair<float16>(scales.of[tile]);
-      const float2 by = unpack_pair<float16>(ratio.of[tile]);
+      const float2 scale = unpack_pair<float16>(scale_words[tile]);
+      const float2 by = unpack_pair<float16>(ratio_words[tile]);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         scaled[tile][i] = weights[tile][i] * (i < 2 ? scale.x : scale.y);
@@ -387,13 +361,13 @@ struct page_columns {
     }
     columns_type::template make_operands<float16>(scaled, operands);
   }
-  __device__ __forceinline__ void multiply_values(unsigned char const* codes, int part,
-                                                  std::uint32_t const (&weights)[tiles][2], int group, int lane) {
+  __device__ __forceinline__ void multiply_values(unsigned char const* codes, std::uint32_t const (&weights)[tiles][2],
+                                                  int group, int lane) {
 #pragma unroll
     for (int i = 0; i < group_strips; ++i) {
       const int strip = group * group_strips + i;
       lane_words words;
-      load_codes(words, reinterpret_cast<std::uint32_t const*>(codes), part, strip, lane);
+      load_codes(words, reinterpret_cast<std::uint32_t const*>(codes), strip, lane);
 #pragma unroll
       for (int tile = 0; tile < tiles; ++tile) {
         std::uint32_t pairs[4];

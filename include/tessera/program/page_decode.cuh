@@ -33,8 +33,6 @@ struct page_decode {
   static constexpr int channels = Columns::channels;
   static constexpr int warps = Policy.warps;
   static constexpr int stages = Policy.stages;
-  static constexpr int parts = Columns::parts_of_page;  ///< warps that share a page
-  static constexpr int pages_at_work = warps / parts;
   static constexpr int lanes = 32 * (warps + 1);
   static constexpr int blocks_per_multiprocessor = Policy.blocks;
   static constexpr int from_architecture = 900;
@@ -43,13 +41,13 @@ struct page_decode {
   static constexpr bool waits_for_stream = true;
   static constexpr int page_tokens = cache_page_format::tokens;    ///< of a page
   static constexpr int page_bytes = Columns::format.read_bytes();  ///< that a layer reads of a page
-  static constexpr int batch = 16 / parts;                         ///< tokens as they were, that a warp takes at a time
+  static constexpr int batch = 16;                                 ///< tokens as they were, that a warp takes at a time
   static constexpr int token_bytes = static_cast<int>(sizeof(T)) * channels;  ///< of a key or a value
-  static constexpr int padded_bytes = 2 * token_bytes + 16;  ///< of a key and a value: rows lie in different banks
-  static constexpr int most_listed = batch - 1 + Columns::part_tokens;  ///< retained tokens that wait
+  static constexpr int padded_bytes = 2 * token_bytes + 16;    ///< of a key and a value: rows lie in different banks
+  static constexpr int most_listed = batch - 1 + page_tokens;  ///< retained tokens that wait
 
   /// A warp that comes to a place in the ring was the last one to be there, so that it knows the phase by its parity.
-  static_assert(stages % pages_at_work == 0, "tessera: page_decode has whole rounds of its warps in its ring");
+  static_assert(stages % warps == 0, "tessera: page_decode has whole rounds of its warps in its ring");
 
   using works_type = decode_works<channels, warps, T, Result>;
   using share_type = decode_share<channels>;
@@ -112,7 +110,7 @@ struct page_decode {
 #pragma unroll
     for (int stage = 0; stage < stages; ++stage) {
       scratch.full[stage].init(1);
-      scratch.empty[stage].init(parts);
+      scratch.empty[stage].init(1);
     }
 #pragma unroll
     for (int warp = 0; warp < warps; ++warp) {
@@ -208,14 +206,9 @@ struct page_decode {
 
   // The other warps.
 
-  static constexpr int part_tokens = Columns::part_tokens;
-  /// Of a batch's further tokens, which are the last one again, so that they are finite with it.
-  static constexpr std::int32_t unseen = 0x7fffffff;
-
   /// Of a warp and a work.
   struct warp_state {
     int warp;
-    int part;  ///< of pages
     int lane;
     decode_work work;
     extent has;
@@ -233,16 +226,14 @@ struct page_decode {
     const auto shares = [&scratch](int which) -> share_type& { return scratch.memory[which].share; };
     warp_state state{};
     state.warp = warp;
-    state.part = warp / pages_at_work;
     state.lane = lane;
-    state.place.skip(warp % pages_at_work);
-    std::int32_t next = warp % pages_at_work;  // the warp's next page, from the work's first one on
+    state.place.skip(warp);
+    std::int32_t next = warp;  // the warp's next page, from the work's first one on
     unsigned turn = 0;
     for (std::uint32_t number = blockIdx.x; number < works.count; number += gridDim.x) {
       Columns columns;
       begin(scratch.ahead, turn, state, columns, works.at(number));
-      state.next_batch =
-          state.work.share + works.shares() * (turns_until(next - state.has.own_pages) * parts + state.part);
+      state.next_batch = state.work.share + works.shares() * turns_until(next - state.has.own_pages);
       while (true) {
         const bool has_page = next < state.has.own_pages;
         if (state.has_batch && (!has_page || state.listed >= batch || has_tail(state))) {
@@ -253,7 +244,7 @@ struct page_decode {
         }
         if (has_page && state.listed < batch) {
           take_page(scratch, state, columns, work_page(state.work, next));
-          next += pages_at_work;
+          next += warps;
         } else if (!has_page && !state.has_batch) {
           break;
         }
@@ -270,9 +261,9 @@ struct page_decode {
     }
   }
 
-  /// The tail goes round among warps after the pages: how many pages' warps are before the warp's first batch.
+  /// The tail goes round among warps after the pages: how many batches are before the warp's first one.
   [[nodiscard]] __device__ __forceinline__ static std::int32_t turns_until(std::int32_t next) {
-    return (next % pages_at_work + pages_at_work) % pages_at_work;
+    return (next % warps + warps) % warps;
   }
   [[nodiscard]] __device__ __forceinline__ bool has_tail(warp_state const& state) const {
     return state.has.pages * page_tokens + state.next_batch * batch < state.has.length;
@@ -299,55 +290,48 @@ struct page_decode {
     const int stage = state.place.stage;
     scratch.full[stage].wait(state.place.phase);
     unsigned char const* const page = scratch.page[stage];
-    const typename Columns::places at = Columns::places_of(layer);
-    cache_page_header const& header = *reinterpret_cast<cache_page_header const*>(page + at.header);
+    const typename Columns::parts parts = Columns::parts_of(page, layer);
+    cache_page_header const& header = *reinterpret_cast<cache_page_header const*>(page + parts.header);
     const std::uint64_t retained = header.retained;
-    const std::int32_t first = number * page_tokens + state.part * part_tokens;
+    const std::int32_t first = number * page_tokens;
     if (retained != 0) {
-      list_retained(scratch.list[state.warp], state, retained, static_cast<std::int32_t>(header.first_row),
-                    number * page_tokens);
+      list_retained(scratch.list[state.warp], state, retained, static_cast<std::int32_t>(header.first_row), first);
     }
-    const bool is_masked = retained != 0 || first + part_tokens > works.seen_by_all(state.has.length);
-    columns.take(page, at, state.part,
-                 {retained >> state.part * part_tokens, {state.seen[0] - first, state.seen[1] - first}, is_masked},
-                 state.lane);
+    const bool is_masked = retained != 0 || first + page_tokens > works.seen_by_all(state.has.length);
+    columns.take(page, parts, {retained, {state.seen[0] - first, state.seen[1] - first}, is_masked}, state.lane);
     __syncwarp();
     if (state.lane == 0) {
       scratch.empty[stage].arrive();
     }
-    state.place.skip(pages_at_work);
+    state.place.skip(warps);
   }
 
   __device__ __forceinline__ static void list_retained(token_list& list, warp_state& state, std::uint64_t retained,
                                                        std::int32_t first_row, std::int32_t first_token) {
-    constexpr std::uint64_t of_part = part_tokens < 64 ? (std::uint64_t{1} << part_tokens % 64) - 1 : ~std::uint64_t{0};
-    const std::uint64_t own = retained & of_part << state.part * part_tokens;
-    const std::int32_t elsewhere =
-        part_tokens < 64 && state.part > 0 ? __popcll(retained & of_part) : 0;  // in the part before
 #pragma unroll
-    for (int first = 0; first < part_tokens; first += 32) {
-      const int token = state.lane + state.part * part_tokens + first;
+    for (int half = 0; half < 2; ++half) {
+      const int token = state.lane + 32 * half;
       if ((retained >> token & 1U) != 0) {
         const std::int32_t before = __popcll(retained & ((std::uint64_t{1} << token) - 1));
-        list.row[state.listed + before - elsewhere] = first_row + before;
-        list.token[state.listed + before - elsewhere] = first_token + token;
+        list.row[state.listed + before] = first_row + before;
+        list.token[state.listed + before] = first_token + token;
       }
     }
-    state.listed += __popcll(own);
+    state.listed += __popcll(retained);
     __syncwarp();
   }
 
   /// Of the list if it is long enough or nothing else is left, or of the tail.
   __device__ __forceinline__ void ask_for_batch(scratch_type& scratch, warp_state& state, bool takes_few) const {
     const int which = state.lane % batch;
-    const int part = state.lane / batch;  // 0: the key, 1: the value; further ones have nothing to do
+    const int part = state.lane / batch;
     std::int32_t tokens = 0;
     T const* from = nullptr;
     if (state.listed >= batch || (takes_few && state.listed > 0)) {
       tokens = min(batch, state.listed);
       state.listed -= tokens;
       const int at = state.listed + min(which, tokens - 1);
-      from = memory.retained_row(scratch.list[state.warp].row[at], layer, part % 2);
+      from = memory.retained_row(scratch.list[state.warp].row[at], layer, part);
       state.batch_token = scratch.list[state.warp].token[at];
     } else if (has_tail(state)) {
       const std::int32_t first = state.has.pages * page_tokens + state.next_batch * batch;
@@ -355,11 +339,12 @@ struct page_decode {
       const std::int64_t slot =
           sequences.slots.data != nullptr ? sequences.slots[state.work.sequence] : state.work.sequence;
       state.batch_token = first + min(which, tokens - 1);
-      from = memory.tail_row(slot, layer, part % 2, state.work.key_head, state.batch_token);
+      from = memory.tail_row(slot, layer, part, state.work.key_head, state.batch_token);
       state.next_batch += works.shares() * warps;
     } else {
       return;
     }
+    constexpr std::int32_t unseen = 0x7fffffff;  // further ones are the last one again, so that they are finite with it
     state.batch_token = which < tokens ? state.batch_token : unseen;
     state.has_batch = true;
     shared_barrier& full = scratch.batch_full[state.warp];
@@ -367,23 +352,19 @@ struct page_decode {
       full.arrive_and_expect(2 * batch * token_bytes);
     }
     __syncwarp();
-    if (part < 2) {
-      load_bytes(scratch.memory[state.warp].tokens + which * padded_bytes + part * token_bytes, from, token_bytes,
-                 full);
-    }
+    load_bytes(scratch.memory[state.warp].tokens + which * padded_bytes + part * token_bytes, from, token_bytes, full);
   }
 
   __device__ __forceinline__ void take_batch(scratch_type& scratch, warp_state& state, Columns& columns) const {
     std::uint32_t words[works_type::strips][2];
     works_type::load_query(state.query, state.lane, words);
-    const std::int32_t later = __shfl_sync(0xffffffffU, state.batch_token, state.lane / 4 + 8);
     const std::int32_t tokens[2] = {__shfl_sync(0xffffffffU, state.batch_token, state.lane / 4),
-                                    batch > 8 ? later : unseen};
+                                    __shfl_sync(0xffffffffU, state.batch_token, state.lane / 4 + 8)};
     scratch.batch_full[state.warp].wait(state.batch_phase);
     state.batch_phase ^= 1U;
     state.has_batch = false;
     const typename Columns::template dense_tokens<T> at{detail::plain_shared_address(scratch.memory[state.warp].tokens),
-                                                        padded_bytes, batch};
+                                                        padded_bytes};
     columns.take_tokens(at, words, factor, tokens, state.seen, state.lane);
     __syncwarp();
   }

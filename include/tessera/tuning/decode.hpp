@@ -41,9 +41,8 @@ struct dense_decode_tuning {
 /// Of program/page_decode.cuh.
 struct page_decode_policy {
   int warps;   ///< of a block, that multiply
-  int stages;  ///< pages in shared memory of a block, a multiple of those that are at work
+  int stages;  ///< pages in shared memory of a block, a multiple of the warps
   int blocks;  ///< of a multiprocessor
-  int parts;   ///< warps that share a page: 1 or 2
 
   friend constexpr bool operator==(page_decode_policy const&, page_decode_policy const&) = default;
 };
@@ -54,9 +53,7 @@ struct page_decode_tuning {
   using policy_type = page_decode_policy;
   TESSERA_FN constexpr policy_type operator()(int) const {
     constexpr int bits = Channels * Bits;  // of a token's key
-    return Bits == 4 && Channels <= 128     ? policy_type{16, 16, 1, 2}
-           : Channels <= 128 && bits <= 512 ? policy_type{8, 16, 1, 1}
-                                            : policy_type{4, bits > 1024 ? 4 : 8, 1, 1};
+    return Channels <= 128 && bits <= 512 ? policy_type{8, 16, 1} : policy_type{4, bits > 1024 ? 4 : 8, 1};
   }
 };
 
