@@ -4,8 +4,8 @@
 ///
 /// A work is 16 rows of a key head and a share of its keys (few_query_works.hpp): the queries of all query heads that
 /// share the key head, so that they share one read of its keys and values. One thread has the copy engine bring
-/// tiles of 128 keys and values into a ring in shared memory, from work to work without a pause; eight warps go through
-/// the tiles together. Of each tile a warp
+/// tiles of 128 keys, their scales and values into a ring in shared memory, from work to work without a pause; eight
+/// warps go through the tiles together. Of each tile a warp
 ///
 ///  * multiplies all rows by 16 keys (mma.sync of int8), and leaves the largest score of each row to the others;
 ///  * makes the weights of these scores: e4m3 codes, as fp16, relative to the tile's largest score, as
@@ -14,7 +14,7 @@
 ///    the way (sm_90's mma.sync has no e4m3): products and sums are exact but for the rounding of fp32 sums.
 ///
 /// In turns between two syncs a warp makes the weights of a tile, the products with values of the tile before, and the
-/// scores of the next one. Shares of rows go to merge_attention.
+/// scores of the next one. Shares of rows go to join_decoded.
 ///
 /// Where there are 8 rows or fewer, the other 8 are multiplied but have no weights. Where there are fewer channels than
 /// the program has, the others of queries and keys are zeros, and those of values whatever lies there: outputs of such

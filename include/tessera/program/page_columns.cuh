@@ -13,7 +13,7 @@
 /// largest scale that came first.
 ///
 /// For each page of 128 channels, 4 bits and 2 groups a lane has about 256 masks and 64 shifts for 512 codes, 72 tensor
-/// core products, 16 exponentials and 350 other instructions: 760, of which four schedulers can issue 2100 while a page
+/// core products, 16 exponentials and 320 other instructions: 730, of which four schedulers can issue 2100 while a page
 /// of 9376 bytes comes at 4.1 TB/s of 132 multiprocessors.
 #pragma once
 

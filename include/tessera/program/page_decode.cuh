@@ -4,7 +4,8 @@
 ///
 /// A work (program/decode_works.cuh) has pages of 64 tokens, and tokens that are kept as they were. One warp has the
 /// copy engine bring pages into a ring in shared memory, from work to work without a pause; each page is one piece of
-/// memory. Each of the other warps takes the next page in turn, by page_columns (program/page_columns.cuh), and keeps
+/// memory. The first queries are asked for before the first pages: behind a whole ring of them they would come 4 us
+/// later. Each of the other warps takes the next page in turn, by page_columns (program/page_columns.cuh), and keeps
 /// sums of its own, so that warps wait for each other at the end of a work only. Retained tokens and those of the tail
 /// come 16 at a time into memory of the warp that has their page, or whose turn it is, while it works on other pages.
 #pragma once
