@@ -42,10 +42,10 @@ struct finished_row {
   float log_sum_exp;  ///< natural, with the mean key's score
 };
 
-/// Of a channel of values: what codes are multiplied by, and what was taken from all of them.
+/// Of a channel of values, before they became codes.
 struct value_terms {
-  float scale;
-  float mean;
+  float scale;  ///< what codes are multiplied by
+  float mean;   ///< what was taken from all values
 };
 
 /// `sink`: minus infinity for none. `mean_score`: of the mean key, by which scores are less than they should be.
