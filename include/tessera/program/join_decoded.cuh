@@ -4,7 +4,8 @@
 ///
 /// A block takes 32 channels of a row, and each of its four warps every fourth share of them, so that all of a row's
 /// shares are asked for at once, by as many blocks as there are multiprocessors. Blocks are small enough to be there,
-/// and know their places, before those that make the shares have left. Sums are made in the order of the shares.
+/// and know their places, before those that make the shares have left. The order of additions depends on the number of
+/// shares alone.
 #pragma once
 
 #include <cstdint>
