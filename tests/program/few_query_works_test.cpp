@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <cstdint>
+#include <cstdlib>
 #include <vector>
 
 #include <tessera/program/few_query_works.hpp>
@@ -25,22 +26,23 @@ void check_every_row(few_query_works const& works) {
     }
   }
   for (std::int64_t const times : found) {
-    CHECK(times == works.shares);
+    CHECK(times == works.shares());
   }
 }
 
 /// Tiles of the shares of a row's work follow each other, and hold all keys that any row sees.
 void check_every_tile(few_query_works const& works, std::int64_t last_query) {
-  std::uint32_t const each = works.count() / static_cast<std::uint32_t>(works.shares);
+  std::uint32_t const each = works.count() / works.by_shares.divisor;
   for (std::uint32_t i = 0; i < each; ++i) {
     few_query_work const first = works.at(i);
     std::int64_t next = first.first_tile;
     CHECK(next * 128 <= first.mask.of(0).first);
-    for (std::uint32_t share = 0; share < static_cast<std::uint32_t>(works.shares); ++share) {
+    for (std::uint32_t share = 0; share < works.by_shares.divisor; ++share) {
       few_query_work const work = works.at(share * each + i);
       CHECK(work.share == share);
       CHECK((work.tiles == 0 || work.first_tile == next));
       CHECK(work.tiles >= 0);
+      CHECK(std::abs(work.tiles - first.tiles) <= 1);
       next += work.tiles;
     }
     key_interval const seen = first.mask.of(last_query);
@@ -57,7 +59,8 @@ TEST_CASE("few queries are shared out so that every row meets every key that it 
       for (std::int64_t const shares : {1, 2, 7}) {
         for (std::int64_t const left : {-1, 100}) {
           CAPTURE(queries, keys, shares, left);
-          few_query_works const works{{2, 6, 2, queries, keys, 64}, {}, {}, left, left < 0 ? -1 : 0, shares};
+          few_query_works const works =
+              few_query_works::of({2, 6, 2, queries, keys, 64}, {}, {}, left, left < 0 ? -1 : 0, shares);
           check_every_row(works);
           check_every_tile(works, queries - 1);
         }
@@ -69,11 +72,12 @@ TEST_CASE("few queries are shared out so that every row meets every key that it 
 TEST_CASE("sequences without keys or queries have works without tiles", "[host]") {
   std::vector<std::int32_t> const lengths{0, 200};
   sequence_lengths const some(lengths);
-  few_query_works works{{2, 2, 1, 4, 300, 64}, {}, some, -1, -1, 2};
+  few_query_works works = few_query_works::of({2, 2, 1, 4, 300, 64}, {}, some, -1, -1, 2);
   CHECK(works.at(0).tiles == 0);
   CHECK(works.at(1).tiles == 1);
   works.query_lengths = some;
   works.key_lengths = {};
   CHECK(works.at(0).tiles == 0);
-  CHECK(works.at(1).tiles == 2);
+  CHECK(works.at(1).tiles == 1);
+  CHECK(works.at(3).tiles == 2);
 }

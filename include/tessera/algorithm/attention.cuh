@@ -25,6 +25,7 @@
 #include <tessera/exec/cuda.cuh>
 #include <tessera/program/attention_of_few_queries.cuh>
 #include <tessera/program/attention_on_warpgroups.cuh>
+#include <tessera/program/join_decoded.cuh>
 #include <tessera/quantize/granularity.hpp>
 #include <tessera/tile/cuda/gemm_tile.cuh>
 #include <tessera/tuning/attention.hpp>
@@ -220,9 +221,10 @@ bool suits_attention_of_few_queries(attention_call<Method, T, Bias> const& call)
   const std::int64_t key_rows = s.batch * s.key_heads * padded_tokens(s.keys);
   const bool is_small = s.keys < most && key_rows < most_rows &&
                         key_rows / attention_padding * s.channels < most_rows &&
-                        call.partials.shares() * s.batch * s.query_heads * s.queries < most_rows;
+                        call.partials.shares() * s.batch * s.query_heads * s.queries < most_rows / 8;
   const bool is_whole = is_aligned(heads.queries.codes.data) && is_aligned(heads.keys.scales.data);
-  return s.queries <= few_queries && s.keys > 0 && !has_extras && is_small && is_whole;
+  const bool is_joined = call.partials.rows.data == nullptr || is_aligned(call.partials.rows.data);
+  return s.queries <= few_queries && s.keys > 0 && !has_extras && is_small && is_whole && is_joined;
 }
 
 /// Whether it did. The call has so many channels, or fewer.
@@ -238,18 +240,22 @@ bool try_attention_of_few_queries(basic_cuda<Architectures> const& exec, attenti
       !exec.template has<program_type>()) {
     return false;
   }
-  const program_type program{make_tensor_map(where, keys, {shape::keys, shape::row_bytes}, shape::swizzle),
-                             make_tensor_map(where, values, {static_cast<int>(call.shape.channels), shape::keys}),
-                             heads.queries.codes.data,
-                             heads.queries.scales.data,
-                             heads.keys.scales.data,
-                             {call.shape, call.query_lengths, call.key_lengths, call.options.window_left,
-                              call.options.is_causal ? 0 : call.options.window_right, call.partials.shares()},
-                             writer_of(call),
-                             call.partials};
+  const program_type program{
+      make_tensor_map(where, keys, {shape::keys, shape::row_bytes}, shape::swizzle),
+      make_tensor_map(where, values, {static_cast<int>(call.shape.channels), shape::keys}),
+      heads.queries.codes.data,
+      heads.queries.scales.data,
+      heads.keys.scales.data,
+      few_query_works::of(call.shape, call.query_lengths, call.key_lengths, call.options.window_left,
+                          call.options.is_causal ? 0 : call.options.window_right, call.partials.shares()),
+      writer_of(call),
+      call.partials};
   const std::int64_t most = std::int64_t{exec.state->multiprocessors()} * program_type::blocks_per_multiprocessor;
   exec.run(program, min(std::int64_t{program.works.count()}, most));
-  merge_shares(exec, call);
+  if (call.partials.rows.data != nullptr) {
+    const auto join = join_decoded<Method, T>::of(call.partials, writer_of(call));
+    exec.run(join, join.groups());
+  }
   return true;
 }
 

@@ -36,16 +36,16 @@ bool has_whole_rows(head_view<T const> const& heads) {
 /// Whether numbers of works, of rows and of tokens have 31 bits, and there is anything to do.
 inline bool has_places_for_decoding(attention_shape const& s, std::int64_t shares) {
   constexpr std::int64_t most = std::int64_t{1} << 30;
-  return s.batch > 0 && s.queries > 0 && s.keys < most && shares * s.batch * s.query_heads * s.queries < most;
+  return s.batch > 0 && s.queries > 0 && s.keys < most && shares * s.batch * s.query_heads * s.queries < most / 4;
 }
 
-/// Joins shares, if there are any.
+/// Joins shares, if there are any; no more than most_attention_shares.
 template <class Executor, class Call>
 void merge_decoded(Executor const& exec, Call const& call,
                    attention_partials<online_softmax<float>::state_type> const& partials) {
   if (partials.rows.data != nullptr) {
     using result_type = typename decltype(call.out.result)::value_type;
-    const auto join = join_decoded<result_type>::of(partials, writer_of(call));
+    const auto join = join_decoded<cached_attention_method, result_type>::of(partials, writer_of(call));
     exec.run(join, join.groups());
   }
 }

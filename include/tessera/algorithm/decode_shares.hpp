@@ -23,7 +23,7 @@ template <class State>
   const std::int64_t works = s.batch * s.key_heads * divide_up(s.query_heads / s.key_heads * s.queries, rows);
   std::int64_t best = 1;
   std::int64_t least = 0;
-  for (std::int64_t shares = 1; shares <= memory.shares(); ++shares) {
+  for (std::int64_t shares = 1; shares <= min(memory.shares(), std::int64_t{most_attention_shares}); ++shares) {
     const std::int64_t turns = divide_up(works * shares, blocks);
     const std::int64_t steps = divide_up(s.keys, tokens * shares);
     const std::int64_t cost = turns * (policy.step * steps + policy.work) + (shares > 1 ? policy.merging : 0);

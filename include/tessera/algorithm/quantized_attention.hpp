@@ -208,7 +208,9 @@ struct quantization_regions : quantized_regions<Method> {
         s.batch * (is_few ? s.key_heads * divide_up(together, few_queries)
                           : s.query_heads * divide_up(s.queries, std::int64_t{block_mean::tokens}));
     constexpr std::int64_t enough_groups = 256;
-    const std::int64_t wanted = divide_up(enough_groups, max(groups, std::int64_t{1}));
+    constexpr std::int64_t few_query_groups = 264;  // two for each of 132 multiprocessors, and no more
+    const std::int64_t wanted = is_few ? few_query_groups / max(groups, std::int64_t{1})
+                                       : divide_up(enough_groups, max(groups, std::int64_t{1}));
     return clamp(min(wanted, s.keys / least_keys), std::int64_t{1}, most);
   }
 

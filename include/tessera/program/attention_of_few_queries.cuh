@@ -4,8 +4,8 @@
 ///
 /// A work is 16 rows of a key head and a share of its keys (few_query_works.hpp): the queries of all query heads that
 /// share the key head, so that they share one read of its keys and values. One thread has the copy engine bring
-/// tiles of 128 keys and values into a ring in shared memory, from work to work without a pause; eight warps go through
-/// the tiles together. Of each tile a warp
+/// tiles of 128 keys, their scales and values into a ring in shared memory, from work to work without a pause; eight
+/// warps go through the tiles together. Of each tile a warp
 ///
 ///  * multiplies all rows by 16 keys (mma.sync of int8), and leaves the largest score of each row to the others;
 ///  * makes the weights of these scores: e4m3 codes, as fp16, relative to the tile's largest score, as
@@ -14,7 +14,7 @@
 ///    the way (sm_90's mma.sync has no e4m3): products and sums are exact but for the rounding of fp32 sums.
 ///
 /// In turns between two syncs a warp makes the weights of a tile, the products with values of the tile before, and the
-/// scores of the next one. Shares of rows go to merge_attention.
+/// scores of the next one. Shares of rows go to join_decoded.
 ///
 /// Where there are 8 rows or fewer, the other 8 are multiplied but have no weights. Where there are fewer channels than
 /// the program has, the others of queries and keys are zeros, and those of values whatever lies there: outputs of such
@@ -32,6 +32,7 @@
 #include <tessera/core/float8.hpp>
 #include <tessera/program/attention_operands.hpp>
 #include <tessera/program/attention_rows.hpp>
+#include <tessera/program/few_queries_shape.cuh>
 #include <tessera/program/few_query_works.hpp>
 #include <tessera/quantize/scaled_float.hpp>
 #include <tessera/reduce/online_softmax.hpp>
@@ -43,31 +44,12 @@
 #include <tessera/tile/cuda/load_matrix.cuh>
 #include <tessera/tile/cuda/mma.cuh>
 #include <tessera/tile/cuda/ring_place.cuh>
+#include <tessera/tile/cuda/stream_order.cuh>
 #include <tessera/tile/cuda/tensor_map.cuh>
 #include <tessera/tuning/attention.hpp>
 
 namespace tessera {
 inline namespace v0 {
-
-/// Extents of a program of so many channels or fewer.
-template <int Channels>
-struct few_queries_shape {
-  static constexpr int rows = static_cast<int>(few_queries);  ///< of a work: queries of heads that share a key head
-  static constexpr int keys = static_cast<int>(attention_padding);  ///< of a tile
-  static constexpr int warps = 8;                                   ///< that multiply; one more starts copies
-  static constexpr int lanes = 32 * (warps + 1);
-  static constexpr int warp_keys = keys / warps;              ///< of a tile, that a warp multiplies
-  static constexpr int warp_channels = Channels / warps;      ///< of values, that a warp adds up
-  static constexpr int row_bytes = Channels > 64 ? 128 : 64;  ///< of keys, which lie in panels of so many
-  static constexpr int panels = Channels / row_bytes;
-  static constexpr int tile_bytes = keys * Channels;  ///< of keys, and of values
-  static constexpr int depth_steps = Channels / 32;
-  static constexpr int column_steps = warp_channels / 8;  ///< multiplications of 8 channels of values
-  static constexpr int weight_words = keys / 2 + 4;       ///< of a row: rows lie in different banks
-  static constexpr box_swizzle swizzle = row_bytes == 128 ? box_swizzle::bytes_128 : box_swizzle::bytes_64;
-  static_assert(Channels == 64 || Channels == 128 || Channels == 256,
-                "tessera: attention of few queries takes 64, 128 or 256 channels");
-};
 
 /// Method: an attention_method whose scales are per_thread and whose values are e4m3. T: of results.
 template <int Channels, class Method, class T, few_queries_policy Policy>
@@ -80,6 +62,7 @@ struct attention_of_few_queries {
   static constexpr int from_architecture = 900;
   static constexpr int before_architecture = 1000;
   static constexpr bool is_persistent = true;
+  static constexpr bool waits_for_stream = true;
 
   /// Of a row of a work, what each warp has.
   struct row_sums {
@@ -91,6 +74,7 @@ struct attention_of_few_queries {
     alignas(1024) unsigned char key[Policy.stages][shape::tile_bytes];
     /// Tiles of values' codes.
     alignas(1024) unsigned char value[Policy.stages][shape::tile_bytes];
+    alignas(16) float key_scale[Policy.stages][shape::lane_scales];           ///< of tiles of keys
     alignas(16) std::uint32_t weights[2][shape::rows * shape::weight_words];  ///< pairs of fp16; of tiles in turn
     alignas(16) float largest[2][shape::rows][shape::warps];                  ///< likewise
     alignas(16) row_sums sums[2][shape::rows];                                ///< of works in turn
@@ -112,32 +96,45 @@ struct attention_of_few_queries {
   /// The launch has as many blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
                                              scratch_type& scratch) const {
-    if (group.lane == 0) {
-      prefetch_tensor_map(key_map);
-      prefetch_tensor_map(value_map);
-      for (int stage = 0; stage < Policy.stages; ++stage) {
-        scratch.key_full[stage].init(1);
-        scratch.value_full[stage].init(1);
-        scratch.key_empty[stage].init(shape::warps);
-        scratch.value_empty[stage].init(shape::warps);
-      }
-      fence_barrier_init();
-    }
-    group.sync();
     const int warp = __shfl_sync(0xffffffffU, group.lane / 32, 0);
+    const int lane = group.lane % 32;
+    if (warp == shape::warps) {
+      if (lane == 0) {
+        init_barriers(scratch);
+      }
+      __syncwarp();
+      arrive_named(begin_barrier, lanes);
+    }
+    let_next_kernel_start();
+    wait_for_stream();
     if (warp < shape::warps) {
-      attend(scratch, warp, group.lane % 32);
-    } else if (group.lane % 32 == 0) {
+      attend(scratch, warp, lane);
+    } else if (lane == 0) {
       produce(scratch);
     }
   }
 
  private:
+  static constexpr int warps_barrier = 1;
+  static constexpr int begin_barrier = 2;  ///< of all warps: barriers can be waited for
   using scores_mma = warp_mma<std::int8_t>;
   using values_mma = warp_mma<float16>;
   using place_type = ring_place<Policy.stages>;
 
   // One thread: brings keys and values.
+
+  __device__ __forceinline__ void init_barriers(scratch_type& scratch) const {
+    prefetch_tensor_map(key_map);
+    prefetch_tensor_map(value_map);
+#pragma unroll
+    for (int stage = 0; stage < Policy.stages; ++stage) {
+      scratch.key_full[stage].init(1);
+      scratch.value_full[stage].init(1);
+      scratch.key_empty[stage].init(shape::warps);
+      scratch.value_empty[stage].init(shape::warps);
+    }
+    fence_barrier_init();
+  }
 
   __device__ __forceinline__ void produce(scratch_type& scratch) const {
     const auto count = works.count();
@@ -157,7 +154,9 @@ struct attention_of_few_queries {
   __device__ __forceinline__ void bring_keys(scratch_type& scratch, place_type place, std::int64_t tile) const {
     shared_barrier& full = scratch.key_full[place.stage];
     scratch.key_empty[place.stage].wait(place.phase ^ 1U);
-    full.arrive_and_expect(shape::tile_bytes);
+    constexpr int scale_bytes = sizeof(scratch.key_scale[0]);
+    full.arrive_and_expect(shape::tile_bytes + scale_bytes);
+    load_bytes(scratch.key_scale[place.stage], key_scales + shape::lane_scales * tile, scale_bytes, full);
 #pragma unroll
     for (int panel = 0; panel < shape::panels; ++panel) {
       load_box(scratch.key[place.stage] + panel * shape::keys * shape::row_bytes, key_map, full,
@@ -183,8 +182,6 @@ struct attention_of_few_queries {
     std::uint32_t queries[shape::depth_steps][4];
     bool has_second_half;  ///< else rows from 8 on are none, and nothing is known of them
     float query_scale[2];
-    float const* key_scales;    ///< of the tile whose scores come next, for the lane's keys
-    float key_scale;            ///< of that tile; loaded a turn before it is wanted
     std::int32_t first_key[2];  ///< that the row sees
     std::int32_t seen_keys[2];  ///< from there on
     float scores[2][4];
@@ -202,9 +199,12 @@ struct attention_of_few_queries {
     for (std::uint32_t work = blockIdx.x; work < count; work += gridDim.x) {
       const few_query_work at = works.at(work);
       begin_work(state, at);
+      if (work == blockIdx.x) {
+        sync_named(begin_barrier, lanes);
+      }
       const auto first_key = static_cast<std::int32_t>(at.first_tile * shape::keys);
       if (at.tiles > 0) {
-        make_scores(scratch, state, first_key, 0, at.tiles > 1);
+        make_scores(scratch, state, first_key, 0);
       }
       for (std::int32_t i = 0; i < at.tiles; ++i) {
         sync_warps();
@@ -214,7 +214,7 @@ struct attention_of_few_queries {
           add_values(scratch, state, before, (i - 1) % 2);
         }
         if (i + 1 < at.tiles) {
-          make_scores(scratch, state, first_key + (i + 1) * shape::keys, (i + 1) % 2, i + 2 < at.tiles);
+          make_scores(scratch, state, first_key + (i + 1) * shape::keys, (i + 1) % 2);
         }
       }
       if (at.tiles > 0) {
@@ -227,7 +227,7 @@ struct attention_of_few_queries {
   }
 
   __device__ __forceinline__ static void sync_warps() {
-    sync_named(1, 32 * shape::warps);
+    sync_named(warps_barrier, 32 * shape::warps);
   }
 
   __device__ __forceinline__ static void release(shared_barrier& barrier, int lane) {
@@ -240,11 +240,7 @@ struct attention_of_few_queries {
   __device__ __forceinline__ void begin_work(warp_state& state, few_query_work const& at) const {
     attention_shape const& s = results.shape;
     const std::int64_t padded = padded_tokens(s.queries);
-    const std::int64_t key_head = at.sequence * s.key_heads + at.key_head;
     state.has_second_half = works.row_of(at, 8).is_inside;
-    state.key_scales =
-        key_scales + 4 * (key_head * (padded_tokens(s.keys) / shape::keys) + at.first_tile) + state.lane % 4;
-    state.key_scale = at.tiles > 0 ? *state.key_scales : 0.0F;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const few_query_row row = works.row_of(at, state.lane / 4 + 8 * half);
@@ -276,15 +272,11 @@ struct attention_of_few_queries {
 
   /// Of the warp's keys of a tile, with each row's largest for all warps.
   __device__ __forceinline__ static void make_scores(scratch_type& scratch, warp_state& state, std::int32_t first_key,
-                                                     int turn, bool has_next) {
+                                                     int turn) {
     std::int32_t sums[2][4] = {};
     scratch.key_full[state.key.stage].wait(state.key.phase);
     multiply_keys(detail::plain_shared_address(scratch.key[state.key.stage]), state, sums);
-    const float key_scale = state.key_scale;
-    state.key_scales += 4;
-    if (has_next) {
-      state.key_scale = *state.key_scales;
-    }
+    const float key_scale = scratch.key_scale[state.key.stage][state.lane % 4];
     release(scratch.key_empty[state.key.stage], state.lane);
     state.key.advance();
     const std::int32_t own_key = first_key + shape::warp_keys * state.warp + 2 * (state.lane % 4);
@@ -417,6 +409,7 @@ struct attention_of_few_queries {
   /// Adds up what warps know of rows, and writes results or shares of them.
   __device__ __forceinline__ void finish(scratch_type& scratch, warp_state& state, few_query_work const& at,
                                          int turn) const {
+    const bool is_shared = partials.rows.data != nullptr;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       row_sums& to = scratch.sums[turn][state.lane / 4 + 8 * half];
@@ -430,51 +423,73 @@ struct attention_of_few_queries {
     sync_warps();
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
+      if (half == 1 && !state.has_second_half) {
+        break;
+      }
       const int number = state.lane / 4 + 8 * half;
       const few_query_row place = works.row_of(at, number);
       row_type row = state.rows[half];
-      row.state.sum = 0.0F;
-      row.rounded = 0.0F;
-#pragma unroll
-      for (int warp = 0; warp < shape::warps; ++warp) {
-        row.state.sum += scratch.sums[turn][number].sum[warp];
-        row.rounded += scratch.sums[turn][number].rounded[warp];
-      }
-      if (place.is_inside) {
+      row.state.sum = sum_of_warps(scratch.sums[turn][number].sum);
+      row.rounded = sum_of_warps(scratch.sums[turn][number].rounded);
+      if (place.is_inside && is_shared) {
+        leave_row(state, at, place, half, row);
+      } else if (place.is_inside) {
         write_row(state, at, place, half, row);
       }
     }
+  }
+  __device__ __forceinline__ static float sum_of_warps(float const (&parts)[shape::warps]) {
+    float sum = 0.0F;
+#pragma unroll
+    for (int warp = 0; warp < shape::warps; ++warp) {
+      sum += parts[warp];
+    }
+    return sum;
   }
   __device__ __forceinline__ static float sum_of_four(float value) {
     value += __shfl_xor_sync(0xffffffffU, value, 1);
     return value + __shfl_xor_sync(0xffffffffU, value, 2);
   }
 
+  /// The first of the lane's channels; the others are the next one, and eight further on.
+  [[nodiscard]] __device__ __forceinline__ static int first_channel(warp_state const& state) {
+    return shape::warp_channels * state.warp + 2 * (state.lane % 4);
+  }
+  __device__ __forceinline__ void leave_row(warp_state const& state, few_query_work const& at,
+                                            few_query_row const& place, int half, row_type const& row) const {
+    if (state.warp == 0 && state.lane % 4 == 0) {
+      partials.rows(at.share, at.sequence, place.head, place.query) = row;
+    }
+    const int first = first_channel(state);
+    float* const to = &partials.totals(at.share, at.sequence, place.head, place.query, first);
+    const std::int64_t step = partials.totals.strides[4];
+#pragma unroll
+    for (int column = 0; column < shape::column_steps; ++column) {
+      if (first + 8 * column < results.shape.channels) {
+        to[8 * column * step] = state.outputs[column][2 * half];
+        to[(8 * column + 1) * step] = state.outputs[column][2 * half + 1];
+      }
+    }
+  }
   __device__ __forceinline__ void write_row(warp_state const& state, few_query_work const& at,
                                             few_query_row const& place, int half, row_type const& row) const {
-    const bool is_shared = partials.rows.data != nullptr;
-    const bool is_first = state.warp == 0 && state.lane % 4 == 0;
-    const finished_row finished =
-        is_shared ? finished_row{} : results.finish(at.sequence, place.head, place.query, row);
-    if (is_first && is_shared) {
-      partials.rows(at.share, at.sequence, place.head, place.query) = row;
-    } else if (is_first) {
+    value_terms terms[shape::column_steps][2];
+    const int first = first_channel(state);
+#pragma unroll
+    for (int i = 0; i < 2 * shape::column_steps; ++i) {
+      const std::int64_t channel = min(first + i / 2 * 8 + i % 2, static_cast<int>(results.shape.channels) - 1);
+      terms[i / 2][i % 2] = results.terms_of(at.sequence, place.head, channel);
+    }
+    const finished_row finished = results.finish(at.sequence, place.head, place.query, row);
+    if (state.warp == 0 && state.lane % 4 == 0) {
       results.write_log_sum_exp(at.sequence, place.head, place.query, finished);
     }
 #pragma unroll
-    for (int column = 0; column < shape::column_steps; ++column) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const std::int64_t channel = shape::warp_channels * state.warp + 8 * column + 2 * (state.lane % 4) + i;
-        const float total = state.outputs[column][2 * half + i];
-        if (channel >= results.shape.channels) {
-          continue;
-        }
-        if (is_shared) {
-          partials.totals(at.share, at.sequence, place.head, place.query, channel) = total;
-        } else {
-          results.write(at.sequence, place.head, place.query, channel, finished.inverse, finished.share, total);
-        }
+    for (int i = 0; i < 2 * shape::column_steps; ++i) {
+      const int channel = first + i / 2 * 8 + i % 2;
+      if (channel < results.shape.channels) {
+        results.write(at.sequence, place.head, place.query, channel, finished, terms[i / 2][i % 2],
+                      state.outputs[i / 2][2 * half + i % 2]);
       }
     }
   }

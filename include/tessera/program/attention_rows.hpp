@@ -42,6 +42,12 @@ struct finished_row {
   float log_sum_exp;  ///< natural, with the mean key's score
 };
 
+/// Of a channel of values, before they became codes.
+struct value_terms {
+  float scale;  ///< what codes are multiplied by
+  float mean;   ///< what was taken from all values
+};
+
 /// `sink`: minus infinity for none. `mean_score`: of the mean key, by which scores are less than they should be.
 template <class Softmax>
 TESSERA_FN finished_row finish_attention_row(attention_row<typename Softmax::state_type> row, float sink,
@@ -99,25 +105,26 @@ struct attention_writer {
       log_sum_exp(sequence, head, at) = row.log_sum_exp;
     }
   }
+  /// What values of a channel were before they became codes.
+  TESSERA_FN value_terms terms_of(std::int64_t sequence, std::int64_t head, std::int64_t channel) const {
+    const auto group = static_cast<std::uint32_t>(shape.query_heads) / static_cast<std::uint32_t>(shape.key_heads);
+    const std::int64_t key_head = static_cast<std::uint32_t>(head) / group;
+    return {value_scales.data != nullptr ? value_scales(sequence, key_head, channel) : 1.0F,
+            value_mean.data != nullptr ? value_mean(sequence, key_head, channel) : 0.0F};
+  }
   /// Writes one channel of a row; inverse and share are those of finished_row.
   TESSERA_FN void write(std::int64_t sequence, std::int64_t head, std::int64_t query, std::int64_t channel,
                         float inverse, float share, float total) const {
+    write(sequence, head, query, channel, {inverse, share, 0.0F}, terms_of(sequence, head, channel), total);
+  }
+  /// The same, where terms_of() is known.
+  TESSERA_FN void write(std::int64_t sequence, std::int64_t head, std::int64_t query, std::int64_t channel,
+                        finished_row const& row, value_terms const& terms, float total) const {
     const std::int64_t at = place(sequence, query);
-    if (at < 0) {
-      return;
+    if (at >= 0) {
+      const float result = row.inverse != 0.0F ? total * row.inverse * terms.scale + row.share * terms.mean : 0.0F;
+      out(sequence, head, at, channel) = store<T>(result);
     }
-    const std::int64_t key_head = head / (shape.query_heads / shape.key_heads);
-    float result = 0.0F;
-    if (inverse != 0.0F) {
-      result = total * inverse;
-      if (value_scales.data != nullptr) {
-        result *= value_scales(sequence, key_head, channel);
-      }
-      if (value_mean.data != nullptr) {
-        result += share * value_mean(sequence, key_head, channel);
-      }
-    }
-    out(sequence, head, at, channel) = store<T>(result);
   }
 
  private:

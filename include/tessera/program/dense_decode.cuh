@@ -22,6 +22,7 @@
 #include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/ring_place.cuh>
+#include <tessera/tile/cuda/stream_order.cuh>
 #include <tessera/tile/cuda/tensor_map.cuh>
 #include <tessera/tuning/decode.hpp>
 #include <tessera/view/matrix_view.hpp>
@@ -72,6 +73,7 @@ struct dense_decode {
   static constexpr int from_architecture = 900;
   static constexpr int before_architecture = 1000;
   static constexpr bool is_persistent = true;
+  static constexpr bool waits_for_stream = true;
 
   /// A warp that comes to a place in the ring was the last one to be there, so that it knows the phase by its parity.
   static_assert(stages % warps == 0, "tessera: dense_decode has whole rounds of its warps in its ring");
@@ -105,28 +107,40 @@ struct dense_decode {
   /// The launch has as many blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
                                              scratch_type& scratch) const {
-    if (group.lane == 0) {
-      prefetch_tensor_map(keys.map);
-      prefetch_tensor_map(values.map);
-    }
-    if (group.lane < stages) {
-      scratch.full[group.lane].init(1);
-      scratch.empty[group.lane].init(1);
-    }
-    if (group.lane == 0) {
-      scratch.ahead.init(warps);
-    }
-    fence_barrier_init();
-    group.sync();
     const int warp = __shfl_sync(0xffffffffU, group.lane / 32, 0);
+    const int lane = group.lane % 32;
+    if (warp == warps) {
+      if (lane == 0) {
+        init_barriers(scratch);
+      }
+      __syncwarp();
+      arrive_named(begin_barrier, lanes);
+    }
+    let_next_kernel_start();
+    wait_for_stream();
     if (warp < warps) {
-      attend(scratch, warp, group.lane % 32);
+      sync_named(begin_barrier, lanes);
+      attend(scratch, warp, lane);
     } else {
-      produce(scratch, group.lane % 32);
+      produce(scratch, lane);
     }
   }
 
  private:
+  static constexpr int begin_barrier = 2;  ///< of all warps: barriers can be waited for
+
+  __device__ __forceinline__ void init_barriers(scratch_type& scratch) const {
+    prefetch_tensor_map(keys.map);
+    prefetch_tensor_map(values.map);
+#pragma unroll
+    for (int stage = 0; stage < stages; ++stage) {
+      scratch.full[stage].init(1);
+      scratch.empty[stage].init(1);
+    }
+    scratch.ahead.init(warps);
+    fence_barrier_init();
+  }
+
   [[nodiscard]] __device__ __forceinline__ std::int32_t length(decode_work const& work) const {
     return static_cast<std::int32_t>(length_of(key_lengths, work.sequence, works.results.shape.keys));
   }

@@ -7,6 +7,7 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
+#include <tessera/core/known_divisor.hpp>
 #include <tessera/program/attention_mask.hpp>
 #include <tessera/program/attention_operands.hpp>
 
@@ -31,32 +32,57 @@ struct few_query_row {
   bool is_inside;      ///< else there is no such row
 };
 
-/// Numbers of rows and works have 31 bits.
+/// Numbers of rows and works have 31 bits, and so have tiles of a sequence times shares.
 struct few_query_works {
   static constexpr std::int64_t rows = few_queries;  ///< of a work
 
   attention_shape shape;
   sequence_lengths query_lengths;
   sequence_lengths key_lengths;
-  std::int64_t left;    ///< see attention_mask
-  std::int64_t right;   ///< likewise
-  std::int64_t shares;  ///< of a key head's keys
+  std::int64_t left;         ///< see attention_mask
+  std::int64_t right;        ///< likewise
+  known_divisor by_shares;   ///< of a key head's keys
+  known_divisor by_blocks;   ///< of rows of a key head
+  known_divisor by_heads;    ///< key heads of a sequence
+  known_divisor by_batch;    ///< sequences
+  known_divisor by_queries;  ///< of a sequence
+  std::uint32_t head_group;  ///< query heads of a key head
 
+  /// Of a batch that is not empty.
+  [[nodiscard]] static constexpr few_query_works of(attention_shape const& s, sequence_lengths const& query_lengths,
+                                                    sequence_lengths const& key_lengths, std::int64_t left,
+                                                    std::int64_t right, std::int64_t shares) {
+    const auto divisor = [](std::int64_t number) { return known_divisor::of(static_cast<std::uint32_t>(number)); };
+    const std::int64_t group = s.query_heads / s.key_heads;
+    return {s,
+            query_lengths,
+            key_lengths,
+            left,
+            right,
+            divisor(shares),
+            divisor(divide_up(group * s.queries, rows)),
+            divisor(s.key_heads),
+            divisor(s.batch),
+            divisor(s.queries),
+            static_cast<std::uint32_t>(group)};
+  }
+
+  /// Of a key head's keys.
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t shares() const { return by_shares.divisor; }
   /// Works in all.
   [[nodiscard]] TESSERA_FN constexpr std::uint32_t count() const {
-    return static_cast<std::uint32_t>(shares * shape.batch * shape.key_heads) * row_blocks();
+    return by_shares.divisor * by_batch.divisor * by_heads.divisor * by_blocks.divisor;
   }
 
   /// The work with this number; those that read the same keys follow each other.
   [[nodiscard]] TESSERA_FN constexpr few_query_work at(std::uint32_t work) const {
-    const auto heads = static_cast<std::uint32_t>(shape.key_heads);
-    const auto batch = static_cast<std::uint32_t>(shape.batch);
-    const std::uint32_t head = work / row_blocks();
+    const std::uint32_t head = by_blocks.quotient(work);
+    const std::uint32_t sequence = by_heads.quotient(head);
     few_query_work found{};
-    found.first_row = (work - head * row_blocks()) * rows;
-    found.key_head = head % heads;
-    found.sequence = head / heads % batch;
-    found.share = head / heads / batch;
+    found.first_row = (work - head * by_blocks.divisor) * rows;
+    found.key_head = head - sequence * by_heads.divisor;
+    found.share = by_batch.quotient(sequence);
+    found.sequence = sequence - static_cast<std::uint32_t>(found.share) * by_batch.divisor;
     found.mask = {length_of(query_lengths, found.sequence, shape.queries),
                   length_of(key_lengths, found.sequence, shape.keys), left, right};
     find_tiles(found);
@@ -65,29 +91,22 @@ struct few_query_works {
 
   /// Row `row` of a work.
   [[nodiscard]] TESSERA_FN constexpr few_query_row row_of(few_query_work const& work, int row) const {
-    const auto queries = static_cast<std::uint32_t>(shape.queries);
     const std::uint32_t which = static_cast<std::uint32_t>(work.first_row) + static_cast<std::uint32_t>(row);
-    return {work.key_head * head_group() + which / queries, which % queries, which < head_group() * queries};
+    const std::uint32_t of_group = by_queries.quotient(which);
+    return {work.key_head * head_group + of_group, which - of_group * by_queries.divisor, of_group < head_group};
   }
 
  private:
-  /// Query heads of a key head.
-  [[nodiscard]] TESSERA_FN constexpr std::uint32_t head_group() const {
-    return static_cast<std::uint32_t>(shape.query_heads) / static_cast<std::uint32_t>(shape.key_heads);
-  }
-  [[nodiscard]] TESSERA_FN constexpr std::uint32_t row_blocks() const {
-    return static_cast<std::uint32_t>(divide_up(std::int64_t{head_group()} * shape.queries, rows));
-  }
-
-  /// Those that any row sees, in parts of equal size, of which the last may be smaller.
+  /// Those that any row sees, in parts that differ by one at most.
   TESSERA_FN constexpr void find_tiles(few_query_work& work) const {
     const std::int64_t lowest = work.mask.of(0).first / attention_padding;
     const std::int64_t seen = work.mask.queries > 0 ? work.mask.of(work.mask.queries - 1).end : 0;
-    const std::int64_t count = max(divide_up(seen, attention_padding) - lowest, std::int64_t{0});
-    const std::int64_t each = divide_up(static_cast<std::uint32_t>(count), static_cast<std::uint32_t>(shares));
-    const std::int64_t begin = min(work.share * each, count);
+    const std::int64_t found = max(divide_up(seen, attention_padding) - lowest, std::int64_t{0});
+    const auto count = static_cast<std::uint32_t>(found);
+    const auto share = static_cast<std::uint32_t>(work.share);
+    const std::uint32_t begin = by_shares.quotient(share * count);
     work.first_tile = lowest + begin;
-    work.tiles = static_cast<std::int32_t>(min(begin + each, count) - begin);
+    work.tiles = static_cast<std::int32_t>(by_shares.quotient((share + 1) * count) - begin);
   }
 };
 

@@ -13,7 +13,7 @@
 /// largest scale that came first.
 ///
 /// For each page of 128 channels, 4 bits and 2 groups a lane has about 256 masks and 64 shifts for 512 codes, 72 tensor
-/// core products, 16 exponentials and 350 other instructions: 760, of which four schedulers can issue 2100 while a page
+/// core products, 16 exponentials and 320 other instructions: 730, of which four schedulers can issue 2100 while a page
 /// of 9376 bytes comes at 4.1 TB/s of 132 multiprocessors.
 #pragma once
 
@@ -70,11 +70,11 @@ struct page_columns {
     bool is_needed;          ///< whether any token is left out
   };
 
-  columns_type columns;              ///< what has been added up
-  std::uint32_t queries[strips][2];  ///< fp16, second operands
-  float power[2];                    ///< of the lane's columns: of products of q' with codes of rows below 8
-  float ratios[Groups][2];           ///< R of the lane's tokens
-  std::int32_t shift;                ///< weights times value scales are multiplied by 2 to its power
+  columns_type columns;                  ///< what has been added up
+  std::uint32_t queries[strips / 2][4];  ///< fp16, second operands: the first halves of two strips, then the second
+  float power[2];                        ///< of the lane's columns: of products of q' with codes of rows below 8
+  float ratios[Groups][2];               ///< R of the lane's tokens
+  std::int32_t shift;                    ///< weights times value scales are multiplied by 2 to its power
 
   /// Takes queries, as pairs of fp16, and forgets what was added up.
   template <class T>
@@ -104,7 +104,7 @@ struct page_columns {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const float2 pair = unpack_pair<T>(words[strip][i]);
-        queries[strip][i] = pack_pair<float16>(pair.x * shrink, pair.y * shrink);
+        queries[strip / 2][2 * i + strip % 2] = pack_pair<float16>(pair.x * shrink, pair.y * shrink);
       }
     }
     const float own = __uint_as_float(static_cast<std::uint32_t>(exponent + 1) << 23) * factor;
@@ -116,7 +116,7 @@ struct page_columns {
   __device__ __forceinline__ void take(unsigned char const* page, parts const& at, page_mask const& mask, int lane) {
     unsigned char const* const both = page + at.header - format.header();
     float scores[tiles][4] = {};
-    float bias[4] = {};
+    float bias[2];
     multiply_keys(both, scores, bias, lane);
     make_scores(page + at.norms, bias, scores, lane);
     if (mask.is_needed) {
@@ -220,26 +220,29 @@ struct page_columns {
     return __uint_as_float(static_cast<std::uint32_t>(127 + exponent) << 23);
   }
 
-  __device__ __forceinline__ void multiply_keys(unsigned char const* both, float (&scores)[tiles][4], float (&bias)[4],
+  __device__ __forceinline__ void multiply_keys(unsigned char const* both, float (&scores)[tiles][4], float (&bias)[2],
                                                 int lane) const {
     auto const* const codes = reinterpret_cast<std::uint32_t const*>(both + format.key_codes());
+    float first[4] = {};   // by minima of the first halves of strips in rows below 8; else of no use
+    float second[4] = {};  // of the second halves, in the other rows
 #pragma unroll
     for (int pair = 0; pair < strips / 2; ++pair) {
       const uint4 scale = load_eight(both + format.key_scales() + 64 * pair, lane % 4);
       const uint4 minimum = load_eight(both + format.key_minima() + 64 * pair, lane % 4);
+      std::uint32_t const(&query)[4] = queries[pair];
+      codes_mma::multiply(first, {minimum.x, minimum.y, minimum.z, minimum.w}, {query[0], query[1]});
+      codes_mma::multiply(second, {minimum.x, minimum.y, minimum.z, minimum.w}, {query[2], query[3]});
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        std::uint32_t const(&query)[2] = queries[2 * pair + i];
-        const std::uint32_t low = i == 0 ? minimum.x : minimum.z;
-        const std::uint32_t high = i == 0 ? minimum.y : minimum.w;
-        codes_mma::multiply(bias, {low, low, high, high}, query);
-        const std::uint32_t scaled[2] = {multiply_pairs(query[0], i == 0 ? scale.x : scale.z),
-                                         multiply_pairs(query[1], i == 0 ? scale.y : scale.w)};
+        const std::uint32_t scaled[2] = {multiply_pairs(query[i], i == 0 ? scale.x : scale.z),
+                                         multiply_pairs(query[2 + i], i == 0 ? scale.y : scale.w)};
         lane_words words;
         load_codes(words, codes, 2 * pair + i, lane);
         multiply_codes(scores, words, scaled);
       }
     }
+    bias[0] = first[0] + second[2];
+    bias[1] = first[1] + second[3];
   }
   /// What a lane has of a strip.
   struct lane_words {
@@ -282,7 +285,7 @@ struct page_columns {
     }
   }
 
-  __device__ __forceinline__ void make_scores(unsigned char const* norms, float const (&bias)[4],
+  __device__ __forceinline__ void make_scores(unsigned char const* norms, float const (&bias)[2],
                                               float (&scores)[tiles][4], int lane) const {
     const uint4 eight = load_eight(norms, lane / 4);
     const std::uint32_t words[tiles] = {eight.x, eight.y, eight.z, eight.w};

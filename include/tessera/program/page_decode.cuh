@@ -4,7 +4,8 @@
 ///
 /// A work (program/decode_works.cuh) has pages of 64 tokens, and tokens that are kept as they were. One warp has the
 /// copy engine bring pages into a ring in shared memory, from work to work without a pause; each page is one piece of
-/// memory. Each of the other warps takes the next page in turn, by page_columns (program/page_columns.cuh), and keeps
+/// memory. The first queries are asked for before the first pages: behind a whole ring of them they would come 4 us
+/// later. Each of the other warps takes the next page in turn, by page_columns (program/page_columns.cuh), and keeps
 /// sums of its own, so that warps wait for each other at the end of a work only. Retained tokens and those of the tail
 /// come 16 at a time into memory of the warp that has their page, or whose turn it is, while it works on other pages.
 #pragma once
@@ -21,6 +22,7 @@
 #include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/ring_place.cuh>
+#include <tessera/tile/cuda/stream_order.cuh>
 #include <tessera/tuning/decode.hpp>
 
 namespace tessera {
@@ -37,6 +39,7 @@ struct page_decode {
   static constexpr int from_architecture = 900;
   static constexpr int before_architecture = 1000;
   static constexpr bool is_persistent = true;
+  static constexpr bool waits_for_stream = true;
   static constexpr int page_tokens = cache_page_format::tokens;    ///< of a page
   static constexpr int page_bytes = Columns::format.read_bytes();  ///< that a layer reads of a page
   static constexpr int batch = 16;                                 ///< tokens as they were, that a warp takes at a time
@@ -82,27 +85,42 @@ struct page_decode {
   /// The launch has as many blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
                                              scratch_type& scratch) const {
-    if (group.lane < stages) {
-      scratch.full[group.lane].init(1);
-      scratch.empty[group.lane].init(1);
-    }
-    if (group.lane < warps) {
-      scratch.batch_full[group.lane].init(1);
-    }
-    if (group.lane == 0) {
-      scratch.ahead.init(warps);
-    }
-    fence_barrier_init();
-    group.sync();
     const int warp = __shfl_sync(0xffffffffU, group.lane / 32, 0);
+    const int lane = group.lane % 32;
+    if (warp == warps) {
+      if (lane == 0) {
+        init_barriers(scratch);
+      }
+      __syncwarp();
+      arrive_named(begin_barrier, lanes);
+    }
+    let_next_kernel_start();
+    wait_for_stream();
     if (warp < warps) {
-      attend(scratch, warp, group.lane % 32);
+      sync_named(begin_barrier, lanes);
+      attend(scratch, warp, lane);
     } else {
-      produce(scratch, group.lane % 32);
+      produce(scratch, lane);
     }
   }
 
  private:
+  static constexpr int begin_barrier = 2;  ///< of all warps: barriers can be waited for
+
+  __device__ __forceinline__ static void init_barriers(scratch_type& scratch) {
+#pragma unroll
+    for (int stage = 0; stage < stages; ++stage) {
+      scratch.full[stage].init(1);
+      scratch.empty[stage].init(1);
+    }
+#pragma unroll
+    for (int warp = 0; warp < warps; ++warp) {
+      scratch.batch_full[warp].init(1);
+    }
+    scratch.ahead.init(warps);
+    fence_barrier_init();
+  }
+
   /// What a sequence has, and what of it a work has.
   struct extent {
     std::int32_t length;
@@ -164,8 +182,9 @@ struct page_decode {
       std::int32_t block = now.block;
       std::int32_t next_block = block_of(now.work, own + stages);
       bool is_new = true;
+      bool can_begin = number != blockIdx.x;  // the first queries are asked for before the first pages
       do {
-        if (own < has.own_pages && scratch.empty[min(lane, stages - 1)].has_ended_by_now(phase ^ 1U)) {
+        if (can_begin && own < has.own_pages && scratch.empty[min(lane, stages - 1)].has_ended_by_now(phase ^ 1U)) {
           std::byte const* const page = memory.page(block, now.work.key_head) + memory.format.read_offset(layer);
           scratch.full[lane].arrive_and_expect(page_bytes);
           load_bytes(scratch.page[lane], page, page_bytes, scratch.full[lane]);
@@ -179,6 +198,7 @@ struct page_decode {
           const std::int32_t left = max(has.own_pages - own, 0);
           next = look_up(number + gridDim.x, own + divide_up(left, stages) * stages - has.own_pages);
           is_new = false;
+          can_begin = true;
         }
       } while (__any_sync(0xffffffffU, own < has.own_pages));
       own = lane < stages ? own - has.own_pages : nothing;
