@@ -76,6 +76,7 @@
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float8.hpp>
 #include <tessera/quantize/granularity.hpp>
+#include <tessera/quantize/sampled_range.hpp>
 #include <tessera/quantize/scaled_float.hpp>
 #include <tessera/quantize/smoothed.hpp>
 #include <tessera/quantize/symmetric.hpp>
@@ -85,8 +86,8 @@ namespace tessera {
 inline namespace v0 {
 
 /// The paper's 8-bit method, which is that for Hopper.
-using sage_attention2 =
-    attention<smoothed<symmetric_quantizer<8, per_thread>>, float8_quantizer<float8_e4m3>, online_softmax<float>>;
+using sage_attention2 = attention<smoothed<symmetric_quantizer<8, per_thread>, sampled_mean>,
+                                  sampled_range<float8_quantizer<float8_e4m3>>, online_softmax<float>>;
 
 /// Its 4-bit method, with mean queries subtracted as well.
 using sage_attention2_int4 = attention<smoothed<smoothed<symmetric_quantizer<4, per_thread>>, block_mean>,

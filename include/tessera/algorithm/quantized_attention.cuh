@@ -21,6 +21,7 @@
 
 #include <tessera/algorithm/quantized_attention.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/program/encode_again.cuh>
 #include <tessera/program/encode_tiles.cuh>
 #include <tessera/program/finish_tiles.cuh>
 #include <tessera/program/summarize_tiles.cuh>
@@ -79,11 +80,12 @@ bool suits_tiles(quantize_call<Method, T> const& call) {
 template <int Channels, class Method, class T>
 struct tile_programs {
   using regions = quantized_regions<Method>;
-  static constexpr quantized_means means{regions::smooths_keys, regions::smooths_values};
+  static constexpr quantized_means means{regions::smooths_keys, regions::smooths_values, regions::samples_values};
+  using encode_type = encode_tiles<T, Channels, Method::score_quantizer::highest, means>;
 
   summarize_tiles<T, Channels, means> summarize{};
   finish_tiles<T, means> finish{};
-  encode_tiles<T, Channels, Method::score_quantizer::highest, means> encode{};
+  encode_type encode{};
 
   explicit tile_programs(quantize_call<Method, T> const& call) {
     const auto wanted = [](auto const& from, auto const& lengths, void const* to) {
@@ -97,9 +99,21 @@ struct tile_programs {
     prepare_codes(call);
   }
 
+  /// What runs fourth, if values are of a sample.
+  [[nodiscard]] encode_again<encode_type> again() const {
+    using again_type = encode_again<encode_type>;
+    const std::int32_t shares = divide_up(std::int32_t{again_type::enough_blocks}, encode.key_heads);
+    return {encode, finish.value_scales, finish.value_reciprocals, divisor(min(shares, encode.key_tiles.value()))};
+  }
+
  private:
   static divisor tiles_of(std::int64_t tokens) {
     return divisor(static_cast<std::int32_t>(divide_up(tokens, attention_padding)));
+  }
+
+  /// The most tokens of samples of keys or values that are wanted.
+  static std::int64_t sampled_tokens(token_sample sample, tiled_heads<T> const& of, std::int64_t tokens) {
+    return of.heads.data == nullptr ? 1 : of.lengths.data == nullptr ? sample.count(tokens) : sample.most(tokens);
   }
 
   void prepare_summaries(quantize_call<Method, T> const& call) {
@@ -109,13 +123,18 @@ struct tile_programs {
     summarize.keys = means.of_keys ? encode.keys : tiled_heads<T>{};
     summarize.values = encode.values;
     summarize.heads = static_cast<std::int32_t>(s.batch * s.key_heads);
-    summarize.tiles = tiles_of(s.keys);
+    summarize.key_sample = regions::key_sample;
+    summarize.value_sample = regions::value_sample;
+    summarize.tiles = tiles_of(max(sampled_tokens(regions::key_sample, summarize.keys, s.keys),
+                                   sampled_tokens(regions::value_sample, summarize.values, s.keys)));
     summarize.channels = static_cast<std::int32_t>(s.channels);
     const std::int64_t plane = std::int64_t{summarize.heads} * summarize.tiles.value() * s.channels;
     summarize.summaries = {of_keys, of_values, of_values + plane, of_values + 2 * plane};
     finish.keys = summarize.keys;
     finish.values = summarize.values;
     finish.summaries = summarize.summaries;
+    finish.key_sample = summarize.key_sample;
+    finish.value_sample = summarize.value_sample;
     finish.heads = summarize.heads;
     finish.tiles = summarize.tiles.value();
     finish.channels = summarize.channels;
@@ -124,6 +143,10 @@ struct tile_programs {
     finish.value_mean = call.out.values.mean.data;
     finish.value_scales = call.out.values.scales.data;
     finish.value_reciprocals = call.space[call.places.value_reciprocals].data;
+    if constexpr (means.samples_values) {
+      finish.room = Method::value_quantizer::room;
+      finish.beyond = call.space[call.places.values_beyond].data;
+    }
   }
 
   void prepare_codes(quantize_call<Method, T> const& call) {
@@ -132,7 +155,7 @@ struct tile_programs {
     encode.query_heads = static_cast<std::int32_t>(s.batch * s.query_heads);
     encode.key_heads = summarize.heads;
     encode.query_tiles = tiles_of(s.queries);
-    encode.key_tiles = summarize.tiles;
+    encode.key_tiles = tiles_of(s.keys);
     encode.group_heads = divisor(static_cast<std::int32_t>(s.query_heads / s.key_heads));
     encode.channels = summarize.channels;
     encode.is_after_summaries = summarize.count() > 0;
@@ -147,6 +170,8 @@ struct tile_programs {
     encode.value_codes = out.values.codes.data;
     encode.value_mean = out.values.mean.data;
     encode.value_reciprocals = finish.value_reciprocals;
+    encode.value_sample = regions::value_sample;
+    encode.beyond = finish.beyond;
   }
 };
 
@@ -156,6 +181,13 @@ void quantize_by_tiles(basic_cuda<Architectures> const& exec, quantize_call<Meth
   exec.run(programs.summarize, programs.summarize.count());
   exec.run(programs.finish, programs.finish.count());
   exec.run(programs.encode, programs.encode.count());
+  using regions = quantized_regions<Method>;
+  if constexpr (regions::samples_values) {
+    if (programs.encode.values.heads.data != nullptr && regions::value_sample.step(call.shape.keys) > 1) {
+      const auto again = programs.again();
+      exec.run(again, again.count());
+    }
+  }
 }
 
 }  // namespace detail
