@@ -10,6 +10,7 @@
 #include <tessera/testing/adversary.hpp>
 
 #include "support/attention_reference.hpp"
+#include "support/attention_runs.hpp"
 #include "support/catch.hpp"
 #include "support/quantized_reference.hpp"
 #include "support/sampled_reference.hpp"

@@ -3,17 +3,22 @@
 ///
 /// Where queries and keys have 8 or 4 bits per_thread, queries are not smoothed, values are e4m3, and inputs are
 /// bfloat16 or float16 of up to 256 channels, a multiple of 8, that lie next to each other in rows that begin at
-/// multiples of 16 bytes: three launches, two of which only move as many bytes as they must. The first reads keys and
-/// values and sums them up by tiles of 128 tokens (program/summarize_tiles.cuh), the second joins the tiles of each
-/// head (finish_tiles.cuh), the third reads everything and writes codes (encode_tiles.cuh). They run in programs of 64,
-/// 128 or 256 channels, the next that is large enough. Else the portable programs.
+/// multiples of 16 bytes: three launches or four. The first reads keys and values, or samples of them, and sums them up
+/// by tiles of 128 tokens (program/summarize_tiles.cuh), the second joins the tiles of each head (finish_tiles.cuh),
+/// the third reads everything and writes codes (encode_tiles.cuh). Where values were sampled a fourth makes codes of
+/// those heads again that had values without room (encode_again.cuh): it reads one word a head, and ends. They run in
+/// programs of 64, 128 or 256 channels, the next that is large enough. Else the portable programs.
 ///
-/// H200, 8 x 16 heads of 4096 tokens of 128 channels: 202 us; inputs read once and codes written once would take 142 at
-/// the rate of a copy. A kernel that only reads as many bytes as the first launch takes 62, one that reads and writes
-/// as many as the third 140, and launching a kernel 3. Reads of the first launch that leave L2 to others: 3 us less;
-/// those of the third: 13 more. Sections of heads, each summarized and then encoded while it is in L2, by launches of
-/// their own: 242 with sections of 32 MiB, 254 with 16, 443 with 4, for each waits 4 us or more for its sums. 3 thread
-/// blocks a multiprocessor instead of 4 for the third: 202; of 96 channels, where lanes are idle, 160 instead of 155.
+/// H200, 8 x 16 heads of 4096 tokens of 128 channels, by samples: @TIME us; inputs read once and codes written once would
+/// take 142 at the rate of a copy. The third launch takes 141, the first 13 (1/8 of keys and values; alone, from cold),
+/// the fourth 1.3. 256 tokens of a sample instead of 512: 4 us less at 4096 tokens, nothing elsewhere. Samples that are
+/// read so that they leave L2 to others: 1 to 2 more. With values beyond the range in all heads: @AGAIN.
+///
+/// By all tokens: 202 us. A kernel that only reads as many bytes as the first launch takes 62, and launching a kernel 3.
+/// Reads of the first launch that leave L2 to others: 3 us less; those of the third: 13 more. Sections of heads, each
+/// summarized and then encoded while it is in L2, by launches of their own: 242 with sections of 32 MiB, 254 with 16,
+/// 443 with 4, for each waits 4 us or more for its sums. 3 thread blocks a multiprocessor instead of 4 for the third:
+/// 202; of 96 channels, where lanes are idle, 160 instead of 155.
 #pragma once
 
 #include <cstdint>
@@ -76,7 +81,7 @@ bool suits_tiles(quantize_call<Method, T> const& call) {
          has_whole_vectors(call.in.keys) && has_whole_vectors(call.in.values);
 }
 
-/// The three programs of a call.
+/// The programs of a call.
 template <int Channels, class Method, class T>
 struct tile_programs {
   using regions = quantized_regions<Method>;
@@ -192,7 +197,7 @@ void quantize_by_tiles(basic_cuda<Architectures> const& exec, quantize_call<Meth
 
 }  // namespace detail
 
-/// For CUDA devices: in three launches where a lane has one scale, T has 16 bits and channels are a multiple of 8; else
+/// For CUDA devices: in three or four launches where a lane has one scale, T has 16 bits and channels are a multiple of 8; else
 /// the portable programs.
 template <int... Architectures, class Method, class T>
 void quantize_attention(basic_cuda<arch_list<Architectures...>> const& exec, quantize_call<Method, T> const& call) {

@@ -2,7 +2,8 @@
 /// Queries, keys and values as codes and scales, on their own: where they lie (`quantized_regions`), and
 /// `quantize_attention`, which makes them and which an executor with programs of its own overloads.
 ///
-/// The format is that of program/attention_operands.hpp. Means of keys and values are those of their own sequence.
+/// The format is that of program/attention_operands.hpp. Means of keys and values are those of their own sequence, of
+/// all of its tokens or of a sample: see quantize/smoothed.hpp and sampled_range.hpp.
 #pragma once
 
 #include <cstdint>

@@ -4,7 +4,8 @@
 /// order in which summarize_tiles read them, for the last ones may still be in L2.
 ///
 /// Instructions for an element, about: 6 for a key's or a query's code: widen, subtract the mean, take into the
-/// largest, multiply, round by adding 1.5 2^23 (then the lower byte is the code), most of one to pack; 3 for a value's.
+/// largest, multiply, round by adding 1.5 2^23 (then the lower byte is the code), most of one to pack; 3 for a value's,
+/// and one more to see whether it has room where its scale is that of a sample: for what has none encode_again follows.
 #pragma once
 
 #include <cstdint>

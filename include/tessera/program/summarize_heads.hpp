@@ -203,7 +203,8 @@ struct finish_summaries {
   }
 };
 
-/// Scales of samples become those of all tokens where they are not large enough. Q: a sampled_range. A group takes a head.
+/// Scales of samples become those of all tokens where they are not large enough. Q: a sampled_range. A group takes a
+/// head.
 template <class Q>
 struct settle_scales {
   static constexpr int lanes = 128;

@@ -92,12 +92,15 @@ struct summarize_tiles : head_lanes<T, Channels> {
     const std::int32_t length = of.length(head);
     const auto step = static_cast<std::int32_t>(sample.step(length));
     const std::int32_t tokens = channel < channels ? clamp(length / step - at * base::tile, 0, base::tile) : 0;
+    if (step == 1) {  // all of them are too many to be in L2 when encode_tiles comes to them
+      base::template load<rows, true>(of.first(head, at) + channel, of.heads.strides[2], row, tokens, words);
+      return tokens;
+    }
     T const* const from = of.first(head, 0) + channel;
 #pragma unroll
     for (int i = 0; i < passes; ++i) {
-      const std::int32_t in_tile = row + i * rows;
-      const std::int64_t token = token_sample::token(at * base::tile + in_tile, step);
-      base::template take<true>(from + token * of.heads.strides[2], in_tile < tokens, words[i]);
+      const std::int32_t token = token_sample::token(at * base::tile + row + i * rows, step);
+      base::template take<false>(from + token * of.heads.strides[2], row + i * rows < tokens, words[i]);
     }
     return tokens;
   }

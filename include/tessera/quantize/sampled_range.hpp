@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `sampled_range<Q>`: a quantizer of small floats that fits the scale of a channel of values to a sample of the tokens,
+/// `sampled_range<Q>`: a quantizer of small floats that fits the scale of a channel of values to a sample of tokens,
 /// with room for larger ones, so that values need not be read twice. Adaptors nest.
 ///
 ///     using values = sampled_range<float8_quantizer<float8_e4m3>>;
 ///     using smooth_values = smoothed<sampled_range<float8_quantizer<float8_e4m3>>, sampled_mean>;
 ///
-/// Floats have the same relative precision in all of their range: four times the largest magnitude of the sample as
-/// that of the largest code costs two of e4m3's 18 binades at the lower end, and nothing above it. Where the code of
-/// the channel's largest value would be the largest one, or a value is not finite, the scale is that of the largest
-/// magnitude of all tokens, as Q has it. Codes, scales and laws are those of Q; so is everything about sequences that
-/// are taken whole.
+/// Floats have the same relative precision in all of their range: that the largest code stands for four times the
+/// largest magnitude of the sample costs two of e4m3's 18 binades at the lower end, and no precision of what is above.
+/// Where the code of the channel's largest value would be the largest one, or a value is not finite, or the sample has
+/// zeros alone, the scale is that of the largest magnitude of all tokens, as Q has it: no code is ever saturated, and
+/// what Q says of zeros, constants, infinities and NaNs holds. In sequences that are taken whole all scales are Q's.
 #pragma once
 
 #include <cstdint>

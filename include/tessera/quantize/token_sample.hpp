@@ -42,7 +42,7 @@ struct token_sample {
   /// Which token of the sequence the i-th of the sample is.
   template <class Integer>
   [[nodiscard]] TESSERA_FN static constexpr Integer token(Integer i, Integer step) {
-    return i * step + (11 * i & (step - 1));
+    return i * step + (11 * (i & (step - 1)) & (step - 1));
   }
 };
 
