@@ -32,8 +32,8 @@ inline std::int64_t token_of_sample(std::int64_t length, std::int64_t from, bool
   return token;
 }
 
-/// Of head 0 of each sequence values outside of the sample that are far beyond its range, or no numbers: in channels 1
-/// to 6 of which 5 is zero elsewhere, and in channel 8 one in the sample. Head 1 has none.
+/// Of head 0 of each sequence values outside of the sample that are far beyond its range, or no numbers, in channels 1
+/// to 6, of which 5 is zero elsewhere, and such values in the sample in channels 8 to 10. Other heads have none.
 template <class T>
 void add_values_beyond(attention_problem<T>& p) {
   tessera::attention_shape const& s = p.shape;
@@ -57,6 +57,8 @@ void add_values_beyond(attention_problem<T>& p) {
     put(9, 6, 1000.0F, false);
     put(9, 6, -1000.0F, true);
     put(99, 8, 1000.0F, true);
+    put(200, 9, NAN, true);
+    put(200, 10, -INFINITY, true);
   }
 }
 

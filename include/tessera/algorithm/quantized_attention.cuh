@@ -197,8 +197,8 @@ void quantize_by_tiles(basic_cuda<Architectures> const& exec, quantize_call<Meth
 
 }  // namespace detail
 
-/// For CUDA devices: in three or four launches where a lane has one scale, T has 16 bits and channels are a multiple of 8; else
-/// the portable programs.
+/// For CUDA devices: in three or four launches where a lane has one scale, T has 16 bits and channels are a multiple of
+/// 8; else the portable programs.
 template <int... Architectures, class Method, class T>
 void quantize_attention(basic_cuda<arch_list<Architectures...>> const& exec, quantize_call<Method, T> const& call) {
   if constexpr (detail::has_lane_scales<Method> && detail::has_16_bits<T>) {
