@@ -14,11 +14,12 @@
 /// the fourth 1.3. 256 tokens of a sample instead of 512: 4 us less at 4096 tokens, nothing elsewhere. Samples that are
 /// read so that they leave L2 to others: 1 to 2 more. With values beyond their range in all heads: 50 more, which is
 /// what all tokens take.
-/// By all tokens: 202 us. A kernel that only reads as many bytes as the first launch takes 62, and launching a kernel 3.
-/// Reads of the first launch that leave L2 to others: 3 us less; those of the third: 13 more. Sections of heads, each
-/// summarized and then encoded while it is in L2, by launches of their own: 242 with sections of 32 MiB, 254 with 16,
-/// 443 with 4, for each waits 4 us or more for its sums. 3 thread blocks a multiprocessor instead of 4 for the third:
-/// 202; of 96 channels, where lanes are idle, 160 instead of 155.
+///
+/// By all tokens: 202 us. A kernel that only reads as many bytes as the first launch takes 62, and launching a kernel
+/// 3. Reads of the first launch that leave L2 to others: 3 us less; those of the third: 13 more. Sections of heads,
+/// each summarized and then encoded while it is in L2, by launches of their own: 242 with sections of 32 MiB, 254 with
+/// 16, 443 with 4, for each waits 4 us or more for its sums. 3 thread blocks a multiprocessor instead of 4 for the
+/// third: 202; of 96 channels, where lanes are idle, 160 instead of 155.
 #pragma once
 
 #include <cstdint>
