@@ -223,12 +223,17 @@ TEST_CASE("smoothing values helps where they lie away from zero", "[host]") {
 TEST_CASE("on outliers SageAttention2 is no worse than as it was published", "[host]") {
   cpu const exec;
   for (double const offset : {0.0, 8.0}) {
-    auto const p = outlier_problem(offset, 64);
-    auto const expected = attention_by_formula(p);
-    auto const published = error_of(as_published(p, make_operands<sage_attention2>(exec, p)).result, expected.result);
-    auto const found = error_of(run_attention_problem<sage_attention2, float>(exec, p).result, expected.result);
-    CAPTURE(offset, published.relative_l1, found.relative_l1);
-    CHECK(found.relative_l1 <= published.relative_l1);
+    double published = 0;
+    double found = 0;
+    for (std::uint64_t const seed : {1, 50, 100}) {  // of one problem chance decides
+      auto const p = outlier_problem(offset, 64, 1024, seed);
+      auto const expected = attention_by_formula(p);
+      published +=
+          error_of(as_published(p, make_operands<sage_attention2>(exec, p)).result, expected.result).relative_l1;
+      found += error_of(run_attention_problem<sage_attention2, float>(exec, p).result, expected.result).relative_l1;
+    }
+    CAPTURE(offset, published, found);
+    CHECK(found <= published);
   }
 }
 

@@ -15,8 +15,9 @@
 ///     method::forward(exec, inputs, {.is_causal = true}, outputs, tessera::workspace(plan, memory));
 ///     exec.wait();
 ///
-/// For query i and key j of a head, scale s (1 / sqrt(channels), or the user's), k the mean key, q the mean of the 64
-/// queries of i's block, which sage_attention2_int4 subtracts, too (else 0):
+/// For query i and key j of a head, scale s (1 / sqrt(channels), or the user's), k the mean key (of a sample of them
+/// where there are 1024 or more), q the mean of the 64 queries of i's block, which sage_attention2_int4 subtracts, too
+/// (else 0):
 ///
 ///     S_ij  = s ((Q_i - q) . (K_j - k) + q . (K_j - k)) + bias_ij     the first product of codes, the second in fp32
 ///     O_i   = sum_j exp(S_ij) V_j / sum_j exp(S_ij)                   over the keys that i sees
@@ -28,10 +29,15 @@
 /// to, so that they are weighted means of values; sums of a tile are added up in fp32 (the paper's two-level
 /// accumulation). Formats: program/attention_operands.hpp. Order of all that: program/attention_tiles.hpp.
 ///
-/// What differs from the authors' code on purpose: causal masks are aligned to the bottom right, for queries that are
-/// fewer than keys; the log-sum-exp's correction is in fp32; means are of a sequence's own tokens; channels of zeros
-/// are zeros and rows without keys are zeros with a log-sum-exp of minus infinity; offsets are 64-bit; no padded copies
-/// of inputs; the reference of weights is a tile's own, so that nothing underflows behind an attention sink.
+/// What differs from the authors' code on purpose: in sequences of 1024 tokens or more the mean key is that of a sample
+/// of 512 keys or more, and scales of values are fitted to such a sample, with room, and to all values where that is
+/// not enough (quantize/token_sample.hpp, sampled_range.hpp): softmax(S + c) = softmax(S) for any constant c of a row,
+/// so that whatever vector is subtracted from all keys changes no weight, and keys and values are read once, not twice
+/// (smoothed<Q> without sampled_mean and float8_quantizer without sampled_range take all tokens); causal masks are
+/// aligned to the bottom right, for queries that are fewer than keys; the log-sum-exp's correction is in fp32; means
+/// are of a sequence's own tokens; channels of zeros are zeros and rows without keys are zeros with a log-sum-exp of
+/// minus infinity; offsets are 64-bit; no padded copies of inputs; the reference of weights is a tile's own, so that
+/// nothing underflows behind an attention sink.
 ///
 /// Layouts: queries, keys, values and results are batch x heads x tokens x channels of any strides (tokens before
 /// heads: view.transposed(1, 2)), bfloat16, float16 or float. Key heads divide query heads. Channels: a multiple of 16
@@ -62,20 +68,22 @@
 ///
 /// Errors: shape_error and value_error that name the function and show both values. Nothing waits or allocates: every
 /// call can be captured in a CUDA graph. Determinism: the same bits each time and for any number of threads; codes and
-/// scales are the same on every executor, results differ by rounding.
+/// scales are the same on every executor, results differ by rounding. Samples depend on a sequence's length alone.
 ///
 /// With a tessera::cuda executor include algorithm/attention.cuh, too; it says what its fast programs do.
 ///
 /// Cost: 4 * queries * keys * channels operations a head, half of them in INT8, less what masks leave out in whole
-/// tiles; the portable quantization reads keys three times, values and queries twice. plan.describe() says what each
-/// region takes: about channels * (queries of query heads + 2.2 keys of key heads) bytes; for INT4 4 bytes for every 64
-/// scores; and for few queries of many keys 4 bytes for each channel of at most 32768 rows.
+/// tiles; the portable quantization reads keys, values and queries twice, and samples (sage_attention2_int4 keys three
+/// times). plan.describe() says what each region takes: about channels * (queries of query heads + 2.2 keys of key
+/// heads) bytes; for INT4 4 bytes for every 64 scores; and for few queries of many keys 4 bytes for each channel of at
+/// most 32768 rows.
 #pragma once
 
 #include <tessera/algorithm/attention.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float8.hpp>
 #include <tessera/quantize/granularity.hpp>
+#include <tessera/quantize/sampled_range.hpp>
 #include <tessera/quantize/scaled_float.hpp>
 #include <tessera/quantize/smoothed.hpp>
 #include <tessera/quantize/symmetric.hpp>
@@ -85,10 +93,10 @@ namespace tessera {
 inline namespace v0 {
 
 /// The paper's 8-bit method, which is that for Hopper.
-using sage_attention2 =
-    attention<smoothed<symmetric_quantizer<8, per_thread>>, float8_quantizer<float8_e4m3>, online_softmax<float>>;
+using sage_attention2 = attention<smoothed<symmetric_quantizer<8, per_thread>, sampled_mean>,
+                                  sampled_range<float8_quantizer<float8_e4m3>>, online_softmax<float>>;
 
-/// Its 4-bit method, with mean queries subtracted as well.
+/// Its 4-bit method, with mean queries subtracted as well; the mean key and scales of values are those of all tokens.
 using sage_attention2_int4 = attention<smoothed<smoothed<symmetric_quantizer<4, per_thread>>, block_mean>,
                                        float8_quantizer<float8_e4m3>, online_softmax<float>>;
 

@@ -15,6 +15,7 @@ using plain = symmetric_quantizer<4, per_thread>;
 using of_keys = smoothed<plain>;
 using of_queries = smoothed<plain, block_mean>;
 using of_both = smoothed<of_keys, block_mean>;
+using of_sample = smoothed<smoothed<plain, sampled_mean>, block_mean>;
 
 }  // namespace
 
@@ -22,6 +23,9 @@ static_assert(!is_smoothed_by<token_mean, plain> && !is_smoothed_by<block_mean, 
 static_assert(is_smoothed_by<token_mean, of_keys> && !is_smoothed_by<block_mean, of_keys>);
 static_assert(!is_smoothed_by<token_mean, of_queries> && is_smoothed_by<block_mean, of_queries>);
 static_assert(is_smoothed_by<token_mean, of_both> && is_smoothed_by<block_mean, of_both>);
+static_assert(has_mean_of_tokens<of_keys> && has_mean_of_tokens<of_sample> && !has_mean_of_tokens<of_queries>);
+static_assert(!is_smoothed_by<token_mean, of_sample> && is_smoothed_by<sampled_mean, of_sample>);
+static_assert(mean_sample<of_keys>.longest_step == 1 && mean_sample<of_sample>.longest_step == 16);
 static_assert(of_both::bits == 4 && of_both::granularity_type::keys::tokens == 128);
 
 TEST_CASE("a smoothed quantizer is a quantizer of what is left", "[host]") {

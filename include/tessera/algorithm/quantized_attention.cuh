@@ -3,17 +3,23 @@
 ///
 /// Where queries and keys have 8 or 4 bits per_thread, queries are not smoothed, values are e4m3, and inputs are
 /// bfloat16 or float16 of up to 256 channels, a multiple of 8, that lie next to each other in rows that begin at
-/// multiples of 16 bytes: three launches, two of which only move as many bytes as they must. The first reads keys and
-/// values and sums them up by tiles of 128 tokens (program/summarize_tiles.cuh), the second joins the tiles of each
-/// head (finish_tiles.cuh), the third reads everything and writes codes (encode_tiles.cuh). They run in programs of 64,
-/// 128 or 256 channels, the next that is large enough. Else the portable programs.
+/// multiples of 16 bytes: three launches or four. The first reads keys and values, or samples of them, and sums them up
+/// by tiles of 128 tokens (program/summarize_tiles.cuh), the second joins the tiles of each head (finish_tiles.cuh),
+/// the third reads everything and writes codes (encode_tiles.cuh). Where values were sampled a fourth makes codes of
+/// those heads again that had values without room (encode_again.cuh): it reads one word a head, and ends. They run in
+/// programs of 64, 128 or 256 channels, the next that is large enough. Else the portable programs.
 ///
-/// H200, 8 x 16 heads of 4096 tokens of 128 channels: 202 us; inputs read once and codes written once would take 142 at
-/// the rate of a copy. A kernel that only reads as many bytes as the first launch takes 62, one that reads and writes
-/// as many as the third 140, and launching a kernel 3. Reads of the first launch that leave L2 to others: 3 us less;
-/// those of the third: 13 more. Sections of heads, each summarized and then encoded while it is in L2, by launches of
-/// their own: 242 with sections of 32 MiB, 254 with 16, 443 with 4, for each waits 4 us or more for its sums. 3 thread
-/// blocks a multiprocessor instead of 4 for the third: 202; of 96 channels, where lanes are idle, 160 instead of 155.
+/// H200, 8 x 16 heads of 4096 tokens of 128 channels, by samples: 154 us; inputs read once and codes written once would
+/// take 142 at the rate of a copy. The third launch takes 141, the first 13 (1/8 of keys and values; alone, from cold),
+/// the fourth 1.3. 256 tokens of a sample instead of 512: 4 us less at 4096 tokens, nothing elsewhere. Samples that are
+/// read so that they leave L2 to others: 1 to 2 more. With values beyond their range in all heads: 50 more, which is
+/// what all tokens take.
+///
+/// By all tokens: 202 us. A kernel that only reads as many bytes as the first launch takes 62, and launching a kernel
+/// 3. Reads of the first launch that leave L2 to others: 3 us less; those of the third: 13 more. Sections of heads,
+/// each summarized and then encoded while it is in L2, by launches of their own: 242 with sections of 32 MiB, 254 with
+/// 16, 443 with 4, for each waits 4 us or more for its sums. 3 thread blocks a multiprocessor instead of 4 for the
+/// third: 202; of 96 channels, where lanes are idle, 160 instead of 155.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +27,7 @@
 
 #include <tessera/algorithm/quantized_attention.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/program/encode_again.cuh>
 #include <tessera/program/encode_tiles.cuh>
 #include <tessera/program/finish_tiles.cuh>
 #include <tessera/program/summarize_tiles.cuh>
@@ -75,15 +82,16 @@ bool suits_tiles(quantize_call<Method, T> const& call) {
          has_whole_vectors(call.in.keys) && has_whole_vectors(call.in.values);
 }
 
-/// The three programs of a call.
+/// The programs of a call.
 template <int Channels, class Method, class T>
 struct tile_programs {
   using regions = quantized_regions<Method>;
-  static constexpr quantized_means means{regions::smooths_keys, regions::smooths_values};
+  static constexpr quantized_means means{regions::smooths_keys, regions::smooths_values, regions::samples_values};
+  using encode_type = encode_tiles<T, Channels, Method::score_quantizer::highest, means>;
 
   summarize_tiles<T, Channels, means> summarize{};
   finish_tiles<T, means> finish{};
-  encode_tiles<T, Channels, Method::score_quantizer::highest, means> encode{};
+  encode_type encode{};
 
   explicit tile_programs(quantize_call<Method, T> const& call) {
     const auto wanted = [](auto const& from, auto const& lengths, void const* to) {
@@ -97,9 +105,21 @@ struct tile_programs {
     prepare_codes(call);
   }
 
+  /// What runs fourth, if values are of a sample.
+  [[nodiscard]] encode_again<encode_type> again() const {
+    using again_type = encode_again<encode_type>;
+    const std::int32_t shares = divide_up(std::int32_t{again_type::enough_blocks}, encode.key_heads);
+    return {encode, finish.value_scales, finish.value_reciprocals, divisor(min(shares, encode.key_tiles.value()))};
+  }
+
  private:
   static divisor tiles_of(std::int64_t tokens) {
     return divisor(static_cast<std::int32_t>(divide_up(tokens, attention_padding)));
+  }
+
+  /// The most tokens of samples of keys or values that are wanted.
+  static std::int64_t sampled_tokens(token_sample sample, tiled_heads<T> const& of, std::int64_t tokens) {
+    return of.heads.data == nullptr ? 1 : of.lengths.data == nullptr ? sample.count(tokens) : sample.most(tokens);
   }
 
   void prepare_summaries(quantize_call<Method, T> const& call) {
@@ -109,13 +129,18 @@ struct tile_programs {
     summarize.keys = means.of_keys ? encode.keys : tiled_heads<T>{};
     summarize.values = encode.values;
     summarize.heads = static_cast<std::int32_t>(s.batch * s.key_heads);
-    summarize.tiles = tiles_of(s.keys);
+    summarize.key_sample = regions::key_sample;
+    summarize.value_sample = regions::value_sample;
+    summarize.tiles = tiles_of(max(sampled_tokens(regions::key_sample, summarize.keys, s.keys),
+                                   sampled_tokens(regions::value_sample, summarize.values, s.keys)));
     summarize.channels = static_cast<std::int32_t>(s.channels);
     const std::int64_t plane = std::int64_t{summarize.heads} * summarize.tiles.value() * s.channels;
     summarize.summaries = {of_keys, of_values, of_values + plane, of_values + 2 * plane};
     finish.keys = summarize.keys;
     finish.values = summarize.values;
     finish.summaries = summarize.summaries;
+    finish.key_sample = summarize.key_sample;
+    finish.value_sample = summarize.value_sample;
     finish.heads = summarize.heads;
     finish.tiles = summarize.tiles.value();
     finish.channels = summarize.channels;
@@ -124,6 +149,10 @@ struct tile_programs {
     finish.value_mean = call.out.values.mean.data;
     finish.value_scales = call.out.values.scales.data;
     finish.value_reciprocals = call.space[call.places.value_reciprocals].data;
+    if constexpr (means.samples_values) {
+      finish.room = Method::value_quantizer::room;
+      finish.beyond = call.space[call.places.values_beyond].data;
+    }
   }
 
   void prepare_codes(quantize_call<Method, T> const& call) {
@@ -132,7 +161,7 @@ struct tile_programs {
     encode.query_heads = static_cast<std::int32_t>(s.batch * s.query_heads);
     encode.key_heads = summarize.heads;
     encode.query_tiles = tiles_of(s.queries);
-    encode.key_tiles = summarize.tiles;
+    encode.key_tiles = tiles_of(s.keys);
     encode.group_heads = divisor(static_cast<std::int32_t>(s.query_heads / s.key_heads));
     encode.channels = summarize.channels;
     encode.is_after_summaries = summarize.count() > 0;
@@ -147,6 +176,8 @@ struct tile_programs {
     encode.value_codes = out.values.codes.data;
     encode.value_mean = out.values.mean.data;
     encode.value_reciprocals = finish.value_reciprocals;
+    encode.value_sample = regions::value_sample;
+    encode.beyond = finish.beyond;
   }
 };
 
@@ -156,12 +187,19 @@ void quantize_by_tiles(basic_cuda<Architectures> const& exec, quantize_call<Meth
   exec.run(programs.summarize, programs.summarize.count());
   exec.run(programs.finish, programs.finish.count());
   exec.run(programs.encode, programs.encode.count());
+  using regions = quantized_regions<Method>;
+  if constexpr (regions::samples_values) {
+    if (programs.encode.values.heads.data != nullptr && regions::value_sample.step(call.shape.keys) > 1) {
+      const auto again = programs.again();
+      exec.run(again, again.count());
+    }
+  }
 }
 
 }  // namespace detail
 
-/// For CUDA devices: in three launches where a lane has one scale, T has 16 bits and channels are a multiple of 8; else
-/// the portable programs.
+/// For CUDA devices: in three or four launches where a lane has one scale, T has 16 bits and channels are a multiple of
+/// 8; else the portable programs.
 template <int... Architectures, class Method, class T>
 void quantize_attention(basic_cuda<arch_list<Architectures...>> const& exec, quantize_call<Method, T> const& call) {
   if constexpr (detail::has_lane_scales<Method> && detail::has_16_bits<T>) {

@@ -2,7 +2,8 @@
 /// Queries, keys and values as codes and scales, on their own: where they lie (`quantized_regions`), and
 /// `quantize_attention`, which makes them and which an executor with programs of its own overloads.
 ///
-/// The format is that of program/attention_operands.hpp. Means of keys and values are those of their own sequence.
+/// The format is that of program/attention_operands.hpp. Means of keys and values are those of their own sequence, of
+/// all of its tokens or of a sample: see quantize/smoothed.hpp and sampled_range.hpp.
 #pragma once
 
 #include <cstdint>
@@ -62,10 +63,18 @@ struct quantized_regions {
   using key_groups = typename Method::key_groups;
   /// The code of a value.
   using value_code = typename Method::value_code;
-  static constexpr bool smooths_keys = is_smoothed_by<token_mean, qk>;  ///< the mean key is subtracted
+  static constexpr bool smooths_keys = has_mean_of_tokens<qk>;  ///< the mean key is subtracted
   /// The mean of each 64 queries is subtracted.
   static constexpr bool smooths_queries = is_smoothed_by<block_mean, qk>;
-  static constexpr bool smooths_values = is_smoothed_by<token_mean, pv>;  ///< the mean value is subtracted
+  static constexpr bool smooths_values = has_mean_of_tokens<pv>;  ///< the mean value is subtracted
+  /// Of keys that their mean is of.
+  static constexpr token_sample key_sample = mean_sample<qk>;
+  /// Of values that their scales and their mean are of.
+  static constexpr token_sample value_sample = range_sample<pv>;
+  static constexpr bool samples_values = value_sample.longest_step > 1;  ///< not all are read before they are coded
+  static_assert(!smooths_values || mean_sample<pv>.longest_step == value_sample.longest_step,
+                "tessera: smoothed values have the mean and the range of all tokens or both of a sample: "
+                "smoothed<sampled_range<Q>, sampled_mean> or smoothed<Q>");
 
   attention_shape shape;            ///< of the operands
   quantized_parts parts;            ///< which there is room for
@@ -168,6 +177,7 @@ struct quantization_regions : quantized_regions<Method> {
   region<channel_summary> key_summaries;    ///< of blocks of 128 keys
   region<channel_summary> value_summaries;  ///< of blocks of 128 keys
   region<float> value_reciprocals;          ///< of channels' scales
+  region<std::uint32_t> values_beyond;      ///< of channels: what has no room in a sample's scale; then of heads
   region<channel_summary> query_summaries;  ///< of blocks of 64 queries
   region<float> query_means;                ///< of blocks of 64 queries
   region<std::uint32_t> magnitudes;         ///< of query heads, then of key heads
@@ -184,6 +194,9 @@ struct quantization_regions : quantized_regions<Method> {
                                                                  wanted.values ? key_blocks() * of.channels : 0)),
         value_reciprocals(this->plan.template add<float>("reciprocals of scales of values",
                                                          wanted.values ? of.batch * of.key_heads * of.channels : 0)),
+        values_beyond(this->plan.template add<std::uint32_t>(
+            "values beyond samples' ranges",
+            base::samples_values && wanted.values ? of.batch * of.key_heads * (of.channels + 1) : 0)),
         query_summaries(this->plan.template add<channel_summary>(
             "summaries of queries", base::smooths_queries && wanted.queries ? mean_blocks() * of.channels : 0)),
         query_means(this->plan.template add<float>(
@@ -290,15 +303,24 @@ view<T, 4> as_only_mean(view<T, 3> means) {
           {means.stride(0), means.stride(1), 0, means.stride(2)}};
 }
 
+/// Summaries of blocks of tokens, in memory that may be larger.
+template <class Executor, class Source>
+view<channel_summary, 4> summarize_blocks(Executor const& exec, Source const& source, std::int64_t block,
+                                          array_view<channel_summary> memory) {
+  const std::int64_t blocks = divide_up(source.tokens(), block);
+  const auto summaries = view_of(memory, {source.batch(), source.heads(), blocks, source.channels()});
+  const summarize_heads<Source> program{source, summaries, block};
+  exec.run(program, program.groups());
+  return summaries;
+}
+
 /// `finish` without its inputs.
 template <class Executor, class Source>
 void summarize(Executor const& exec, Source const& source, finish_summaries finish,
                array_view<channel_summary> memory) {
-  const std::int64_t blocks = divide_up(source.tokens(), finish.block);
-  const auto summaries = view_of(memory, {source.batch(), source.heads(), blocks, source.channels()});
-  const summarize_heads<Source> first{source, summaries, finish.block};
-  exec.run(first, first.groups());
-  finish.summaries = summaries;
+  finish.summaries = finish.sample.longest_step == 1
+                         ? summarize_blocks(exec, source, finish.block, memory)
+                         : summarize_blocks(exec, sampled_heads<Source>{source, finish.sample}, finish.block, memory);
   finish.lengths = source.stored.lengths;
   finish.tokens = source.tokens();
   exec.run(finish, finish.groups());
@@ -330,8 +352,9 @@ void quantize_keys(Executor const& exec, Call const& call) {
   using method = typename Call::method;
   if constexpr (quantized_regions<method>::smooths_keys) {
     const std::int64_t blocks = max(divide_up(call.shape.keys, attention_padding), std::int64_t{1});
-    summarize(exec, call.keys(), {{}, {}, 0, attention_padding, blocks, as_only_mean(call.out.keys.mean), {}, 0.0F, 1},
-              call.space[call.places.key_summaries]);
+    finish_summaries finish{{}, {}, 0, attention_padding, blocks, as_only_mean(call.out.keys.mean), {}, 0.0F, 1};
+    finish.sample = quantized_regions<method>::key_sample;
+    summarize(exec, call.keys(), finish, call.space[call.places.key_summaries]);
   }
   const std::int64_t before = call.shape.batch * call.shape.query_heads;
   const auto magnitudes = call.space[call.places.magnitudes];
@@ -343,14 +366,28 @@ void quantize_keys(Executor const& exec, Call const& call) {
 template <class Executor, class Call>
 void quantize_values(Executor const& exec, Call const& call) {
   using pv = typename Call::method::value_quantizer;
+  using regions = quantized_regions<typename Call::method>;
   auto const& out = call.out.values;
   const std::int64_t blocks = max(divide_up(call.shape.keys, attention_padding), std::int64_t{1});
-  constexpr bool is_smooth = quantized_regions<typename Call::method>::smooths_values;
-  const auto means = is_smooth ? as_only_mean(out.mean) : view<float, 4>{};
+  const auto means = regions::smooths_values ? as_only_mean(out.mean) : view<float, 4>{};
   const auto source = call.values();
+  const auto memory = call.space[call.places.value_summaries];
   const float highest = static_cast<float>(pv::highest);
-  summarize(exec, source, {{}, {}, 0, attention_padding, blocks, means, as_only_mean(out.scales), highest, 1},
-            call.space[call.places.value_summaries]);
+  finish_summaries finish{{}, {}, 0, attention_padding, blocks, means, as_only_mean(out.scales), highest, 1};
+  if constexpr (regions::samples_values) {
+    finish.sample = regions::value_sample;
+    finish.room = pv::room;
+  }
+  summarize(exec, source, finish, memory);
+  if constexpr (regions::samples_values) {
+    const settle_scales<pv> settle{summarize_blocks(exec, source, attention_padding, memory),
+                                   regions::smooths_values ? out.mean : view<float, 3>{},
+                                   source.stored.lengths,
+                                   source.tokens(),
+                                   regions::value_sample,
+                                   out.scales};
+    exec.run(settle, settle.groups());
+  }
   using source_type = std::remove_const_t<decltype(source)>;
   const encode_values<pv, source_type> program{
       {source, means, max(call.shape.keys, std::int64_t{1})}, out.scales, out.codes};

@@ -4,7 +4,8 @@
 /// order in which summarize_tiles read them, for the last ones may still be in L2.
 ///
 /// Instructions for an element, about: 6 for a key's or a query's code: widen, subtract the mean, take into the
-/// largest, multiply, round by adding 1.5 2^23 (then the lower byte is the code), most of one to pack; 3 for a value's.
+/// largest, multiply, round by adding 1.5 2^23 (then the lower byte is the code), most of one to pack; 3 for a value's,
+/// and one more to see whether it has room where its scale is that of a sample: for what has none encode_again follows.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,9 @@
 #include <tessera/program/head_lanes.cuh>
 #include <tessera/program/summarize_tiles.cuh>
 #include <tessera/quantize/code_scale.hpp>
+#include <tessera/quantize/sampled_range.hpp>
+#include <tessera/quantize/scaled_float.hpp>
+#include <tessera/quantize/token_sample.hpp>
 #include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/group.cuh>
@@ -62,6 +66,9 @@ struct encode_tiles : head_lanes<T, Channels> {
   float8_e4m3* value_codes;        ///< as quantized_values has them
   float const* value_mean;         ///< if Means.of_values
   float const* value_reciprocals;  ///< of values' scales: batch x key heads x channels
+  token_sample value_sample;       ///< that those scales are of
+  std::uint32_t* beyond;           ///< largest bits of values without room in them: batch x key heads x channels; then
+                                   ///< of each head whether it has any; if Means.samples_values
 
   /// 1 for keys and 1 for values, if they are wanted.
   [[nodiscard]] TESSERA_FN std::int32_t kinds() const {
@@ -94,8 +101,14 @@ struct encode_tiles : head_lanes<T, Channels> {
     if (has_both ? (list & 1) == 0 : keys.heads.data != nullptr) {
       encode_keys(group, head, at, scratch);
     } else {
-      encode_values(group, head, at, scratch);
+      encode_values<Means.samples_values>(group, head, at, scratch);
     }
+  }
+
+  /// Of heads that had values beyond their range, by a scale for all.
+  __device__ __forceinline__ void encode_values_again(cuda_block<lanes> const& group, std::int32_t head,
+                                                      std::int32_t at, scratch_type& scratch) const {
+    encode_values<false>(group, head, at, scratch);
   }
 
  private:
@@ -286,6 +299,7 @@ struct encode_tiles : head_lanes<T, Channels> {
     }
   }
 
+  template <bool NotesBeyond>
   __device__ __forceinline__ void encode_values(cuda_block<lanes> const& group, std::int32_t head, std::int32_t at,
                                                 scratch_type& scratch) const {
     constexpr int halves = Channels / 64;
@@ -306,8 +320,11 @@ struct encode_tiles : head_lanes<T, Channels> {
     if constexpr (Means.of_values) {
       base::load_eight(value_mean + of_head, channel < channels, mean);
     }
+    std::uint32_t is_largest = 0;
+    bool has_zero = false;
 #pragma unroll
     for (int j = 0; j < vector; ++j) {
+      has_zero = has_zero || reciprocals[j] == 0.0F;
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         float four[4];
@@ -321,12 +338,47 @@ struct encode_tiles : head_lanes<T, Channels> {
           four[k] = __fmul_rn(value, reciprocals[j]);
         }
         const std::uint32_t codes = pack_four_e4m3(four[0], four[1], four[2], four[3]);
+        is_largest |= (codes & 0x7f7f7f7fU) + 0x02020202U;  // the highest bits of bytes that are 0x7e or NaN
         reinterpret_cast<std::uint32_t*>(&scratch.codes[channel + j][(pass + i) ^ turn])[quad] =
             reciprocals[j] == 0.0F ? 0 : codes;
       }
     }
+    if constexpr (NotesBeyond) {
+      const bool may_be = (is_largest & 0x80808080U) != 0 || has_zero;
+      if (may_be && channel < channels && value_sample.step(values.length(head)) > 1) {
+        note_beyond(head, at, row, channel, tokens, reciprocals, mean);
+      }
+    }
     group.sync();
     write_values(group, head, at, scratch);
+  }
+
+  /// The largest of what has no room: values are read again, for hardly ever there is any.
+  __device__ __forceinline__ void note_beyond(std::int32_t head, std::int32_t at, int row, int channel,
+                                              std::int32_t tokens, float const (&reciprocals)[vector],
+                                              float const (&mean)[vector]) const {
+    pair words[2][4][4];
+    bring_quads(head, at, row, channel, tokens, words);
+#pragma unroll
+    for (int j = 0; j < vector; ++j) {
+      std::uint32_t largest = 0;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+          const float2 both = unpack_pair<T>(words[i][k][j / 2]);
+          float value = j % 2 == 0 ? both.x : both.y;
+          if constexpr (Means.of_values) {
+            value = row + i * rows + row_of(k) < tokens ? value - mean[j] : 0.0F;
+          }
+          largest = max(largest, __float_as_uint(fabsf(value)));
+        }
+      }
+      if (!sampled_range<float8_quantizer<float8_e4m3>>::has_room(__uint_as_float(largest), reciprocals[j])) {
+        atomicMax(beyond + std::int64_t{head} * channels + channel + j, largest);
+        beyond[std::int64_t{key_heads} * channels + head] = 1;
+      }
+    }
   }
 
   __device__ __forceinline__ void write_values(cuda_block<lanes> const& group, std::int32_t head, std::int32_t at,

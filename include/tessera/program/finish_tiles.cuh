@@ -12,6 +12,8 @@
 #include <tessera/program/summarize_heads.hpp>
 #include <tessera/program/summarize_tiles.cuh>
 #include <tessera/quantize/code_scale.hpp>
+#include <tessera/quantize/sampled_range.hpp>
+#include <tessera/quantize/token_sample.hpp>
 #include <tessera/reduce/finite_magnitude.hpp>
 #include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/group.cuh>
@@ -38,14 +40,18 @@ struct finish_tiles {
   tiled_heads<T> keys;    ///< as of summarize_tiles
   tiled_heads<T> values;  ///< likewise
   tile_summaries summaries;
-  std::int32_t heads;        ///< of keys, of all batches
-  std::int32_t tiles;        ///< of a head
-  std::int32_t channels;     ///< that there are
-  divisor pieces;            ///< of the channels
-  float* key_mean;           ///< batch x key heads x channels
-  float* value_mean;         ///< batch x key heads x channels
-  float* value_scales;       ///< batch x key heads x channels
-  float* value_reciprocals;  ///< batch x key heads x channels
+  token_sample key_sample;    ///< as of summarize_tiles
+  token_sample value_sample;  ///< likewise
+  float room;                 ///< of a sampled_range
+  std::int32_t heads;         ///< of keys, of all batches
+  std::int32_t tiles;         ///< of a head's samples
+  std::int32_t channels;      ///< that there are
+  divisor pieces;             ///< of the channels
+  float* key_mean;            ///< batch x key heads x channels
+  float* value_mean;          ///< batch x key heads x channels
+  float* value_scales;        ///< batch x key heads x channels
+  float* value_reciprocals;   ///< batch x key heads x channels
+  std::uint32_t* beyond;      ///< values_beyond of encode_tiles, which become 0; if Means.samples_values
 
   [[nodiscard]] TESSERA_FN std::int32_t count() const {
     return heads * pieces.value() * ((keys.heads.data != nullptr ? 1 : 0) + (values.heads.data != nullptr ? 1 : 0));
@@ -73,7 +79,8 @@ struct finish_tiles {
     gather(group, summaries.key_sum, head, first, 0.0F, sum_of_two{}, scratch);
     const std::int32_t channel = first + group.lane;
     if (group.lane < piece && channel < channels) {
-      key_mean[std::int64_t{head} * channels + channel] = mean_of(add(group.lane, scratch), keys.length(head));
+      key_mean[std::int64_t{head} * channels + channel] =
+          mean_of(add(group.lane, scratch), key_sample.count(keys.length(head)));
     }
   }
 
@@ -90,14 +97,23 @@ struct finish_tiles {
       group.sync();
       gather(group, summaries.sum, head, first, 0.0F, sum_of_two{}, scratch);
       if (is_writer) {
-        const float mean = mean_of(add(group.lane, scratch), values.length(head));
+        const float mean = mean_of(add(group.lane, scratch), value_sample.count(values.length(head)));
         value_mean[to] = mean;
         magnitude = channel_summary{0.0F, lowest, magnitude}.magnitude(mean);
       }
     }
     if (is_writer) {
       const finite_magnitude_reducer known;
-      const code_scale fitted = fit_scale(known.value(__float_as_uint(magnitude)), highest);
+      float largest = known.value(__float_as_uint(magnitude));
+      if constexpr (Means.samples_values) {
+        const bool is_whole = value_sample.step(values.length(head)) == 1;
+        largest = is_whole ? largest : with_room(largest, room);
+        beyond[to] = 0;
+        if (first + group.lane == 0) {
+          beyond[std::int64_t{heads} * channels + head] = 0;
+        }
+      }
+      const code_scale fitted = fit_scale(largest, highest);
       value_scales[to] = fitted.scale;
       value_reciprocals[to] = fitted.reciprocal;
     }
@@ -113,7 +129,7 @@ struct finish_tiles {
     __device__ __forceinline__ float operator()(float a, float b) const { return a + b; }
   };
 
-  __device__ __forceinline__ static float mean_of(float sum, std::int32_t count) {
+  __device__ __forceinline__ static float mean_of(float sum, std::int64_t count) {
     const float mean = count > 0 ? sum / static_cast<float>(count) : 0.0F;
     return is_finite(mean) ? mean : 0.0F;
   }

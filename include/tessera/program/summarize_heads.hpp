@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `summarize_heads` and `finish_summaries`: sums and ranges of the channels of attention heads, over blocks of tokens
-/// and then over some blocks each: means, and scales of values.
+/// and then over some blocks each: means, and scales of values. Tokens may be those of a sample (`sampled_heads`); then
+/// `settle_scales` makes those scales larger that have no room for all tokens.
 ///
 /// The order of additions is part of the format, for codes depend on means: any program that makes the same codes adds
 /// in this order, in fp32. In a block of 64 or 128 tokens, sixteen sums: sum i of tokens i, i + 16, i + 32 ... in
@@ -15,6 +16,8 @@
 #include <tessera/core/math.hpp>
 #include <tessera/program/attention_operands.hpp>
 #include <tessera/quantize/code_scale.hpp>
+#include <tessera/quantize/sampled_range.hpp>
+#include <tessera/quantize/token_sample.hpp>
 #include <tessera/view/head_view.hpp>
 
 namespace tessera {
@@ -64,7 +67,30 @@ TESSERA_FN constexpr float add_halves(float (&parts)[Parts]) {
 
 }  // namespace detail
 
-/// A group takes a block of `block` tokens of a head: a multiple of 16. Source: a head_source.
+/// The tokens of a sample as tokens of sequences that are as long as it. Source: a head_source.
+template <class Source>
+struct sampled_heads {
+  Source source;        ///< as it is read
+  token_sample sample;  ///< of each sequence
+
+  /// Sequences.
+  TESSERA_FN constexpr std::int64_t batch() const { return source.batch(); }
+  /// Of a sequence.
+  TESSERA_FN constexpr std::int64_t heads() const { return source.heads(); }
+  /// Of a sample, at most.
+  TESSERA_FN constexpr std::int64_t tokens() const { return sample.most(source.tokens()); }
+  /// Of a head.
+  TESSERA_FN constexpr std::int64_t channels() const { return source.channels(); }
+  /// Tokens of a sequence's sample.
+  TESSERA_FN std::int64_t length(std::int64_t sequence) const { return sample.count(source.length(sequence)); }
+  TESSERA_FN float operator()(std::int64_t sequence, std::int64_t head, std::int64_t token,
+                              std::int64_t channel) const {
+    const std::int64_t step = sample.step(source.length(sequence));
+    return source(sequence, head, token_sample::token(token, step), channel);
+  }
+};
+
+/// A group takes a block of `block` tokens of a head: a multiple of 16. Source: a head_source, or a sample of one.
 template <class Source>
 struct summarize_heads {
   static constexpr int lanes = 128;
@@ -126,6 +152,8 @@ struct finish_summaries {
   view<float, 4> scales;      ///< likewise: of what is left when the mean, if asked for, is subtracted
   float highest;              ///< the largest code
   std::int64_t means_a_head;  ///< so many times `blocks_each`, or less, are the blocks
+  token_sample sample = {};   ///< that summaries are of
+  float room = 1.0F;          ///< of a scale, in largest magnitudes of a sample
 
   TESSERA_FN constexpr std::int64_t groups() const { return summaries.extent(0) * summaries.extent(1) * means_a_head; }
 
@@ -137,17 +165,23 @@ struct finish_summaries {
     const std::int64_t first = part * blocks_each;
     const std::int64_t end = min(first + blocks_each, summaries.extent(2));
     const std::int64_t length = length_of(lengths, sequence, tokens);
-    const std::int64_t count = clamp(length - first * block, std::int64_t{0}, blocks_each * block);
+    const std::int64_t count = clamp(sample.count(length) - first * block, std::int64_t{0}, blocks_each * block);
+    const bool is_whole = sample.step(length) == 1;
     for (int lane : group) {
       for (std::int64_t channel = lane; channel < summaries.extent(3); channel += lanes) {
-        finish(sequence, head, part, channel, first, end, count);
+        const float largest = finish(sequence, head, part, channel, first, end, count);
+        if (scales.data != nullptr) {
+          scales(sequence, head, part, channel) =
+              fit_scale(is_whole ? largest : with_room(largest, room), highest).scale;
+        }
       }
     }
   }
 
  private:
-  TESSERA_FN void finish(std::int64_t sequence, std::int64_t head, std::int64_t part, std::int64_t channel,
-                         std::int64_t first, std::int64_t end, std::int64_t count) const {
+  /// Writes the mean. The largest magnitude of what is left.
+  TESSERA_FN float finish(std::int64_t sequence, std::int64_t head, std::int64_t part, std::int64_t channel,
+                          std::int64_t first, std::int64_t end, std::int64_t count) const {
     channel_summary summary = channel_summary::of_nothing();
     float sums[parts] = {};
     for (std::int64_t at = first; at < end; at += parts) {
@@ -165,8 +199,48 @@ struct finish_summaries {
       mean = is_finite(found) ? found : 0.0F;
       means(sequence, head, part, channel) = mean;
     }
-    if (scales.data != nullptr) {
-      scales(sequence, head, part, channel) = fit_scale(summary.magnitude(mean), highest).scale;
+    return summary.magnitude(mean);
+  }
+};
+
+/// Scales of samples become those of all tokens where they are not large enough. Q: a sampled_range. A group takes a
+/// head.
+template <class Q>
+struct settle_scales {
+  static constexpr int lanes = 128;
+  struct scratch_type {};
+
+  view<channel_summary const, 4> summaries;  ///< batch x heads x blocks x channels, of all tokens
+  view<float const, 3> means;                ///< that values lose: batch x heads x channels, or null
+  sequence_lengths lengths;
+  std::int64_t tokens;    ///< of a sequence
+  token_sample sample;    ///< that scales are of
+  view<float, 3> scales;  ///< batch x heads x channels: of samples' largest magnitudes
+
+  TESSERA_FN constexpr std::int64_t groups() const { return summaries.extent(0) * summaries.extent(1); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    const std::int64_t head = which % summaries.extent(1);
+    const std::int64_t sequence = which / summaries.extent(1);
+    const bool is_whole = sample.step(length_of(lengths, sequence, tokens)) == 1;
+    for (int lane : group) {
+      for (std::int64_t channel = lane; !is_whole && channel < summaries.extent(3); channel += lanes) {
+        settle(sequence, head, channel);
+      }
+    }
+  }
+
+ private:
+  TESSERA_FN void settle(std::int64_t sequence, std::int64_t head, std::int64_t channel) const {
+    channel_summary summary = channel_summary::of_nothing();
+    for (std::int64_t at = 0; at < summaries.extent(2); ++at) {
+      summary.widen(summaries(sequence, head, at, channel));
+    }
+    const float most = summary.magnitude(means.data == nullptr ? 0.0F : means(sequence, head, channel));
+    float& scale = scales(sequence, head, channel);
+    if (!Q::has_room(most, reciprocal_of(scale))) {
+      scale = fit_scale(most, static_cast<float>(Q::highest)).scale;
     }
   }
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `summarize_tiles`: sums of keys and ranges of values of each tile of 128 tokens, the bits of summarize_heads, for
-/// finish_tiles. A block takes a tile.
+/// `summarize_tiles`: sums of keys and ranges of values of each tile of 128 tokens, or of so many of a sample of them,
+/// the bits of summarize_heads, for finish_tiles. A block takes a tile.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include <tessera/core/divisor.hpp>
 #include <tessera/program/head_lanes.cuh>
 #include <tessera/program/summarize_heads.hpp>
+#include <tessera/quantize/token_sample.hpp>
 #include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/maximum_or_nan.cuh>
@@ -20,8 +21,9 @@ inline namespace v0 {
 
 /// Means that are subtracted before coding.
 struct quantized_means {
-  bool of_keys;    ///< of each key head
-  bool of_values;  ///< of each key head
+  bool of_keys;         ///< of each key head
+  bool of_values;       ///< of each key head
+  bool samples_values;  ///< scales of values, and their means, are of a sample
 };
 
 /// Floats of summaries: batch x key heads x tiles x channels; where no mean of values is wanted `highest` has the
@@ -51,9 +53,11 @@ struct summarize_tiles : head_lanes<T, Channels> {
   tiled_heads<T> keys;    ///< null: no sums of keys
   tiled_heads<T> values;  ///< null: no ranges of values
   tile_summaries summaries;
-  std::int32_t heads;     ///< of all batches
-  divisor tiles;          ///< of a head
-  std::int32_t channels;  ///< that there are
+  std::int32_t heads;         ///< of all batches
+  token_sample key_sample;    ///< which are added up
+  token_sample value_sample;  ///< which are taken into ranges
+  divisor tiles;              ///< of a head's samples
+  std::int32_t channels;      ///< that there are
 
   /// 1 for keys and 1 for values, if they are wanted.
   [[nodiscard]] TESSERA_FN std::int32_t kinds() const {
@@ -82,11 +86,22 @@ struct summarize_tiles : head_lanes<T, Channels> {
  private:
   using pair = typename base::pair;
 
-  /// Tokens row, row + 16 ... of a tile. Lanes beyond the channels have none.
-  __device__ __forceinline__ std::int32_t bring(tiled_heads<T> const& of, std::int32_t head, std::int32_t tile, int row,
-                                                int channel, pair (&words)[passes][4]) const {
-    const std::int32_t tokens = channel < channels ? of.tokens(head, tile) : 0;
-    base::template load<rows, true>(of.first(head, tile) + channel, of.heads.strides[2], row, tokens, words);
+  /// Tokens row, row + 16 ... of a tile of a sample. Lanes beyond the channels have none.
+  __device__ __forceinline__ std::int32_t bring(tiled_heads<T> const& of, token_sample sample, std::int32_t head,
+                                                std::int32_t at, int row, int channel, pair (&words)[passes][4]) const {
+    const std::int32_t length = of.length(head);
+    const auto step = static_cast<std::int32_t>(sample.step(length));
+    const std::int32_t tokens = channel < channels ? clamp(length / step - at * base::tile, 0, base::tile) : 0;
+    if (step == 1) {  // all of them are too many to be in L2 when encode_tiles comes to them
+      base::template load<rows, true>(of.first(head, at) + channel, of.heads.strides[2], row, tokens, words);
+      return tokens;
+    }
+    T const* const from = of.first(head, 0) + channel;
+#pragma unroll
+    for (int i = 0; i < passes; ++i) {
+      const std::int32_t token = token_sample::token(at * base::tile + row + i * rows, step);
+      base::template take<false>(from + token * of.heads.strides[2], row + i * rows < tokens, words[i]);
+    }
     return tokens;
   }
   [[nodiscard]] __device__ __forceinline__ std::int64_t place_of(std::int32_t head, std::int32_t tile) const {
@@ -98,7 +113,7 @@ struct summarize_tiles : head_lanes<T, Channels> {
     const int row = group.lane / row_lanes;
     const int channel = group.lane % row_lanes * vector;
     pair words[passes][4];
-    bring(keys, head, tile, row, channel, words);
+    bring(keys, key_sample, head, tile, row, channel, words);
     float sums[vector];
     base::add_tokens(words, sums);
     leave(row, channel, sums, scratch);
@@ -111,7 +126,7 @@ struct summarize_tiles : head_lanes<T, Channels> {
     const int row = group.lane / row_lanes;
     const int channel = group.lane % row_lanes * vector;
     pair words[passes][4];
-    const std::int32_t tokens = bring(values, head, tile, row, channel, words);
+    const std::int32_t tokens = bring(values, value_sample, head, tile, row, channel, words);
     const std::int64_t to = place_of(head, tile);
     if constexpr (Means.of_values) {
       float lowest[vector];

@@ -4,6 +4,7 @@
 ///     using eight = smoothed<symmetric_quantizer<8, per_thread>>;                           // of keys: their mean
 ///     using four = smoothed<smoothed<symmetric_quantizer<4, per_thread>>, block_mean>;      // and that of 64 queries
 ///     using values = smoothed<float8_quantizer<float8_e4m3>>;                               // of values: their mean
+///     using quick = smoothed<symmetric_quantizer<8, per_thread>, sampled_mean>;             // of a sample of the keys
 ///
 /// Channels whose values lie far from zero, all on one side, cost every other channel its precision: their offset is
 /// what the mean takes away. What it takes away is known exactly, and comes back elsewhere. SageAttention2 (arXiv
@@ -13,6 +14,10 @@
 ///     block_mean of queries   S_ij = s (Q_i - q) . K_j + s q . K_j    the last term is added before the softmax
 ///     token_mean of values    O_i  = sum_j P_ij (V_j - v) + v         for the weights P_ij add up to 1
 ///
+/// All three hold for any vector in the mean's place: a row of scores may be moved by any constant. A sampled_mean is
+/// that of n >= 512 of the tokens (token_sample.hpp). It differs from the mean of all by about the deviation / sqrt(n),
+/// little beside the deviations that are coded, and tokens need not be read twice.
+///
 /// Codes, scales and laws are those of Q, for the differences.
 #pragma once
 
@@ -20,12 +25,20 @@
 
 #include <tessera/concepts/quantizer.hpp>
 #include <tessera/config.hpp>
+#include <tessera/quantize/token_sample.hpp>
 
 namespace tessera {
 inline namespace v0 {
 
 /// The mean of all tokens of a head, of keys or of values: a number for each channel.
-struct token_mean {};
+struct token_mean {
+  static constexpr token_sample sample{};  ///< of tokens: all
+};
+
+/// The mean of a sample of the tokens of a head.
+struct sampled_mean {
+  static constexpr token_sample sample{16};  ///< of tokens
+};
 
 /// The mean of each 64 queries of a head.
 struct block_mean {
@@ -34,8 +47,9 @@ struct block_mean {
 
 template <Quantizer Q, class Mean = token_mean>
 struct smoothed : Q {
-  static_assert(std::is_same_v<Mean, token_mean> || std::is_same_v<Mean, block_mean>,
-                "tessera: a quantizer is smoothed by a token_mean or a block_mean");
+  static_assert(std::is_same_v<Mean, token_mean> || std::is_same_v<Mean, sampled_mean> ||
+                    std::is_same_v<Mean, block_mean>,
+                "tessera: a quantizer is smoothed by a token_mean, a sampled_mean or a block_mean");
   /// The quantizer of what is left.
   using quantizer_type = Q;
   /// What is subtracted.
@@ -48,6 +62,13 @@ inline constexpr bool is_smoothed_by = false;
 /// Through all of the nested adaptors.
 template <class Mean, class Q, class Outer>
 inline constexpr bool is_smoothed_by<Mean, smoothed<Q, Outer>> = std::is_same_v<Mean, Outer> || is_smoothed_by<Mean, Q>;
+
+/// Whether a quantizer is smoothed by a mean of tokens of a head: all of them, or a sample.
+template <class Q>
+inline constexpr bool has_mean_of_tokens = is_smoothed_by<token_mean, Q> || is_smoothed_by<sampled_mean, Q>;
+/// The sample that such a mean is of.
+template <class Q>
+inline constexpr token_sample mean_sample = is_smoothed_by<sampled_mean, Q> ? sampled_mean::sample : token_mean::sample;
 
 }  // namespace v0
 }  // namespace tessera
