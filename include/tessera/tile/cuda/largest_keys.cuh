@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `largest_keys`: top_k (tile/top_k.hpp) for a list of keys in shared memory and a whole block. The same places, to
+/// the last tie.
+///
+///     key_places<1024> const own(group.lane, count);
+///     std::uint32_t largest = 0;
+///     for (int i = own.first; i < own.end; i += 32) { scratch.keys[i] = key_of(i); largest = max(largest, ...); }
+///     auto const taken = largest_keys(group, scratch.keys, count, 256, largest, scratch.found, write);  // write(rank, i)
+///
+/// Digits of floats divide badly: most keys have the first one in common. Bins of equal width over the keys that matter
+/// divide well: as many lanes as are to be taken have one that is at least the least of what is each lane's largest, so
+/// that nothing below has to be counted. In one bin is the last key to be taken; those in it, a few, are compared with
+/// each other. A bin with more than the lanes can compare is divided again, at most twice more.
+///
+/// Lanes read again only what they wrote; they wait for each other eight times.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/bits.hpp>
+#include <tessera/tile/cuda/group.cuh>
+
+namespace tessera {
+inline namespace v0 {
+
+/// The places of a list that a lane has: first, first + 32, ... below `end`. A warp's come before the next one's.
+template <int Lanes>
+struct key_places {
+  std::int32_t first;  ///< of the lane
+  std::int32_t end;    ///< of the warp
+
+  __device__ __forceinline__ key_places(int lane, std::int32_t count) {
+    const std::int32_t of_warp = (count + Lanes - 1) / Lanes * 32;
+    const std::int32_t begin = lane / 32 * of_warp;
+    first = begin + lane % 32;
+    end = min(begin + of_warp, count);
+  }
+};
+
+/// What lanes share while they look for the largest keys.
+template <int Lanes>
+struct largest_keys_scratch {
+  static constexpr int bins = 2 * Lanes;
+  static constexpr int warps = Lanes / 32;
+  static_assert((Lanes & (Lanes - 1)) == 0, "tessera: largest_keys has bins for a power of two of lanes");
+
+  /// A bin, the lowest of those that something is taken of.
+  struct last_bin {
+    std::uint32_t bin;
+    std::uint32_t above;   ///< keys in higher bins
+    std::uint32_t within;  ///< keys in it
+    std::uint32_t take;    ///< of both
+  };
+  /// The least key to be taken.
+  struct least_key {
+    std::uint32_t key;
+    std::uint32_t equals;  ///< how many of those that are equal to it
+  };
+
+  alignas(8) std::uint32_t counts[bins];
+  std::uint32_t contenders[Lanes];  ///< keys of the last bin
+  std::uint32_t contender_count;
+  std::uint32_t lowest[warps];   ///< of the largest keys of lanes
+  std::uint32_t highest[warps];  ///< likewise
+  std::uint32_t totals[warps];   ///< of warps
+  last_bin last;
+  least_key least;
+};
+
+namespace detail {
+
+/// Keys `low` to low + span, in bins of 2^shift.
+struct key_bins {
+  std::uint32_t low;
+  std::uint32_t span;
+  int shift;
+};
+
+template <int Lanes>
+__device__ __forceinline__ void clear_bins(int lane, largest_keys_scratch<Lanes>& scratch) {
+  reinterpret_cast<uint2*>(scratch.counts)[lane] = uint2{0, 0};
+}
+
+/// The sum over the warps before this one of what each has; and of all of them.
+template <int Lanes>
+__device__ __forceinline__ uint2 sum_of_warps(int lane, largest_keys_scratch<Lanes> const& scratch) {
+  constexpr int warps = largest_keys_scratch<Lanes>::warps;
+  const std::uint32_t total = lane % 32 < warps ? scratch.totals[lane % 32] : 0;
+  return {__reduce_add_sync(whole_warp, lane % 32 < lane / 32 ? total : 0), __reduce_add_sync(whole_warp, total)};
+}
+
+/// Which bin the last of the `take` largest keys is in. All lanes have counted; a lane has two bins.
+template <int Lanes>
+__device__ __forceinline__ void find_last_bin(cuda_block<Lanes> const& group, std::uint32_t take,
+                                              largest_keys_scratch<Lanes>& scratch) {
+  const int pair = Lanes - 1 - group.lane;
+  const uint2 own = reinterpret_cast<uint2 const*>(scratch.counts)[pair];
+  const std::uint32_t upto = warp_inclusive_sum(group.lane % 32, own.x + own.y);
+  if (group.lane % 32 == 31) {
+    scratch.totals[group.lane / 32] = upto;
+  }
+  group.sync();
+  const uint2 sums = sum_of_warps(group.lane, scratch);
+  const std::uint32_t wanted = min(take, sums.y);
+  const std::uint32_t before = sums.x + upto - own.x - own.y;
+  if (before < wanted && wanted <= before + own.x + own.y) {
+    const auto bin = static_cast<std::uint32_t>(2 * pair);
+    if (wanted <= before + own.y) {
+      scratch.last = {bin + 1, before, own.y, wanted};
+    } else {
+      scratch.last = {bin, before + own.y, own.x, wanted};
+    }
+  }
+  group.sync();
+}
+
+/// The key that is `left` - 1 others of its bin are larger than or equal to; there are up to as many as lanes.
+template <int Lanes>
+__device__ __forceinline__ void compare_contenders(cuda_block<Lanes> const& group, std::uint32_t const* keys,
+                                                   std::int32_t count, key_bins const& bin, std::uint32_t left,
+                                                   largest_keys_scratch<Lanes>& scratch) {
+  const key_places<Lanes> own(group.lane, count);
+  for (std::int32_t place = own.first; place < own.end; place += 32) {
+    if (keys[place] - bin.low <= bin.span) {
+      scratch.contenders[atomicAdd(&scratch.contender_count, 1U)] = keys[place];
+    }
+  }
+  group.sync();
+  const std::uint32_t within = scratch.contender_count;
+  if (static_cast<std::uint32_t>(group.lane) < within) {
+    const std::uint32_t mine = scratch.contenders[group.lane];
+    std::uint32_t larger = 0;
+    std::uint32_t equal = 0;  // before this one: one lane has each rank
+#pragma unroll 4
+    for (std::uint32_t i = 0; i < within; ++i) {
+      const std::uint32_t other = scratch.contenders[i];
+      larger += other > mine ? 1U : 0U;
+      equal += other == mine && i < static_cast<std::uint32_t>(group.lane) ? 1U : 0U;
+    }
+    if (larger + equal == left - 1) {
+      scratch.least = {mine, equal + 1};
+    }
+  }
+  group.sync();
+}
+
+/// Calls write(rank, i) for all keys above the least, and the first of those that are equal to it.
+template <int Lanes, class Write>
+__device__ __forceinline__ void write_largest(cuda_block<Lanes> const& group, std::uint32_t const* keys,
+                                              std::int32_t count,
+                                              typename largest_keys_scratch<Lanes>::least_key const& least,
+                                              largest_keys_scratch<Lanes>& scratch, Write const& write) {
+  const key_places<Lanes> own(group.lane, count);
+  std::uint32_t found = 0;  // those above in the upper half, equal ones in the lower
+  for (std::int32_t place = own.first; place < own.end; place += 32) {
+    found += keys[place] > least.key ? 0x10000U : keys[place] == least.key ? 1U : 0U;
+  }
+  const std::uint32_t all = __reduce_add_sync(whole_warp, found);
+  if (group.lane % 32 == 0) {
+    scratch.totals[group.lane / 32] = all;
+  }
+  group.sync();
+  const std::uint32_t before = sum_of_warps(group.lane, scratch).x;
+  std::uint32_t above = before >> 16;
+  std::uint32_t equal = before & 0xffffU;
+  const std::uint32_t below = (1U << group.lane % 32) - 1U;
+  for (std::int32_t place = own.first; place - group.lane % 32 < own.end; place += 32) {
+    const std::uint32_t key = place < own.end ? keys[place] : 0;
+    const std::uint32_t are_above = __ballot_sync(whole_warp, key > least.key);
+    const std::uint32_t are_equal = __ballot_sync(whole_warp, place < own.end && key == least.key);
+    const std::uint32_t equal_before = equal + static_cast<std::uint32_t>(__popc(are_equal & below));
+    if (key > least.key || ((are_equal >> group.lane % 32 & 1U) != 0 && equal_before < least.equals)) {
+      write(above + static_cast<std::uint32_t>(__popc(are_above & below)) + min(equal_before, least.equals), place);
+    }
+    above += static_cast<std::uint32_t>(__popc(are_above));
+    equal += static_cast<std::uint32_t>(__popc(are_equal));
+  }
+}
+
+}  // namespace detail
+
+/// Calls write(rank, i) for the `take` places with the largest of fewer than 2^16 keys, or for all with a key if they
+/// are fewer, in the order of places; of equal keys the first are taken. Gives how many. A key of 0 is never taken.
+/// A lane wrote the keys of its key_places; `own` is the largest of them, 0 of none.
+template <int Lanes, class Write>
+__device__ __forceinline__ std::int32_t largest_keys(cuda_block<Lanes> const& group, std::uint32_t const* keys,
+                                                     std::int32_t count, std::int32_t take, std::uint32_t own,
+                                                     largest_keys_scratch<Lanes>& scratch, Write const& write) {
+  using scratch_type = largest_keys_scratch<Lanes>;
+  constexpr int bin_bits = log2_ceil(static_cast<unsigned>(scratch_type::bins));
+  group.sync();  // what was there has been read
+  detail::clear_bins(group.lane, scratch);
+  const std::uint32_t lowest = __reduce_min_sync(detail::whole_warp, own);
+  const std::uint32_t highest = __reduce_max_sync(detail::whole_warp, own);
+  if (group.lane % 32 == 0) {
+    scratch.lowest[group.lane / 32] = lowest;
+    scratch.highest[group.lane / 32] = highest;
+  }
+  if (group.lane == 0) {
+    scratch.contender_count = 0;
+  }
+  group.sync();
+  const std::uint32_t high = __reduce_max_sync(detail::whole_warp, scratch.highest[group.lane % scratch_type::warps]);
+  const std::uint32_t low = __reduce_min_sync(detail::whole_warp, scratch.lowest[group.lane % scratch_type::warps]);
+  if (high == 0 || take <= 0) {
+    return 0;
+  }
+  detail::key_bins bins{take <= Lanes && low > 0 ? low : 1U, 0, 0};
+  bins.span = high - bins.low;
+  bins.shift = max(32 - __clz(static_cast<int>(bins.span)) - bin_bits, 0);
+  auto left = static_cast<std::uint32_t>(take);
+  std::uint32_t taken = 0;
+  typename scratch_type::last_bin last;
+  while (true) {
+    const key_places<Lanes> places(group.lane, count);
+    for (std::int32_t place = places.first; place < places.end; place += 32) {
+      const std::uint32_t beyond = keys[place] - bins.low;
+      if (beyond <= bins.span) {
+        atomicAdd(&scratch.counts[beyond >> bins.shift], 1U);
+      }
+    }
+    group.sync();
+    detail::find_last_bin(group, left, scratch);
+    last = scratch.last;
+    taken = taken == 0 ? last.take : taken;
+    left = last.take - last.above;
+    bins.low += last.bin << bins.shift;
+    bins.span = min((1U << bins.shift) - 1, bins.span - (last.bin << bins.shift));
+    if (left == last.within || bins.shift == 0 || last.within <= static_cast<std::uint32_t>(Lanes)) {
+      break;
+    }
+    bins.shift = max(bins.shift - bin_bits, 0);
+    detail::clear_bins(group.lane, scratch);
+    group.sync();
+  }
+  typename scratch_type::least_key least{bins.low - 1, 0};  // all of the bin
+  if (left < last.within) {
+    least = {bins.low, left};
+    if (bins.shift > 0) {
+      detail::compare_contenders(group, keys, count, bins, left, scratch);
+      least = scratch.least;
+    }
+  }
+  detail::write_largest(group, keys, count, least, scratch, write);
+  return static_cast<std::int32_t>(taken);
+}
+
+}  // namespace v0
+}  // namespace tessera
