@@ -37,8 +37,9 @@ struct choose_largest {
 
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t which,
                                              scratch_type& scratch) const {
-    const std::int64_t at = which / call.extents.key_heads;
-    const std::int64_t head = which % call.extents.key_heads;
+    const auto heads = static_cast<std::uint32_t>(call.extents.key_heads);
+    const std::uint32_t at = static_cast<std::uint32_t>(which) / heads;
+    const std::uint32_t head = static_cast<std::uint32_t>(which) - at * heads;
     const std::int64_t sequence = call.step.sequence(call.extents, call.memory.sequences, at);
     std::int64_t taken = 0;
     if (sequence >= 0) {
