@@ -137,8 +137,8 @@ void run_program(basic_cuda<Architectures> const& exec,
 template <class Architectures, class T, ChunkSelector S>
 void run_program(basic_cuda<Architectures> const& exec, select_chunks<T, S> const& call) {
   using program_type = choose_largest<T, S>;
-  if (call.extents.longest <= program_type::most_chunks && exec.state->shared_bytes() >= 227 * 1024) {
-    exec.run(program_type{call}, call.groups());
+  if (program_type::takes(call) && detail::has_places(call.groups()) && exec.state->shared_bytes() >= 227 * 1024) {
+    exec.run(program_type::of(call), call.groups());
   } else {
     exec.run(call, call.groups());
   }

@@ -55,20 +55,24 @@ struct score_means {
   std::int32_t works;       ///< of all steps
   std::int32_t heads;       ///< key heads of a work
   std::int32_t blocks;      ///< of scored_chunks chunks, of a work
+  std::int32_t key_heads;   ///< of a step
+  std::int32_t rows;        ///< queries that share one
   known_divisor by_sets;    ///< of so many key heads
   known_divisor by_places;  ///< of so many blocks, of the longest sequence
 
   /// Of fewer than 2^31 groups.
   [[nodiscard]] static score_means of(call_type const& call, std::int64_t multiprocessors) {
-    const std::int64_t heads = min(call.extents.key_heads, std::int64_t{warps});
-    const std::int64_t sets = divide_up(call.extents.key_heads, heads);
+    const std::int64_t together = min(call.extents.key_heads, std::int64_t{warps});
+    const std::int64_t sets = divide_up(call.extents.key_heads, together);
     const std::int64_t single = call.step.steps() * sets * call.blocks();
-    const std::int64_t blocks = clamp(single / multiprocessors, std::int64_t{1}, warps / heads);
-    const std::int64_t places = divide_up(call.blocks(), blocks);
+    const std::int64_t neighbours = clamp(single / multiprocessors, std::int64_t{1}, warps / together);
+    const std::int64_t places = divide_up(call.blocks(), neighbours);
     return {call,
             static_cast<std::int32_t>(call.step.steps() * sets * places),
-            static_cast<std::int32_t>(heads),
-            static_cast<std::int32_t>(blocks),
+            static_cast<std::int32_t>(together),
+            static_cast<std::int32_t>(neighbours),
+            static_cast<std::int32_t>(call.extents.key_heads),
+            static_cast<std::int32_t>(call.extents.group()),
             known_divisor::of(static_cast<std::uint32_t>(sets)),
             known_divisor::of(static_cast<std::uint32_t>(places))};
   }
@@ -93,6 +97,12 @@ struct score_means {
  private:
   using place_type = ring_place<stages>;
 
+  /// What is known of a step, read where another one begins.
+  struct known_step {
+    std::int32_t at = -1;
+    std::int32_t row;     ///< of the sequence's first chunk
+    std::int32_t chunks;  ///< of the sequence
+  };
   struct work_type {
     std::int32_t at;     ///< step
     std::int32_t head;   ///< the first one
@@ -106,22 +116,23 @@ struct score_means {
       return divide_up(min(end - first, static_cast<std::int32_t>(scored_chunks)), tile);
     }
   };
-  __device__ __forceinline__ work_type work_at(std::int32_t number) const {
+  __device__ __forceinline__ work_type work_at(std::int32_t number, known_step& known) const {
     const auto all = static_cast<std::uint32_t>(number);
     const std::uint32_t of_set = by_sets.quotient(all);
-    const std::uint32_t at = by_places.quotient(of_set);
+    const auto at = static_cast<std::int32_t>(by_places.quotient(of_set));
     const auto set = static_cast<std::int32_t>(all - of_set * by_sets.divisor);
-    const auto place = static_cast<std::int32_t>(of_set - at * by_places.divisor);
-    const std::int64_t sequence = call.step.sequence(call.extents, call.memory.sequences, at);
-    const std::int32_t first = place * blocks * static_cast<std::int32_t>(scored_chunks);
-    work_type work{static_cast<std::int32_t>(at), set * heads, 0, 0, first, first};
-    if (sequence >= 0) {
-      const cached_sequence known = call.memory.sequences[sequence];
-      work.row = known.first;
-      work.heads = min(heads, static_cast<std::int32_t>(call.extents.key_heads) - work.head);
-      work.end = min(first + blocks * static_cast<std::int32_t>(scored_chunks), known.chunks);
+    const auto place = static_cast<std::int32_t>(of_set - static_cast<std::uint32_t>(at) * by_places.divisor);
+    if (at != known.at) {
+      const std::int64_t sequence = call.step.sequence(call.extents, call.memory.sequences, at);
+      known = {at, 0, 0};
+      if (sequence >= 0) {
+        known.row = call.memory.sequences[sequence].first;
+        known.chunks = call.memory.sequences[sequence].chunks;
+      }
     }
-    return work;
+    const std::int32_t first = place * blocks * static_cast<std::int32_t>(scored_chunks);
+    return {at,        set * heads, min(heads, key_heads - set * heads),
+            known.row, first,       min(first + blocks * static_cast<std::int32_t>(scored_chunks), known.chunks)};
   }
   /// Bytes from a chunk's landmarks in a stage to the next one's.
   __device__ __forceinline__ std::int32_t pitch() const { return heads * line_bytes + gap_bytes; }
@@ -129,9 +140,10 @@ struct score_means {
   /// A lane starts copies of the landmarks of some chunks, of all heads of the work.
   __device__ __forceinline__ void bring(scratch_type& scratch, int lane) const {
     place_type place;
+    known_step known;
     for (std::int32_t number = static_cast<std::int32_t>(blockIdx.x); number < works;
          number += static_cast<std::int32_t>(gridDim.x)) {
-      const work_type work = work_at(number);
+      const work_type work = work_at(number, known);
       const auto& landmarks = call.memory.landmarks;
       bfloat16 const* const from = landmarks.data + landmarks.offset(work.row, work.head, 0);
       const int bytes = work.heads * line_bytes;
@@ -174,18 +186,25 @@ struct score_means {
   __device__ __forceinline__ void multiply(scratch_type& scratch, int warp, int lane) const {
     const std::int32_t block = warp / heads;
     const std::int32_t head = warp - block * heads;
+    row_words<Channels> queries[halves];
+    std::int32_t queries_of[2] = {-1, -1};  ///< step and head
     place_type place;
+    known_step known;
     for (std::int32_t number = static_cast<std::int32_t>(blockIdx.x); number < works;
          number += static_cast<std::int32_t>(gridDim.x)) {
-      const work_type work = work_at(number);
+      const work_type work = work_at(number, known);
       const std::int32_t first = work.first + block * static_cast<std::int32_t>(scored_chunks);
       const bool is_part = block < blocks && head < work.heads;
       const part_type part{work.at, work.row, work.head + head, first,
                            is_part ? min(first + static_cast<std::int32_t>(scored_chunks), work.end) : first};
-      row_words<Channels> queries[halves];
       bool is_open[scored_chunks / 32] = {};
       if (part.first < part.end) {
-        begin(part, queries, is_open, lane);
+        if (queries_of[0] != part.at || queries_of[1] != part.head) {
+          load_queries(part, queries, lane);
+          queries_of[0] = work.at;
+          queries_of[1] = part.head;
+        }
+        look_up(part, is_open, lane);
       }
       for (std::int32_t stage = 0; stage < work.stages_of_it(); ++stage) {
         scratch.full[place.stage].wait(place.phase);
@@ -207,21 +226,23 @@ struct score_means {
     }
   }
 
-  /// What is there before the landmarks: queries, and which chunks can be selected.
-  __device__ __forceinline__ void begin(part_type const& part, row_words<Channels> (&queries)[halves],
-                                        bool (&is_open)[scored_chunks / 32], int lane) const {
-    const auto rows = static_cast<int>(call.extents.group());
+  __device__ __forceinline__ void load_queries(part_type const& part, row_words<Channels> (&queries)[halves],
+                                               int lane) const {
 #pragma unroll
     for (int half = 0; half < halves; ++half) {
       const int row = lane / 4 + 8 * half;
       const std::int64_t query = part.head * rows + row;
       queries[half].load(row < rows ? &call.step.queries(part.at, query, 0) : nullptr, lane);
     }
+  }
+  /// Which chunks can be selected.
+  __device__ __forceinline__ void look_up(part_type const& part, bool (&is_open)[scored_chunks / 32], int lane) const {
+    const auto& places = call.memory.places;
+    std::int16_t const* const from = places.data + places.offset(part.row + part.first + lane, part.head);
 #pragma unroll
     for (int i = 0; i < static_cast<int>(scored_chunks) / 32; ++i) {
-      const std::int32_t chunk = part.first + 32 * i + lane;
-      is_open[i] = chunk < part.end &&
-                   call.memory.places(part.row + chunk, part.head) != static_cast<std::int16_t>(chunk_place::exact);
+      is_open[i] = part.first + 32 * i + lane < part.end &&
+                   from[32 * i * places.strides[0]] != static_cast<std::int16_t>(chunk_place::exact);
     }
   }
 
@@ -247,7 +268,6 @@ struct score_means {
                                   queries[half].words[number]);
       }
     }
-    const auto rows = static_cast<int>(call.extents.group());
 #pragma unroll
     for (int half = 0; half < halves; ++half) {
 #pragma unroll
@@ -266,7 +286,6 @@ struct score_means {
     constexpr int each = static_cast<int>(scored_chunks) / 32;
     __syncwarp();
     const auto& scores = call.step.scores;
-    const auto rows = static_cast<int>(call.extents.group());
     float* const to = scores.data + scores.offset(part.row + part.first + lane, part.head, 0);
 #pragma unroll 4
     for (int row = 0; row < rows; ++row) {

@@ -12,7 +12,7 @@
 /// that nothing below has to be counted. In one bin is the last key to be taken; those in it, a few, are compared with
 /// each other. A bin with more than the lanes can compare is divided again, at most twice more.
 ///
-/// Lanes read again only what they wrote; they wait for each other eight times.
+/// Lanes read again only what they wrote, twice, and then what may be taken; they wait for each other eight times.
 #pragma once
 
 #include <cstdint>
@@ -114,17 +114,31 @@ __device__ __forceinline__ void find_last_bin(cuda_block<Lanes> const& group, st
   group.sync();
 }
 
-/// The key that is `left` - 1 others of its bin are larger than or equal to; there are up to as many as lanes.
+/// Which of the lane's keys are in the last bin or above it, a bit for each; lists those in it, if so many lanes compare.
 template <int Lanes>
-__device__ __forceinline__ void compare_contenders(cuda_block<Lanes> const& group, std::uint32_t const* keys,
-                                                   std::int32_t count, key_bins const& bin, std::uint32_t left,
-                                                   largest_keys_scratch<Lanes>& scratch) {
-  const key_places<Lanes> own(group.lane, count);
+__device__ __forceinline__ std::uint64_t find_candidates(key_places<Lanes> const& own, std::uint32_t const* keys,
+                                                         key_bins const& bin, bool is_listed,
+                                                         largest_keys_scratch<Lanes>& scratch) {
+  std::uint64_t mine = 0;
+  std::uint64_t bit = 1;
+#pragma unroll 4
   for (std::int32_t place = own.first; place < own.end; place += 32) {
-    if (keys[place] - bin.low <= bin.span) {
-      scratch.contenders[atomicAdd(&scratch.contender_count, 1U)] = keys[place];
+    const std::uint32_t key = keys[place];
+    if (key >= bin.low) {
+      mine |= bit;
+      if (is_listed && key - bin.low <= bin.span) {
+        scratch.contenders[atomicAdd(&scratch.contender_count, 1U)] = key;
+      }
     }
+    bit += bit;
   }
+  return mine;
+}
+
+/// Of those that are listed, up to as many as lanes, the key that `left` - 1 others are larger than or equal to.
+template <int Lanes>
+__device__ __forceinline__ void compare_contenders(cuda_block<Lanes> const& group, std::uint32_t left,
+                                                   largest_keys_scratch<Lanes>& scratch) {
   group.sync();
   const std::uint32_t within = scratch.contender_count;
   if (static_cast<std::uint32_t>(group.lane) < within) {
@@ -144,16 +158,16 @@ __device__ __forceinline__ void compare_contenders(cuda_block<Lanes> const& grou
   group.sync();
 }
 
-/// Calls write(rank, i) for all keys above the least, and the first of those that are equal to it.
+/// Calls write(rank, i) for all candidates above the least, and the first of those that are equal to it.
 template <int Lanes, class Write>
 __device__ __forceinline__ void write_largest(cuda_block<Lanes> const& group, std::uint32_t const* keys,
-                                              std::int32_t count,
+                                              std::uint64_t mine,
                                               typename largest_keys_scratch<Lanes>::least_key const& least,
                                               largest_keys_scratch<Lanes>& scratch, Write const& write) {
-  const key_places<Lanes> own(group.lane, count);
   std::uint32_t found = 0;  // those above in the upper half, equal ones in the lower
-  for (std::int32_t place = own.first; place < own.end; place += 32) {
-    found += keys[place] > least.key ? 0x10000U : keys[place] == least.key ? 1U : 0U;
+  for (std::uint64_t left = mine; left != 0; left &= left - 1) {
+    const std::uint32_t key = keys[32 * (__ffsll(static_cast<long long>(left)) - 1)];
+    found += key > least.key ? 0x10000U : key == least.key ? 1U : 0U;
   }
   const std::uint32_t all = __reduce_add_sync(whole_warp, found);
   if (group.lane % 32 == 0) {
@@ -164,13 +178,19 @@ __device__ __forceinline__ void write_largest(cuda_block<Lanes> const& group, st
   std::uint32_t above = before >> 16;
   std::uint32_t equal = before & 0xffffU;
   const std::uint32_t below = (1U << group.lane % 32) - 1U;
-  for (std::int32_t place = own.first; place - group.lane % 32 < own.end; place += 32) {
-    const std::uint32_t key = place < own.end ? keys[place] : 0;
-    const std::uint32_t are_above = __ballot_sync(whole_warp, key > least.key);
-    const std::uint32_t are_equal = __ballot_sync(whole_warp, place < own.end && key == least.key);
+  std::uint64_t visited = __reduce_or_sync(whole_warp, static_cast<std::uint32_t>(mine >> 32));
+  visited = visited << 32 | __reduce_or_sync(whole_warp, static_cast<std::uint32_t>(mine));
+  for (; visited != 0; visited &= visited - 1) {
+    const int step = __ffsll(static_cast<long long>(visited)) - 1;
+    const bool is_candidate = (mine >> step & 1U) != 0;
+    const std::uint32_t key = is_candidate ? keys[32 * step] : 0;
+    const bool is_above = is_candidate && key > least.key;
+    const bool is_equal = is_candidate && key == least.key;
+    const std::uint32_t are_above = __ballot_sync(whole_warp, is_above);
+    const std::uint32_t are_equal = __ballot_sync(whole_warp, is_equal);
     const std::uint32_t equal_before = equal + static_cast<std::uint32_t>(__popc(are_equal & below));
-    if (key > least.key || ((are_equal >> group.lane % 32 & 1U) != 0 && equal_before < least.equals)) {
-      write(above + static_cast<std::uint32_t>(__popc(are_above & below)) + min(equal_before, least.equals), place);
+    if (is_above || (is_equal && equal_before < least.equals)) {
+      write(above + static_cast<std::uint32_t>(__popc(are_above & below)) + min(equal_before, least.equals), 32 * step);
     }
     above += static_cast<std::uint32_t>(__popc(are_above));
     equal += static_cast<std::uint32_t>(__popc(are_equal));
@@ -179,9 +199,9 @@ __device__ __forceinline__ void write_largest(cuda_block<Lanes> const& group, st
 
 }  // namespace detail
 
-/// Calls write(rank, i) for the `take` places with the largest of fewer than 2^16 keys, or for all with a key if they
-/// are fewer, in the order of places; of equal keys the first are taken. Gives how many. A key of 0 is never taken.
-/// A lane wrote the keys of its key_places; `own` is the largest of them, 0 of none.
+/// Calls write(rank, i) for the `take` places with the largest of fewer than 2^16 keys, up to 64 for each lane, or for
+/// all with a key if they are fewer, in the order of places; of equal keys the first are taken. Gives how many. A key of
+/// 0 is never taken. A lane wrote the keys of its key_places; `own` is the largest of them, 0 of none.
 template <int Lanes, class Write>
 __device__ __forceinline__ std::int32_t largest_keys(cuda_block<Lanes> const& group, std::uint32_t const* keys,
                                                      std::int32_t count, std::int32_t take, std::uint32_t own,
@@ -211,8 +231,9 @@ __device__ __forceinline__ std::int32_t largest_keys(cuda_block<Lanes> const& gr
   auto left = static_cast<std::uint32_t>(take);
   std::uint32_t taken = 0;
   typename scratch_type::last_bin last;
+  const key_places<Lanes> places(group.lane, count);
   while (true) {
-    const key_places<Lanes> places(group.lane, count);
+#pragma unroll 4
     for (std::int32_t place = places.first; place < places.end; place += 32) {
       const std::uint32_t beyond = keys[place] - bins.low;
       if (beyond <= bins.span) {
@@ -233,15 +254,16 @@ __device__ __forceinline__ std::int32_t largest_keys(cuda_block<Lanes> const& gr
     detail::clear_bins(group.lane, scratch);
     group.sync();
   }
-  typename scratch_type::least_key least{bins.low - 1, 0};  // all of the bin
-  if (left < last.within) {
-    least = {bins.low, left};
-    if (bins.shift > 0) {
-      detail::compare_contenders(group, keys, count, bins, left, scratch);
-      least = scratch.least;
-    }
+  const bool is_divided = left < last.within;
+  const bool is_listed = is_divided && bins.shift > 0;
+  const std::uint64_t mine = detail::find_candidates(places, keys, bins, is_listed, scratch);
+  typename scratch_type::least_key least{bins.low - (is_divided ? 0U : 1U), is_divided ? left : 0U};
+  if (is_listed) {
+    detail::compare_contenders(group, left, scratch);
+    least = scratch.least;
   }
-  detail::write_largest(group, keys, count, least, scratch, write);
+  detail::write_largest(group, keys + places.first, mine, least, scratch,
+                        [&](std::uint32_t rank, std::int32_t i) { write(rank, places.first + i); });
   return static_cast<std::int32_t>(taken);
 }
 
