@@ -16,8 +16,8 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A group for each head of each step, those of keys and then those of queries. A sequence that is full is reported, and
-/// left out of the step.
+/// A group for each head of each step, those of keys and then those of queries. A sequence that is full is reported,
+/// and left out of the step.
 template <class T, class E>
 struct append_tokens {
   static constexpr int lanes = 128;

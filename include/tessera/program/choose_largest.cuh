@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `choose_largest`: select_chunks (program/select_chunks.hpp) with as many lanes as a block has, which keep the keys of
-/// all chunks in shared memory, so that scores are read once. The same chunks, to the last tie.
+/// `choose_largest`: select_chunks (program/select_chunks.hpp) with as many lanes as a block has, which keep the keys
+/// of all chunks in shared memory, so that scores are read once. The same chunks, to the last tie.
 ///
 /// For each chunk and key head 4 * group bytes are read: at 128K tokens in chunks of 8, 8 key heads and 32 query heads
-/// 2.1 MB for a sequence, 16 KB * group for each block, which asks for 64 KB of them at a time.
+/// 2.1 MB for a sequence, 64 KB * group for each block, which asks for 64 KB of them at a time.
 #pragma once
 
 #include <cstdint>

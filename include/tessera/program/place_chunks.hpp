@@ -42,7 +42,7 @@ struct place_chunks {
       set_missed(group, at, head, 0);
       return;
     }
-    const head_place where{at, head, sequence, memory.sequences[sequence].first};
+    const place_of_head where{at, head, sequence, memory.sequences[sequence].first};
     const std::int64_t count = step.selected_counts(at, head);
     const std::int64_t hand = memory.hands(sequence, head);  // early, as is the usage: nothing waits for them later
     const chunk_usage before = memory.usage(sequence, head);
@@ -66,7 +66,7 @@ struct place_chunks {
   }
 
  private:
-  struct head_place {
+  struct place_of_head {
     std::int64_t at;
     std::int64_t head;
     std::int64_t sequence;
@@ -83,7 +83,8 @@ struct place_chunks {
   }
 
   template <class Group>
-  TESSERA_FN void find_slots(Group const& group, head_place const& p, std::int64_t count, scratch_type& scratch) const {
+  TESSERA_FN void find_slots(Group const& group, place_of_head const& p, std::int64_t count,
+                             scratch_type& scratch) const {
     group.sync();  // what was there has been read
     for (int lane : group) {
       for (std::int64_t slot = lane; slot < extents.slots; slot += lanes) {
@@ -125,7 +126,7 @@ struct place_chunks {
 
   /// Gives the first `absent` listed chunks a free slot each.
   template <class Group>
-  TESSERA_FN void give_slots(Group const& group, head_place const& p, std::int64_t hand, std::int64_t absent,
+  TESSERA_FN void give_slots(Group const& group, place_of_head const& p, std::int64_t hand, std::int64_t absent,
                              scratch_type& scratch) const {
     std::int64_t before = 0;
     for (std::int64_t first = 0; first < extents.slots && before < absent; first += lanes) {
@@ -154,7 +155,7 @@ struct place_chunks {
     return slot + by < extents.slots ? slot + by : slot + by - extents.slots;
   }
 
-  TESSERA_FN void fill(head_place const& p, std::int32_t chunk, std::int64_t slot, missed_chunk& missed) const {
+  TESSERA_FN void fill(place_of_head const& p, std::int32_t chunk, std::int64_t slot, missed_chunk& missed) const {
     missed = {chunk, static_cast<std::int32_t>(slot)};
     std::int32_t& id = memory.slot_ids(p.sequence, p.head, slot);
     if (id >= 0) {

@@ -5,7 +5,7 @@
 ///     key_places<1024> const own(group.lane, count);
 ///     std::uint32_t largest = 0;
 ///     for (int i = own.first; i < own.end; i += 32) { scratch.keys[i] = key_of(i); largest = max(largest, ...); }
-///     auto const taken = largest_keys(group, scratch.keys, count, 256, largest, scratch.found, write);  // write(rank, i)
+///     auto const taken = largest_keys(group, scratch.keys, count, 256, largest, scratch.found, write);
 ///
 /// Digits of floats divide badly: most keys have the first one in common. Bins of equal width over the keys that matter
 /// divide well: as many lanes as are to be taken have one that is at least the least of what is each lane's largest, so
@@ -114,7 +114,8 @@ __device__ __forceinline__ void find_last_bin(cuda_block<Lanes> const& group, st
   group.sync();
 }
 
-/// Which of the lane's keys are in the last bin or above it, a bit for each; lists those in it, if so many lanes compare.
+/// Which of the lane's keys are in the last bin or above it, a bit for each; lists those in it, if lanes are to compare
+/// them.
 template <int Lanes>
 __device__ __forceinline__ std::uint64_t find_candidates(key_places<Lanes> const& own, std::uint32_t const* keys,
                                                          key_bins const& bin, bool is_listed,
@@ -200,8 +201,8 @@ __device__ __forceinline__ void write_largest(cuda_block<Lanes> const& group, st
 }  // namespace detail
 
 /// Calls write(rank, i) for the `take` places with the largest of fewer than 2^16 keys, up to 64 for each lane, or for
-/// all with a key if they are fewer, in the order of places; of equal keys the first are taken. Gives how many. A key of
-/// 0 is never taken. A lane wrote the keys of its key_places; `own` is the largest of them, 0 of none.
+/// all with a key if they are fewer, in the order of places; of equal keys the first are taken. Gives how many. A key
+/// of 0 is never taken. A lane wrote the keys of its key_places; `own` is the largest of them, 0 of none.
 template <int Lanes, class Write>
 __device__ __forceinline__ std::int32_t largest_keys(cuda_block<Lanes> const& group, std::uint32_t const* keys,
                                                      std::int32_t count, std::int32_t take, std::uint32_t own,
