@@ -57,13 +57,17 @@ inline bool has_places(std::int64_t groups) {
   return groups > 0 && groups < std::int64_t{1} << 31;
 }
 
-template <int Channels, class Architectures, ChunkSelector S>
-void run_scores(basic_cuda<Architectures> const& exec, score_chunks<bfloat16, S> const& call) {
-  if (call.extents.group() <= 8) {
-    exec.run(score_means<Channels, 8, S>::of(call), call.groups());
-  } else {
-    exec.run(score_means<Channels, 16, S>::of(call), call.groups());
+template <int Channels, int Rows, class Architectures, ChunkSelector S>
+bool try_scores(basic_cuda<Architectures> const& exec, score_chunks<bfloat16, S> const& call) {
+  using program_type = score_means<Channels, Rows, S>;
+  offload_extents const& n = call.extents;
+  if (n.channels != Channels || n.group() > Rows || !has_places(call.groups()) || !exec.template has<program_type>()) {
+    return false;
   }
+  const std::int64_t most = exec.state->multiprocessors();
+  const auto program = program_type::of(call, most);
+  exec.run(program, min(std::int64_t{program.works}, most));
+  return true;
 }
 
 /// In how many blocks a list of missed chunks is, so that all multiprocessors have one or two, and warps of each some.
@@ -118,16 +122,12 @@ bool try_fetch(basic_cuda<Architectures> const& exec, fetch_values<T, E, Codec> 
 
 }  // namespace detail
 
-/// By score_means for heads of 64 or 128 channels, else by the portable program.
+/// By score_means for heads of 64 or 128 channels on devices of compute capability 9, else by the portable program.
 template <class Architectures, int Chunk, class Group>
 void run_program(basic_cuda<Architectures> const& exec,
                  score_chunks<bfloat16, landmark_selector<Chunk, Group>> const& call) {
-  const std::int64_t channels = call.extents.channels;
-  if (channels == 128 && detail::has_places(call.groups())) {
-    detail::run_scores<128>(exec, call);
-  } else if (channels == 64 && detail::has_places(call.groups())) {
-    detail::run_scores<64>(exec, call);
-  } else {
+  if (!detail::try_scores<128, 8>(exec, call) && !detail::try_scores<128, 16>(exec, call) &&
+      !detail::try_scores<64, 8>(exec, call) && !detail::try_scores<64, 16>(exec, call)) {
     exec.run(call, call.groups());
   }
 }
@@ -137,8 +137,8 @@ void run_program(basic_cuda<Architectures> const& exec,
 template <class Architectures, class T, ChunkSelector S>
 void run_program(basic_cuda<Architectures> const& exec, select_chunks<T, S> const& call) {
   using program_type = choose_largest<T, S>;
-  if (call.extents.longest <= program_type::most_chunks && exec.state->shared_bytes() >= 227 * 1024) {
-    exec.run(program_type{call}, call.groups());
+  if (program_type::takes(call) && detail::has_places(call.groups()) && exec.state->shared_bytes() >= 227 * 1024) {
+    exec.run(program_type::of(call), call.groups());
   } else {
     exec.run(call, call.groups());
   }

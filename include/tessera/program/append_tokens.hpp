@@ -16,7 +16,8 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A group for each key head of each step. A sequence that is full is reported, and left out of the step.
+/// A group for each head of each step, those of keys and then those of queries. A sequence that is full is reported,
+/// and left out of the step.
 template <class T, class E>
 struct append_tokens {
   static constexpr int lanes = 128;
@@ -31,36 +32,52 @@ struct append_tokens {
   view<T const, 3> values;   ///< steps x key heads x channels
   status_word* status;
 
-  TESSERA_FN constexpr std::int64_t groups() const { return step.steps() * extents.key_heads; }
+  TESSERA_FN constexpr std::int64_t groups() const { return step.steps() * (extents.key_heads + extents.query_heads); }
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const std::int64_t at = which / extents.key_heads;
-    const std::int64_t head = which % extents.key_heads;
+    const std::int64_t heads = extents.key_heads + extents.query_heads;
+    const std::int64_t at = which / heads;
+    const std::int64_t head = which - at * heads;
     const std::int64_t sequence = step.sequence(extents, memory.sequences, at);
     if (sequence < 0) {
       report_full(group, at);
-      return;
-    }
-    const std::int64_t position = memory.sequences[sequence].tokens;
-    const std::int64_t place = position % extents.ring;
-    const plain_keys<T> key{keys[at]};
-    const plain_keys<T> query{queries[at]};
-    for (int lane : group) {
-      for (std::int64_t channel = lane; channel < extents.channels; channel += lanes) {
-        memory.ring_keys(sequence, head, place, channel) = rotated<T>(rotary, position, channel, key.at(head));
-        memory.ring_values(sequence, head, place, channel) = values(at, head, channel);
-        memory.ring_sources(sequence, place, head * extents.channels + channel) = keys(at, head, channel);
-      }
-      for (std::int64_t i = lane; i < extents.group() * extents.channels; i += lanes) {
-        const std::int64_t query_head = head * extents.group() + i / extents.channels;
-        const std::int64_t channel = i % extents.channels;
-        step.queries(at, query_head, channel) = rotated<T>(rotary, position, channel, query.at(query_head));
-      }
+    } else if (head < extents.key_heads) {
+      append(group, at, head, sequence);
+    } else {
+      turn_query(group, at, head - extents.key_heads, sequence);
     }
   }
 
  private:
+  template <class Group>
+  TESSERA_FN void append(Group const& group, std::int64_t at, std::int64_t head, std::int64_t sequence) const {
+    const std::int64_t position = memory.sequences[sequence].tokens;
+    const std::int64_t place = position % extents.ring;
+    const plain_keys<T> key{keys[at]};
+    for (int lane : group) {
+      for (std::int64_t channel = lane; channel < extents.channels; channel += lanes) {
+        const T value = values(at, head, channel);
+        const T source = keys(at, head, channel);
+        const T turned = rotated<T>(rotary, position, channel, key.at(head));
+        memory.ring_keys(sequence, head, place, channel) = turned;
+        memory.ring_values(sequence, head, place, channel) = value;
+        memory.ring_sources(sequence, place, head * extents.channels + channel) = source;
+      }
+    }
+  }
+
+  template <class Group>
+  TESSERA_FN void turn_query(Group const& group, std::int64_t at, std::int64_t head, std::int64_t sequence) const {
+    const std::int64_t position = memory.sequences[sequence].tokens;
+    const plain_keys<T> query{queries[at]};
+    for (int lane : group) {
+      for (std::int64_t channel = lane; channel < extents.channels; channel += lanes) {
+        step.queries(at, head, channel) = rotated<T>(rotary, position, channel, query.at(head));
+      }
+    }
+  }
+
   template <class Group>
   TESSERA_FN void report_full(Group const& group, std::int64_t at) const {
     const std::int64_t named = step.named(at);

@@ -22,6 +22,8 @@ struct place_chunks {
 
   struct scratch_type {
     std::uint8_t is_used[most_slots];  ///< of each slot: a selected chunk lies in it
+    std::int16_t slots[most_slots];    ///< of each selected chunk; negative: none
+    std::int16_t absent[most_slots];   ///< which selected chunks have none
   };
 
   offload_extents extents;
@@ -40,30 +42,37 @@ struct place_chunks {
       set_missed(group, at, head, 0);
       return;
     }
-    const std::int64_t row = memory.sequences[sequence].first;
+    const place_of_head where{at, head, sequence, memory.sequences[sequence].first};
     const std::int64_t count = step.selected_counts(at, head);
-    mark_used(group, at, head, row, count, scratch);
-    const std::int64_t absent = list_absent(group, at, head, row, count);
-    give_slots(group, at, head, sequence, absent, scratch);
+    const std::int64_t hand = memory.hands(sequence, head);  // early, as is the usage: nothing waits for them later
+    const chunk_usage before = memory.usage(sequence, head);
+    find_slots(group, where, count, scratch);
+    const std::int64_t absent = list_absent(group, count, scratch);
+    group.sync();  // the list is written, the hand is read
+    give_slots(group, where, hand, absent, scratch);
     group.sync();
     for (int lane : group) {
       for (std::int64_t rank = lane; rank < extents.budget; rank += lanes) {
-        const std::int64_t chunk = rank < count ? step.selected(at, head, rank) : -1;
-        step.selected_slots(at, head, rank) = chunk < 0 ? -1 : std::int32_t{memory.places(row + chunk, head)};
+        step.selected_slots(at, head, rank) = rank < count ? std::int32_t{scratch.slots[rank]} : -1;
+        if (!keeps && rank < count) {
+          step.missed(at, head, rank) = {step.selected(at, head, rank), scratch.slots[rank]};
+        }
       }
       if (is_first(lane)) {
-        chunk_usage& usage = memory.usage(sequence, head);
-        usage = {usage.selected + count, usage.resident + count - absent};
+        memory.usage(sequence, head) = {before.selected + count, before.resident + count - absent};
       }
-    }
-    group.sync();
-    if (!keeps) {
-      list_all(group, at, head, count);
     }
     set_missed(group, at, head, keeps ? absent : count);
   }
 
  private:
+  struct place_of_head {
+    std::int64_t at;
+    std::int64_t head;
+    std::int64_t sequence;
+    std::int64_t row;  ///< of the sequence's first chunk
+  };
+
   template <class Group>
   TESSERA_FN void set_missed(Group const& group, std::int64_t at, std::int64_t head, std::int64_t count) const {
     for (int lane : group) {
@@ -74,8 +83,8 @@ struct place_chunks {
   }
 
   template <class Group>
-  TESSERA_FN void mark_used(Group const& group, std::int64_t at, std::int64_t head, std::int64_t row,
-                            std::int64_t count, scratch_type& scratch) const {
+  TESSERA_FN void find_slots(Group const& group, place_of_head const& p, std::int64_t count,
+                             scratch_type& scratch) const {
     group.sync();  // what was there has been read
     for (int lane : group) {
       for (std::int64_t slot = lane; slot < extents.slots; slot += lanes) {
@@ -85,7 +94,8 @@ struct place_chunks {
     group.sync();
     for (int lane : group) {
       for (std::int64_t rank = lane; rank < count; rank += lanes) {
-        const std::int64_t slot = memory.places(row + step.selected(at, head, rank), head);
+        const std::int16_t slot = memory.places(p.row + step.selected(p.at, p.head, rank), p.head);
+        scratch.slots[rank] = slot;
         if (slot >= 0) {
           scratch.is_used[slot] = 1;
         }
@@ -96,21 +106,17 @@ struct place_chunks {
 
   /// Lists the chunks that are in no slot; gives how many.
   template <class Group>
-  TESSERA_FN std::int64_t list_absent(Group const& group, std::int64_t at, std::int64_t head, std::int64_t row,
-                                      std::int64_t count) const {
+  TESSERA_FN std::int64_t list_absent(Group const& group, std::int64_t count, scratch_type& scratch) const {
     std::int64_t before = 0;
     for (std::int64_t first = 0; first < count; first += lanes) {
-      per_lane<std::int32_t, Group> is_absent;
       per_lane<std::int32_t, Group> place;
       for (int lane : group) {
-        const std::int64_t rank = first + lane;
-        is_absent[lane] = rank < count && memory.places(row + step.selected(at, head, rank), head) < 0 ? 1 : 0;
-        place[lane] = is_absent[lane];
+        place[lane] = first + lane < count && scratch.slots[first + lane] < 0 ? 1 : 0;
       }
       const std::int32_t found = exclusive_sum(group, place);
       for (int lane : group) {
-        if (is_absent[lane] != 0) {
-          step.missed(at, head, before + place[lane]).chunk = step.selected(at, head, first + lane);
+        if (first + lane < count && scratch.slots[first + lane] < 0) {
+          scratch.absent[before + place[lane]] = static_cast<std::int16_t>(first + lane);
         }
       }
       before += found;
@@ -120,54 +126,43 @@ struct place_chunks {
 
   /// Gives the first `absent` listed chunks a free slot each.
   template <class Group>
-  TESSERA_FN void give_slots(Group const& group, std::int64_t at, std::int64_t head, std::int64_t sequence,
-                             std::int64_t absent, scratch_type& scratch) const {
-    const std::int64_t row = memory.sequences[sequence].first;
-    const std::int64_t hand = memory.hands(sequence, head);
-    group.sync();  // the list is written, the hand is read
+  TESSERA_FN void give_slots(Group const& group, place_of_head const& p, std::int64_t hand, std::int64_t absent,
+                             scratch_type& scratch) const {
     std::int64_t before = 0;
     for (std::int64_t first = 0; first < extents.slots && before < absent; first += lanes) {
-      per_lane<std::int32_t, Group> is_free;
       per_lane<std::int32_t, Group> place;
       for (int lane : group) {
-        const std::int64_t slot = (hand + first + lane) % extents.slots;
-        is_free[lane] = first + lane < extents.slots && scratch.is_used[slot] == 0 ? 1 : 0;
-        place[lane] = is_free[lane];
+        place[lane] = first + lane < extents.slots && scratch.is_used[slot_after(hand, first + lane)] == 0 ? 1 : 0;
       }
       const std::int32_t found = exclusive_sum(group, place);
       for (int lane : group) {
         const std::int64_t mine = before + place[lane];
-        if (is_free[lane] != 0 && mine < absent) {
-          const std::int64_t slot = (hand + first + lane) % extents.slots;
-          fill(at, head, sequence, row, mine, slot);
+        if (first + lane < extents.slots && scratch.is_used[slot_after(hand, first + lane)] == 0 && mine < absent) {
+          const std::int64_t slot = slot_after(hand, first + lane);
+          const std::int16_t rank = scratch.absent[mine];
+          scratch.slots[rank] = static_cast<std::int16_t>(slot);
+          fill(p, step.selected(p.at, p.head, rank), slot, step.missed(p.at, p.head, mine));
           if (mine + 1 == absent) {
-            memory.hands(sequence, head) = static_cast<std::int32_t>((slot + 1) % extents.slots);
+            memory.hands(p.sequence, p.head) = static_cast<std::int32_t>(slot_after(slot, 1));
           }
         }
       }
       before += found;
     }
   }
-
-  TESSERA_FN void fill(std::int64_t at, std::int64_t head, std::int64_t sequence, std::int64_t row, std::int64_t mine,
-                       std::int64_t slot) const {
-    missed_chunk& missed = step.missed(at, head, mine);
-    missed.slot = static_cast<std::int32_t>(slot);
-    std::int32_t& id = memory.slot_ids(sequence, head, slot);
-    if (id >= 0) {
-      memory.places(row + id, head) = static_cast<std::int16_t>(chunk_place::archived);
-    }
-    id = missed.chunk;
-    memory.places(row + id, head) = static_cast<std::int16_t>(slot);
+  /// `by` slots later, at most all of them.
+  TESSERA_FN constexpr std::int64_t slot_after(std::int64_t slot, std::int64_t by) const {
+    return slot + by < extents.slots ? slot + by : slot + by - extents.slots;
   }
 
-  template <class Group>
-  TESSERA_FN void list_all(Group const& group, std::int64_t at, std::int64_t head, std::int64_t count) const {
-    for (int lane : group) {
-      for (std::int64_t rank = lane; rank < count; rank += lanes) {
-        step.missed(at, head, rank) = {step.selected(at, head, rank), step.selected_slots(at, head, rank)};
-      }
+  TESSERA_FN void fill(place_of_head const& p, std::int32_t chunk, std::int64_t slot, missed_chunk& missed) const {
+    missed = {chunk, static_cast<std::int32_t>(slot)};
+    std::int32_t& id = memory.slot_ids(p.sequence, p.head, slot);
+    if (id >= 0) {
+      memory.places(p.row + id, p.head) = static_cast<std::int16_t>(chunk_place::archived);
     }
+    id = chunk;
+    memory.places(p.row + chunk, p.head) = static_cast<std::int16_t>(slot);
   }
 };
 

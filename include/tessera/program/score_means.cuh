@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `score_means`: score_chunks (program/score_chunks.hpp) for landmarks that are means of bfloat16, by tensor cores. A
-/// warp reads a landmark of its key head once for all queries that share the head, straight into registers.
+/// `score_means`: score_chunks (program/score_chunks.hpp) for landmarks that are means of bfloat16, by the copy engine
+/// and tensor cores. A landmark is read once for all queries that share its key head, and landmarks of neighbouring
+/// chunks in one piece.
 ///
 /// For each chunk and key head 2 * channels bytes are read, once, and 4 * group + 2 written and read: at 128K tokens in
-/// chunks of 8, 8 key heads of 128 channels and 32 query heads 33.5 MB and 2.4 MB, 8 us at 4.55 TB/s. Products take a
-/// tenth of that time. Neighbouring warps have neighbouring heads of the same chunks, so that a block of 8 warps reads
-/// 128 chunks in one piece.
+/// chunks of 8, 8 key heads of 128 channels and 32 query heads 33.5 MB and 2.4 MB, 8 us at 4.55 TB/s. A multiprocessor
+/// has up to 160 KiB of landmarks on their way, twice what it takes to keep the memory busy. Of 16 chunks, which arrive
+/// in a microsecond, a warp needs 8 products, and makes of 128 scores at a time what is left to do, by all lanes.
 #pragma once
 
 #include <cstdint>
@@ -14,163 +15,307 @@
 #include <tessera/core/known_divisor.hpp>
 #include <tessera/program/piece_operands.cuh>
 #include <tessera/program/score_chunks.hpp>
+#include <tessera/tile/cuda/barrier.cuh>
+#include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/exponential.cuh>
 #include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/ring_place.cuh>
 
 namespace tessera {
 inline namespace v0 {
 
-/// Rows: of queries, 8 or 16; at least those that share a key head.
+/// A work is `blocks` neighbouring blocks of chunks of up to 8 key heads, a warp for each of both. Rows: of queries, 8
+/// or 16; at least those that share a key head.
 template <int Channels, int Rows, ChunkSelector S>
 struct score_means {
   /// The portable program, whose members say what is to be done.
   using call_type = score_chunks<bfloat16, S>;
-  static constexpr int lanes = 32;
-  static constexpr int groups_per_block = 8;
-  static constexpr int blocks_per_multiprocessor = 2;
-  static constexpr int halves = Rows / 8;   ///< of 8 rows of queries
-  static constexpr int tiles = 4 / halves;  ///< of 8 chunks, that are on their way at a time
-  struct scratch_type {};
+  static constexpr int warps = 8;  ///< that multiply; one more starts copies
+  static constexpr int lanes = 32 * (warps + 1);
+  static constexpr int blocks_per_multiprocessor = 1;
+  static constexpr int from_architecture = 900;
+  static constexpr int before_architecture = 1000;
+  static constexpr bool is_persistent = true;
+  static constexpr int halves = Rows / 8;               ///< of 8 rows of queries
+  static constexpr int tile = 16;                       ///< chunks of a warp that are in a stage
+  static constexpr int line_bytes = 2 * Channels;       ///< of a landmark
+  static constexpr int gap_bytes = 64;                  ///< so that neighbouring chunks are in different banks
+  static constexpr int row_floats = scored_chunks + 4;  ///< likewise, of scores
+  static constexpr int stage_bytes = warps * tile * (line_bytes + gap_bytes);
+  static constexpr int stages = (222 * 1024 - warps * Rows * row_floats * 4) / stage_bytes;
+
+  struct scratch_type {
+    alignas(128) unsigned char landmarks[stages][stage_bytes];
+    float scores[warps][Rows][row_floats];  ///< of a warp's block of chunks
+    shared_barrier full[stages];
+    shared_barrier empty[stages];
+  };
 
   call_type call;           ///< extents, memory, step, selector and scale
-  std::int32_t rows;        ///< queries that share a key head
-  known_divisor by_heads;   ///< key heads
-  known_divisor by_blocks;  ///< blocks of scored_chunks chunks, of the longest sequence
+  std::int32_t works;       ///< of all steps
+  std::int32_t heads;       ///< key heads of a work
+  std::int32_t blocks;      ///< of scored_chunks chunks, of a work
+  std::int32_t key_heads;   ///< of a step
+  std::int32_t rows;        ///< queries that share one
+  known_divisor by_sets;    ///< of so many key heads
+  known_divisor by_places;  ///< of so many blocks, of the longest sequence
 
   /// Of fewer than 2^31 groups.
-  [[nodiscard]] static score_means of(call_type const& call) {
-    return {call, static_cast<std::int32_t>(call.extents.group()),
-            known_divisor::of(static_cast<std::uint32_t>(call.extents.key_heads)),
-            known_divisor::of(static_cast<std::uint32_t>(call.blocks()))};
+  [[nodiscard]] static score_means of(call_type const& call, std::int64_t multiprocessors) {
+    const std::int64_t together = min(call.extents.key_heads, std::int64_t{warps});
+    const std::int64_t sets = divide_up(call.extents.key_heads, together);
+    const std::int64_t single = call.step.steps() * sets * call.blocks();
+    const std::int64_t neighbours = clamp(single / multiprocessors, std::int64_t{1}, warps / together);
+    const std::int64_t places = divide_up(call.blocks(), neighbours);
+    return {call,
+            static_cast<std::int32_t>(call.step.steps() * sets * places),
+            static_cast<std::int32_t>(together),
+            static_cast<std::int32_t>(neighbours),
+            static_cast<std::int32_t>(call.extents.key_heads),
+            static_cast<std::int32_t>(call.extents.group()),
+            known_divisor::of(static_cast<std::uint32_t>(sets)),
+            known_divisor::of(static_cast<std::uint32_t>(places))};
   }
-  [[nodiscard]] std::int64_t groups() const { return call.groups(); }
 
-  __device__ __forceinline__ void operator()(cuda_warp const& group, std::int64_t which, scratch_type&) const {
-    const auto number = static_cast<std::uint32_t>(which);
-    const std::uint32_t of_head = by_heads.quotient(number);
-    const std::uint32_t at = by_blocks.quotient(of_head);
-    const auto head = static_cast<std::int32_t>(number - of_head * by_heads.divisor);
-    const auto block = static_cast<std::int32_t>(of_head - at * by_blocks.divisor);
-    const std::int64_t sequence = call.step.sequence(call.extents, call.memory.sequences, at);
-    if (sequence < 0) {
-      return;
+  /// The launch has as many blocks as run at a time, or fewer.
+  __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
+                                             scratch_type& scratch) const {
+    if (group.lane < stages) {
+      scratch.full[group.lane].init(1);
+      scratch.empty[group.lane].init(warps);
     }
-    const cached_sequence known = call.memory.sequences[sequence];
-    const auto first = block * static_cast<std::int32_t>(scored_chunks);
-    const std::int32_t end = min(first + static_cast<std::int32_t>(scored_chunks), known.chunks);
-    if (first >= end) {
-      return;
+    fence_barrier_init();
+    group.sync();
+    const int warp = __shfl_sync(0xffffffffU, group.lane / 32, 0);
+    if (warp < warps) {
+      multiply(scratch, warp, group.lane % 32);
+    } else {
+      bring(scratch, group.lane % 32);
     }
-    row_words<Channels> queries[halves];
-#pragma unroll
-    for (int half = 0; half < halves; ++half) {
-      const int row = group.lane / 4 + 8 * half;
-      const std::int64_t query = head * rows + row;
-      queries[half].load(row < rows ? &call.step.queries(at, query, 0) : nullptr, group.lane);
-    }
-    scaled_exponentials<float> sums[halves];
-    for (auto& sum : sums) {
-      sum = {-infinity, 0.0F};
-    }
-#pragma unroll 1
-    for (std::int32_t chunk = first; chunk < end; chunk += 8 * tiles) {
-      take({known.first, head, chunk, end}, queries, sums, group.lane);
-    }
-    write_sums(at, block, head, sums, group.lane);
   }
 
  private:
-  struct range {
-    std::int64_t row;  ///< of the sequence's first chunk
+  using place_type = ring_place<stages>;
+
+  /// What is known of a step, read where another one begins.
+  struct known_step {
+    std::int32_t at = -1;
+    std::int32_t row;     ///< of the sequence's first chunk
+    std::int32_t chunks;  ///< of the sequence
+  };
+  struct work_type {
+    std::int32_t at;     ///< step
+    std::int32_t head;   ///< the first one
+    std::int32_t heads;  ///< how many
+    std::int32_t row;    ///< of the sequence's first chunk
+    std::int32_t first;  ///< chunk
+    std::int32_t end;    ///< of chunks; none, if not after the first one
+
+    /// Stages of the ring that it takes.
+    __device__ __forceinline__ std::int32_t stages_of_it() const {
+      return divide_up(min(end - first, static_cast<std::int32_t>(scored_chunks)), tile);
+    }
+  };
+  __device__ __forceinline__ work_type work_at(std::int32_t number, known_step& known) const {
+    const auto all = static_cast<std::uint32_t>(number);
+    const std::uint32_t of_set = by_sets.quotient(all);
+    const auto at = static_cast<std::int32_t>(by_places.quotient(of_set));
+    const auto set = static_cast<std::int32_t>(all - of_set * by_sets.divisor);
+    const auto place = static_cast<std::int32_t>(of_set - static_cast<std::uint32_t>(at) * by_places.divisor);
+    if (at != known.at) {
+      const std::int64_t sequence = call.step.sequence(call.extents, call.memory.sequences, at);
+      known = {at, 0, 0};
+      if (sequence >= 0) {
+        known.row = call.memory.sequences[sequence].first;
+        known.chunks = call.memory.sequences[sequence].chunks;
+      }
+    }
+    const std::int32_t first = place * blocks * static_cast<std::int32_t>(scored_chunks);
+    return {at,        set * heads, min(heads, key_heads - set * heads),
+            known.row, first,       min(first + blocks * static_cast<std::int32_t>(scored_chunks), known.chunks)};
+  }
+  /// Bytes from a chunk's landmarks in a stage to the next one's.
+  __device__ __forceinline__ std::int32_t pitch() const { return heads * line_bytes + gap_bytes; }
+
+  /// A lane starts copies of the landmarks of some chunks, of all heads of the work.
+  __device__ __forceinline__ void bring(scratch_type& scratch, int lane) const {
+    place_type place;
+    known_step known;
+    for (std::int32_t number = static_cast<std::int32_t>(blockIdx.x); number < works;
+         number += static_cast<std::int32_t>(gridDim.x)) {
+      const work_type work = work_at(number, known);
+      const auto& landmarks = call.memory.landmarks;
+      bfloat16 const* const from = landmarks.data + landmarks.offset(work.row, work.head, 0);
+      const int bytes = work.heads * line_bytes;
+      for (std::int32_t stage = 0; stage < work.stages_of_it(); ++stage) {
+        scratch.empty[place.stage].wait(place.phase ^ 1U);
+        int lines = 0;
+        for (std::int32_t line = lane; line < blocks * tile; line += 32) {
+          lines += chunk_of(work, stage, line) < work.end ? 1 : 0;
+        }
+        lines = static_cast<int>(__reduce_add_sync(0xffffffffU, static_cast<unsigned>(lines)));
+        if (lane == 0) {
+          scratch.full[place.stage].arrive_and_expect(lines * bytes);
+        }
+        __syncwarp();
+        for (std::int32_t line = lane; line < blocks * tile; line += 32) {
+          const std::int32_t chunk = chunk_of(work, stage, line);
+          if (chunk < work.end) {
+            load_bytes(scratch.landmarks[place.stage] + line * pitch(), from + chunk * landmarks.strides[0], bytes,
+                       scratch.full[place.stage]);
+          }
+        }
+        place.advance();
+      }
+    }
+  }
+  __device__ __forceinline__ static std::int32_t chunk_of(work_type const& work, std::int32_t stage,
+                                                          std::int32_t line) {
+    return work.first + line / tile * static_cast<std::int32_t>(scored_chunks) + stage * tile + line % tile;
+  }
+
+  /// A warp's part of a work: some chunks of a head.
+  struct part_type {
+    std::int64_t at;
+    std::int64_t row;
     std::int32_t head;
     std::int32_t first;
     std::int32_t end;
   };
 
-  __device__ __forceinline__ void take(range const& r, row_words<Channels> const (&queries)[halves],
-                                       scaled_exponentials<float> (&sums)[halves], int lane) const {
-    const auto& landmarks = call.memory.landmarks;
-    row_words<Channels> columns[tiles];
-    bool is_open[tiles][2];
-#pragma unroll
-    for (int tile = 0; tile < tiles; ++tile) {
-      const std::int32_t chunk = min(r.first + 8 * tile + lane / 4, r.end - 1);
-      columns[tile].load(landmarks.data + landmarks.offset(r.row + chunk, r.head, 0), lane);
-    }
-#pragma unroll
-    for (int tile = 0; tile < tiles; ++tile) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const std::int32_t chunk = r.first + 8 * tile + 2 * (lane % 4) + i;
-        is_open[tile][i] =
-            chunk < r.end && call.memory.places(r.row + chunk, r.head) != static_cast<std::int16_t>(chunk_place::exact);
+  __device__ __forceinline__ void multiply(scratch_type& scratch, int warp, int lane) const {
+    const std::int32_t block = warp / heads;
+    const std::int32_t head = warp - block * heads;
+    row_words<Channels> queries[halves];
+    std::int32_t queries_of[2] = {-1, -1};  ///< step and head
+    place_type place;
+    known_step known;
+    for (std::int32_t number = static_cast<std::int32_t>(blockIdx.x); number < works;
+         number += static_cast<std::int32_t>(gridDim.x)) {
+      const work_type work = work_at(number, known);
+      const std::int32_t first = work.first + block * static_cast<std::int32_t>(scored_chunks);
+      const bool is_part = block < blocks && head < work.heads;
+      const part_type part{work.at, work.row, work.head + head, first,
+                           is_part ? min(first + static_cast<std::int32_t>(scored_chunks), work.end) : first};
+      bool is_open[scored_chunks / 32] = {};
+      if (part.first < part.end) {
+        if (queries_of[0] != part.at || queries_of[1] != part.head) {
+          load_queries(part, queries, lane);
+          queries_of[0] = work.at;
+          queries_of[1] = part.head;
+        }
+        look_up(part, is_open, lane);
       }
-    }
-    float scores[tiles][4] = {};
-#pragma unroll
-    for (int block = 0; block < row_words<Channels>::blocks; ++block) {
-#pragma unroll
-      for (int tile = 0; tile < tiles; ++tile) {
-        const uint4 second = halves == 2 ? queries[halves - 1].words[block] : uint4{0, 0, 0, 0};
-        multiply_pieces<bfloat16>(scores[tile], queries[0].words[block], second, columns[tile].words[block]);
+      for (std::int32_t stage = 0; stage < work.stages_of_it(); ++stage) {
+        scratch.full[place.stage].wait(place.phase);
+        if (part.first + stage * tile < part.end) {
+          unsigned char const* const lines =
+              scratch.landmarks[place.stage] + block * tile * pitch() + head * line_bytes;
+          take(lines, queries, scratch.scores[warp], stage * tile, lane);
+        }
+        __syncwarp();
+        if (lane == 0) {
+          scratch.empty[place.stage].arrive();
+        }
+        place.advance();
       }
-    }
-#pragma unroll
-    for (int half = 0; half < halves; ++half) {
-      keep(r, scores, is_open, half, sums[half], lane);
+      if (part.first < part.end) {
+        finish(part, is_open, scratch.scores[warp], lane);
+      }
+      __syncwarp();  // the next work's scores come to the same place
     }
   }
 
-  /// Writes the lane's scores of one row, and adds their exponentials.
-  __device__ __forceinline__ void keep(range const& r, float (&scores)[tiles][4], bool const (&is_open)[tiles][2],
-                                       int half, scaled_exponentials<float>& sum, int lane) const {
-    const auto& kept = call.step.scores;
-    const int row = lane / 4 + 8 * half;
-    float* const to = kept.data + kept.offset(r.row, r.head, row);
-    float values[2 * tiles];
-#pragma unroll
-    for (int i = 0; i < 2 * tiles; ++i) {
-      values[i] = is_open[i / 2][i % 2] ? call.scale * scores[i / 2][2 * half + i % 2] : -infinity;
-      const std::int32_t chunk = r.first + i / 2 * 8 + 2 * (lane % 4) + i % 2;
-      if (row < rows && chunk < r.end) {
-        to[chunk * kept.strides[0]] = values[i];
-      }
-    }
-    float largest = sum.largest;
-#pragma unroll
-    for (const float value : values) {
-      largest = fmaxf(largest, value);
-    }
-    const float reference = reference_of(largest);
-    float total = sum.scaled * natural_power(sum.largest - reference);
-#pragma unroll
-    for (const float value : values) {
-      total += natural_power(value - reference);
-    }
-    sum = {largest, total};
-  }
-
-  __device__ __forceinline__ void write_sums(std::int64_t at, std::int32_t block, std::int32_t head,
-                                             scaled_exponentials<float> const (&sums)[halves], int lane) const {
+  __device__ __forceinline__ void load_queries(part_type const& part, row_words<Channels> (&queries)[halves],
+                                               int lane) const {
 #pragma unroll
     for (int half = 0; half < halves; ++half) {
-      const float largest = largest_of_row(sums[half].largest);
-      const float own = natural_power(sums[half].largest - reference_of(largest));
-      const float scaled = sum_of_row(sums[half].scaled * own);
       const int row = lane / 4 + 8 * half;
-      if (lane % 4 == 0 && row < rows) {
-        call.step.score_sums(at, block, head * rows + row) = {largest, scaled};
+      const std::int64_t query = part.head * rows + row;
+      queries[half].load(row < rows ? &call.step.queries(part.at, query, 0) : nullptr, lane);
+    }
+  }
+  /// Which chunks can be selected.
+  __device__ __forceinline__ void look_up(part_type const& part, bool (&is_open)[scored_chunks / 32], int lane) const {
+    const auto& places = call.memory.places;
+    std::int16_t const* const from = places.data + places.offset(part.row + part.first + lane, part.head);
+#pragma unroll
+    for (int i = 0; i < static_cast<int>(scored_chunks) / 32; ++i) {
+      is_open[i] = part.first + 32 * i + lane < part.end &&
+                   from[32 * i * places.strides[0]] != static_cast<std::int16_t>(chunk_place::exact);
+    }
+  }
+
+  /// Products of 16 chunks with all queries.
+  __device__ __forceinline__ void take(unsigned char const* lines, row_words<Channels> const (&queries)[halves],
+                                       float (&kept)[Rows][row_floats], std::int32_t first, int lane) const {
+    constexpr int blocks_of_numbers = row_words<Channels>::blocks;
+    uint4 words[2][blocks_of_numbers];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      auto const* const pieces = reinterpret_cast<uint4 const*>(lines + (lane / 4 + 8 * i) * pitch());
+#pragma unroll
+      for (int number = 0; number < blocks_of_numbers; ++number) {
+        words[i][number] = pieces[row_piece(lane, number)];
+      }
+    }
+    float scores[halves][2][4] = {};  // two sums, so that products wait less for each other
+#pragma unroll
+    for (int number = 0; number < blocks_of_numbers; ++number) {
+#pragma unroll
+      for (int half = 0; half < halves; ++half) {
+        multiply_pieces<bfloat16>(scores[half][number % 2], words[0][number], words[1][number],
+                                  queries[half].words[number]);
+      }
+    }
+#pragma unroll
+    for (int half = 0; half < halves; ++half) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int row = 8 * half + 2 * (lane % 4) + i % 2;
+        if (row < rows) {
+          kept[row][first + lane / 4 + i / 2 * 8] = scores[half][0][i] + scores[half][1][i];
+        }
       }
     }
   }
 
-  /// What exponentials are relative to; of nothing but minus infinities they are zeros.
-  __device__ __forceinline__ static float reference_of(float largest) {
-    return largest == -infinity ? 0.0F : largest;
+  /// Writes scores, and the sums of their exponentials.
+  __device__ __forceinline__ void finish(part_type const& part, bool const (&is_open)[scored_chunks / 32],
+                                         float const (&kept)[Rows][row_floats], int lane) const {
+    constexpr int each = static_cast<int>(scored_chunks) / 32;
+    __syncwarp();
+    const auto& scores = call.step.scores;
+    float* const to = scores.data + scores.offset(part.row + part.first + lane, part.head, 0);
+#pragma unroll 4
+    for (int row = 0; row < rows; ++row) {
+      float values[each];
+      float largest = -infinity;
+#pragma unroll
+      for (int i = 0; i < each; ++i) {
+        values[i] = is_open[i] ? call.scale * kept[row][32 * i + lane] : -infinity;
+        if (part.first + 32 * i + lane < part.end) {
+          to[32 * i * scores.strides[0] + row * scores.strides[2]] = values[i];
+        }
+        largest = fmaxf(largest, values[i]);
+      }
+      largest = detail::warp_reduce(lane, largest, larger_float{});
+      const float reference = largest == -infinity ? 0.0F : largest;
+      float total = 0.0F;
+#pragma unroll
+      for (const float value : values) {
+        total += fast_exp2((value - reference) * 1.4426950408889634F);
+      }
+      total = detail::warp_reduce(lane, total, detail::plus{});
+      if (lane == 0) {
+        const std::int64_t block = part.first / scored_chunks;
+        call.step.score_sums(part.at, block, part.head * rows + row) = {largest, total};
+      }
+    }
   }
-  __device__ __forceinline__ static float natural_power(float x) {
-    return fast_exp2(x * 1.4426950408889634F);
-  }
+  struct larger_float {
+    __device__ __forceinline__ float operator()(float a, float b) const { return fmaxf(a, b); }
+  };
 };
 
 }  // namespace v0

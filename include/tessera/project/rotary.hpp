@@ -70,7 +70,7 @@ struct rotary_embedding {
     const std::int64_t half = turning / 2;
     const bool is_first = has_halves ? channel < half : channel % 2 == 0;
     const std::int64_t apart = has_halves ? half : 1;
-    const rotation by = at(position, has_halves ? channel % half : channel / 2);
+    const rotation by = at(position, has_halves ? (is_first ? channel : channel - half) : channel / 2);
     const float own = source(channel);
     const float other = source(is_first ? channel + apart : channel - apart);
     return multiply_add(own, by.cosine, (is_first ? -other : other) * by.sine);

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `largest_keys`: top_k (tile/top_k.hpp) for a list of keys in shared memory and a whole block. The same places, to
+/// the last tie.
+///
+///     key_places<1024> const own(group.lane, count);
+///     std::uint32_t largest = 0;
+///     for (int i = own.first; i < own.end; i += 32) { scratch.keys[i] = key_of(i); largest = max(largest, ...); }
+///     auto const taken = largest_keys(group, scratch.keys, count, 256, largest, scratch.found, write);
+///
+/// Digits of floats divide badly: most keys have the first one in common. Bins of equal width over the keys that matter
+/// divide well: as many lanes as are to be taken have one that is at least the least of what is each lane's largest, so
+/// that nothing below has to be counted. In one bin is the last key to be taken; those in it, a few, are compared with
+/// each other. A bin with more than the lanes can compare is divided again, at most twice more.
+///
+/// Lanes read again only what they wrote, twice, and then what may be taken; they wait for each other eight times.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/bits.hpp>
+#include <tessera/tile/cuda/group.cuh>
+
+namespace tessera {
+inline namespace v0 {
+
+/// The places of a list that a lane has: first, first + 32, ... below `end`. A warp's come before the next one's.
+template <int Lanes>
+struct key_places {
+  std::int32_t first;  ///< of the lane
+  std::int32_t end;    ///< of the warp
+
+  __device__ __forceinline__ key_places(int lane, std::int32_t count) {
+    const std::int32_t of_warp = (count + Lanes - 1) / Lanes * 32;
+    const std::int32_t begin = lane / 32 * of_warp;
+    first = begin + lane % 32;
+    end = min(begin + of_warp, count);
+  }
+};
+
+/// What lanes share while they look for the largest keys.
+template <int Lanes>
+struct largest_keys_scratch {
+  static constexpr int bins = 2 * Lanes;
+  static constexpr int warps = Lanes / 32;
+  static_assert((Lanes & (Lanes - 1)) == 0, "tessera: largest_keys has bins for a power of two of lanes");
+
+  /// A bin, the lowest of those that something is taken of.
+  struct last_bin {
+    std::uint32_t bin;
+    std::uint32_t above;   ///< keys in higher bins
+    std::uint32_t within;  ///< keys in it
+    std::uint32_t take;    ///< of both
+  };
+  /// The least key to be taken.
+  struct least_key {
+    std::uint32_t key;
+    std::uint32_t equals;  ///< how many of those that are equal to it
+  };
+
+  alignas(8) std::uint32_t counts[bins];
+  std::uint32_t contenders[Lanes];  ///< keys of the last bin
+  std::uint32_t contender_count;
+  std::uint32_t lowest[warps];   ///< of the largest keys of lanes
+  std::uint32_t highest[warps];  ///< likewise
+  std::uint32_t totals[warps];   ///< of warps
+  last_bin last;
+  least_key least;
+};
+
+namespace detail {
+
+/// Keys `low` to low + span, in bins of 2^shift.
+struct key_bins {
+  std::uint32_t low;
+  std::uint32_t span;
+  int shift;
+};
+
+template <int Lanes>
+__device__ __forceinline__ void clear_bins(int lane, largest_keys_scratch<Lanes>& scratch) {
+  reinterpret_cast<uint2*>(scratch.counts)[lane] = uint2{0, 0};
+}
+
+/// The sum over the warps before this one of what each has; and of all of them.
+template <int Lanes>
+__device__ __forceinline__ uint2 sum_of_warps(int lane, largest_keys_scratch<Lanes> const& scratch) {
+  constexpr int warps = largest_keys_scratch<Lanes>::warps;
+  const std::uint32_t total = lane % 32 < warps ? scratch.totals[lane % 32] : 0;
+  return {__reduce_add_sync(whole_warp, lane % 32 < lane / 32 ? total : 0), __reduce_add_sync(whole_warp, total)};
+}
+
+/// Which bin the last of the `take` largest keys is in. All lanes have counted; a lane has two bins.
+template <int Lanes>
+__device__ __forceinline__ void find_last_bin(cuda_block<Lanes> const& group, std::uint32_t take,
+                                              largest_keys_scratch<Lanes>& scratch) {
+  const int pair = Lanes - 1 - group.lane;
+  const uint2 own = reinterpret_cast<uint2 const*>(scratch.counts)[pair];
+  const std::uint32_t upto = warp_inclusive_sum(group.lane % 32, own.x + own.y);
+  if (group.lane % 32 == 31) {
+    scratch.totals[group.lane / 32] = upto;
+  }
+  group.sync();
+  const uint2 sums = sum_of_warps(group.lane, scratch);
+  const std::uint32_t wanted = min(take, sums.y);
+  const std::uint32_t before = sums.x + upto - own.x - own.y;
+  if (before < wanted && wanted <= before + own.x + own.y) {
+    const auto bin = static_cast<std::uint32_t>(2 * pair);
+    if (wanted <= before + own.y) {
+      scratch.last = {bin + 1, before, own.y, wanted};
+    } else {
+      scratch.last = {bin, before + own.y, own.x, wanted};
+    }
+  }
+  group.sync();
+}
+
+/// Which of the lane's keys are in the last bin or above it, a bit for each; lists those in it, if lanes are to compare
+/// them.
+template <int Lanes>
+__device__ __forceinline__ std::uint64_t find_candidates(key_places<Lanes> const& own, std::uint32_t const* keys,
+                                                         key_bins const& bin, bool is_listed,
+                                                         largest_keys_scratch<Lanes>& scratch) {
+  std::uint64_t mine = 0;
+  std::uint64_t bit = 1;
+#pragma unroll 4
+  for (std::int32_t place = own.first; place < own.end; place += 32) {
+    const std::uint32_t key = keys[place];
+    if (key >= bin.low) {
+      mine |= bit;
+      if (is_listed && key - bin.low <= bin.span) {
+        scratch.contenders[atomicAdd(&scratch.contender_count, 1U)] = key;
+      }
+    }
+    bit += bit;
+  }
+  return mine;
+}
+
+/// Of those that are listed, up to as many as lanes, the key that `left` - 1 others are larger than or equal to.
+template <int Lanes>
+__device__ __forceinline__ void compare_contenders(cuda_block<Lanes> const& group, std::uint32_t left,
+                                                   largest_keys_scratch<Lanes>& scratch) {
+  group.sync();
+  const std::uint32_t within = scratch.contender_count;
+  if (static_cast<std::uint32_t>(group.lane) < within) {
+    const std::uint32_t mine = scratch.contenders[group.lane];
+    std::uint32_t larger = 0;
+    std::uint32_t equal = 0;  // before this one: one lane has each rank
+#pragma unroll 4
+    for (std::uint32_t i = 0; i < within; ++i) {
+      const std::uint32_t other = scratch.contenders[i];
+      larger += other > mine ? 1U : 0U;
+      equal += other == mine && i < static_cast<std::uint32_t>(group.lane) ? 1U : 0U;
+    }
+    if (larger + equal == left - 1) {
+      scratch.least = {mine, equal + 1};
+    }
+  }
+  group.sync();
+}
+
+/// Calls write(rank, i) for all candidates above the least, and the first of those that are equal to it.
+template <int Lanes, class Write>
+__device__ __forceinline__ void write_largest(cuda_block<Lanes> const& group, std::uint32_t const* keys,
+                                              std::uint64_t mine,
+                                              typename largest_keys_scratch<Lanes>::least_key const& least,
+                                              largest_keys_scratch<Lanes>& scratch, Write const& write) {
+  std::uint32_t found = 0;  // those above in the upper half, equal ones in the lower
+  for (std::uint64_t left = mine; left != 0; left &= left - 1) {
+    const std::uint32_t key = keys[32 * (__ffsll(static_cast<long long>(left)) - 1)];
+    found += key > least.key ? 0x10000U : key == least.key ? 1U : 0U;
+  }
+  const std::uint32_t all = __reduce_add_sync(whole_warp, found);
+  if (group.lane % 32 == 0) {
+    scratch.totals[group.lane / 32] = all;
+  }
+  group.sync();
+  const std::uint32_t before = sum_of_warps(group.lane, scratch).x;
+  std::uint32_t above = before >> 16;
+  std::uint32_t equal = before & 0xffffU;
+  const std::uint32_t below = (1U << group.lane % 32) - 1U;
+  std::uint64_t visited = __reduce_or_sync(whole_warp, static_cast<std::uint32_t>(mine >> 32));
+  visited = visited << 32 | __reduce_or_sync(whole_warp, static_cast<std::uint32_t>(mine));
+  for (; visited != 0; visited &= visited - 1) {
+    const int step = __ffsll(static_cast<long long>(visited)) - 1;
+    const bool is_candidate = (mine >> step & 1U) != 0;
+    const std::uint32_t key = is_candidate ? keys[32 * step] : 0;
+    const bool is_above = is_candidate && key > least.key;
+    const bool is_equal = is_candidate && key == least.key;
+    const std::uint32_t are_above = __ballot_sync(whole_warp, is_above);
+    const std::uint32_t are_equal = __ballot_sync(whole_warp, is_equal);
+    const std::uint32_t equal_before = equal + static_cast<std::uint32_t>(__popc(are_equal & below));
+    if (is_above || (is_equal && equal_before < least.equals)) {
+      write(above + static_cast<std::uint32_t>(__popc(are_above & below)) + min(equal_before, least.equals), 32 * step);
+    }
+    above += static_cast<std::uint32_t>(__popc(are_above));
+    equal += static_cast<std::uint32_t>(__popc(are_equal));
+  }
+}
+
+}  // namespace detail
+
+/// Calls write(rank, i) for the `take` places with the largest of fewer than 2^16 keys, up to 64 for each lane, or for
+/// all with a key if they are fewer, in the order of places; of equal keys the first are taken. Gives how many. A key
+/// of 0 is never taken. A lane wrote the keys of its key_places; `own` is the largest of them, 0 of none.
+template <int Lanes, class Write>
+__device__ __forceinline__ std::int32_t largest_keys(cuda_block<Lanes> const& group, std::uint32_t const* keys,
+                                                     std::int32_t count, std::int32_t take, std::uint32_t own,
+                                                     largest_keys_scratch<Lanes>& scratch, Write const& write) {
+  using scratch_type = largest_keys_scratch<Lanes>;
+  constexpr int bin_bits = log2_ceil(static_cast<unsigned>(scratch_type::bins));
+  group.sync();  // what was there has been read
+  detail::clear_bins(group.lane, scratch);
+  const std::uint32_t lowest = __reduce_min_sync(detail::whole_warp, own);
+  const std::uint32_t highest = __reduce_max_sync(detail::whole_warp, own);
+  if (group.lane % 32 == 0) {
+    scratch.lowest[group.lane / 32] = lowest;
+    scratch.highest[group.lane / 32] = highest;
+  }
+  if (group.lane == 0) {
+    scratch.contender_count = 0;
+  }
+  group.sync();
+  const std::uint32_t high = __reduce_max_sync(detail::whole_warp, scratch.highest[group.lane % scratch_type::warps]);
+  const std::uint32_t low = __reduce_min_sync(detail::whole_warp, scratch.lowest[group.lane % scratch_type::warps]);
+  if (high == 0 || take <= 0) {
+    return 0;
+  }
+  detail::key_bins bins{take <= Lanes && low > 0 ? low : 1U, 0, 0};
+  bins.span = high - bins.low;
+  bins.shift = max(32 - __clz(static_cast<int>(bins.span)) - bin_bits, 0);
+  auto left = static_cast<std::uint32_t>(take);
+  std::uint32_t taken = 0;
+  typename scratch_type::last_bin last;
+  const key_places<Lanes> places(group.lane, count);
+  while (true) {
+#pragma unroll 4
+    for (std::int32_t place = places.first; place < places.end; place += 32) {
+      const std::uint32_t beyond = keys[place] - bins.low;
+      if (beyond <= bins.span) {
+        atomicAdd(&scratch.counts[beyond >> bins.shift], 1U);
+      }
+    }
+    group.sync();
+    detail::find_last_bin(group, left, scratch);
+    last = scratch.last;
+    taken = taken == 0 ? last.take : taken;
+    left = last.take - last.above;
+    bins.low += last.bin << bins.shift;
+    bins.span = min((1U << bins.shift) - 1, bins.span - (last.bin << bins.shift));
+    if (left == last.within || bins.shift == 0 || last.within <= static_cast<std::uint32_t>(Lanes)) {
+      break;
+    }
+    bins.shift = max(bins.shift - bin_bits, 0);
+    detail::clear_bins(group.lane, scratch);
+    group.sync();
+  }
+  const bool is_divided = left < last.within;
+  const bool is_listed = is_divided && bins.shift > 0;
+  const std::uint64_t mine = detail::find_candidates(places, keys, bins, is_listed, scratch);
+  typename scratch_type::least_key least{bins.low - (is_divided ? 0U : 1U), is_divided ? left : 0U};
+  if (is_listed) {
+    detail::compare_contenders(group, left, scratch);
+    least = scratch.least;
+  }
+  detail::write_largest(group, keys + places.first, mine, least, scratch,
+                        [&](std::uint32_t rank, std::int32_t i) { write(rank, places.first + i); });
+  return static_cast<std::int32_t>(taken);
+}
+
+}  // namespace v0
+}  // namespace tessera
