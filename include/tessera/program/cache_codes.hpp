@@ -135,12 +135,13 @@ struct value_group {
   }
   /// |e'|^2 of eight channels.
   [[nodiscard]] TESSERA_FN float decoded_square(int sum_of_codes, int sum_of_squares) const {
-    return step * step * sum_of_ratios(load(ratio), sum_of_codes, sum_of_squares);
+    return decoded_square(step, load(ratio), sum_of_codes, sum_of_squares);
   }
-  /// The same in squares of steps.
-  TESSERA_FN static float sum_of_ratios(float ratio, int sum_of_codes, int sum_of_squares) {
-    return multiply_add(ratio, multiply_add(8.0F, ratio, static_cast<float>(2 * sum_of_codes)),
-                        static_cast<float>(sum_of_squares));
+  /// The same. An addend of 0, so that nobody contracts the product with what it is added to.
+  TESSERA_FN static float decoded_square(float step, float ratio, int sum_of_codes, int sum_of_squares) {
+    const float in_steps = multiply_add(ratio, multiply_add(8.0F, ratio, static_cast<float>(2 * sum_of_codes)),
+                                        static_cast<float>(sum_of_squares));
+    return multiply_add(step * step, in_steps, 0.0F);
   }
   /// What is stored for a layer; `length` is that of its vector times the length factor.
   [[nodiscard]] TESSERA_FN constexpr float16 scale(float length, int bits) const {

@@ -456,8 +456,8 @@ struct compress_pages {
       const std::uint32_t high = elements_type::four_bytes(own[4], own[5], own[6], own[7]);
       const unsigned sum = __dp4a(low, 0x01010101U, __dp4a(high, 0x01010101U, 0U));
       const unsigned sum_of_squares = __dp4a(low, low, __dp4a(high, high, 0U));
-      squares[slot] = its_step * its_step *
-                      value_group::sum_of_ratios(its_ratio, static_cast<int>(sum), static_cast<int>(sum_of_squares));
+      squares[slot] =
+          value_group::decoded_square(its_step, its_ratio, static_cast<int>(sum), static_cast<int>(sum_of_squares));
     }
     const float decoded_square = elements_type::sum_of_row(squares);
     const float own_factor = length_factor(scratch.values[at.token(0)].square, decoded_square);
