@@ -26,7 +26,6 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/core/float16.hpp>
 #include <tessera/core/math.hpp>
-#include <tessera/core/precision.hpp>
 #include <tessera/merge/retain_most_different.hpp>
 #include <tessera/program/cache_codes.hpp>
 #include <tessera/program/cache_memory.hpp>
@@ -34,10 +33,13 @@
 #include <tessera/program/measure_pages.hpp>
 #include <tessera/program/page_lanes.hpp>
 #include <tessera/program/page_rows.cuh>
+#include <tessera/quantize/code_scale.hpp>
+#include <tessera/reduce/minimum_maximum.hpp>
 #include <tessera/tile/cuda/barrier.cuh>
 #include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/pairs.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/view/view.hpp>
 
@@ -57,12 +59,12 @@ struct compress_pages {
   static constexpr int before_architecture = 1000;
   static constexpr bool is_persistent = true;
   static constexpr int tokens = cache_page_format::tokens;
-  static constexpr int slots = lanes_type::slots;    ///< tokens of a thread
-  static constexpr int octets = lanes_type::octets;  ///< pieces of 8 channels of a token
+  static constexpr int slots = lanes_type::slots;  ///< tokens of a thread
   static constexpr int warps = lanes / 32;
-  static constexpr int group_octets = octets / Groups;  ///< of a group of a value
-  static constexpr int bits = 4;                        ///< of a code
-  static_assert(group_octets >= 4, "tessera: compress_pages takes groups of at least 32 channels");
+  static constexpr int group_lanes = lanes_type::eights / Groups;  ///< of a token and group
+  static constexpr int bits = 4;                                   ///< of a code
+  static constexpr float origin = 128.0F;                          ///< of codes
+  static_assert(group_lanes >= 4, "tessera: compress_pages takes groups of at least 32 channels");
 
   /// What threads have.
   using elements_type = page_elements<Channels, T>;
@@ -73,13 +75,13 @@ struct compress_pages {
   struct row_memory {
     /// Of a token's keys.
     union key_place {
-      pair_products products;  ///< of both layers, over all channels
-      merged_row row;          ///< what follows from them
+      float_products products;  ///< of both layers, over all channels
+      merged_row row;           ///< what follows from them
     };
     /// Of values, until those are measured, then of keys' channels.
     union value_place {
-      pair_products products[tokens];  ///< of both layers, over all channels
-      float channels[4][Channels];     ///< reciprocal, minimum * reciprocal, minimum, scale
+      float_products products[tokens];  ///< of both layers, over all channels
+      float channels[4][Channels];      ///< reciprocal, offset, scale, base; see place_of_channel()
     };
     key_place keys[tokens];             ///< of each token
     value_place values;                 ///< see value_place
@@ -92,7 +94,6 @@ struct compress_pages {
   };
   /// It lies where the codes of values come last, if there is room.
   static constexpr bool has_room = static_cast<int>(sizeof(row_memory)) <= format.value_code_bytes();
-  struct nothing {};
 
   struct scratch_type {
     alignas(16) T stage[2][2][tokens * Channels];  ///< of keys and values: of both layers
@@ -102,6 +103,7 @@ struct compress_pages {
     alignas(16) unsigned char more[has_room ? 16 : sizeof(row_memory)];
     value_length values[tokens];  ///< of each token
     work_type works[2];           ///< this page and the next, in turns
+    unsigned clamped;             ///< one more than the last turn whose keys need bounds
     std::uint32_t wants[4];       ///< of 32 keys or values each: those that stay apart
     std::uint32_t weightless[4];  ///< likewise: those whose weights are 0
     shared_barrier full[2];       ///< keys, and values, of the page are in `stage`
@@ -119,6 +121,7 @@ struct compress_pages {
     static_assert(blocks_per_multiprocessor * (static_cast<int>(sizeof(scratch_type)) + exchange + reserved) <= shared);
     if (group.lane < 2) {
       scratch.full[group.lane].init(1);
+      scratch.clamped = 0;
     }
     fence_barrier_init();
     group.sync();
@@ -140,10 +143,6 @@ struct compress_pages {
   [[nodiscard]] __device__ __forceinline__ static row_memory& memory_of(scratch_type& scratch) {
     return *reinterpret_cast<row_memory*>(has_room ? scratch.image + format.value_codes() : scratch.more);
   }
-  [[nodiscard]] __device__ __forceinline__ static std::int32_t* ranges_of(scratch_type& scratch) {
-    return reinterpret_cast<std::int32_t*>(scratch.image + format.key_codes());  // keys' codes come later
-  }
-
   [[nodiscard]] __device__ __forceinline__ static int key_norms(int layer) {
     constexpr int of_second = format.key_norms(1);
     return layer == 0 ? 0 : of_second;
@@ -172,28 +171,24 @@ struct compress_pages {
       if (brings(lane)) {
         rows.look_up(scratch.works[(turn + 1) % 2], work.number + gridDim.x, lane % 32);
       }
-      start_ranges(scratch, lane);
       if (lane < 2 * tokens) {
         measure(scratch, work, lane / tokens, lane % tokens);
       }
     }
     group.sync();
     float merged[slots][8];
-    merge(scratch, work, key_part, merged);
-    find_ranges(scratch, {thread_here()}, merged, retained_of(scratch, work) != 0);
+    merge_keys(scratch, work, {thread_here()}, merged);
+    write_ranges(scratch, {thread_here()}, merged);
     group.sync();
-    {
-      const auto lane = thread_here();
-      if (brings(lane)) {
-        bring(scratch, turn + 1, key_part, lane % 32);
-      }
-      if (lane < Channels) {
-        fit_channel(scratch, lane);
-      }
+    if (thread_here() < Channels) {
+      fit_channel(scratch, thread_here(), turn);
     }
     group.sync();
-    encode_keys(scratch, {thread_here()}, merged, retained_of(scratch, work));
-    merge(scratch, work, value_part, merged);
+    if (brings(thread_here())) {
+      bring(scratch, turn + 1, key_part, thread_here() % 32);
+    }
+    encode_keys(scratch, {thread_here()}, merged, retained_of(scratch, work), turn);
+    merge_values(scratch, work, {thread_here()}, merged);
     group.sync();
     if (brings(thread_here())) {
       bring(scratch, turn + 1, value_part, thread_here() % 32);
@@ -214,53 +209,56 @@ struct compress_pages {
     }
   }
 
-  __device__ __forceinline__ void merge(scratch_type& scratch, work_type const& work, int part,
-                                        float (&merged)[slots][8]) const {
-    const lanes_type at{thread_here()};
-    const odd_tokens odd{retained_of(scratch, work), bits_of(scratch.weightless, part)};
+  [[nodiscard]] __device__ __forceinline__ T const* second_of(scratch_type const& scratch, int part) const {
+    return rows.layers() == 2 ? scratch.stage[part][1] : nullptr;
+  }
+
+  __device__ __forceinline__ void merge_keys(scratch_type& scratch, work_type const& work, lanes_type const& at,
+                                             float (&merged)[slots][8]) const {
+    const auto token = [&](int slot) { return at.key_token(slot); };
     row_memory const& memory = memory_of(scratch);
-    elements_type elements;
-    load_elements(scratch, at, part, elements);
-    const auto weights = [&](int token) {
-      return part == key_part ? memory.keys[token].row.weights : memory.value_weights[token];
-    };
-    elements.merge(at, weights, odd, merged);
+    elements_type::merge(
+        at, scratch.stage[key_part][0], second_of(scratch, key_part), token,
+        [&](int of) { return memory.keys[of].row.weights; }, merged);
+    const odd_tokens odd{retained_of(scratch, work), bits_of(scratch.weightless, key_part)};
+    elements_type::replace(odd, __int_as_float(0x7fffffff), token, merged);
+  }
+  __device__ __forceinline__ void merge_values(scratch_type& scratch, work_type const& work, lanes_type const& at,
+                                               float (&merged)[slots][8]) const {
+    const auto token = [&](int slot) { return at.value_token(slot); };
+    row_memory const& memory = memory_of(scratch);
+    elements_type::merge(
+        at, scratch.stage[value_part][0], second_of(scratch, value_part), token,
+        [&](int of) { return memory.value_weights[of]; }, merged);
+    const odd_tokens odd{retained_of(scratch, work), bits_of(scratch.weightless, value_part)};
+    elements_type::replace(odd, 0.0F, token, merged);
   }
 
   /// Products of keys and of values.
   __device__ __forceinline__ void multiply(cuda_block<lanes> const& group, scratch_type& scratch, unsigned turn) const {
     const lanes_type at{thread_here()};
     row_memory& memory = memory_of(scratch);
-    elements_type elements;
     scratch.full[key_part].wait(turn % 2);
-    load_elements(scratch, at, key_part, elements);
-    const pair_products of_key = products_of(scratch, at, key_part, elements);
+    const float_products of_key = elements_type::products(at, scratch.stage[key_part][0], second_of(scratch, key_part));
     group.sync();  // the page before has been read
-    if (at.place_in_quarter() == 0) {
-      memory.keys[at.token(0)].products = of_key;
+    if (at.copy() == 0) {
+      memory.keys[at.key_token(0)].products = of_key;
     }
     scratch.full[value_part].wait(turn % 2);
-    load_elements(scratch, at, value_part, elements);
-    const pair_products of_value = products_of(scratch, at, value_part, elements);
-    if (at.place_in_quarter() == 0) {
-      memory.values.products[at.token(0)] = of_value;
+    const float_products of_value =
+        elements_type::products(at, scratch.stage[value_part][0], second_of(scratch, value_part));
+    if (at.copy() == 0) {
+      memory.values.products[at.key_token(0)] = of_value;
     }
-  }
-
-  [[nodiscard]] __device__ __forceinline__ pair_products products_of(scratch_type const& scratch, lanes_type const& at,
-                                                                     int part, elements_type const& elements) const {
-    return elements.products(at, scratch.stage[part][0], scratch.stage[part][1], rows.layers());
-  }
-
-  __device__ __forceinline__ void load_elements(scratch_type const& scratch, lanes_type const& at, int part,
-                                                elements_type& elements) const {
-    elements.take(at, scratch.stage[part][0], scratch.stage[part][1], rows.layers());
   }
 
   /// A thread a row.
   __device__ __forceinline__ void measure(scratch_type& scratch, work_type const& work, int part, int token) const {
     row_memory& memory = memory_of(scratch);
-    const pair_products products = part == key_part ? memory.keys[token].products : memory.values.products[token];
+    const pair_products products =
+        elements_type::measured(part == key_part ? memory.keys[token].products : memory.values.products[token],
+                                scratch.stage[part][0] + token * Channels,
+                                rows.layers() == 2 ? scratch.stage[part][1] + token * Channels : nullptr);
     const merged_row row = detail::merge_row(merger, products);
     if (part == key_part) {
       memory.keys[token].row = row;
@@ -288,61 +286,86 @@ struct compress_pages {
 
   // Keys.
 
-  __device__ __forceinline__ static void start_ranges(scratch_type& scratch, int lane) {
-    static_assert(lanes == 2 * Channels);
-    ranges_of(scratch)[lane] = ordered_bits(0xff800000U);  // -infinity
+  static constexpr std::uint32_t signs = 0x80008000U;  ///< of a pair of fp16
+
+  /// Where a thread leaves bounds of its keys: in place of the first token of its row, which its warp alone has read.
+  [[nodiscard]] __device__ __forceinline__ static uint4& bounds_of(scratch_type& scratch, int layer, int row,
+                                                                   int eight) {
+    T* const token = scratch.stage[key_part][layer] + lanes_type::first_token(row) * Channels;
+    return reinterpret_cast<uint4*>(token)[eight];
   }
 
-  /// The lower and upper bounds of channels. Retained tokens are NaN.
-  __device__ __forceinline__ static void find_ranges(scratch_type& scratch, lanes_type const& at,
-                                                     float const (&merged)[slots][8], bool has_retained) {
-    float low[8];
-    float high[8];
+  /// Of a thread's channels over its tokens, in fp16: upper bounds of -e and of e. Retained tokens are NaN.
+  __device__ __forceinline__ static void write_ranges(scratch_type& scratch, lanes_type const& at,
+                                                      float const (&merged)[slots][8]) {
+    std::uint32_t low[4];
+    std::uint32_t high[4];
 #pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      low[j] = fminf(fminf(merged[0][j], merged[1][j]), fminf(merged[2][j], merged[3][j]));
-      high[j] = fmaxf(fmaxf(merged[0][j], merged[1][j]), fmaxf(merged[2][j], merged[3][j]));
-    }
-    if (has_retained) {
+    for (int pair = 0; pair < 4; ++pair) {
+      std::uint32_t of[slots];
 #pragma unroll
-      for (int j = 0; j < 8; ++j) {
-        low[j] = fminf(low[j], infinity);
-        high[j] = fmaxf(high[j], -infinity);
+      for (int slot = 0; slot < slots; ++slot) {
+        of[slot] = pack_pair<float16>(merged[slot][2 * pair], merged[slot][2 * pair + 1]);
       }
+      low[pair] = smaller_halves(smaller_halves(of[0], of[1]), smaller_halves(of[2], of[3])) ^ signs;
+      high[pair] = larger_halves(larger_halves(of[0], of[1]), larger_halves(of[2], of[3]));
     }
-    // Of threads of a warp that have the same channels the first one goes on with -low, the second one with high.
-    std::int32_t* const ranges = ranges_of(scratch) + at.octet();
-    const int copy = at.row() % (32 / octets);
-#pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      if constexpr (octets == 32) {
-        atomicMax(ranges + j * octets, ordered_bits(__float_as_uint(-low[j])));
-        atomicMax(ranges + Channels + j * octets, ordered_bits(__float_as_uint(high[j])));
-      } else {
-        const float other = __shfl_xor_sync(0xffffffffU, copy % 2 == 0 ? high[j] : -low[j], octets);
-        float bound = fmaxf(copy % 2 == 0 ? -low[j] : high[j], other);
-        if constexpr (octets == 8) {
-          bound = fmaxf(bound, __shfl_xor_sync(0xffffffffU, bound, 16));
-        }
-        if (octets == 16 || copy < 2) {
-          atomicMax(ranges + copy * Channels + j * octets, ordered_bits(__float_as_uint(bound)));
-        }
-      }
-    }
+    __syncwarp();
+    bounds_of(scratch, 0, at.row(), at.eight()) = {low[0], low[1], low[2], low[3]};
+    bounds_of(scratch, 1, at.row(), at.eight()) = {high[0], high[1], high[2], high[3]};
+    fence_async_proxy();  // the next page's keys come here
   }
 
-  __device__ __forceinline__ static void fit_channel(scratch_type& scratch, int channel) {
-    std::int32_t const* const ranges = ranges_of(scratch) + channel % 8 * octets + channel / 8;
-    const key_channel fitted = key_channel::fit(
-        {-__uint_as_float(bits_in_order(ranges[0])), __uint_as_float(bits_in_order(ranges[Channels]))}, bits);
-    reinterpret_cast<float16*>(scratch.image + format.key_scales())[channel_place(channel)] = fitted.scale;
-    reinterpret_cast<float16*>(scratch.image + format.key_minima())[channel_place(channel)] = fitted.minimum;
-    auto& channels = memory_of(scratch).values.channels;
-    const float reciprocal = fitted.reciprocal(bits);
-    channels[0][channel] = reciprocal;
-    channels[1][channel] = load(fitted.minimum) * reciprocal;
-    channels[2][channel] = load(fitted.minimum);
-    channels[3][channel] = load(fitted.scale);
+  /// Where what keys of a channel are encoded by lies: lower fours of all sixteens, then the upper ones.
+  [[nodiscard]] __device__ __forceinline__ static int place_of_channel(int channel) {
+    return channel / 8 % 2 * (Channels / 2) + channel / 16 * 8 + channel % 8;
+  }
+
+  /// A thread a channel; of two neighbours one finds the lower bounds, the other one the upper ones.
+  __device__ __forceinline__ static void fit_channel(scratch_type& scratch, int channel, unsigned turn) {
+    const int layer = channel % 2;
+    const int eight = channel / 16 * 2 + channel % 8 / 4;
+    std::uint32_t bound = 0x7fff7fffU;
+#pragma unroll
+    for (int row = 0; row < lanes_type::rows; ++row) {
+      const lanes_type from{row * lanes_type::eights + eight};
+      const int word = (channel / 8 % 2 ^ from.first_four()) * 2 + channel % 4 / 2;
+      bound =
+          larger_halves(bound, reinterpret_cast<std::uint32_t const*>(&bounds_of(scratch, layer, row, eight))[word]);
+    }
+    const std::uint32_t other = __shfl_xor_sync(0xffffffffU, bound, 1);
+    const float2 low = unpack_pair<float16>((layer == 0 ? bound : other) ^ signs);
+    const float2 high = unpack_pair<float16>(layer == 0 ? other : bound);
+    fit_range(scratch, channel, turn, layer == 0 ? low.x : low.y, layer == 0 ? high.x : high.y);
+  }
+
+  __device__ __forceinline__ static void fit_range(scratch_type& scratch, int channel, unsigned turn, float low,
+                                                   float high) {
+    constexpr float largest = 65504.0F;
+    const interval<float> range = without_signed_zeros({low != low ? 0.0F : fmaxf(fminf(low, largest), -largest),
+                                                        high != high ? 0.0F : fmaxf(fminf(high, largest), -largest)});
+    const std::uint16_t scale = elements_type::half_of((range.maximum - range.minimum) / 15.0F);
+    reinterpret_cast<std::uint16_t*>(scratch.image + format.key_scales())[channel_place(channel)] = scale;
+    reinterpret_cast<std::uint16_t*>(scratch.image + format.key_minima())[channel_place(channel)] =
+        elements_type::half_of(range.minimum);
+    const float step = unpack_pair<float16>(scale).x;
+    const float reciprocal = reciprocal_of(step);
+    const float offset = multiply_add(-range.minimum, reciprocal, origin + 0.5F);
+    float(&channels)[4][Channels] = memory_of(scratch).values.channels;
+    const int place = place_of_channel(channel);
+    channels[0][place] = reciprocal;
+    channels[1][place] = offset;
+    channels[2][place] = step;
+    channels[3][place] = multiply_add(-origin, step, range.minimum);
+    // Before they were rounded to fp16, bounds were so far outside at most.
+    const float below = multiply_add(absolute(range.minimum), 0x1p-11F, 0x1p-25F);
+    const float above = multiply_add(absolute(range.maximum), 0x1p-11F, 0x1p-25F);
+    const bool is_inside = multiply_add(range.minimum - below, reciprocal, offset) >= origin &&
+                           multiply_add(range.maximum + above, reciprocal, offset) < origin + 16.0F &&
+                           range.minimum > -largest && range.maximum < largest;
+    if (!is_inside) {
+      scratch.clamped = turn + 1;
+    }
   }
 
   struct four {
@@ -352,50 +375,73 @@ struct compress_pages {
     const float4 loaded = *reinterpret_cast<float4 const*>(from);
     return {{loaded.x, loaded.y, loaded.z, loaded.w}};
   }
+  /// NaN becomes the origin.
+  __device__ __forceinline__ static void clamp_numbers(float (&numbers)[slots][8]) {
+#pragma unroll
+    for (auto& slot : numbers) {
+#pragma unroll
+      for (float& number : slot) {
+        number = fminf(fmaxf(number, origin), origin + 15.0F);
+      }
+    }
+  }
 
-  __device__ __forceinline__ void encode_keys(scratch_type& scratch, lanes_type const& at,
-                                              float const (&merged)[slots][8], std::uint64_t retained) const {
+  /// `merged` becomes numbers that count from the origin of codes.
+  __device__ __forceinline__ void encode_keys(scratch_type& scratch, lanes_type const& at, float (&merged)[slots][8],
+                                              std::uint64_t retained, unsigned turn) const {
     row_memory const& memory = memory_of(scratch);
-    std::uint32_t codes[slots][8];
-    float squares[slots] = {};
+    float const* const channels[2] = {
+        memory.values.channels[0] + 4 * at.eight() + at.first_four() * (Channels / 2),
+        memory.values.channels[0] + 4 * at.eight() + (1 - at.first_four()) * (Channels / 2)};
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float const* const from = memory.values.channels[0] + 8 * at.octet() + 4 * half;
-      const four reciprocal = load_four(from);
-      const four offset = load_four(from + Channels);
-      const four minimum = load_four(from + 2 * Channels);
-      const four scale = load_four(from + 3 * Channels);
+      const four reciprocal = load_four(channels[half]);
+      const four offset = load_four(channels[half] + Channels);
 #pragma unroll
-      for (int slot = 0; slot < slots; ++slot) {
+      for (auto& slot : merged) {
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-          const std::uint32_t code =
-              elements_type::nearest(multiply_add(merged[slot][4 * half + j], reciprocal.of[j], -offset.of[j]));
-          codes[slot][4 * half + j] = code;
-          const float steps = __uint_as_float(code) - elements_type::integers_only;
-          const float decoded = multiply_add(steps, scale.of[j], minimum.of[j]);
-          squares[slot] = multiply_add(decoded, decoded, squares[slot]);
+          slot[4 * half + j] = multiply_add(slot[4 * half + j], reciprocal.of[j], offset.of[j]);
         }
       }
     }
+    if (retained != 0 || scratch.clamped == turn + 1) {
+      clamp_numbers(merged);
+    }
+    elements_type::store_keys(at, merged, reinterpret_cast<std::uint32_t*>(scratch.image + format.key_codes()));
+    float squares[slots] = {};
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const four scale = load_four(channels[half] + 2 * Channels);
+      const four base = load_four(channels[half] + 3 * Channels);
+#pragma unroll
+      for (int slot = 0; slot < slots; ++slot) {
+        float square = 0.0F;
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          const float whole = __uint_as_float(__float_as_uint(merged[slot][4 * half + j]) & 0xffff0000U);
+          const float decoded = multiply_add(whole, scale.of[j], base.of[j]);
+          square = multiply_add(decoded, decoded, square);
+        }
+        squares[slot] += square;
+      }
+    }
     const float decoded_square = elements_type::sum_of_row(squares);
-    const int layer = at.place_in_quarter();
+    const int layer = at.copy();
     if (layer < rows.layers()) {
-      const int token = at.token(0);
+      const int token = at.key_token(0);
       merged_row const& row = memory.keys[token].row;
       const float factor = length_factor(row.square, decoded_square);
       const std::uint16_t norm = elements_type::half_of((layer == 0 ? row.lengths.first : row.lengths.second) * factor);
       reinterpret_cast<std::uint16_t*>(scratch.image + key_norms(layer))[token_place(token)] =
           (retained >> token & 1U) != 0 ? std::uint16_t{0} : norm;
     }
-    elements_type::store_keys(at, codes, reinterpret_cast<std::uint32_t*>(scratch.image + format.key_codes()));
   }
 
   // Values.
 
-  /// Of the group that the thread's octet is in, for its token in slot_of_group().
-  [[nodiscard]] __device__ __forceinline__ static interval<float> range_of_group(lanes_type const& at,
-                                                                                 float const (&merged)[slots][8]) {
+  /// Of the group that the thread's channels are in, for its token in slot 0.
+  [[nodiscard]] __device__ __forceinline__ static interval<float> range_of_group(float const (&merged)[slots][8]) {
     float low[slots];
     float high[slots];
 #pragma unroll
@@ -408,72 +454,83 @@ struct compress_pages {
         high[slot] = fmaxf(high[slot], merged[slot][j]);
       }
     }
-    const bool upper = at.slot_of_group() / 2 != 0;
-    const bool odd = at.slot_of_group() % 2 != 0;
-    float lower[2];
-    float higher[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      lower[i] = fminf(upper ? low[2 + i] : low[i], __shfl_xor_sync(0xffffffffU, upper ? low[i] : low[2 + i], 1));
-      higher[i] = fmaxf(upper ? high[2 + i] : high[i], __shfl_xor_sync(0xffffffffU, upper ? high[i] : high[2 + i], 1));
+      low[i] = fminf(low[i], __shfl_xor_sync(0xffffffffU, low[2 + i], 1));
+      high[i] = fmaxf(high[i], __shfl_xor_sync(0xffffffffU, high[2 + i], 1));
     }
-    interval<float> range{
-        fminf(odd ? lower[1] : lower[0], __shfl_xor_sync(0xffffffffU, odd ? lower[0] : lower[1], 2)),
-        fmaxf(odd ? higher[1] : higher[0], __shfl_xor_sync(0xffffffffU, odd ? higher[0] : higher[1], 2))};
+    interval<float> range{fminf(low[0], __shfl_xor_sync(0xffffffffU, low[1], 2)),
+                          fmaxf(high[0], __shfl_xor_sync(0xffffffffU, high[1], 2))};
 #pragma unroll
-    for (int distance = 4; distance < group_octets; distance *= 2) {
+    for (int distance = 4; distance < group_lanes; distance *= 2) {
       range.minimum = fminf(range.minimum, __shfl_xor_sync(0xffffffffU, range.minimum, distance));
       range.maximum = fmaxf(range.maximum, __shfl_xor_sync(0xffffffffU, range.maximum, distance));
     }
-    return range;
+    return without_signed_zeros(range);
   }
 
-  __device__ __forceinline__ void encode_values(scratch_type& scratch, lanes_type const& at,
-                                                float const (&merged)[slots][8], std::uint64_t retained) const {
-    const interval<float> range = range_of_group(at, merged);
-    const int token_of_group = at.token(at.slot_of_group());
-    const bool is_apart = (retained >> token_of_group & 1U) != 0;
-    const interval<float> bounds = without_signed_zeros(is_apart ? interval<float>{0.0F, 0.0F} : range);
-    const float width = value_group::width_of(bounds, bits);
-    const float reciprocal = 1.0F / width;
-    const float step = width * value_group::share(bits);
-    const std::uint16_t ratio = elements_type::half_of(bounds.minimum * reciprocal * 15.0F);
-    std::uint32_t codes[slots][8];
-    float squares[slots];
+  /// Codes, four in a word, of all slots; `group` is what the token of slot 0 is encoded by. The sums of codes and of
+  /// their squares come back in the upper and in the lower half of a word, for the token of slot 0.
+  [[nodiscard]] __device__ __forceinline__ static std::uint32_t make_codes(float (&merged)[slots][8], float reciprocal,
+                                                                           float offset, bool is_finite,
+                                                                           std::uint32_t (&codes)[slots][2]) {
 #pragma unroll
     for (int slot = 0; slot < slots; ++slot) {
-      const int from = at.lane_of_group(slot) % 32;
-      const float by = __shfl_sync(0xffffffffU, reciprocal, from);
-      const float its_ratio = unpack_pair<float16>(__shfl_sync(0xffffffffU, std::uint32_t{ratio}, from)).x;
-      const float its_step = __shfl_sync(0xffffffffU, step, from);
-      const float offset = its_ratio * value_group::share(bits);
-      std::uint32_t(&own)[8] = codes[slot];
+      const int away = lanes_type::distance_to(slot);
+      const float by = slot == 0 ? reciprocal : __shfl_xor_sync(0xffffffffU, reciprocal, away);
+      const float plus = slot == 0 ? offset : __shfl_xor_sync(0xffffffffU, offset, away);
 #pragma unroll
-      for (int j = 0; j < 8; ++j) {
-        own[j] = elements_type::nearest(multiply_add(merged[slot][j], by, -offset));
+      for (float& number : merged[slot]) {
+        number = multiply_add(number, by, plus);
       }
-      const std::uint32_t low = elements_type::four_bytes(own[0], own[1], own[2], own[3]);
-      const std::uint32_t high = elements_type::four_bytes(own[4], own[5], own[6], own[7]);
-      const unsigned sum = __dp4a(low, 0x01010101U, __dp4a(high, 0x01010101U, 0U));
-      const unsigned sum_of_squares = __dp4a(low, low, __dp4a(high, high, 0U));
-      squares[slot] =
-          value_group::decoded_square(its_step, its_ratio, static_cast<int>(sum), static_cast<int>(sum_of_squares));
     }
-    const float decoded_square = elements_type::sum_of_row(squares);
-    const float own_factor = length_factor(scratch.values[at.token(0)].square, decoded_square);
-    const float factor = __shfl_sync(0xffffffffU, own_factor, at.lane_of(at.slot_of_group()) % 32);
-    if (at.octet() % group_octets < 4) {
-      const int place = at.octet() / group_octets * tokens + token_place(token_of_group);
-      reinterpret_cast<std::uint16_t*>(scratch.image + format.value_ratios())[place] = ratio;
-      const two_lengths<float> lengths = scratch.values[token_of_group].lengths;
+    if (!is_finite) {
+      clamp_numbers(merged);
+    }
+    std::uint32_t sums[slots];
+#pragma unroll
+    for (int slot = 0; slot < slots; ++slot) {
+      float const(&own)[8] = merged[slot];
+      codes[slot][0] = elements_type::four_bytes(own[0], own[1], own[2], own[3]);
+      codes[slot][1] = elements_type::four_bytes(own[4], own[5], own[6], own[7]);
+      const std::uint32_t squares = __dp4a(codes[slot][0], codes[slot][0], __dp4a(codes[slot][1], codes[slot][1], 0U));
+      const std::uint32_t sum = __dp4a(codes[slot][0], 0x01010101U, __dp4a(codes[slot][1], 0x01010101U, 0U));
+      sums[slot] = sum * 0x10000U + squares;
+    }
+    return elements_type::template sum_of_row<group_lanes>(sums);
+  }
+
+  __device__ __forceinline__ void encode_values(scratch_type& scratch, lanes_type const& at, float (&merged)[slots][8],
+                                                std::uint64_t retained) const {
+    const interval<float> range = range_of_group(merged);
+    const float width = value_group::width_of(range, bits);
+    const float reciprocal = 1.0F / width * 15.0F;
+    const std::uint16_t half = elements_type::half_of(range.minimum * reciprocal);
+    const float step = width * value_group::share(bits);
+    const float ratio = unpack_pair<float16>(half).x;
+    std::uint32_t codes[slots][2];
+    const bool is_finite = __all_sync(0xffffffffU, width < infinity);
+    const std::uint32_t sums = make_codes(merged, reciprocal, (origin + 0.5F) - ratio, is_finite, codes);
+    elements_type::store_values(at, codes, reinterpret_cast<std::uint32_t*>(scratch.image + format.value_codes()));
+    float decoded_square = value_group::decoded_square(
+        step, ratio, 8 * group_lanes, {static_cast<int>(sums >> 16), static_cast<int>(sums & 0xffffU)});
+#pragma unroll
+    for (int distance = group_lanes; distance < lanes_type::eights; distance *= 2) {
+      decoded_square += __shfl_xor_sync(0xffffffffU, decoded_square, distance);
+    }
+    if (at.eight() % group_lanes < 4) {
+      const int token = at.value_token(0);
+      const int place = at.eight() / group_lanes * tokens + token_place(token);
+      reinterpret_cast<std::uint16_t*>(scratch.image + format.value_ratios())[place] = half;
+      const float factor = length_factor(scratch.values[token].square, decoded_square);
+      const two_lengths<float> lengths = scratch.values[token].lengths;
       for (int layer = 0; layer < rows.layers(); ++layer) {
         const float length = (layer == 0 ? lengths.first : lengths.second) * factor;
-        const std::uint16_t scale = elements_type::half_of(length * step * static_cast<float>(1 << (bits - 1)));
+        const std::uint16_t scale = elements_type::half_of(length * step * 8.0F);
         reinterpret_cast<std::uint16_t*>(scratch.image + key_norms(layer) + 2 * tokens)[place] =
-            is_apart ? std::uint16_t{0} : scale;
+            (retained >> token & 1U) != 0 ? std::uint16_t{0} : scale;
       }
     }
-    elements_type::store_values(at, codes, reinterpret_cast<std::uint16_t*>(scratch.image + format.value_codes()));
   }
 
   __device__ __forceinline__ void write_header(scratch_type& scratch, work_type const& work,

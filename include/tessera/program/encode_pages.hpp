@@ -111,7 +111,8 @@ struct encode_pages {
         interval<float> range = minimum_maximum_reducer<float>{}.identity();
         for (int token = 0; token < tokens; ++token) {
           if (!at.is_retained(token)) {
-            minimum_maximum_reducer<float>{}.push(range, scratch.merged[token * channels + channel]);
+            const float merged = scratch.merged[token * channels + channel];
+            minimum_maximum_reducer<float>{}.push(range, load(saturated_half(merged)));
           }
         }
         const key_channel fitted = key_channel::fit(range, format().key_bits);
@@ -156,14 +157,18 @@ struct encode_pages {
   struct add {
     TESSERA_FN void operator()(float& into, float other) const { into += other; }
   };
+  /// Of an eight of channels.
   struct key_square {
     float const* merged;
     key_channel const* channels;
     int bits;
-    TESSERA_FN float operator()(int first) const {
+    TESSERA_FN float operator()(int eight) const { return of_four(eight, 0) + of_four(eight, 1); }
+    TESSERA_FN float of_four(int eight, int four) const {
+      const int first = first_of_four(eight, four);
       float sum = 0.0F;
-      for (int channel = first; channel < first + 8; ++channel) {
-        const float decoded = channels[channel].decode(channels[channel].encode(merged[channel], bits));
+      for (int channel = first; channel < first + 4; ++channel) {
+        key_channel const& of = channels[channel];
+        const float decoded = of.decode_from_origin(of.encode(merged[channel], bits), of.base(bits), bits);
         sum = multiply_add(decoded, decoded, sum);
       }
       return sum;
@@ -174,27 +179,27 @@ struct encode_pages {
     value_group const* groups;
     int group_channels;
     int bits;
-    TESSERA_FN float operator()(int first) const {
-      value_group const& of = groups[first / group_channels];
+    TESSERA_FN float operator()(int group) const {
+      value_group const& of = groups[group];
       int sum = 0;
       int sum_of_squares = 0;
-      for (int channel = first; channel < first + 8; ++channel) {
+      for (int channel = group * group_channels; channel < (group + 1) * group_channels; ++channel) {
         const auto code = static_cast<int>(of.encode(merged[channel], bits));
         sum += code;
         sum_of_squares += code * code;
       }
-      return of.decoded_square(sum, sum_of_squares);
+      return of.decoded_square(group_channels, sum, sum_of_squares);
     }
   };
 
   TESSERA_FN float key_factor(place const& at, int token, scratch_type const& scratch) const {
     const key_square take{scratch.merged + token * format().channels, scratch.channels, format().key_bits};
-    return length_factor(square_of(at, key_part, token), row_sum(format().channels, 0.0F, take, add{}));
+    return length_factor(square_of(at, key_part, token), pair_sum(format().channels / 8, 0.0F, take, add{}));
   }
   TESSERA_FN float value_factor(place const& at, int token, scratch_type const& scratch) const {
     const value_square take{scratch.merged + token * format().channels, scratch.groups + token * most_groups,
                             format().group_channels(), format().value_bits};
-    return length_factor(square_of(at, value_part, token), row_sum(format().channels, 0.0F, take, add{}));
+    return length_factor(square_of(at, value_part, token), pair_sum(format().value_groups, 0.0F, take, add{}));
   }
   TESSERA_FN float square_of(place const& at, int part, int token) const {
     return rows(at.sequence, at.i, at.head, part, token).square;

@@ -83,9 +83,7 @@ struct page_rows {
       const bool is_one = own < count() && has_work(static_cast<std::uint32_t>(own));
       const unsigned found = __ballot_sync(0xffffffffU, is_one);
       if (found != 0) {
-        if (lane == __ffs(static_cast<int>(found)) - 1) {
-          work = work_of(static_cast<std::uint32_t>(own));
-        }
+        begin(work, number + gridDim.x * static_cast<unsigned>(__ffs(static_cast<int>(found)) - 1), lane);
         __syncwarp();
         return;
       }
@@ -153,43 +151,42 @@ struct page_rows {
     return source.first_page(at.sequence) + at.page < source.end_page(at.sequence) &&
            (!corrects || marks(at.sequence, at.page, at.head).retained != guesses(at.sequence, at.page, at.head));
   }
+  /// Where the keys or values of a layer lie, of a page that begins at token `first`.
   [[nodiscard]] __device__ __forceinline__ typename work_type::place place_of(page_number const& at, int layer,
                                                                               int part, std::int64_t first,
                                                                               std::int64_t before) const {
     head_view<T const> const& inputs = source.inputs.part(layer, part);
-    T const* const tail = memory().tail_row(source.sequences.slot(at.sequence), layer, part, at.head, first);
+    T const* const tail = first < before ? memory().tail_row(source.sequences.slot(at.sequence), layer, part,
+                                                             static_cast<std::int64_t>(at.head), first)
+                                         : nullptr;
     const bool is_in_tail = first + tokens <= before;
     return {tail, is_in_tail ? tail : &inputs(at.sequence, at.head, first - before, 0), inputs.stride(2)};
   }
-  [[nodiscard]] __device__ __forceinline__ work_type work_of(std::uint32_t number) const {
+  /// By a warp: what is known of a page before its elements are. A lane finds each place.
+  __device__ __forceinline__ void begin(work_type& work, std::uint32_t number, int lane) const {
     const page_number at = number_of(number);
     const std::int64_t page = source.first_page(at.sequence) + at.page;
-    work_type found{};
-    found.page = memory().page(source.sequences.blocks(at.sequence, page), at.head);
-    found.number = number;
-    found.at = at;
     const std::int64_t first = page * tokens;
     const std::int64_t before = source.before(at.sequence);
-    found.in_tail = static_cast<std::int32_t>(clamp(before - first, std::int64_t{0}, std::int64_t{tokens}));
-#pragma unroll
-    for (int part = 0; part < 2; ++part) {
-#pragma unroll
-      for (int layer = 0; layer < 2; ++layer) {
-        if (layer < layers()) {
-          found.places[part][layer] = place_of(at, layer, part, first, before);
-        }
+    const int part = lane % 2;
+    const int layer = lane / 2;
+    if (layer < layers()) {
+      work.places[part][layer] = place_of(at, layer, part, first, before);
+    }
+    if (lane < 2) {
+      const float kept = thresholds_of(at)[lane];
+      const float unknown = rule.needs_angles() ? no_threshold : rule.threshold();
+      work.thresholds[lane] = is_nan(kept) ? unknown : kept;
+    }
+    if (lane == 0) {
+      work.page = memory().page(source.sequences.blocks(at.sequence, page), at.head);
+      work.number = number;
+      work.at = at;
+      work.in_tail = static_cast<std::int32_t>(clamp(before - first, std::int64_t{0}, std::int64_t{tokens}));
+      if (corrects) {
+        work.mark = marks(at.sequence, at.page, at.head);
       }
     }
-    float const* const kept = thresholds_of(at);
-#pragma unroll
-    for (int part = 0; part < 2; ++part) {
-      const float unknown = rule.needs_angles() ? no_threshold : rule.threshold();
-      found.thresholds[part] = is_nan(kept[part]) ? unknown : kept[part];
-    }
-    if (corrects) {
-      found.mark = marks(at.sequence, at.page, at.head);
-    }
-    return found;
   }
 };
 
@@ -199,103 +196,102 @@ struct odd_tokens {
   std::uint64_t weightless;  ///< whose keys or values, of which this is asked, have weights of 0
 };
 
-/// Eight channels of four tokens, of two layers; see page_lanes.
+/// Eight channels of four tokens; see page_lanes.
 template <int Channels, class T>
 struct page_elements {
   /// Which elements a thread has.
   using lanes_type = page_lanes<Channels>;
-  static constexpr int slots = lanes_type::slots;    ///< tokens of a thread
-  static constexpr int octets = lanes_type::octets;  ///< pieces of 8 channels of a token
+  static constexpr int slots = lanes_type::slots;  ///< tokens of a thread
 
-  std::uint32_t words[slots][2][4];  ///< of each layer
-
-  /// Loads them from 64 tokens x Channels of each layer; where `layers` is 1 those of the second are zeros.
-  __device__ __forceinline__ void take(lanes_type const& at, T const* first, T const* second, int layers) {
+  /// Of both layers, over all channels, of the key or value of the token of keys that is in slot 0. `second` is null
+  /// where there is one layer.
+  [[nodiscard]] __device__ __forceinline__ static float_products products(lanes_type const& at, T const* first,
+                                                                          T const* second) {
+    float_products sums[slots];
 #pragma unroll
     for (int slot = 0; slot < slots; ++slot) {
-      const int from = at.token(slot) * Channels + 8 * at.octet();
-      copy(words[slot][0], *reinterpret_cast<uint4 const*>(first + from));
-      copy(words[slot][1], layers == 2 ? *reinterpret_cast<uint4 const*>(second + from) : uint4{0, 0, 0, 0});
+      const int from = at.key_token(slot) * Channels + 8 * at.eight();  // neighbours; not those that are merged here
+      const uint4 a = *reinterpret_cast<uint4 const*>(first + from);
+      const uint4 b = second != nullptr ? *reinterpret_cast<uint4 const*>(second + from) : uint4{0, 0, 0, 0};
+      sums[slot] = {};
+      push(sums[slot], a.x, b.x);
+      push(sums[slot], a.y, b.y);
+      push(sums[slot], a.z, b.z);
+      push(sums[slot], a.w, b.w);
     }
+    return {sum_of_row({sums[0].first, sums[1].first, sums[2].first, sums[3].first}),
+            sum_of_row({sums[0].second, sums[1].second, sums[2].second, sums[3].second}),
+            sum_of_row({sums[0].cross, sums[1].cross, sums[2].cross, sums[3].cross})};
   }
 
-  /// Of the token in slot 0, over all channels. From where the elements were loaded.
-  [[nodiscard]] __device__ __forceinline__ pair_products products(lanes_type const& at, T const* first, T const* second,
-                                                                  int layers) const {
-    pair_products sums[slots];
-#pragma unroll
-    for (int slot = 0; slot < slots; ++slot) {
-      octet_products octet{};
-#pragma unroll
-      for (int word = 0; word < 4; ++word) {
-        const float2 a = unpack_pair<T>(words[slot][0][word]);
-        const float2 b = unpack_pair<T>(words[slot][1][word]);
-        octet.push(a.x, b.x);
-        octet.push(a.y, b.y);
-      }
-      sums[slot] = octet.sums();
-      if (!octet.is_enough()) {
-        const int from = at.token(slot) * Channels + 8 * at.octet();
-        sums[slot] = exact_products(first + from, layers == 2 ? second + from : nullptr);
+  /// The products of a token; those of floats, unless they are beyond floats.
+  [[nodiscard]] __device__ __forceinline__ static pair_products measured(float_products const& products, T const* first,
+                                                                         T const* second) {
+    pair_products sums = products.sums();
+    if (!products.is_enough()) {  // seldom
+      sums = pair_products_reducer{}.identity();
+#pragma unroll 1
+      for (int channel = 0; channel < Channels; ++channel) {
+        pair_products_reducer{}.push(sums, {load(first[channel]), second != nullptr ? load(second[channel]) : 0.0F});
       }
     }
-    const double of_first[slots] = {sums[0].first, sums[1].first, sums[2].first, sums[3].first};
-    const double of_second[slots] = {sums[0].second, sums[1].second, sums[2].second, sums[3].second};
-    const double of_both[slots] = {sums[0].cross, sums[1].cross, sums[2].cross, sums[3].cross};
-    return {sum_of_row(of_first), sum_of_row(of_second), sum_of_row(of_both)};
+    return sums;
   }
 
-  /// Retained tokens are NaN, what has no weights is zero, whatever it is.
-  template <class Weights>
-  __device__ __forceinline__ void merge(lanes_type const& at, Weights const& weights, odd_tokens const& odd,
-                                        float (&merged)[slots][8]) const {
+  /// Merges the elements that lie from `first` and `second`, the latter null where there is one layer; `token(slot)` is
+  /// a token, `weights(token)` its weights.
+  template <class Token, class Weights>
+  __device__ __forceinline__ static void merge(lanes_type const& at, T const* first, T const* second,
+                                               Token const& token, Weights const& weights, float (&merged)[slots][8]) {
 #pragma unroll
     for (int slot = 0; slot < slots; ++slot) {
-      const mix_weights by = weights(at.token(slot));
+      const mix_weights by = weights(token(slot));
 #pragma unroll
-      for (int word = 0; word < 4; ++word) {
-        const float2 first = unpack_pair<T>(words[slot][0][word]);
-        const float2 second = unpack_pair<T>(words[slot][1][word]);
-        merged[slot][2 * word] = multiply_add(by.second, second.x, by.first * first.x);
-        merged[slot][2 * word + 1] = multiply_add(by.second, second.y, by.first * first.y);
-      }
-    }
-    if ((odd.retained | odd.weightless) != 0) {
-#pragma unroll
-      for (int slot = 0; slot < slots; ++slot) {
-        const std::uint64_t bit = std::uint64_t{1} << at.token(slot);
-        const float instead = (odd.retained & bit) != 0 ? __int_as_float(0x7fffffff) : 0.0F;
-#pragma unroll
-        for (int j = 0; j < 8; ++j) {
-          merged[slot][j] = ((odd.retained | odd.weightless) & bit) != 0 ? instead : merged[slot][j];
-        }
+      for (int half = 0; half < 2; ++half) {
+        const int from = token(slot) * Channels + at.channel(4 * half);
+        const uint2 a = *reinterpret_cast<uint2 const*>(first + from);
+        const uint2 b = second != nullptr ? *reinterpret_cast<uint2 const*>(second + from) : uint2{0, 0};
+        merge_pair(by, a.x, b.x, merged[slot][4 * half], merged[slot][4 * half + 1]);
+        merge_pair(by, a.y, b.y, merged[slot][4 * half + 2], merged[slot][4 * half + 3]);
       }
     }
   }
+  /// Retained tokens become `instead`; what has no weights is zero, whatever it was.
+  template <class Token>
+  __device__ __forceinline__ static void replace(odd_tokens const& odd, float instead, Token const& token,
+                                                 float (&merged)[slots][8]) {
+    if ((odd.retained | odd.weightless) == 0) {
+      return;
+    }
+#pragma unroll
+    for (int slot = 0; slot < slots; ++slot) {
+      const bool is_retained = (odd.retained >> token(slot) & 1U) != 0;
+      const bool is_odd = is_retained || (odd.weightless >> token(slot) & 1U) != 0;
+      const float value = is_retained ? instead : 0.0F;
+#pragma unroll
+      for (float& element : merged[slot]) {
+        element = is_odd ? value : element;
+      }
+    }
+  }
 
-  /// As row_sum() adds up: of what threads have of each token, for that of slot 0.
-  template <class Number>
+  /// As pair_sum() adds up: of what threads have of each token, for that of slot 0. Over `lanes` neighbours.
+  template <int Lanes = lanes_type::eights, class Number>
   [[nodiscard]] __device__ __forceinline__ static Number sum_of_row(Number const (&parts)[slots]) {
-    const Number first = parts[0] + __shfl_xor_sync(0xffffffffU, parts[2], octets / 2);
-    const Number second = parts[1] + __shfl_xor_sync(0xffffffffU, parts[3], octets / 2);
-    Number sum = first + __shfl_xor_sync(0xffffffffU, second, octets / 4);
+    const Number first = parts[0] + __shfl_xor_sync(0xffffffffU, parts[2], 1);
+    const Number second = parts[1] + __shfl_xor_sync(0xffffffffU, parts[3], 1);
+    Number sum = first + __shfl_xor_sync(0xffffffffU, second, 2);
 #pragma unroll
-    for (int distance = octets / 8; distance > 0; distance /= 2) {
+    for (int distance = 4; distance < Lanes; distance *= 2) {
       sum += __shfl_xor_sync(0xffffffffU, sum, distance);
     }
     return sum;
   }
 
-  static constexpr float integers_only = 12582912.0F;  ///< see nearest_code_of()
-
-  /// nearest_code_of(), and that number: its bits have the code in their lower half.
-  [[nodiscard]] __device__ __forceinline__ static std::uint32_t nearest(float part) {
-    return __float_as_uint(multiply_add(__saturatef(part), 15.0F, integers_only));
-  }
-  /// Four codes in four bytes.
-  [[nodiscard]] __device__ __forceinline__ static std::uint32_t four_bytes(std::uint32_t a, std::uint32_t b,
-                                                                           std::uint32_t c, std::uint32_t d) {
-    return __byte_perm(__byte_perm(a, b, 0x0040), __byte_perm(c, d, 0x0040), 0x5410);
+  /// Four codes in four bytes, of numbers that count from the origin of codes.
+  [[nodiscard]] __device__ __forceinline__ static std::uint32_t four_bytes(float a, float b, float c, float d) {
+    return __byte_perm(__byte_perm(__float_as_uint(a), __float_as_uint(b), 0x0062),
+                       __byte_perm(__float_as_uint(c), __float_as_uint(d), 0x0062), 0x5410);
   }
 
   /// saturated_half()
@@ -305,73 +301,70 @@ struct page_elements {
     return static_cast<std::uint16_t>(pack_pair<float16>(inside, inside));
   }
 
-  /// Writes codes of keys, in the lower halves of `codes`, to those of the page, which begin at `to`. All lanes of a
-  /// warp: neighbours exchange parts of words.
-  __device__ __forceinline__ static void store_keys(lanes_type const& at, std::uint32_t const (&codes)[slots][8],
+  /// Writes codes of keys, of numbers that count from the origin, to those of the page, which begin at `to`.
+  __device__ __forceinline__ static void store_keys(lanes_type const& at, float const (&numbers)[slots][8],
                                                     std::uint32_t* to) {
+    const std::uint32_t selector = at.key_selector();
     const std::uint32_t factor[2] = {at.key_factor(0), at.key_factor(1)};
-    const bool is_odd = at.octet() % 2 != 0;
-    std::uint32_t* const first[2] = {to + at.key_word(at.octet() % 2, at.tile(0)),
-                                     to + at.key_word(at.octet() % 2, at.tile(1))};
 #pragma unroll
-    for (int t = 0; t < 4; t += 2) {  // the even thread of a strip has words of t, the other one those of t + 1
-      std::uint32_t words[2];
+    for (int two = 0; two < 2; ++two) {
+      std::uint32_t* const words = to + at.key_word(0, two);
 #pragma unroll
-      for (int two = 0; two < 2; ++two) {
-        const auto half = [&](int channel) {
-          return lanes_type::pair(codes[2 * two][channel], codes[2 * two][channel + 1]) * factor[0] +
-                 lanes_type::pair(codes[2 * two + 1][channel], codes[2 * two + 1][channel + 1]) * factor[1];
-        };
-        const std::uint32_t even = half(2 * t);
-        const std::uint32_t odd = half(2 * t + 2);
-        words[two] = (is_odd ? odd : even) + __shfl_xor_sync(0xffffffffU, is_odd ? even : odd, 1);
-      }
+      for (int i = 0; i < 2; ++i) {
+        std::uint32_t halves[2];
 #pragma unroll
-      for (int two = 0; two < 2; ++two) {
-        first[two][lanes_type::words_of_pair * t] = words[two];
+        for (int second = 0; second < 2; ++second) {
+          float const(&own)[8] = numbers[2 * two + second];
+          halves[second] =
+              __byte_perm(pair_of(own[2 * i], own[2 * i + 1]), pair_of(own[4 + 2 * i], own[5 + 2 * i]), selector);
+        }
+        words[words_of_pair * i] = halves[0] * factor[0] + halves[1] * factor[1];
       }
     }
   }
 
-  /// Likewise, of values.
-  __device__ __forceinline__ static void store_values(lanes_type const& at, std::uint32_t const (&codes)[slots][8],
-                                                      std::uint16_t* to) {
+  /// Likewise, of values: of each slot codes of the first four, and of the others.
+  __device__ __forceinline__ static void store_values(lanes_type const& at, std::uint32_t const (&codes)[slots][2],
+                                                      std::uint32_t* to) {
     const std::uint32_t factor[2] = {at.value_factor(0), at.value_factor(1)};
-    const bool is_odd = at.octet() % 2 != 0;
-    std::uint16_t* const first[2] = {to + at.value_half(at.octet() % 2, at.tile(0)),
-                                     to + at.value_half(at.octet() % 2, at.tile(1))};
+    std::uint32_t pairs[slots];
 #pragma unroll
-    for (int channel = 0; channel < 8; channel += 2) {
-      const auto halves = [&](int j) {
-        return lanes_type::pair(codes[0][j], codes[2][j]) * factor[0] +
-               lanes_type::pair(codes[1][j], codes[3][j]) * factor[1];
-      };
-      const std::uint32_t even = halves(channel);
-      const std::uint32_t odd = halves(channel + 1);
-      const std::uint32_t word = (is_odd ? odd : even) + __shfl_xor_sync(0xffffffffU, is_odd ? even : odd, 1);
+    for (int slot = 0; slot < slots; ++slot) {
+      pairs[slot] = codes[slot][0] * factor[0] + codes[slot][1] * factor[1];
+    }
+    const std::uint32_t selector[2] = {at.value_selector(0), at.value_selector(1)};
+    std::uint32_t* const words[2] = {to + at.value_word(0, 0), to + at.value_word(0, 1)};
+    constexpr int of_two = 2 * 16;  // words from a channel to the one after the next
 #pragma unroll
-      for (int two = 0; two < 2; ++two) {
-        first[two][lanes_type::halves_of_channel * channel] =
-            static_cast<std::uint16_t>(two == 0 ? word & 0xffffU : word >> 16);
+    for (int two = 0; two < 2; ++two) {
+      const std::uint32_t low = __byte_perm(pairs[0], pairs[1], two == 0 ? 0x5140 : 0x7362);
+      const std::uint32_t high = __byte_perm(pairs[2], pairs[3], two == 0 ? 0x5140 : 0x7362);
+#pragma unroll
+      for (int which = 0; which < 2; ++which) {
+        words[which][of_two * two] = __byte_perm(low, high, selector[which]);
       }
     }
   }
 
  private:
-  /// Seldom.
-  [[nodiscard]] __device__ __forceinline__ static pair_products exact_products(T const* first, T const* second) {
-    pair_products sums = pair_products_reducer{}.identity();
-#pragma unroll 1
-    for (int channel = 0; channel < 8; ++channel) {
-      pair_products_reducer{}.push(sums, {load(first[channel]), second != nullptr ? load(second[channel]) : 0.0F});
-    }
-    return sums;
+  static constexpr int words_of_pair = 4;  ///< from the word of a pair of channels of keys to that of the next pair
+
+  __device__ __forceinline__ static void push(float_products& sums, std::uint32_t first, std::uint32_t second) {
+    const float2 a = unpack_pair<T>(first);
+    const float2 b = unpack_pair<T>(second);
+    sums.push(a.x, b.x);
+    sums.push(a.y, b.y);
   }
-  __device__ __forceinline__ static void copy(std::uint32_t (&to)[4], uint4 from) {
-    to[0] = from.x;
-    to[1] = from.y;
-    to[2] = from.z;
-    to[3] = from.w;
+  __device__ __forceinline__ static void merge_pair(mix_weights by, std::uint32_t first, std::uint32_t second,
+                                                    float& low, float& high) {
+    const float2 a = unpack_pair<T>(first);
+    const float2 b = unpack_pair<T>(second);
+    low = multiply_add(by.second, b.x, by.first * a.x);
+    high = multiply_add(by.second, b.y, by.first * a.y);
+  }
+  /// Codes in bytes 0 and 2; the others are rubbish.
+  [[nodiscard]] __device__ __forceinline__ static std::uint32_t pair_of(float low, float high) {
+    return __byte_perm(__float_as_uint(low), __float_as_uint(high), 0x0602);
   }
 };
 
