@@ -111,12 +111,20 @@ void check_elements() {
   std::set<int> values;
   for (int lane = 0; lane < lanes_type::lanes; ++lane) {
     lanes_type const at{lane};
+    auto const places = page_places<Channels>::of(at);
     for (int slot = 0; slot < lanes_type::slots; ++slot) {
       for (int j = 0; j < 8; ++j) {
         CHECK(keys.insert(at.key_token(slot) * 256 + at.channel(j)).second);
         CHECK(values.insert(at.value_token(slot) * 256 + at.channel(j)).second);
       }
       CHECK((at.key_token(slot) - lanes_type::first_token(at.row())) % 8 == 0);
+      CHECK(places.octet_of(slot, at.eight()) == static_cast<unsigned>(at.key_token(slot) * Channels + 8 * at.eight()));
+      for (int half = 0; half < 2; ++half) {
+        int const channel = at.channel(4 * half);
+        CHECK(places.four_of(true, slot, half) == static_cast<unsigned>(at.key_token(slot) * Channels + channel));
+        CHECK(places.four_of(false, slot, half) == static_cast<unsigned>(at.value_token(slot) * Channels + channel));
+      }
+      CHECK(places.value_word(slot / 2, slot % 2) == static_cast<unsigned>(at.value_word(slot / 2, slot % 2)));
       lanes_type const first{lane ^ lanes_type::distance_to(slot)};  // whose slot 0 is this token
       CHECK((first.key_token(0) == at.key_token(slot) && first.value_token(0) == at.value_token(slot)));
       CHECK((first.copy() == at.copy() && first.row() == at.row() && first.lane / 32 == lane / 32));

@@ -122,6 +122,16 @@ struct cache_inputs {
   }
 };
 
+/// Channels of a token, as they are stored.
+template <class T>
+struct stored_row {
+  T const* first;       ///< channel 0
+  std::int64_t stride;  ///< from channel to channel
+
+  /// Of a channel.
+  [[nodiscard]] TESSERA_FN constexpr T operator[](std::int64_t channel) const { return first[channel * stride]; }
+};
+
 /// Tokens of sequences, wherever they are: new ones among the inputs, those before in the tail.
 template <class T>
 struct cache_source {
@@ -149,6 +159,16 @@ struct cache_source {
     const std::int64_t first = first_page(sequence);
     const std::int64_t most = min(first + most_pages, sequences.blocks.extent(1));
     return max(first, min(sealed_pages(after(sequence), memory.window), most));
+  }
+  /// A token's key or value.
+  [[nodiscard]] TESSERA_FN constexpr stored_row<T> stored_row_of(std::int64_t sequence, int layer, int part,
+                                                                 std::int64_t head, std::int64_t token) const {
+    const std::int64_t of_inputs = token - before(sequence);
+    if (of_inputs < 0) {
+      return {memory.tail_row(sequences.slot(sequence), layer, part, head, token), 1};
+    }
+    head_view<T const> const& from = inputs.part(layer, part);
+    return {&from(sequence, head, of_inputs, 0), from.stride(3)};
   }
   /// The element, as it is stored.
   [[nodiscard]] TESSERA_FN constexpr T stored(std::int64_t sequence, int layer, int part, std::int64_t head,

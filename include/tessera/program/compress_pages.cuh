@@ -68,29 +68,31 @@ struct compress_pages {
 
   /// What threads have.
   using elements_type = page_elements<Channels, T>;
+  /// Where they lie.
+  using places_type = page_places<Channels>;
   /// The page that the block is at, or brings next.
   using work_type = page_rows_work<T>;
 
-  /// Keys' products and then what comes of them; values' products and then, of channels, what keys are encoded by.
+  /// What the scales of a token's key or value follow from, beside its codes.
+  struct merged_length {
+    two_lengths<float> lengths;  ///< by which the merged vector is multiplied
+    float square;                ///< of the merged vector's length
+  };
+  /// Products and then what comes of them; values' products and then, of channels, what keys are encoded by.
   struct row_memory {
     /// Of a token's keys.
     union key_place {
       float_products products;  ///< of both layers, over all channels
-      merged_row row;           ///< what follows from them
+      merged_length length;     ///< what follows from them
     };
     /// Of values, until those are measured, then of keys' channels.
     union value_place {
       float_products products[tokens];  ///< of both layers, over all channels
       float channels[4][Channels];      ///< reciprocal, offset, scale, base; see place_of_channel()
     };
-    key_place keys[tokens];             ///< of each token
-    value_place values;                 ///< see value_place
-    mix_weights value_weights[tokens];  ///< by which both layers' values of a token are merged
-  };
-  /// What the scales of a token's value follow from, beside its codes.
-  struct value_length {
-    two_lengths<float> lengths;  ///< by which the merged value is multiplied
-    float square;                ///< of the merged value's length
+    value_place values;              ///< see value_place
+    mix_weights weights[2][tokens];  ///< by which both layers' keys, and values, of a token are merged
+    key_place keys[tokens];          ///< of each token
   };
   /// It lies where the codes of values come last, if there is room.
   static constexpr bool has_room = static_cast<int>(sizeof(row_memory)) <= format.value_code_bytes();
@@ -101,12 +103,12 @@ struct compress_pages {
     alignas(16) unsigned char image[format.bytes()];
     /// A row_memory, if the page has no room for it.
     alignas(16) unsigned char more[has_room ? 16 : sizeof(row_memory)];
-    value_length values[tokens];  ///< of each token
-    work_type works[2];           ///< this page and the next, in turns
-    unsigned clamped;             ///< one more than the last turn whose keys need bounds
-    std::uint32_t wants[4];       ///< of 32 keys or values each: those that stay apart
-    std::uint32_t weightless[4];  ///< likewise: those whose weights are 0
-    shared_barrier full[2];       ///< keys, and values, of the page are in `stage`
+    merged_length values[tokens];             ///< of each token
+    work_type works[2];                       ///< this page and the next, in turns
+    unsigned clamped;                         ///< one more than the last turn whose keys need bounds
+    alignas(16) std::uint32_t wants[4];       ///< of 32 keys or values each: those that stay apart
+    alignas(16) std::uint32_t weightless[4];  ///< likewise: those whose weights are 0
+    shared_barrier full[2];                   ///< keys, and values, of the page are in `stage`
   };
 
   Merger merger;      ///< of pairs of vectors
@@ -126,13 +128,14 @@ struct compress_pages {
     fence_barrier_init();
     group.sync();
     if (brings(group.lane)) {
-      rows.look_up(scratch.works[0], blockIdx.x, group.lane % 32);
+      rows.look_up_first(scratch.works[0], group.lane % 32);
       bring(scratch, 0, key_part, group.lane % 32);
       bring(scratch, 0, value_part, group.lane % 32);
     }
     group.sync();
+    const auto places = places_type::of({thread_here()});
     for (unsigned turn = 0; scratch.works[turn % 2].page != nullptr; ++turn) {
-      compress(group, scratch, turn);
+      compress(group, scratch, turn, places);
     }
     if (brings(group.lane)) {
       await_box_stores<0>();
@@ -140,6 +143,12 @@ struct compress_pages {
   }
 
  private:
+  /// Tokens of a page that are not like others.
+  struct page_odds {
+    std::uint64_t retained;  ///< kept as they were
+    bool has_any;            ///< or of weights of 0, too
+  };
+
   [[nodiscard]] __device__ __forceinline__ static row_memory& memory_of(scratch_type& scratch) {
     return *reinterpret_cast<row_memory*>(has_room ? scratch.image + format.value_codes() : scratch.more);
   }
@@ -162,22 +171,24 @@ struct compress_pages {
     }
   }
 
-  __device__ __forceinline__ void compress(cuda_block<lanes> const& group, scratch_type& scratch, unsigned turn) const {
+  __device__ __forceinline__ void compress(cuda_block<lanes> const& group, scratch_type& scratch, unsigned turn,
+                                           places_type const& places) const {
     work_type const& work = scratch.works[turn % 2];
-    multiply(group, scratch, turn);
+    multiply(group, scratch, turn, places);
     group.sync();
     {
       const auto lane = thread_here();
       if (brings(lane)) {
-        rows.look_up(scratch.works[(turn + 1) % 2], work.number + gridDim.x, lane % 32);
+        rows.look_up_next(scratch.works[(turn + 1) % 2], work.number, lane % 32);
       }
       if (lane < 2 * tokens) {
         measure(scratch, work, lane / tokens, lane % tokens);
       }
     }
     group.sync();
+    const page_odds odds = odds_of(scratch, work);
     float merged[slots][8];
-    merge_keys(scratch, work, {thread_here()}, merged);
+    merge<key_part>(scratch, odds, places, merged);
     write_ranges(scratch, {thread_here()}, merged);
     group.sync();
     if (thread_here() < Channels) {
@@ -187,15 +198,15 @@ struct compress_pages {
     if (brings(thread_here())) {
       bring(scratch, turn + 1, key_part, thread_here() % 32);
     }
-    encode_keys(scratch, {thread_here()}, merged, retained_of(scratch, work), turn);
-    merge_values(scratch, work, {thread_here()}, merged);
+    encode_keys(scratch, {thread_here()}, merged, odds.retained, turn);
+    merge<value_part>(scratch, odds, places, merged);
     group.sync();
     if (brings(thread_here())) {
       bring(scratch, turn + 1, value_part, thread_here() % 32);
     }
-    encode_values(scratch, {thread_here()}, merged, retained_of(scratch, work));
+    encode_values(scratch, {thread_here()}, places, merged, odds.retained);
     if (thread_here() == 0) {
-      write_header(scratch, work, retained_of(scratch, work));
+      write_header(scratch, work, odds.retained);
     }
     fence_async_proxy();
     group.sync();
@@ -209,46 +220,37 @@ struct compress_pages {
     }
   }
 
-  [[nodiscard]] __device__ __forceinline__ T const* second_of(scratch_type const& scratch, int part) const {
-    return rows.layers() == 2 ? scratch.stage[part][1] : nullptr;
+  template <int Part>
+  __device__ __forceinline__ void merge(scratch_type& scratch, page_odds const& odds, places_type const& places,
+                                        float (&merged)[slots][8]) const {
+    elements_type::template merge<Part == key_part>(places, scratch.stage[Part][0], scratch.stage[Part][1],
+                                                    memory_of(scratch).weights[Part], merged);
+    if (odds.has_any) {
+      const lanes_type at{thread_here()};
+      const odd_tokens odd{odds.retained, bits_of(scratch.weightless, Part)};
+      const float instead = Part == key_part ? __int_as_float(0x7fffffff) : 0.0F;  // ranges of keys leave NaN out
+      elements_type::replace(
+          odd, instead, [&](int slot) { return Part == key_part ? at.key_token(slot) : at.value_token(slot); }, merged);
+    }
   }
 
-  __device__ __forceinline__ void merge_keys(scratch_type& scratch, work_type const& work, lanes_type const& at,
-                                             float (&merged)[slots][8]) const {
-    const auto token = [&](int slot) { return at.key_token(slot); };
-    row_memory const& memory = memory_of(scratch);
-    elements_type::merge(
-        at, scratch.stage[key_part][0], second_of(scratch, key_part), token,
-        [&](int of) { return memory.keys[of].row.weights; }, merged);
-    const odd_tokens odd{retained_of(scratch, work), bits_of(scratch.weightless, key_part)};
-    elements_type::replace(odd, __int_as_float(0x7fffffff), token, merged);
-  }
-  __device__ __forceinline__ void merge_values(scratch_type& scratch, work_type const& work, lanes_type const& at,
-                                               float (&merged)[slots][8]) const {
-    const auto token = [&](int slot) { return at.value_token(slot); };
-    row_memory const& memory = memory_of(scratch);
-    elements_type::merge(
-        at, scratch.stage[value_part][0], second_of(scratch, value_part), token,
-        [&](int of) { return memory.value_weights[of]; }, merged);
-    const odd_tokens odd{retained_of(scratch, work), bits_of(scratch.weightless, value_part)};
-    elements_type::replace(odd, 0.0F, token, merged);
-  }
-
-  /// Products of keys and of values.
-  __device__ __forceinline__ void multiply(cuda_block<lanes> const& group, scratch_type& scratch, unsigned turn) const {
+  /// Products of keys and of values. One after the other by the same instructions, of which there are many already.
+  __device__ __forceinline__ void multiply(cuda_block<lanes> const& group, scratch_type& scratch, unsigned turn,
+                                           places_type const& places) const {
     const lanes_type at{thread_here()};
     row_memory& memory = memory_of(scratch);
-    scratch.full[key_part].wait(turn % 2);
-    const float_products of_key = elements_type::products(at, scratch.stage[key_part][0], second_of(scratch, key_part));
-    group.sync();  // the page before has been read
-    if (at.copy() == 0) {
-      memory.keys[at.key_token(0)].products = of_key;
-    }
-    scratch.full[value_part].wait(turn % 2);
-    const float_products of_value =
-        elements_type::products(at, scratch.stage[value_part][0], second_of(scratch, value_part));
-    if (at.copy() == 0) {
-      memory.values.products[at.key_token(0)] = of_value;
+#pragma unroll 1
+    for (int part = 0; part < 2; ++part) {
+      scratch.full[part].wait(turn % 2);
+      const float_products products =
+          elements_type::products(places, at.eight(), scratch.stage[part][0], scratch.stage[part][1]);
+      if (part == key_part) {
+        group.sync();  // the page before has been read
+      }
+      if (at.copy() == 0) {
+        const int token = at.key_token(0);
+        (part == key_part ? memory.keys[token].products : memory.values.products[token]) = products;
+      }
     }
   }
 
@@ -260,12 +262,8 @@ struct compress_pages {
                                 scratch.stage[part][0] + token * Channels,
                                 rows.layers() == 2 ? scratch.stage[part][1] + token * Channels : nullptr);
     const merged_row row = detail::merge_row(merger, products);
-    if (part == key_part) {
-      memory.keys[token].row = row;
-    } else {
-      memory.value_weights[token] = row.weights;
-      scratch.values[token] = {row.lengths, row.square};
-    }
+    memory.weights[part][token] = row.weights;
+    (part == key_part ? memory.keys[token].length : scratch.values[token]) = {row.lengths, row.square};
     rows.keep_angle(work, part, token, row.angle);
     const unsigned wants =
         __ballot_sync(0xffffffffU, stays_apart(row.angle, work.thresholds[part]) || is_nearly_opposite(row.angle));
@@ -278,10 +276,11 @@ struct compress_pages {
   [[nodiscard]] __device__ __forceinline__ static std::uint64_t bits_of(std::uint32_t const (&words)[4], int part) {
     return words[2 * part] | std::uint64_t{words[2 * part + 1]} << 32;
   }
-  [[nodiscard]] __device__ __forceinline__ std::uint64_t retained_of(scratch_type const& scratch,
-                                                                     work_type const& work) const {
+  [[nodiscard]] __device__ __forceinline__ page_odds odds_of(scratch_type const& scratch, work_type const& work) const {
     const std::uint64_t wants = bits_of(scratch.wants, key_part) | bits_of(scratch.wants, value_part);
-    return rows.corrects ? work.mark.retained : rows.memory().row_capacity > 0 ? wants : 0;
+    const std::uint64_t retained = rows.corrects ? work.mark.retained : rows.memory().row_capacity > 0 ? wants : 0;
+    const std::uint64_t weightless = bits_of(scratch.weightless, key_part) | bits_of(scratch.weightless, value_part);
+    return {retained, (retained | weightless) != 0};
   }
 
   // Keys.
@@ -409,7 +408,7 @@ struct compress_pages {
       clamp_numbers(merged);
     }
     elements_type::store_keys(at, merged, reinterpret_cast<std::uint32_t*>(scratch.image + format.key_codes()));
-    float squares[slots] = {};
+    float squares[slots];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const four scale = load_four(channels[half] + 2 * Channels);
@@ -423,14 +422,14 @@ struct compress_pages {
           const float decoded = multiply_add(whole, scale.of[j], base.of[j]);
           square = multiply_add(decoded, decoded, square);
         }
-        squares[slot] += square;
+        squares[slot] = half == 0 ? square : squares[slot] + square;
       }
     }
     const float decoded_square = elements_type::sum_of_row(squares);
     const int layer = at.copy();
     if (layer < rows.layers()) {
       const int token = at.key_token(0);
-      merged_row const& row = memory.keys[token].row;
+      merged_length const& row = memory.keys[token].length;
       const float factor = length_factor(row.square, decoded_square);
       const std::uint16_t norm = elements_type::half_of((layer == 0 ? row.lengths.first : row.lengths.second) * factor);
       reinterpret_cast<std::uint16_t*>(scratch.image + key_norms(layer))[token_place(token)] =
@@ -500,8 +499,8 @@ struct compress_pages {
     return elements_type::template sum_of_row<group_lanes>(sums);
   }
 
-  __device__ __forceinline__ void encode_values(scratch_type& scratch, lanes_type const& at, float (&merged)[slots][8],
-                                                std::uint64_t retained) const {
+  __device__ __forceinline__ void encode_values(scratch_type& scratch, lanes_type const& at, places_type const& places,
+                                                float (&merged)[slots][8], std::uint64_t retained) const {
     const interval<float> range = range_of_group(merged);
     const float width = value_group::width_of(range, bits);
     const float reciprocal = 1.0F / width * 15.0F;
@@ -511,7 +510,8 @@ struct compress_pages {
     std::uint32_t codes[slots][2];
     const bool is_finite = __all_sync(0xffffffffU, width < infinity);
     const std::uint32_t sums = make_codes(merged, reciprocal, (origin + 0.5F) - ratio, is_finite, codes);
-    elements_type::store_values(at, codes, reinterpret_cast<std::uint32_t*>(scratch.image + format.value_codes()));
+    elements_type::store_values(at, places, codes,
+                                reinterpret_cast<std::uint32_t*>(scratch.image + format.value_codes()));
     float decoded_square = value_group::decoded_square(
         step, ratio, 8 * group_lanes, {static_cast<int>(sums >> 16), static_cast<int>(sums & 0xffffU)});
 #pragma unroll

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
 #include <tessera/program/cache_memory.hpp>
 #include <tessera/program/cache_page.hpp>
 #include <tessera/program/measure_pages.hpp>
@@ -39,21 +40,42 @@ TESSERA_FN void write_page_header(Group const& group, cache_source<T> const& sou
   }
 }
 
+namespace detail {
+
+/// A lane's channels of a row. It loads all of them before it stores any: stores may be to the same memory, for all
+/// that a compiler knows, and loads would wait for them.
+template <int Lanes, class T>
+TESSERA_FN void copy_row(stored_row<T> const& from, T* to, int channels, int lane) {
+  constexpr int most = 256 / Lanes;
+  T moved[most];
+  for (int i = 0; i < most; ++i) {
+    const int channel = lane + i * Lanes;
+    moved[i] = channel < channels ? from[channel] : T{};
+  }
+  for (int i = 0; i < most; ++i) {
+    const int channel = lane + i * Lanes;
+    if (channel < channels) {
+      to[channel] = moved[i];
+    }
+  }
+}
+
+}  // namespace detail
+
 /// Copies the retained tokens of a page. Of groups of `Lanes` lanes.
 template <int Lanes, class Group, class T>
 TESSERA_FN void retain_tokens(Group const& group, cache_source<T> const& source, sealed_page const& at) {
-  const int channels = source.memory.format.channels;
+  const int lists = 2 * source.memory.format.layers;
   std::int64_t row = at.mark.first_row;
-  for (int token = 0; token < cache_page_format::tokens; ++token) {
-    if ((at.mark.retained >> token & 1U) == 0) {
-      continue;
-    }
-    for (int lane : group) {
-      for (int i = lane; i < source.memory.format.layers * 2 * channels; i += Lanes) {
-        const int layer = i / channels / 2;
-        const int part = i / channels % 2;
-        source.memory.retained_row(row, layer, part)[i % channels] =
-            source.stored(at.sequence, layer, part, at.head, at.first_token + token, i % channels);
+  for (std::uint64_t left = at.mark.retained; left != 0; left &= left - 1) {
+    const std::int64_t token = at.first_token + count_trailing_zeros(left);
+    for (int list = 0; list < lists; ++list) {
+      const int layer = list / 2;
+      const int part = list % 2;
+      T* const to = source.memory.retained_row(row, layer, part);
+      stored_row<T> const from = source.stored_row_of(at.sequence, layer, part, at.head, token);
+      for (int lane : group) {
+        detail::copy_row<Lanes>(from, to, source.memory.format.channels, lane);
       }
     }
     ++row;

@@ -50,14 +50,19 @@ struct page_lanes {
   /// A token's number among the four of its row is slot ^ swap().
   [[nodiscard]] TESSERA_FN constexpr int swap() const { return eight() % 2 * 2 + eight() / 2 % 2; }
   /// The token of keys that is in a slot.
-  [[nodiscard]] TESSERA_FN constexpr int key_token(int slot) const { return first_token(row()) + 8 * (slot ^ swap()); }
+  [[nodiscard]] TESSERA_FN constexpr int key_token(int slot) const {
+    return first_token(row()) + key_distance(slot ^ swap());
+  }
   /// The least one of a row.
   [[nodiscard]] TESSERA_FN static constexpr int first_token(int row) { return row % 8 + row / 8 * 32; }
   /// Likewise of values: columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9 of a tile.
   [[nodiscard]] TESSERA_FN constexpr int value_token(int slot) const {
-    const int which = slot ^ swap();
-    return row() / 4 * 16 + row() % 4 * 2 + which % 2 + which / 2 * 8;
+    return row() / 4 * 16 + row() % 4 * 2 + value_distance(slot ^ swap());
   }
+  /// key_token(slot) ^ key_token(0), and the same of values: in bits that only slots change.
+  [[nodiscard]] TESSERA_FN static constexpr int key_distance(int slot) { return 8 * slot; }
+  /// See above.
+  [[nodiscard]] TESSERA_FN static constexpr int value_distance(int slot) { return slot % 2 + slot / 2 * 8; }
   /// Which one it is of the threads of a row that have the same sums in the end.
   [[nodiscard]] TESSERA_FN constexpr int copy() const { return eight() / 4; }
   /// The thread whose slot 0 is the token that this one has in `slot` has the number lane ^ distance_to(slot).
@@ -103,6 +108,39 @@ struct page_lanes {
   /// Of which compilers know that it is not negative.
   [[nodiscard]] TESSERA_FN constexpr unsigned number() const { return static_cast<unsigned>(lane); }
   [[nodiscard]] TESSERA_FN constexpr int is_second(int which) const { return which ^ strip() % 2; }
+};
+
+/// Where a thread's elements and words are, which it does not find out again for every page: those of slot 0, from
+/// which others are away in single bits. Elements count from the first one of a page's keys or values of a layer.
+template <int Channels>
+struct page_places {
+  using lanes_type = page_lanes<Channels>;
+
+  std::uint32_t key;          ///< the first four of keys
+  std::uint32_t value;        ///< likewise of values
+  std::uint32_t value_words;  ///< of codes of values
+
+  /// Of a thread.
+  [[nodiscard]] TESSERA_FN static constexpr page_places of(lanes_type const& at) {
+    return {static_cast<std::uint32_t>(at.key_token(0) * Channels + at.channel(0)),
+            static_cast<std::uint32_t>(at.value_token(0) * Channels + at.channel(0)),
+            static_cast<std::uint32_t>(at.value_word(0, 0))};
+  }
+
+  /// Eight neighbouring channels of the token of keys that is in a slot: as many as eight() is, not those of key.
+  [[nodiscard]] TESSERA_FN constexpr std::uint32_t octet_of(int slot, int eight) const {
+    const std::uint32_t first = key / Channels * Channels + static_cast<std::uint32_t>(8 * eight);
+    return first ^ static_cast<std::uint32_t>(lanes_type::key_distance(slot) * Channels);
+  }
+  /// Elements 4 * half to 4 * half + 3 of a slot of keys or values.
+  [[nodiscard]] TESSERA_FN constexpr std::uint32_t four_of(bool are_keys, int slot, int half) const {
+    const int away = are_keys ? lanes_type::key_distance(slot) : lanes_type::value_distance(slot);
+    return (are_keys ? key : value) ^ static_cast<std::uint32_t>(away * Channels + 8 * half);
+  }
+  /// page_lanes::value_word()
+  [[nodiscard]] TESSERA_FN constexpr std::uint32_t value_word(int two, int which) const {
+    return (value_words ^ static_cast<std::uint32_t>(16 * which)) + static_cast<std::uint32_t>(32 * two);
+  }
 };
 
 /// Numbers of pages that are to be sealed: head after head, page after page, sequence after sequence.

@@ -43,7 +43,8 @@ struct page_rows_work {
   std::uint32_t number;  ///< among all that an append seals
   page_number at;        ///< the same, apart
   std::int32_t in_tail;  ///< tokens of the page
-  place places[2][2];    ///< of keys and values of each layer
+  bool is_whole;         ///< tokens of each part follow each other in memory
+  place places[2][2];    ///< of keys and values of each layer; of one layer twice
   float thresholds[2];   ///< of keys and values; where none is known, one that no angle reaches
   page_mark mark;        ///< where pages are corrected
 };
@@ -61,6 +62,8 @@ struct page_rows {
   view<float, 5> angles;           ///< sequence x page x head x {key, value} x 64; null: nobody needs them
   view<std::uint64_t, 3> guesses;  ///< retained tokens, like marks; null likewise
   bool corrects;                   ///< only pages whose marks differ from their guesses
+  /// Pages that blocks have taken beside their first ones, whoever is free; null: each block knows which ones are its.
+  std::uint32_t* taken = nullptr;
 
   /// Where the cache lies.
   [[nodiscard]] __device__ __forceinline__ cache_memory<T> const& memory() const { return source.memory; }
@@ -76,45 +79,31 @@ struct page_rows {
                            static_cast<std::uint32_t>(marks.extent(2)));
   }
 
-  /// By a warp: the first page of `number`, number + gridDim.x, ... that there is something to do for.
-  __device__ __forceinline__ void look_up(work_type& work, std::uint32_t number, int lane) const {
-    while (number < count()) {
-      const std::uint64_t own = number + std::uint64_t{gridDim.x} * static_cast<unsigned>(lane);
-      const bool is_one = own < count() && has_work(static_cast<std::uint32_t>(own));
-      const unsigned found = __ballot_sync(0xffffffffU, is_one);
-      if (found != 0) {
-        begin(work, number + gridDim.x * static_cast<unsigned>(__ffs(static_cast<int>(found)) - 1), lane);
-        __syncwarp();
-        return;
-      }
-      const std::uint64_t next = number + std::uint64_t{gridDim.x} * 32;
-      number = next < count() ? static_cast<std::uint32_t>(next) : count();
-    }
-    if (lane == 0) {
-      work.page = nullptr;
-    }
-    __syncwarp();
+  /// By a warp: the first page of the block.
+  __device__ __forceinline__ void look_up_first(work_type& work, int lane) const { look_up(work, blockIdx.x, lane); }
+  /// By a warp: the one after page `number`.
+  __device__ __forceinline__ void look_up_next(work_type& work, std::uint32_t number, int lane) const {
+    look_up(work, taken == nullptr ? number + gridDim.x : take(lane), lane);
   }
 
-  /// By a warp: one part of a page, of both layers.
+  /// By a warp: one part of a page, of both layers; of one layer twice, so that nobody asks how many there are.
   __device__ __forceinline__ void bring(work_type const& work, int part, T* first, T* second, shared_barrier& full,
                                         int lane) const {
     const int channels = memory().format.channels;
     const int row_bytes = static_cast<int>(sizeof(T)) * channels;
     if (lane == 0) {
-      full.arrive_and_expect(layers() * tokens * row_bytes);
+      full.arrive_and_expect(2 * tokens * row_bytes);
     }
     __syncwarp();
     auto const& places = work.places[part];
-    const bool is_one_piece = work.in_tail == tokens || (work.in_tail == 0 && places[0].stride == channels &&
-                                                         places[layers() - 1].stride == channels);
-    if (is_one_piece) {
-      if (lane < layers()) {
+    if (work.is_whole) {
+      if (lane < 2) {
         load_bytes(lane == 0 ? first : second, places[lane].row(0, work.in_tail, channels), tokens * row_bytes, full);
       }
       return;
     }
-    for (int i = lane; i < layers() * tokens; i += 32) {
+#pragma unroll 1
+    for (int i = lane; i < 2 * tokens; i += 32) {
       T* const to = (i < tokens ? first : second) + i % tokens * channels;
       load_bytes(to, places[i / tokens].row(i % tokens, work.in_tail, channels), row_bytes, full);
     }
@@ -143,6 +132,31 @@ struct page_rows {
   }
 
  private:
+  /// The first page of `number`, number + gridDim.x, ... that there is something to do for; or of `number` and those
+  /// that nobody has.
+  __device__ __forceinline__ void look_up(work_type& work, std::uint32_t number, int lane) const {
+    while (number < count()) {
+      const std::uint64_t own = number + std::uint64_t{gridDim.x} * static_cast<unsigned>(lane);
+      const bool is_candidate = own < count() && (taken == nullptr || lane == 0);
+      const bool is_one = is_candidate && has_work(static_cast<std::uint32_t>(own));
+      const unsigned found = __ballot_sync(0xffffffffU, is_one);
+      if (found != 0) {
+        begin(work, number + gridDim.x * static_cast<unsigned>(__ffs(static_cast<int>(found)) - 1), lane);
+        return;
+      }
+      const std::uint64_t next = taken == nullptr ? number + std::uint64_t{gridDim.x} * 32 : take(lane);
+      number = next < count() ? static_cast<std::uint32_t>(next) : count();
+    }
+    if (lane == 0) {
+      work.page = nullptr;
+    }
+    __syncwarp();
+  }
+  /// The next page that nobody has.
+  [[nodiscard]] __device__ __forceinline__ std::uint32_t take(int lane) const {
+    const std::uint32_t number = lane == 0 ? gridDim.x + atomicAdd(taken, 1U) : 0;
+    return __shfl_sync(0xffffffffU, number, 0);
+  }
   [[nodiscard]] __device__ __forceinline__ float* thresholds_of(page_number const& at) const {
     return memory().thresholds + 2 * memory().head_of(source.sequences.slot(at.sequence), at.head);
   }
@@ -168,11 +182,15 @@ struct page_rows {
     const std::int64_t page = source.first_page(at.sequence) + at.page;
     const std::int64_t first = page * tokens;
     const std::int64_t before = source.before(at.sequence);
+    const std::int64_t behind = clamp(before - first, std::int64_t{0}, std::int64_t{tokens});
     const int part = lane % 2;
-    const int layer = lane / 2;
-    if (layer < layers()) {
-      work.places[part][layer] = place_of(at, layer, part, first, before);
+    bool is_whole = true;
+    if (lane < 4) {
+      const typename work_type::place found = place_of(at, min(lane / 2, layers() - 1), part, first, before);
+      work.places[part][lane / 2] = found;
+      is_whole = behind == tokens || (behind == 0 && found.stride == memory().format.channels);
     }
+    is_whole = __all_sync(0xffffffffU, is_whole);
     if (lane < 2) {
       const float kept = thresholds_of(at)[lane];
       const float unknown = rule.needs_angles() ? no_threshold : rule.threshold();
@@ -182,11 +200,13 @@ struct page_rows {
       work.page = memory().page(source.sequences.blocks(at.sequence, page), at.head);
       work.number = number;
       work.at = at;
-      work.in_tail = static_cast<std::int32_t>(clamp(before - first, std::int64_t{0}, std::int64_t{tokens}));
+      work.in_tail = static_cast<std::int32_t>(behind);
+      work.is_whole = is_whole;
       if (corrects) {
         work.mark = marks(at.sequence, at.page, at.head);
       }
     }
+    __syncwarp();
   }
 };
 
@@ -201,18 +221,18 @@ template <int Channels, class T>
 struct page_elements {
   /// Which elements a thread has.
   using lanes_type = page_lanes<Channels>;
+  using places_type = page_places<Channels>;
   static constexpr int slots = lanes_type::slots;  ///< tokens of a thread
 
-  /// Of both layers, over all channels, of the key or value of the token of keys that is in slot 0. `second` is null
-  /// where there is one layer.
-  [[nodiscard]] __device__ __forceinline__ static float_products products(lanes_type const& at, T const* first,
-                                                                          T const* second) {
+  /// Of both layers, over all channels, of the key or value of the token of keys that is in slot 0.
+  [[nodiscard]] __device__ __forceinline__ static float_products products(places_type const& at, int eight,
+                                                                          T const* first, T const* second) {
     float_products sums[slots];
 #pragma unroll
     for (int slot = 0; slot < slots; ++slot) {
-      const int from = at.key_token(slot) * Channels + 8 * at.eight();  // neighbours; not those that are merged here
+      const std::uint32_t from = at.octet_of(slot, eight);  // neighbours; not those that are merged here
       const uint4 a = *reinterpret_cast<uint4 const*>(first + from);
-      const uint4 b = second != nullptr ? *reinterpret_cast<uint4 const*>(second + from) : uint4{0, 0, 0, 0};
+      const uint4 b = *reinterpret_cast<uint4 const*>(second + from);
       sums[slot] = {};
       push(sums[slot], a.x, b.x);
       push(sums[slot], a.y, b.y);
@@ -224,11 +244,13 @@ struct page_elements {
             sum_of_row({sums[0].cross, sums[1].cross, sums[2].cross, sums[3].cross})};
   }
 
-  /// The products of a token; those of floats, unless they are beyond floats.
+  /// The products of a token; those of floats, unless they are beyond floats. `second` is null where there is one
+  /// layer, whatever the products with a second one are.
   [[nodiscard]] __device__ __forceinline__ static pair_products measured(float_products const& products, T const* first,
                                                                          T const* second) {
-    pair_products sums = products.sums();
-    if (!products.is_enough()) {  // seldom
+    const float_products own = second != nullptr ? products : float_products{products.first, 0.0F, 0.0F};
+    pair_products sums = own.sums();
+    if (!own.is_enough()) {  // seldom
       sums = pair_products_reducer{}.identity();
 #pragma unroll 1
       for (int channel = 0; channel < Channels; ++channel) {
@@ -238,19 +260,20 @@ struct page_elements {
     return sums;
   }
 
-  /// Merges the elements that lie from `first` and `second`, the latter null where there is one layer; `token(slot)` is
-  /// a token, `weights(token)` its weights.
-  template <class Token, class Weights>
-  __device__ __forceinline__ static void merge(lanes_type const& at, T const* first, T const* second,
-                                               Token const& token, Weights const& weights, float (&merged)[slots][8]) {
+  /// Merges the keys or values that lie from `first` and `second`, by the weights of tokens.
+  template <bool AreKeys>
+  __device__ __forceinline__ static void merge(places_type const& at, T const* first, T const* second,
+                                               mix_weights const* weights, float (&merged)[slots][8]) {
+    const std::uint32_t token = (AreKeys ? at.key : at.value) / Channels;
 #pragma unroll
     for (int slot = 0; slot < slots; ++slot) {
-      const mix_weights by = weights(token(slot));
+      const int away = AreKeys ? lanes_type::key_distance(slot) : lanes_type::value_distance(slot);
+      const mix_weights by = weights[token ^ static_cast<std::uint32_t>(away)];
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int from = token(slot) * Channels + at.channel(4 * half);
+        const std::uint32_t from = at.four_of(AreKeys, slot, half);
         const uint2 a = *reinterpret_cast<uint2 const*>(first + from);
-        const uint2 b = second != nullptr ? *reinterpret_cast<uint2 const*>(second + from) : uint2{0, 0};
+        const uint2 b = *reinterpret_cast<uint2 const*>(second + from);
         merge_pair(by, a.x, b.x, merged[slot][4 * half], merged[slot][4 * half + 1]);
         merge_pair(by, a.y, b.y, merged[slot][4 * half + 2], merged[slot][4 * half + 3]);
       }
@@ -260,9 +283,6 @@ struct page_elements {
   template <class Token>
   __device__ __forceinline__ static void replace(odd_tokens const& odd, float instead, Token const& token,
                                                  float (&merged)[slots][8]) {
-    if ((odd.retained | odd.weightless) == 0) {
-      return;
-    }
 #pragma unroll
     for (int slot = 0; slot < slots; ++slot) {
       const bool is_retained = (odd.retained >> token(slot) & 1U) != 0;
@@ -324,8 +344,8 @@ struct page_elements {
   }
 
   /// Likewise, of values: of each slot codes of the first four, and of the others.
-  __device__ __forceinline__ static void store_values(lanes_type const& at, std::uint32_t const (&codes)[slots][2],
-                                                      std::uint32_t* to) {
+  __device__ __forceinline__ static void store_values(lanes_type const& at, places_type const& places,
+                                                      std::uint32_t const (&codes)[slots][2], std::uint32_t* to) {
     const std::uint32_t factor[2] = {at.value_factor(0), at.value_factor(1)};
     std::uint32_t pairs[slots];
 #pragma unroll
@@ -333,7 +353,7 @@ struct page_elements {
       pairs[slot] = codes[slot][0] * factor[0] + codes[slot][1] * factor[1];
     }
     const std::uint32_t selector[2] = {at.value_selector(0), at.value_selector(1)};
-    std::uint32_t* const words[2] = {to + at.value_word(0, 0), to + at.value_word(0, 1)};
+    std::uint32_t* const words[2] = {to + places.value_word(0, 0), to + places.value_word(0, 1)};
     constexpr int of_two = 2 * 16;  // words from a channel to the one after the next
 #pragma unroll
     for (int two = 0; two < 2; ++two) {
