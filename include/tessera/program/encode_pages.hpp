@@ -266,38 +266,80 @@ struct encode_pages {
   }
 };
 
-/// Puts new tokens into the tail: those of the layers that the inputs have. A group takes a head of a layer of a
-/// sequence. Where pages are sealed from the inputs, it runs after encode_pages, which reads what this writes over, and
-/// leaves out what these pages have.
+/// Puts new tokens into the tail: those of the layers that the inputs have. A group takes keys or values of a head of a
+/// layer of a sequence. Where pages are sealed from the inputs, it runs after encode_pages, which reads what this writes
+/// over, and leaves out what these pages have.
 template <class T>
 struct keep_tail {
   static constexpr int lanes = 128;
+  static constexpr int pieces_at_a_time = 4;  ///< of a lane: on their way together
   struct scratch_type {};
 
   cache_source<T> source;
   bool are_sealed;  ///< pages that are complete are written
 
   TESSERA_FN constexpr std::int64_t groups() const {
-    return source.sequences.count * source.memory.format.layers * source.memory.heads;
+    return source.sequences.count * source.memory.format.layers * source.memory.heads * 2;
   }
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
     cache_memory<T> const& memory = source.memory;
-    const std::int64_t head = which % memory.heads;
-    const int layer = static_cast<int>(which / memory.heads % memory.format.layers);
-    const std::int64_t sequence = which / memory.heads / memory.format.layers;
+    const int part = static_cast<int>(which % 2);
+    const std::int64_t head = which / 2 % memory.heads;
+    const int layer = static_cast<int>(which / 2 / memory.heads % memory.format.layers);
+    const std::int64_t sequence = which / 2 / memory.heads / memory.format.layers;
     const std::int64_t slot = source.sequences.slot(sequence);
     const std::int64_t end = source.inputs.keys[layer].data == nullptr ? 0 : source.after(sequence);
     const std::int64_t sealed = are_sealed ? source.end_page(sequence) * cache_page_format::tokens : 0;
     const std::int64_t first = max(source.before(sequence), sealed);
-    const std::int64_t channels = memory.format.channels;
+    if (first < end) {
+      copy(group, rows{&source.inputs.part(layer, part)(sequence, head, first - source.before(sequence), 0),
+                       memory.tail_row(slot, layer, part, head, 0), source.inputs.part(layer, part).stride(2),
+                       source.inputs.part(layer, part).stride(3), memory.tail_block_stride(),
+                       static_cast<std::uint32_t>(first / tokens % memory.tail_blocks()),
+                       static_cast<std::uint32_t>(first % tokens), static_cast<std::uint32_t>(end - first)});
+    }
+  }
+
+ private:
+  static constexpr std::uint32_t tokens = cache_page_format::tokens;
+
+  /// Rows of new tokens, and where the tail has them.
+  struct rows {
+    T const* from;                ///< the first one
+    T* to;                        ///< block 0 of the tail
+    std::int64_t token_stride;    ///< of `from`
+    std::int64_t channel_stride;  ///< likewise
+    std::int64_t block_stride;    ///< of `to`
+    std::uint32_t first_block;    ///< of the first row
+    std::uint32_t first_place;    ///< in that block
+    std::uint32_t count;          ///< of rows
+
+    TESSERA_FN stored_row<T> source_of(std::uint32_t row) const { return {from + row * token_stride, channel_stride}; }
+    TESSERA_FN T* target_of(std::uint32_t row, std::uint32_t blocks, std::uint32_t channels) const {
+      const std::uint32_t place = first_place + row;
+      return to + (first_block + place / tokens) % blocks * block_stride + place % tokens * channels;
+    }
+  };
+
+  template <class Group>
+  TESSERA_FN void copy(Group const& group, rows const& all) const {
+    const auto channels = static_cast<std::uint32_t>(source.memory.format.channels);
+    const auto blocks = static_cast<std::uint32_t>(source.memory.tail_blocks());
+    const std::uint32_t of_row = channels / row_piece<T>::channels;
     for (int lane : group) {
-      for (std::int64_t i = lane; i < 2 * (end - first) * channels; i += lanes) {
-        const int part = static_cast<int>(i / channels % 2);
-        const std::int64_t token = first + i / channels / 2;
-        memory.tail_row(slot, layer, part, head, token)[i % channels] =
-            source.stored_input(sequence, layer, part, head, token, i % channels);
+      for (auto begin = static_cast<std::uint32_t>(lane); begin < all.count * of_row;
+           begin += lanes * pieces_at_a_time) {
+        row_piece<T> kept[pieces_at_a_time];
+        for (std::uint32_t i = 0; i < pieces_at_a_time; ++i) {
+          const std::uint32_t piece = min(begin + i * lanes, all.count * of_row - 1);
+          kept[i] = row_piece<T>::of(all.source_of(piece / of_row), piece % of_row);
+        }
+        for (std::uint32_t i = 0; i < pieces_at_a_time && begin + i * lanes < all.count * of_row; ++i) {
+          const std::uint32_t piece = begin + i * lanes;
+          kept[i].store_to(all.target_of(piece / of_row, blocks, channels), piece % of_row);
+        }
       }
     }
   }

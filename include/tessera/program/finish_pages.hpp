@@ -40,42 +40,19 @@ TESSERA_FN void write_page_header(Group const& group, cache_source<T> const& sou
   }
 }
 
-namespace detail {
-
-/// A lane's channels of a row. It loads all of them before it stores any: stores may be to the same memory, for all
-/// that a compiler knows, and loads would wait for them.
-template <int Lanes, class T>
-TESSERA_FN void copy_row(stored_row<T> const& from, T* to, int channels, int lane) {
-  constexpr int most = 256 / Lanes;
-  T moved[most];
-  for (int i = 0; i < most; ++i) {
-    const int channel = lane + i * Lanes;
-    moved[i] = channel < channels ? from[channel] : T{};
-  }
-  for (int i = 0; i < most; ++i) {
-    const int channel = lane + i * Lanes;
-    if (channel < channels) {
-      to[channel] = moved[i];
-    }
-  }
-}
-
-}  // namespace detail
-
 /// Copies the retained tokens of a page. Of groups of `Lanes` lanes.
 template <int Lanes, class Group, class T>
 TESSERA_FN void retain_tokens(Group const& group, cache_source<T> const& source, sealed_page const& at) {
-  const int lists = 2 * source.memory.format.layers;
+  const int pieces = source.memory.format.channels / row_piece<T>::channels;
   std::int64_t row = at.mark.first_row;
   for (std::uint64_t left = at.mark.retained; left != 0; left &= left - 1) {
     const std::int64_t token = at.first_token + count_trailing_zeros(left);
-    for (int list = 0; list < lists; ++list) {
-      const int layer = list / 2;
-      const int part = list % 2;
-      T* const to = source.memory.retained_row(row, layer, part);
-      stored_row<T> const from = source.stored_row_of(at.sequence, layer, part, at.head, token);
-      for (int lane : group) {
-        detail::copy_row<Lanes>(from, to, source.memory.format.channels, lane);
+    for (int lane : group) {
+      for (int i = lane; i < 2 * source.memory.format.layers * pieces; i += Lanes) {
+        const int layer = i / pieces / 2;
+        const int part = i / pieces % 2;
+        const auto piece = row_piece<T>::of(source.stored_row_of(at.sequence, layer, part, at.head, token), i % pieces);
+        piece.store_to(source.memory.retained_row(row, layer, part), i % pieces);
       }
     }
     ++row;
