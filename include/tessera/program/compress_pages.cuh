@@ -31,9 +31,9 @@
 #include <tessera/program/cache_memory.hpp>
 #include <tessera/program/cache_page.hpp>
 #include <tessera/program/measure_pages.hpp>
+#include <tessera/program/page_channels.cuh>
 #include <tessera/program/page_lanes.hpp>
 #include <tessera/program/page_rows.cuh>
-#include <tessera/quantize/code_scale.hpp>
 #include <tessera/reduce/minimum_maximum.hpp>
 #include <tessera/tile/cuda/barrier.cuh>
 #include <tessera/tile/cuda/bulk_tensor.cuh>
@@ -51,6 +51,8 @@ template <int Channels, int Groups, class Merger, class T>
 struct compress_pages {
   /// Which elements a thread has.
   using lanes_type = page_lanes<Channels>;
+  /// By what keys are encoded.
+  using channels_type = page_channels<Channels>;
   /// Of pages of two layers; those of one layer are the same up to read_bytes(), and end there.
   static constexpr cache_page_format format{Channels, 4, 4, Groups, 2};
   static constexpr int lanes = lanes_type::lanes;
@@ -63,7 +65,7 @@ struct compress_pages {
   static constexpr int warps = lanes / 32;
   static constexpr int group_lanes = lanes_type::eights / Groups;  ///< of a token and group
   static constexpr int bits = 4;                                   ///< of a code
-  static constexpr float origin = 128.0F;                          ///< of codes
+  static constexpr float origin = channels_type::origin;           ///< of codes
   static_assert(group_lanes >= 4, "tessera: compress_pages takes groups of at least 32 channels");
 
   /// What threads have.
@@ -88,7 +90,7 @@ struct compress_pages {
     /// Of values, until those are measured, then of keys' channels.
     union value_place {
       float_products products[tokens];  ///< of both layers, over all channels
-      float channels[4][Channels];      ///< reciprocal, offset, scale, base; see place_of_channel()
+      channels_type channels;           ///< by what keys are encoded
     };
     value_place values;              ///< see value_place
     mix_weights weights[2][tokens];  ///< by which both layers' keys, and values, of a token are merged
@@ -189,7 +191,7 @@ struct compress_pages {
     const page_odds odds = odds_of(scratch, work);
     float merged[slots][8];
     merge<key_part>(scratch, odds, places, merged);
-    write_ranges(scratch, {thread_here()}, merged);
+    write_bounds(scratch, {thread_here()}, merged);
     group.sync();
     if (thread_here() < Channels) {
       fit_channel(scratch, thread_here(), turn);
@@ -285,103 +287,42 @@ struct compress_pages {
 
   // Keys.
 
-  static constexpr std::uint32_t signs = 0x80008000U;  ///< of a pair of fp16
-
-  /// Where a thread leaves bounds of its keys: in place of the first token of its row, which its warp alone has read.
-  [[nodiscard]] __device__ __forceinline__ static uint4& bounds_of(scratch_type& scratch, int layer, int row,
+  /// Where a thread leaves bounds of its keys, -e or e: in place of the first token of its row, of which nobody but its
+  /// warp has read.
+  [[nodiscard]] __device__ __forceinline__ static uint4& bounds_of(scratch_type& scratch, int which, int row,
                                                                    int eight) {
-    T* const token = scratch.stage[key_part][layer] + lanes_type::first_token(row) * Channels;
+    T* const token = scratch.stage[key_part][which] + lanes_type::first_token(row) * Channels;
     return reinterpret_cast<uint4*>(token)[eight];
   }
-
-  /// Of a thread's channels over its tokens, in fp16: upper bounds of -e and of e. Retained tokens are NaN.
-  __device__ __forceinline__ static void write_ranges(scratch_type& scratch, lanes_type const& at,
+  __device__ __forceinline__ static void write_bounds(scratch_type& scratch, lanes_type const& at,
                                                       float const (&merged)[slots][8]) {
-    std::uint32_t low[4];
-    std::uint32_t high[4];
-#pragma unroll
-    for (int pair = 0; pair < 4; ++pair) {
-      std::uint32_t of[slots];
-#pragma unroll
-      for (int slot = 0; slot < slots; ++slot) {
-        of[slot] = pack_pair<float16>(merged[slot][2 * pair], merged[slot][2 * pair + 1]);
-      }
-      low[pair] = smaller_halves(smaller_halves(of[0], of[1]), smaller_halves(of[2], of[3])) ^ signs;
-      high[pair] = larger_halves(larger_halves(of[0], of[1]), larger_halves(of[2], of[3]));
-    }
+    const typename channels_type::bounds own = channels_type::bounds_of(merged);
     __syncwarp();
-    bounds_of(scratch, 0, at.row(), at.eight()) = {low[0], low[1], low[2], low[3]};
-    bounds_of(scratch, 1, at.row(), at.eight()) = {high[0], high[1], high[2], high[3]};
+    bounds_of(scratch, 0, at.row(), at.eight()) = own.negative;
+    bounds_of(scratch, 1, at.row(), at.eight()) = own.positive;
     fence_async_proxy();  // the next page's keys come here
   }
 
-  /// Where what keys of a channel are encoded by lies: lower fours of all sixteens, then the upper ones.
-  [[nodiscard]] __device__ __forceinline__ static int place_of_channel(int channel) {
-    return channel / 8 % 2 * (Channels / 2) + channel / 16 * 8 + channel % 8;
-  }
-
-  /// A thread a channel; of two neighbours one finds the lower bounds, the other one the upper ones.
+  /// A thread a channel; of two neighbours one finds the lower bounds of both, the other one the upper ones.
   __device__ __forceinline__ static void fit_channel(scratch_type& scratch, int channel, unsigned turn) {
-    const int layer = channel % 2;
-    const int eight = channel / 16 * 2 + channel % 8 / 4;
-    std::uint32_t bound = 0x7fff7fffU;
+    const bool is_upper = channel % 2 != 0;
+    const int eight = channels_type::eight_of(channel);
+    std::uint32_t bound = 0x7fff7fffU;  // NaN
 #pragma unroll
     for (int row = 0; row < lanes_type::rows; ++row) {
-      const lanes_type from{row * lanes_type::eights + eight};
-      const int word = (channel / 8 % 2 ^ from.first_four()) * 2 + channel % 4 / 2;
-      bound =
-          larger_halves(bound, reinterpret_cast<std::uint32_t const*>(&bounds_of(scratch, layer, row, eight))[word]);
+      auto const* const pairs = reinterpret_cast<std::uint32_t const*>(&bounds_of(scratch, channel % 2, row, eight));
+      bound = larger_halves(bound, pairs[channels_type::pair_of(row, channel)]);
     }
     const std::uint32_t other = __shfl_xor_sync(0xffffffffU, bound, 1);
-    const float2 low = unpack_pair<float16>((layer == 0 ? bound : other) ^ signs);
-    const float2 high = unpack_pair<float16>(layer == 0 ? other : bound);
-    fit_range(scratch, channel, turn, layer == 0 ? low.x : low.y, layer == 0 ? high.x : high.y);
-  }
-
-  __device__ __forceinline__ static void fit_range(scratch_type& scratch, int channel, unsigned turn, float low,
-                                                   float high) {
-    constexpr float largest = 65504.0F;
-    const interval<float> range = without_signed_zeros({low != low ? 0.0F : fmaxf(fminf(low, largest), -largest),
-                                                        high != high ? 0.0F : fmaxf(fminf(high, largest), -largest)});
-    const std::uint16_t scale = elements_type::half_of((range.maximum - range.minimum) / 15.0F);
-    reinterpret_cast<std::uint16_t*>(scratch.image + format.key_scales())[channel_place(channel)] = scale;
-    reinterpret_cast<std::uint16_t*>(scratch.image + format.key_minima())[channel_place(channel)] =
-        elements_type::half_of(range.minimum);
-    const float step = unpack_pair<float16>(scale).x;
-    const float reciprocal = reciprocal_of(step);
-    const float offset = multiply_add(-range.minimum, reciprocal, origin + 0.5F);
-    float(&channels)[4][Channels] = memory_of(scratch).values.channels;
-    const int place = place_of_channel(channel);
-    channels[0][place] = reciprocal;
-    channels[1][place] = offset;
-    channels[2][place] = step;
-    channels[3][place] = multiply_add(-origin, step, range.minimum);
-    // Before they were rounded to fp16, bounds were so far outside at most.
-    const float below = multiply_add(absolute(range.minimum), 0x1p-11F, 0x1p-25F);
-    const float above = multiply_add(absolute(range.maximum), 0x1p-11F, 0x1p-25F);
-    const bool is_inside = multiply_add(range.minimum - below, reciprocal, offset) >= origin &&
-                           multiply_add(range.maximum + above, reciprocal, offset) < origin + 16.0F &&
-                           range.minimum > -largest && range.maximum < largest;
-    if (!is_inside) {
+    const float2 low = unpack_pair<float16>((is_upper ? other : bound) ^ channels_type::signs);
+    const float2 high = unpack_pair<float16>(is_upper ? bound : other);
+    const auto fitted =
+        memory_of(scratch).values.channels.fit(channel, is_upper ? low.y : low.x, is_upper ? high.y : high.x);
+    const int place = channel_place(channel);
+    reinterpret_cast<std::uint16_t*>(scratch.image + format.key_scales())[place] = fitted.scale;
+    reinterpret_cast<std::uint16_t*>(scratch.image + format.key_minima())[place] = fitted.minimum;
+    if (!fitted.is_inside) {
       scratch.clamped = turn + 1;
-    }
-  }
-
-  struct four {
-    float of[4];
-  };
-  [[nodiscard]] __device__ __forceinline__ static four load_four(float const* from) {
-    const float4 loaded = *reinterpret_cast<float4 const*>(from);
-    return {{loaded.x, loaded.y, loaded.z, loaded.w}};
-  }
-  /// NaN becomes the origin.
-  __device__ __forceinline__ static void clamp_numbers(float (&numbers)[slots][8]) {
-#pragma unroll
-    for (auto& slot : numbers) {
-#pragma unroll
-      for (float& number : slot) {
-        number = fminf(fmaxf(number, origin), origin + 15.0F);
-      }
     }
   }
 
@@ -389,13 +330,12 @@ struct compress_pages {
   __device__ __forceinline__ void encode_keys(scratch_type& scratch, lanes_type const& at, float (&merged)[slots][8],
                                               std::uint64_t retained, unsigned turn) const {
     row_memory const& memory = memory_of(scratch);
-    float const* const channels[2] = {
-        memory.values.channels[0] + 4 * at.eight() + at.first_four() * (Channels / 2),
-        memory.values.channels[0] + 4 * at.eight() + (1 - at.first_four()) * (Channels / 2)};
+    channels_type const& channels = memory.values.channels;
+    const int place[2] = {channels_type::place_of(at, 0), channels_type::place_of(at, 1)};
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const four reciprocal = load_four(channels[half]);
-      const four offset = load_four(channels[half] + Channels);
+      const auto reciprocal = channels_type::four_at(channels.reciprocal + place[half]);
+      const auto offset = channels_type::four_at(channels.offset + place[half]);
 #pragma unroll
       for (auto& slot : merged) {
 #pragma unroll
@@ -405,14 +345,14 @@ struct compress_pages {
       }
     }
     if (retained != 0 || scratch.clamped == turn + 1) {
-      clamp_numbers(merged);
+      channels_type::clamp_numbers(merged);
     }
     elements_type::store_keys(at, merged, reinterpret_cast<std::uint32_t*>(scratch.image + format.key_codes()));
     float squares[slots];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const four scale = load_four(channels[half] + 2 * Channels);
-      const four base = load_four(channels[half] + 3 * Channels);
+      const auto scale = channels_type::four_at(channels.scale + place[half]);
+      const auto base = channels_type::four_at(channels.base + place[half]);
 #pragma unroll
       for (int slot = 0; slot < slots; ++slot) {
         float square = 0.0F;
@@ -431,7 +371,7 @@ struct compress_pages {
       const int token = at.key_token(0);
       merged_length const& row = memory.keys[token].length;
       const float factor = length_factor(row.square, decoded_square);
-      const std::uint16_t norm = elements_type::half_of((layer == 0 ? row.lengths.first : row.lengths.second) * factor);
+      const std::uint16_t norm = detail::half_bits_of((layer == 0 ? row.lengths.first : row.lengths.second) * factor);
       reinterpret_cast<std::uint16_t*>(scratch.image + key_norms(layer))[token_place(token)] =
           (retained >> token & 1U) != 0 ? std::uint16_t{0} : norm;
     }
@@ -484,7 +424,7 @@ struct compress_pages {
       }
     }
     if (!is_finite) {
-      clamp_numbers(merged);
+      channels_type::clamp_numbers(merged);
     }
     std::uint32_t sums[slots];
 #pragma unroll
@@ -504,7 +444,7 @@ struct compress_pages {
     const interval<float> range = range_of_group(merged);
     const float width = value_group::width_of(range, bits);
     const float reciprocal = 1.0F / width * 15.0F;
-    const std::uint16_t half = elements_type::half_of(range.minimum * reciprocal);
+    const std::uint16_t half = detail::half_bits_of(range.minimum * reciprocal);
     const float step = width * value_group::share(bits);
     const float ratio = unpack_pair<float16>(half).x;
     std::uint32_t codes[slots][2];
@@ -526,7 +466,7 @@ struct compress_pages {
       const two_lengths<float> lengths = scratch.values[token].lengths;
       for (int layer = 0; layer < rows.layers(); ++layer) {
         const float length = (layer == 0 ? lengths.first : lengths.second) * factor;
-        const std::uint16_t scale = elements_type::half_of(length * step * 8.0F);
+        const std::uint16_t scale = detail::half_bits_of(length * step * 8.0F);
         reinterpret_cast<std::uint16_t*>(scratch.image + key_norms(layer) + 2 * tokens)[place] =
             (retained >> token & 1U) != 0 ? std::uint16_t{0} : scale;
       }

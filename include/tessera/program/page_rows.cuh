@@ -314,13 +314,6 @@ struct page_elements {
                        __byte_perm(__float_as_uint(c), __float_as_uint(d), 0x0062), 0x5410);
   }
 
-  /// saturated_half()
-  [[nodiscard]] __device__ __forceinline__ static std::uint16_t half_of(float value) {
-    constexpr float largest = 65504.0F;
-    const float inside = value != value ? value : fminf(fmaxf(value, -largest), largest);
-    return static_cast<std::uint16_t>(pack_pair<float16>(inside, inside));
-  }
-
   /// Writes codes of keys, of numbers that count from the origin, to those of the page, which begin at `to`.
   __device__ __forceinline__ static void store_keys(lanes_type const& at, float const (&numbers)[slots][8],
                                                     std::uint32_t* to) {
