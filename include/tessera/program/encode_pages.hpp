@@ -266,9 +266,9 @@ struct encode_pages {
   }
 };
 
-/// Puts new tokens into the tail: those of the layers that the inputs have. A group takes keys or values of a head of a
-/// layer of a sequence. Where pages are sealed from the inputs, it runs after encode_pages, which reads what this writes
-/// over, and leaves out what these pages have.
+/// Puts new tokens into the tail: those of the layers that the inputs have. A group takes the keys or the values of a
+/// head of a layer of a sequence. Where pages are sealed from the inputs, it runs after encode_pages, which reads what
+/// this writes over, and leaves out what these pages have.
 template <class T>
 struct keep_tail {
   static constexpr int lanes = 128;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `page_channels`: a part of compress_pages (program/compress_pages.cuh): bounds of keys of a page, channel by channel,
-/// and by what these keys become codes of 4 bits. The arithmetic is that of program/cache_codes.hpp.
+/// `page_channels`: a part of compress_pages (program/compress_pages.cuh): bounds of the keys of a page, channel by
+/// channel, and by what these keys become codes of 4 bits. The arithmetic is that of program/cache_codes.hpp.
 #pragma once
 
 #include <cstdint>
