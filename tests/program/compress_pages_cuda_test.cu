@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include <tessera/algorithm/paged_cache.cuh>
@@ -86,6 +87,53 @@ bool is_same(std::vector<T> const& found, T const* expected) {
   return std::memcmp(static_cast<void const*>(found.data()), expected, found.size() * sizeof(T)) == 0;
 }
 
+/// The part of a page that has its byte `at`.
+std::string part_of_page(cache_page_format const& format, int at) {
+  struct part {
+    char const* name;
+    int end;
+  };
+  part const parts[] = {{"key norms of the first layer", format.value_scales(0)},
+                        {"value scales of the first layer", format.header()},
+                        {"header", format.key_scales()},
+                        {"key scales", format.key_minima()},
+                        {"key minima", format.key_codes()},
+                        {"key codes", format.value_codes()},
+                        {"value codes", format.value_ratios()},
+                        {"value ratios", format.read_bytes()},
+                        {"key norms of the second layer", format.read_bytes() + 2 * cache_page_format::tokens},
+                        {"value scales of the second layer", format.bytes()}};
+  int begin = 0;
+  for (part const& one : parts) {
+    if (at < one.end) {
+      return std::string(one.name) + ", byte " + std::to_string(at - begin);
+    }
+    begin = one.end;
+  }
+  return "no part";
+}
+
+/// Where pages differ first, and in how many bytes; empty where they are the same.
+std::string difference_of_pages(cache_page_format const& format, std::vector<std::byte> const& found,
+                                std::byte const* expected) {
+  std::size_t count = 0;
+  std::size_t first = found.size();
+  for (std::size_t i = found.size(); i-- > 0;) {
+    if (found[i] != expected[i]) {
+      ++count;
+      first = i;
+    }
+  }
+  if (count == 0) {
+    return "";
+  }
+  auto const of_page = static_cast<int>(first % static_cast<std::size_t>(format.bytes()));
+  auto const page = first / static_cast<std::size_t>(format.bytes());
+  return std::to_string(count) + " bytes differ, first of page " + std::to_string(page) + ": " +
+         part_of_page(format, of_page) + ", " + std::to_string(std::to_integer<int>(found[first])) + " instead of " +
+         std::to_string(std::to_integer<int>(expected[first]));
+}
+
 /// Appends on the device as on the host.
 template <int Channels, int Groups, class Merger, class T>
 void append_there(cuda const& exec, cache_on_device<T> const& there, cache_problem<T> const& host,
@@ -126,7 +174,7 @@ void check_bytes(compression_setup const& setup, Merger const& merger = {}) {
   }
   CAPTURE(Channels, Groups, setup.layers, setup.capacity, static_cast<int>(setup.rule.rule),
           static_cast<unsigned>(setup.odd));
-  CHECK(is_same(on_host(exec, there.pages), host.memory.pages));
+  CHECK(difference_of_pages(format, on_host(exec, there.pages), host.memory.pages) == "");
   CHECK(is_same(on_host(exec, there.tail), host.tail.data()));
   CHECK(is_same(on_host(exec, there.rows), host.rows.data()));
   CHECK(is_same(on_host(exec, there.counts), host.row_counts.data()));

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
-#include <limits>
 #include <set>
 #include <vector>
 
-#include <tessera/core/bits.hpp>
 #include <tessera/program/cache_codes.hpp>
 #include <tessera/program/cache_page.hpp>
 #include <tessera/program/page_lanes.hpp>
@@ -46,26 +43,62 @@ std::vector<std::uint32_t> expected_words(bool are_keys) {
   return words;
 }
 
-/// What threads add up: as numbers with rubbish in their upper halves.
+/// Bytes of two words, picked as the digits of `selector` say.
+std::uint32_t picked(std::uint32_t low, std::uint32_t high, std::uint32_t selector) {
+  std::uint32_t result = 0;
+  for (int i = 0; i < 4; ++i) {
+    std::uint32_t const digit = selector >> 4 * i & 7U;
+    result |= ((digit < 4 ? low : high) >> 8 * (digit % 4) & 0xffU) << 8 * i;
+  }
+  return result;
+}
+
+/// What a thread writes: words of codes of keys, and their places.
+template <int Channels>
+void write_keys(std::vector<std::uint32_t>& words, page_lanes<Channels> const& at) {
+  auto const code = [&](int slot, int j) { return code_of(at.key_token(slot), at.channel(j)); };
+  for (int two = 0; two < 2; ++two) {
+    for (int i = 0; i < 2; ++i) {
+      std::uint32_t word = 0;
+      for (int second = 0; second < 2; ++second) {
+        int const slot = 2 * two + second;
+        std::uint32_t const first = code(slot, 2 * i) | code(slot, 2 * i + 1) << 16;
+        std::uint32_t const other = code(slot, 4 + 2 * i) | code(slot, 5 + 2 * i) << 16;
+        word += picked(first, other, at.key_selector()) * at.key_factor(second);
+      }
+      words[static_cast<std::size_t>(at.key_word(i, two))] += word;
+    }
+  }
+}
+
+/// Likewise, of values.
+template <int Channels>
+void write_values(std::vector<std::uint32_t>& words, page_lanes<Channels> const& at) {
+  std::uint32_t pairs[4] = {};
+  for (int slot = 0; slot < 4; ++slot) {
+    for (int j = 0; j < 8; ++j) {
+      pairs[slot] += (code_of(at.value_token(slot), at.channel(j)) << 8 * (j % 4)) * at.value_factor(j / 4);
+    }
+  }
+  for (int two = 0; two < 2; ++two) {
+    std::uint32_t const selector = two == 0 ? 0x5140 : 0x7362;
+    std::uint32_t const low = picked(pairs[0], pairs[1], selector);
+    std::uint32_t const high = picked(pairs[2], pairs[3], selector);
+    for (int which = 0; which < 2; ++which) {
+      words[static_cast<std::size_t>(at.value_word(two, which))] += picked(low, high, at.value_selector(which));
+    }
+  }
+}
+
 template <int Channels>
 std::vector<std::uint32_t> words_of_threads(bool are_keys) {
   using lanes_type = page_lanes<Channels>;
   std::vector<std::uint32_t> words(static_cast<std::size_t>(64 * Channels / 8));
   for (int lane = 0; lane < lanes_type::lanes; ++lane) {
-    lanes_type const at{lane};
-    auto const code = [&](int slot, int j) { return code_of(at.token(slot), 8 * at.octet() + j) | 0x4b400000U; };
-    for (int two = 0; two < 2; ++two) {
-      for (int t = 0; t < 4 && are_keys; ++t) {
-        words[static_cast<std::size_t>(at.key_word(t, at.tile(two)))] +=
-            lanes_type::pair(code(2 * two, 2 * t), code(2 * two, 2 * t + 1)) * at.key_factor(0) +
-            lanes_type::pair(code(2 * two + 1, 2 * t), code(2 * two + 1, 2 * t + 1)) * at.key_factor(1);
-      }
-      for (int j = 0; j < 8 && !are_keys; ++j) {
-        std::uint32_t const both = lanes_type::pair(code(0, j), code(2, j)) * at.value_factor(0) +
-                                   lanes_type::pair(code(1, j), code(3, j)) * at.value_factor(1);
-        int const half = at.value_half(j, at.tile(two));
-        words[static_cast<std::size_t>(half / 2)] += (both >> 16 * two & 0xffffU) << 16 * (half % 2);
-      }
+    if (are_keys) {
+      write_keys(words, lanes_type{lane});
+    } else {
+      write_values(words, lanes_type{lane});
     }
   }
   return words;
@@ -74,51 +107,55 @@ std::vector<std::uint32_t> words_of_threads(bool are_keys) {
 template <int Channels>
 void check_elements() {
   using lanes_type = page_lanes<Channels>;
-  std::set<int> seen;
+  std::set<int> keys;
+  std::set<int> values;
   for (int lane = 0; lane < lanes_type::lanes; ++lane) {
     lanes_type const at{lane};
+    auto const places = page_places<Channels>::of(at);
     for (int slot = 0; slot < lanes_type::slots; ++slot) {
-      CHECK(seen.insert(at.token(slot) * 32 + at.octet()).second);
-      CHECK(at.token(slot) / 16 == at.tile(slot / 2));
-      CHECK(at.key_word(slot, 1) == at.key_word(0, 1) + slot * lanes_type::words_of_pair);
-      CHECK(at.value_half(2 * slot, 2) == at.value_half(0, 2) + 2 * slot * lanes_type::halves_of_channel);
-      lanes_type const first{at.lane_of(slot)};  // whose slot 0 is this token
-      CHECK((first.token(0) == at.token(slot) && first.place_in_quarter() == at.place_in_quarter()));
-      CHECK(first.lane / 32 == lane / 32);
-      lanes_type const owner{at.lane_of_group(slot)};
-      CHECK(owner.token(owner.slot_of_group()) == at.token(slot));
-      CHECK((owner.octet() / 4 == at.octet() / 4 && owner.row() == at.row()));
+      for (int j = 0; j < 8; ++j) {
+        CHECK(keys.insert(at.key_token(slot) * 256 + at.channel(j)).second);
+        CHECK(values.insert(at.value_token(slot) * 256 + at.channel(j)).second);
+      }
+      CHECK((at.key_token(slot) - lanes_type::first_token(at.row())) % 8 == 0);
+      CHECK(places.octet_of(slot, at.eight()) == static_cast<unsigned>(at.key_token(slot) * Channels + 8 * at.eight()));
+      for (int half = 0; half < 2; ++half) {
+        int const channel = at.channel(4 * half);
+        CHECK(places.four_of(true, slot, half) == static_cast<unsigned>(at.key_token(slot) * Channels + channel));
+        CHECK(places.four_of(false, slot, half) == static_cast<unsigned>(at.value_token(slot) * Channels + channel));
+      }
+      CHECK(places.value_word(slot / 2, slot % 2) == static_cast<unsigned>(at.value_word(slot / 2, slot % 2)));
+      lanes_type const first{lane ^ lanes_type::distance_to(slot)};  // whose slot 0 is this token
+      CHECK((first.key_token(0) == at.key_token(slot) && first.value_token(0) == at.value_token(slot)));
+      CHECK((first.copy() == at.copy() && first.row() == at.row() && first.lane / 32 == lane / 32));
     }
   }
-  CHECK(seen.size() == static_cast<std::size_t>(64 * lanes_type::octets));
+  CHECK(keys.size() == static_cast<std::size_t>(64 * Channels));
+  CHECK(values.size() == static_cast<std::size_t>(64 * Channels));
 }
 
 /// The sum that a thread ends with, as slots are exchanged.
 template <int Channels>
-float sum_of_lane(std::vector<float> const& octets, int lane) {
+float sum_of_lane(std::vector<float> const& eights, int lane) {
   using lanes_type = page_lanes<Channels>;
   std::vector<float> slots(static_cast<std::size_t>(lanes_type::lanes * 4));
   auto const at = [&](int which, int slot) -> float& { return slots[static_cast<std::size_t>(which * 4 + slot)]; };
   for (int which = 0; which < lanes_type::lanes; ++which) {
     for (int slot = 0; slot < 4; ++slot) {
       lanes_type const place{which};
-      at(which, slot) = octets[static_cast<std::size_t>(place.token(slot) * lanes_type::octets + place.octet())];
+      at(which, slot) = eights[static_cast<std::size_t>(place.key_token(slot) * lanes_type::eights + place.eight())];
     }
   }
-  int distance = lanes_type::octets / 2;
-  for (int kept : {2, 1, 1, 1, 1}) {  // slots after the step
-    if (distance == 0) {
-      break;
-    }
+  for (int distance = 1; distance < lanes_type::eights; distance *= 2) {
     std::vector<float> const before = slots;
-    int const shift = distance == lanes_type::octets / 2 ? 2 : distance == lanes_type::octets / 4 ? 1 : 0;
+    int const kept = distance == 1 ? 2 : 1;  // slots after the step
+    int const shift = distance == 1 ? 2 : distance == 2 ? 1 : 0;
     for (int which = 0; which < lanes_type::lanes; ++which) {
       for (int slot = 0; slot < kept; ++slot) {
         at(which, slot) = before[static_cast<std::size_t>(which * 4 + slot)] +
                           before[static_cast<std::size_t>((which ^ distance) * 4 + slot + shift)];
       }
     }
-    distance /= 2;
   }
   return at(lane, 0);
 }
@@ -126,17 +163,17 @@ float sum_of_lane(std::vector<float> const& octets, int lane) {
 template <int Channels>
 void check_sums() {
   using lanes_type = page_lanes<Channels>;
-  std::vector<float> octets;
-  for (int i = 0; i < 64 * lanes_type::octets; ++i) {
-    octets.push_back(static_cast<float>(testing::gauss{}.value(7, static_cast<std::uint64_t>(i))));
+  std::vector<float> eights;
+  for (int i = 0; i < 64 * lanes_type::eights; ++i) {
+    eights.push_back(static_cast<float>(testing::gauss{}.value(7, static_cast<std::uint64_t>(i))));
   }
   for (int lane = 0; lane < lanes_type::lanes; lane += 7) {
-    int const token = lanes_type{lane}.token(0);
-    float const expected = row_sum(
-        Channels, 0.0F,
-        [&](int channel) { return octets[static_cast<std::size_t>(token * lanes_type::octets + channel / 8)]; },
+    int const token = lanes_type{lane}.key_token(0);
+    float const expected = pair_sum(
+        lanes_type::eights, 0.0F,
+        [&](int eight) { return eights[static_cast<std::size_t>(token * lanes_type::eights + eight)]; },
         [](float& into, float other) { into += other; });
-    CHECK(sum_of_lane<Channels>(octets, lane) == expected);
+    CHECK(sum_of_lane<Channels>(eights, lane) == expected);
   }
 }
 
@@ -148,7 +185,7 @@ TEST_CASE("threads of a page have all elements once, and know who has the rest o
   check_elements<256>();
 }
 
-TEST_CASE("slots are exchanged in the order of row_sum", "[host]") {
+TEST_CASE("slots are exchanged in the order of pair_sum", "[host]") {
   check_sums<64>();
   check_sums<128>();
   check_sums<256>();
@@ -172,15 +209,5 @@ TEST_CASE("pages are numbered head after head, page after page", "[host]") {
         CHECK((found.sequence == sequence && found.page == page && found.head == head));
       }
     }
-  }
-}
-
-TEST_CASE("bits of floats in order are those of integers", "[host]") {
-  constexpr float infinite = std::numeric_limits<float>::infinity();
-  float const rising[] = {-infinite, -3e38F, -1.0F, -1e-45F, -0.0F, 0.0F, 1e-45F, 1.0F, 3e38F, infinite};
-  for (std::size_t i = 0; i + 1 < std::size(rising); ++i) {
-    std::int32_t const low = ordered_bits(bit_cast<std::uint32_t>(rising[i]));
-    CHECK(low < ordered_bits(bit_cast<std::uint32_t>(rising[i + 1])));
-    CHECK(bits_in_order(low) == bit_cast<std::uint32_t>(rising[i]));
   }
 }

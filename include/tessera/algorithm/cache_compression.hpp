@@ -14,6 +14,7 @@
 #include <tessera/program/finish_pages.hpp>
 #include <tessera/program/mark_rows.hpp>
 #include <tessera/program/measure_pages.hpp>
+#include <tessera/view/array_view.hpp>
 #include <tessera/view/view.hpp>
 
 namespace tessera {
@@ -48,6 +49,17 @@ struct compression_notes {
                 sizeof(float) * 2 * cache_page_format::tokens + sizeof(std::uint64_t));
 };
 
+/// Where blocks count the pages that they have taken: behind the notes. Null where there are so few that each knows
+/// its own, since the count has to be cleared first.
+template <class Merger, class T>
+std::uint32_t* count_of_pages(cache_append_call<Merger, T> const& call, std::int64_t blocks) {
+  constexpr int turns = 2;  // of a block
+  constexpr std::int64_t of_notes = sizeof(float) * 2 * cache_page_format::tokens + sizeof(std::uint64_t);
+  static_assert(sizeof(merged_row) * 2 * cache_page_format::tokens >= of_notes + sizeof(std::uint32_t));
+  auto* const memory = reinterpret_cast<std::byte*>(call.rows.data) + call.marks.size() * of_notes;
+  return call.marks.size() > turns * blocks ? reinterpret_cast<std::uint32_t*>(memory) : nullptr;
+}
+
 /// Program: compress_pages or what does the same.
 template <class Program, class Executor, class Merger, class T>
 void compress_in_one_pass(Executor const& exec, cache_append_call<Merger, T> const& call, int multiprocessors) {
@@ -55,6 +67,12 @@ void compress_in_one_pass(Executor const& exec, cache_append_call<Merger, T> con
   const std::int64_t blocks =
       min(call.marks.size(), std::int64_t{multiprocessors} * Program::blocks_per_multiprocessor);
   Program program{call.merger, {call.source, call.rule, call.marks, notes.angles, notes.guesses, false}};
+  if constexpr (requires { program.rows.taken; }) {
+    program.rows.taken = count_of_pages(call, blocks);
+    if (program.rows.taken != nullptr) {
+      exec.clear(array_view<std::uint32_t>(program.rows.taken, 1));
+    }
+  }
   exec.run(program, blocks);
   if (!notes.needs_angles) {
     return;
@@ -66,6 +84,9 @@ void compress_in_one_pass(Executor const& exec, cache_append_call<Merger, T> con
   exec.run(finish, finish.groups());
   if (notes.needs_marks) {
     program.rows.corrects = true;
+    if constexpr (requires { program.rows.taken; }) {
+      program.rows.taken = nullptr;
+    }
     exec.run(program, blocks);
   }
 }

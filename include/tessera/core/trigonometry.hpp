@@ -9,14 +9,26 @@
 /// Both are within 1e-15 of the exact value.
 #pragma once
 
+#include <cstdint>
 #include <math.h>  // not <cmath>: as in core/math.hpp
 
 #include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
 
 namespace tessera {
 inline namespace v0 {
 
 inline constexpr double pi = 3.14159265358979323846;  ///< the circumference of a circle of diameter 1
+
+namespace detail {
+
+/// With 20 binary digits behind the first one: a device has such numbers in its instructions. For the last terms of a
+/// series, which are far smaller than the first ones.
+TESSERA_FN constexpr double short_number(double value) {
+  return bit_cast<double>(bit_cast<std::uint64_t>(value) & 0xffffffff00000000ULL);
+}
+
+}  // namespace detail
 
 /// The sine of `angle`, which lies between 0 and pi: Taylor's series on the half that is nearer to 0.
 TESSERA_FN inline double upper_sine(double angle) {
@@ -30,9 +42,9 @@ TESSERA_FN inline double upper_sine(double angle) {
                                                 -1.0 / 39916800.0,
                                                 1.0 / 6227020800.0,
                                                 -1.0 / 1307674368000.0,
-                                                1.0 / 355687428096000.0,
-                                                -1.0 / 1.21645100408832e17,
-                                                1.0 / 5.109094217170944e19};
+                                                detail::short_number(1.0 / 355687428096000.0),
+                                                detail::short_number(-1.0 / 1.21645100408832e17),
+                                                detail::short_number(1.0 / 5.109094217170944e19)};
   double sum = inverse_factorials[terms - 1];
   for (int i = terms - 2; i >= 0; --i) {
     sum = ::fma(sum, square, inverse_factorials[i]);
@@ -47,15 +59,17 @@ TESSERA_FN inline double upper_arc_tangent(double y, double x) {
     return 0;
   }
   const bool is_steep = y > along;
-  const double slope = is_steep ? along / y : y / along;
+  const double less = is_steep ? along : y;
+  const double more = is_steep ? y : along;
   constexpr double eighth_turn_half = 0.41421356237309503;  // tan(pi / 8)
-  const bool is_far = slope > eighth_turn_half;
-  const double rest = is_far ? (slope - 1.0) / (slope + 1.0) : slope;
+  const bool is_far = less > eighth_turn_half * more;
+  const double rest = (is_far ? less - more : less) / (is_far ? less + more : more);
   const double square = rest * rest;
   constexpr int last = 41;  // 0.1716^20 / 41 is below 1e-16
-  double sum = 1.0 / last;
+  constexpr int first_short = 21;
+  double sum = detail::short_number(1.0 / last);
   for (int i = last - 2; i >= 3; i -= 2) {
-    sum = ::fma(-sum, square, 1.0 / i);
+    sum = ::fma(-sum, square, i >= first_short ? detail::short_number(1.0 / i) : 1.0 / i);
   }
   const double small = ::fma(-(rest * square), sum, rest);
   const double within = is_far ? pi / 4 + small : small;

@@ -54,7 +54,8 @@ TESSERA_FN inline mix_weights slerp_weights(pair_products const& measured, float
   const double sine = upper_sine(arc);
   const double to_first = upper_sine(::fma(part, arc, 0.0));  // an addend, so that nobody contracts the product
   const double to_second = upper_sine(::fma(1.0 - part, arc, 0.0));
-  return {static_cast<float>(to_second / sine) / first, static_cast<float>(to_first / sine) / second};
+  const double scale = 1.0 / sine;
+  return {static_cast<float>(to_second * scale) / first, static_cast<float>(to_first * scale) / second};
 }
 
 /// Spherical interpolation. With the angle W between the two directions, the merged direction is at `share` * W from

@@ -89,6 +89,10 @@ struct cache_memory {
     const std::int64_t list = ((block * format.layers + layer) * heads + head) * 2 + part;
     return tail + (list * tokens + token % tokens) * format.channels;
   }
+  /// From the rows of a block of 64 tokens in the tail to those of the next one, in elements.
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t tail_block_stride() const {
+    return format.layers * heads * 2 * cache_page_format::tokens * format.channels;
+  }
   /// Number of a head of a slot.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t head_of(std::int64_t slot, std::int64_t head) const {
     return slot * heads + head;
@@ -122,6 +126,48 @@ struct cache_inputs {
   }
 };
 
+/// Channels of a token, as they are stored.
+template <class T>
+struct stored_row {
+  T const* first;       ///< channel 0
+  std::int64_t stride;  ///< from channel to channel
+
+  /// Of a channel.
+  [[nodiscard]] TESSERA_FN constexpr T operator[](std::int64_t channel) const { return first[channel * stride]; }
+};
+
+/// Eight neighbouring channels of a row: one access to memory, where it is aligned to 16 bytes.
+template <class T>
+struct alignas(8 * sizeof(T)) row_piece {
+  static constexpr int channels = 8;
+
+  T values[channels];  ///< of each channel
+
+  /// The piece `which` of a row.
+  [[nodiscard]] TESSERA_FN static row_piece of(stored_row<T> const& row, std::int64_t which) {
+    T const* const from = row.first + channels * which * row.stride;
+    if (row.stride == 1 && reinterpret_cast<std::uintptr_t>(from) % alignof(row_piece) == 0) {
+      return *reinterpret_cast<row_piece const*>(from);
+    }
+    row_piece made;
+    for (int i = 0; i < channels; ++i) {
+      made.values[i] = from[i * row.stride];
+    }
+    return made;
+  }
+  /// Likewise, of a row whose channels are neighbours.
+  TESSERA_FN void store_to(T* row, std::int64_t which) const {
+    T* const to = row + channels * which;
+    if (reinterpret_cast<std::uintptr_t>(to) % alignof(row_piece) == 0) {
+      *reinterpret_cast<row_piece*>(to) = *this;
+    } else {
+      for (int i = 0; i < channels; ++i) {
+        to[i] = values[i];
+      }
+    }
+  }
+};
+
 /// Tokens of sequences, wherever they are: new ones among the inputs, those before in the tail.
 template <class T>
 struct cache_source {
@@ -149,6 +195,16 @@ struct cache_source {
     const std::int64_t first = first_page(sequence);
     const std::int64_t most = min(first + most_pages, sequences.blocks.extent(1));
     return max(first, min(sealed_pages(after(sequence), memory.window), most));
+  }
+  /// A token's key or value.
+  [[nodiscard]] TESSERA_FN constexpr stored_row<T> stored_row_of(std::int64_t sequence, int layer, int part,
+                                                                 std::int64_t head, std::int64_t token) const {
+    const std::int64_t of_inputs = token - before(sequence);
+    if (of_inputs < 0) {
+      return {memory.tail_row(sequences.slot(sequence), layer, part, head, token), 1};
+    }
+    head_view<T const> const& from = inputs.part(layer, part);
+    return {&from(sequence, head, of_inputs, 0), from.stride(3)};
   }
   /// The element, as it is stored.
   [[nodiscard]] TESSERA_FN constexpr T stored(std::int64_t sequence, int layer, int part, std::int64_t head,

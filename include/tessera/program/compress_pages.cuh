@@ -16,9 +16,18 @@
 /// room for all. After the marks are made (measure_pages.hpp) the program `corrects` pages that were guessed wrong.
 ///
 /// Of 128 channels a page is 64 KiB in and 9760 bytes out, which a copy at 4.2 TB/s brings to each of 132
-/// multiprocessors every 2.4 us: time for 18 000 instructions of warps. There are about 19 000, counted in the machine
-/// code: for each pair of elements 8 for products, 5 for merging, 12 for codes of keys and 16 of values, with what
-/// threads exchange, and 500 for rows by four warps. Three blocks fit a multiprocessor.
+/// multiprocessors every 2.4 us: time for 17 000 instructions of warps at 1.76 GHz. What there is to do for each of its
+/// 16 384 pairs of elements of two layers, in instructions:
+///
+///     products     2 conversions, 3 multiply-adds                                                             5
+///     merging      2 conversions, 2 multiply-adds                                                             4
+///     keys         bounds 1.25 (in pairs of fp16), code 1, its place in a word 0.9, |e'|^2 3                  6.2
+///     values       bounds 1.75, code 1, its place in a word 1.3, sums of codes and squares 0.6                4.7
+///
+/// which is 7400 instructions of warps, and about 1800 for four warps of rows, in double: no program of this arithmetic
+/// has fewer than 9200. 15 800 are executed, 2.75 a cycle (one H200): the rest are loads, addresses and exchanges.
+/// An append of 65 536 tokens of 32 heads takes 0.77 ms there, 0.76 of the copy's speed. Three blocks fit a
+/// multiprocessor. Pages are taken as blocks are free: of equal shares some multiprocessors need a tenth longer.
 #pragma once
 
 #include <cstdint>
@@ -26,18 +35,20 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/core/float16.hpp>
 #include <tessera/core/math.hpp>
-#include <tessera/core/precision.hpp>
 #include <tessera/merge/retain_most_different.hpp>
 #include <tessera/program/cache_codes.hpp>
 #include <tessera/program/cache_memory.hpp>
 #include <tessera/program/cache_page.hpp>
 #include <tessera/program/measure_pages.hpp>
+#include <tessera/program/page_channels.cuh>
 #include <tessera/program/page_lanes.hpp>
 #include <tessera/program/page_rows.cuh>
+#include <tessera/reduce/minimum_maximum.hpp>
 #include <tessera/tile/cuda/barrier.cuh>
 #include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/pairs.cuh>
 #include <tessera/tile/cuda/thread_index.cuh>
 #include <tessera/view/view.hpp>
 
@@ -49,6 +60,8 @@ template <int Channels, int Groups, class Merger, class T>
 struct compress_pages {
   /// Which elements a thread has.
   using lanes_type = page_lanes<Channels>;
+  /// By what keys are encoded.
+  using channels_type = page_channels<Channels>;
   /// Of pages of two layers; those of one layer are the same up to read_bytes(), and end there.
   static constexpr cache_page_format format{Channels, 4, 4, Groups, 2};
   static constexpr int lanes = lanes_type::lanes;
@@ -57,42 +70,43 @@ struct compress_pages {
   static constexpr int before_architecture = 1000;
   static constexpr bool is_persistent = true;
   static constexpr int tokens = cache_page_format::tokens;
-  static constexpr int slots = lanes_type::slots;    ///< tokens of a thread
-  static constexpr int octets = lanes_type::octets;  ///< pieces of 8 channels of a token
+  static constexpr int slots = lanes_type::slots;  ///< tokens of a thread
   static constexpr int warps = lanes / 32;
-  static constexpr int group_octets = octets / Groups;  ///< of a group of a value
-  static constexpr int bits = 4;                        ///< of a code
-  static_assert(group_octets >= 4, "tessera: compress_pages takes groups of at least 32 channels");
+  static constexpr int group_lanes = lanes_type::eights / Groups;  ///< of a token and group
+  static constexpr int bits = 4;                                   ///< of a code
+  static constexpr float origin = channels_type::origin;           ///< of codes
+  static_assert(group_lanes >= 4, "tessera: compress_pages takes groups of at least 32 channels");
 
   /// What threads have.
   using elements_type = page_elements<Channels, T>;
+  /// Where they lie.
+  using places_type = page_places<Channels>;
   /// The page that the block is at, or brings next.
   using work_type = page_rows_work<T>;
 
-  /// Keys' products and then what comes of them; values' products and then, of channels, what keys are encoded by.
+  /// What the scales of a token's key or value follow from, beside its codes.
+  struct merged_length {
+    two_lengths<float> lengths;  ///< by which the merged vector is multiplied
+    float square;                ///< of the merged vector's length
+  };
+  /// Products and then what comes of them; values' products and then, of channels, what keys are encoded by.
   struct row_memory {
     /// Of a token's keys.
     union key_place {
-      pair_products products;  ///< of both layers, over all channels
-      merged_row row;          ///< what follows from them
+      float_products products;  ///< of both layers, over all channels
+      merged_length length;     ///< what follows from them
     };
     /// Of values, until those are measured, then of keys' channels.
     union value_place {
-      pair_products products[tokens];  ///< of both layers, over all channels
-      float channels[4][Channels];     ///< reciprocal, minimum * reciprocal, minimum, scale
+      float_products products[tokens];  ///< of both layers, over all channels
+      channels_type channels;           ///< by what keys are encoded
     };
-    key_place keys[tokens];             ///< of each token
-    value_place values;                 ///< see value_place
-    mix_weights value_weights[tokens];  ///< by which both layers' values of a token are merged
-  };
-  /// What the scales of a token's value follow from, beside its codes.
-  struct value_length {
-    two_lengths<float> lengths;  ///< by which the merged value is multiplied
-    float square;                ///< of the merged value's length
+    value_place values;              ///< see value_place
+    mix_weights weights[2][tokens];  ///< by which both layers' keys, and values, of a token are merged
+    key_place keys[tokens];          ///< of each token
   };
   /// It lies where the codes of values come last, if there is room.
   static constexpr bool has_room = static_cast<int>(sizeof(row_memory)) <= format.value_code_bytes();
-  struct nothing {};
 
   struct scratch_type {
     alignas(16) T stage[2][2][tokens * Channels];  ///< of keys and values: of both layers
@@ -100,11 +114,12 @@ struct compress_pages {
     alignas(16) unsigned char image[format.bytes()];
     /// A row_memory, if the page has no room for it.
     alignas(16) unsigned char more[has_room ? 16 : sizeof(row_memory)];
-    value_length values[tokens];  ///< of each token
-    work_type works[2];           ///< this page and the next, in turns
-    std::uint32_t wants[4];       ///< of 32 keys or values each: those that stay apart
-    std::uint32_t weightless[4];  ///< likewise: those whose weights are 0
-    shared_barrier full[2];       ///< keys, and values, of the page are in `stage`
+    merged_length values[tokens];             ///< of each token
+    work_type works[2];                       ///< this page and the next, in turns
+    unsigned clamped;                         ///< one more than the last turn whose keys need bounds
+    alignas(16) std::uint32_t wants[4];       ///< of 32 keys or values each: those that stay apart
+    alignas(16) std::uint32_t weightless[4];  ///< likewise: those whose weights are 0
+    shared_barrier full[2];                   ///< keys, and values, of the page are in `stage`
   };
 
   Merger merger;      ///< of pairs of vectors
@@ -119,17 +134,19 @@ struct compress_pages {
     static_assert(blocks_per_multiprocessor * (static_cast<int>(sizeof(scratch_type)) + exchange + reserved) <= shared);
     if (group.lane < 2) {
       scratch.full[group.lane].init(1);
+      scratch.clamped = 0;
     }
     fence_barrier_init();
     group.sync();
     if (brings(group.lane)) {
-      rows.look_up(scratch.works[0], blockIdx.x, group.lane % 32);
+      rows.look_up_first(scratch.works[0], group.lane % 32);
       bring(scratch, 0, key_part, group.lane % 32);
       bring(scratch, 0, value_part, group.lane % 32);
     }
     group.sync();
+    const auto places = places_type::of({thread_here()});
     for (unsigned turn = 0; scratch.works[turn % 2].page != nullptr; ++turn) {
-      compress(group, scratch, turn);
+      compress(group, scratch, turn, places);
     }
     if (brings(group.lane)) {
       await_box_stores<0>();
@@ -137,13 +154,15 @@ struct compress_pages {
   }
 
  private:
+  /// Tokens of a page that are not like others.
+  struct page_odds {
+    std::uint64_t retained;  ///< kept as they were
+    bool has_any;            ///< or of weights of 0, too
+  };
+
   [[nodiscard]] __device__ __forceinline__ static row_memory& memory_of(scratch_type& scratch) {
     return *reinterpret_cast<row_memory*>(has_room ? scratch.image + format.value_codes() : scratch.more);
   }
-  [[nodiscard]] __device__ __forceinline__ static std::int32_t* ranges_of(scratch_type& scratch) {
-    return reinterpret_cast<std::int32_t*>(scratch.image + format.key_codes());  // keys' codes come later
-  }
-
   [[nodiscard]] __device__ __forceinline__ static int key_norms(int layer) {
     constexpr int of_second = format.key_norms(1);
     return layer == 0 ? 0 : of_second;
@@ -163,44 +182,42 @@ struct compress_pages {
     }
   }
 
-  __device__ __forceinline__ void compress(cuda_block<lanes> const& group, scratch_type& scratch, unsigned turn) const {
+  __device__ __forceinline__ void compress(cuda_block<lanes> const& group, scratch_type& scratch, unsigned turn,
+                                           places_type const& places) const {
     work_type const& work = scratch.works[turn % 2];
-    multiply(group, scratch, turn);
+    multiply(group, scratch, turn, places);
     group.sync();
     {
       const auto lane = thread_here();
       if (brings(lane)) {
-        rows.look_up(scratch.works[(turn + 1) % 2], work.number + gridDim.x, lane % 32);
+        rows.look_up_next(scratch.works[(turn + 1) % 2], work.number, lane % 32);
       }
-      start_ranges(scratch, lane);
       if (lane < 2 * tokens) {
         measure(scratch, work, lane / tokens, lane % tokens);
       }
     }
     group.sync();
+    const page_odds odds = odds_of(scratch, work);
     float merged[slots][8];
-    merge(scratch, work, key_part, merged);
-    find_ranges(scratch, {thread_here()}, merged, retained_of(scratch, work) != 0);
+    merge<key_part>(scratch, odds, places, merged);
+    write_bounds(scratch, {thread_here()}, merged);
     group.sync();
-    {
-      const auto lane = thread_here();
-      if (brings(lane)) {
-        bring(scratch, turn + 1, key_part, lane % 32);
-      }
-      if (lane < Channels) {
-        fit_channel(scratch, lane);
-      }
+    if (thread_here() < Channels) {
+      fit_channel(scratch, thread_here(), turn);
     }
     group.sync();
-    encode_keys(scratch, {thread_here()}, merged, retained_of(scratch, work));
-    merge(scratch, work, value_part, merged);
+    if (brings(thread_here())) {
+      bring(scratch, turn + 1, key_part, thread_here() % 32);
+    }
+    encode_keys(scratch, {thread_here()}, merged, odds.retained, turn);
+    merge<value_part>(scratch, odds, places, merged);
     group.sync();
     if (brings(thread_here())) {
       bring(scratch, turn + 1, value_part, thread_here() % 32);
     }
-    encode_values(scratch, {thread_here()}, merged, retained_of(scratch, work));
+    encode_values(scratch, {thread_here()}, places, merged, odds.retained);
     if (thread_here() == 0) {
-      write_header(scratch, work, retained_of(scratch, work));
+      write_header(scratch, work, odds.retained);
     }
     fence_async_proxy();
     group.sync();
@@ -214,60 +231,50 @@ struct compress_pages {
     }
   }
 
-  __device__ __forceinline__ void merge(scratch_type& scratch, work_type const& work, int part,
+  template <int Part>
+  __device__ __forceinline__ void merge(scratch_type& scratch, page_odds const& odds, places_type const& places,
                                         float (&merged)[slots][8]) const {
-    const lanes_type at{thread_here()};
-    const odd_tokens odd{retained_of(scratch, work), bits_of(scratch.weightless, part)};
-    row_memory const& memory = memory_of(scratch);
-    elements_type elements;
-    load_elements(scratch, at, part, elements);
-    const auto weights = [&](int token) {
-      return part == key_part ? memory.keys[token].row.weights : memory.value_weights[token];
-    };
-    elements.merge(at, weights, odd, merged);
+    elements_type::template merge<Part == key_part>(places, scratch.stage[Part][0], scratch.stage[Part][1],
+                                                    memory_of(scratch).weights[Part], merged);
+    if (odds.has_any) {
+      const lanes_type at{thread_here()};
+      const odd_tokens odd{odds.retained, bits_of(scratch.weightless, Part)};
+      const float instead = Part == key_part ? __int_as_float(0x7fffffff) : 0.0F;  // ranges of keys leave NaN out
+      elements_type::replace(
+          odd, instead, [&](int slot) { return Part == key_part ? at.key_token(slot) : at.value_token(slot); }, merged);
+    }
   }
 
-  /// Products of keys and of values.
-  __device__ __forceinline__ void multiply(cuda_block<lanes> const& group, scratch_type& scratch, unsigned turn) const {
+  /// Products of keys and of values. One after the other by the same instructions, of which there are many already.
+  __device__ __forceinline__ void multiply(cuda_block<lanes> const& group, scratch_type& scratch, unsigned turn,
+                                           places_type const& places) const {
     const lanes_type at{thread_here()};
     row_memory& memory = memory_of(scratch);
-    elements_type elements;
-    scratch.full[key_part].wait(turn % 2);
-    load_elements(scratch, at, key_part, elements);
-    const pair_products of_key = products_of(scratch, at, key_part, elements);
-    group.sync();  // the page before has been read
-    if (at.place_in_quarter() == 0) {
-      memory.keys[at.token(0)].products = of_key;
+#pragma unroll 1
+    for (int part = 0; part < 2; ++part) {
+      scratch.full[part].wait(turn % 2);
+      const float_products products =
+          elements_type::products(places, at.eight(), scratch.stage[part][0], scratch.stage[part][1]);
+      if (part == key_part) {
+        group.sync();  // the page before has been read
+      }
+      if (at.copy() == 0) {
+        const int token = at.key_token(0);
+        (part == key_part ? memory.keys[token].products : memory.values.products[token]) = products;
+      }
     }
-    scratch.full[value_part].wait(turn % 2);
-    load_elements(scratch, at, value_part, elements);
-    const pair_products of_value = products_of(scratch, at, value_part, elements);
-    if (at.place_in_quarter() == 0) {
-      memory.values.products[at.token(0)] = of_value;
-    }
-  }
-
-  [[nodiscard]] __device__ __forceinline__ pair_products products_of(scratch_type const& scratch, lanes_type const& at,
-                                                                     int part, elements_type const& elements) const {
-    return elements.products(at, scratch.stage[part][0], scratch.stage[part][1], rows.layers());
-  }
-
-  __device__ __forceinline__ void load_elements(scratch_type const& scratch, lanes_type const& at, int part,
-                                                elements_type& elements) const {
-    elements.take(at, scratch.stage[part][0], scratch.stage[part][1], rows.layers());
   }
 
   /// A thread a row.
   __device__ __forceinline__ void measure(scratch_type& scratch, work_type const& work, int part, int token) const {
     row_memory& memory = memory_of(scratch);
-    const pair_products products = part == key_part ? memory.keys[token].products : memory.values.products[token];
+    const pair_products products =
+        elements_type::measured(part == key_part ? memory.keys[token].products : memory.values.products[token],
+                                scratch.stage[part][0] + token * Channels,
+                                rows.layers() == 2 ? scratch.stage[part][1] + token * Channels : nullptr);
     const merged_row row = detail::merge_row(merger, products);
-    if (part == key_part) {
-      memory.keys[token].row = row;
-    } else {
-      memory.value_weights[token] = row.weights;
-      scratch.values[token] = {row.lengths, row.square};
-    }
+    memory.weights[part][token] = row.weights;
+    (part == key_part ? memory.keys[token].length : scratch.values[token]) = {row.lengths, row.square};
     rows.keep_angle(work, part, token, row.angle);
     const unsigned wants =
         __ballot_sync(0xffffffffU, stays_apart(row.angle, work.thresholds[part]) || is_nearly_opposite(row.angle));
@@ -280,122 +287,109 @@ struct compress_pages {
   [[nodiscard]] __device__ __forceinline__ static std::uint64_t bits_of(std::uint32_t const (&words)[4], int part) {
     return words[2 * part] | std::uint64_t{words[2 * part + 1]} << 32;
   }
-  [[nodiscard]] __device__ __forceinline__ std::uint64_t retained_of(scratch_type const& scratch,
-                                                                     work_type const& work) const {
+  [[nodiscard]] __device__ __forceinline__ page_odds odds_of(scratch_type const& scratch, work_type const& work) const {
     const std::uint64_t wants = bits_of(scratch.wants, key_part) | bits_of(scratch.wants, value_part);
-    return rows.corrects ? work.mark.retained : rows.memory().row_capacity > 0 ? wants : 0;
+    const std::uint64_t retained = rows.corrects ? work.mark.retained : rows.memory().row_capacity > 0 ? wants : 0;
+    const std::uint64_t weightless = bits_of(scratch.weightless, key_part) | bits_of(scratch.weightless, value_part);
+    return {retained, (retained | weightless) != 0};
   }
 
   // Keys.
 
-  __device__ __forceinline__ static void start_ranges(scratch_type& scratch, int lane) {
-    static_assert(lanes == 2 * Channels);
-    ranges_of(scratch)[lane] = ordered_bits(0xff800000U);  // -infinity
+  /// Where a thread leaves bounds of its keys, -e or e: in place of the first token of its row, of which nobody but its
+  /// warp has read.
+  [[nodiscard]] __device__ __forceinline__ static uint4& bounds_of(scratch_type& scratch, int which, int row,
+                                                                   int eight) {
+    T* const token = scratch.stage[key_part][which] + lanes_type::first_token(row) * Channels;
+    return reinterpret_cast<uint4*>(token)[eight];
+  }
+  __device__ __forceinline__ static void write_bounds(scratch_type& scratch, lanes_type const& at,
+                                                      float const (&merged)[slots][8]) {
+    const typename channels_type::bounds own = channels_type::bounds_of(merged);
+    __syncwarp();
+    bounds_of(scratch, 0, at.row(), at.eight()) = own.negative;
+    bounds_of(scratch, 1, at.row(), at.eight()) = own.positive;
+    fence_async_proxy();  // the next page's keys come here
   }
 
-  /// The lower and upper bounds of channels. Retained tokens are NaN.
-  __device__ __forceinline__ static void find_ranges(scratch_type& scratch, lanes_type const& at,
-                                                     float const (&merged)[slots][8], bool has_retained) {
-    float low[8];
-    float high[8];
+  /// A thread a channel; of two neighbours one finds the lower bounds of both, the other one the upper ones.
+  __device__ __forceinline__ static void fit_channel(scratch_type& scratch, int channel, unsigned turn) {
+    const bool is_upper = channel % 2 != 0;
+    const int eight = channels_type::eight_of(channel);
+    std::uint32_t bound = 0x7fff7fffU;  // NaN
 #pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      low[j] = fminf(fminf(merged[0][j], merged[1][j]), fminf(merged[2][j], merged[3][j]));
-      high[j] = fmaxf(fmaxf(merged[0][j], merged[1][j]), fmaxf(merged[2][j], merged[3][j]));
+    for (int row = 0; row < lanes_type::rows; ++row) {
+      auto const* const pairs = reinterpret_cast<std::uint32_t const*>(&bounds_of(scratch, channel % 2, row, eight));
+      bound = larger_halves(bound, pairs[channels_type::pair_of(row, channel)]);
     }
-    if (has_retained) {
-#pragma unroll
-      for (int j = 0; j < 8; ++j) {
-        low[j] = fminf(low[j], infinity);
-        high[j] = fmaxf(high[j], -infinity);
-      }
-    }
-    // Of threads of a warp that have the same channels the first one goes on with -low, the second one with high.
-    std::int32_t* const ranges = ranges_of(scratch) + at.octet();
-    const int copy = at.row() % (32 / octets);
-#pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      if constexpr (octets == 32) {
-        atomicMax(ranges + j * octets, ordered_bits(__float_as_uint(-low[j])));
-        atomicMax(ranges + Channels + j * octets, ordered_bits(__float_as_uint(high[j])));
-      } else {
-        const float other = __shfl_xor_sync(0xffffffffU, copy % 2 == 0 ? high[j] : -low[j], octets);
-        float bound = fmaxf(copy % 2 == 0 ? -low[j] : high[j], other);
-        if constexpr (octets == 8) {
-          bound = fmaxf(bound, __shfl_xor_sync(0xffffffffU, bound, 16));
-        }
-        if (octets == 16 || copy < 2) {
-          atomicMax(ranges + copy * Channels + j * octets, ordered_bits(__float_as_uint(bound)));
-        }
-      }
+    const std::uint32_t other = __shfl_xor_sync(0xffffffffU, bound, 1);
+    const float2 low = unpack_pair<float16>((is_upper ? other : bound) ^ channels_type::signs);
+    const float2 high = unpack_pair<float16>(is_upper ? bound : other);
+    const auto fitted =
+        memory_of(scratch).values.channels.fit(channel, is_upper ? low.y : low.x, is_upper ? high.y : high.x);
+    const int place = channel_place(channel);
+    reinterpret_cast<std::uint16_t*>(scratch.image + format.key_scales())[place] = fitted.scale;
+    reinterpret_cast<std::uint16_t*>(scratch.image + format.key_minima())[place] = fitted.minimum;
+    if (!fitted.is_inside) {
+      scratch.clamped = turn + 1;
     }
   }
 
-  __device__ __forceinline__ static void fit_channel(scratch_type& scratch, int channel) {
-    std::int32_t const* const ranges = ranges_of(scratch) + channel % 8 * octets + channel / 8;
-    const key_channel fitted = key_channel::fit(
-        {-__uint_as_float(bits_in_order(ranges[0])), __uint_as_float(bits_in_order(ranges[Channels]))}, bits);
-    reinterpret_cast<float16*>(scratch.image + format.key_scales())[channel_place(channel)] = fitted.scale;
-    reinterpret_cast<float16*>(scratch.image + format.key_minima())[channel_place(channel)] = fitted.minimum;
-    auto& channels = memory_of(scratch).values.channels;
-    const float reciprocal = fitted.reciprocal(bits);
-    channels[0][channel] = reciprocal;
-    channels[1][channel] = load(fitted.minimum) * reciprocal;
-    channels[2][channel] = load(fitted.minimum);
-    channels[3][channel] = load(fitted.scale);
-  }
-
-  struct four {
-    float of[4];
-  };
-  [[nodiscard]] __device__ __forceinline__ static four load_four(float const* from) {
-    const float4 loaded = *reinterpret_cast<float4 const*>(from);
-    return {{loaded.x, loaded.y, loaded.z, loaded.w}};
-  }
-
-  __device__ __forceinline__ void encode_keys(scratch_type& scratch, lanes_type const& at,
-                                              float const (&merged)[slots][8], std::uint64_t retained) const {
+  /// `merged` becomes numbers that count from the origin of codes.
+  __device__ __forceinline__ void encode_keys(scratch_type& scratch, lanes_type const& at, float (&merged)[slots][8],
+                                              std::uint64_t retained, unsigned turn) const {
     row_memory const& memory = memory_of(scratch);
-    std::uint32_t codes[slots][8];
-    float squares[slots] = {};
+    channels_type const& channels = memory.values.channels;
+    const int place[2] = {channels_type::place_of(at, 0), channels_type::place_of(at, 1)};
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float const* const from = memory.values.channels[0] + 8 * at.octet() + 4 * half;
-      const four reciprocal = load_four(from);
-      const four offset = load_four(from + Channels);
-      const four minimum = load_four(from + 2 * Channels);
-      const four scale = load_four(from + 3 * Channels);
+      const auto reciprocal = channels_type::four_at(channels.reciprocal + place[half]);
+      const auto offset = channels_type::four_at(channels.offset + place[half]);
 #pragma unroll
-      for (int slot = 0; slot < slots; ++slot) {
+      for (auto& slot : merged) {
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-          const std::uint32_t code =
-              elements_type::nearest(multiply_add(merged[slot][4 * half + j], reciprocal.of[j], -offset.of[j]));
-          codes[slot][4 * half + j] = code;
-          const float steps = __uint_as_float(code) - elements_type::integers_only;
-          const float decoded = multiply_add(steps, scale.of[j], minimum.of[j]);
-          squares[slot] = multiply_add(decoded, decoded, squares[slot]);
+          slot[4 * half + j] = multiply_add(slot[4 * half + j], reciprocal.of[j], offset.of[j]);
         }
+      }
+    }
+    if (retained != 0 || scratch.clamped == turn + 1) {
+      channels_type::clamp_numbers(merged);
+    }
+    elements_type::store_keys(at, merged, reinterpret_cast<std::uint32_t*>(scratch.image + format.key_codes()));
+    float squares[slots];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const auto scale = channels_type::four_at(channels.scale + place[half]);
+      const auto base = channels_type::four_at(channels.base + place[half]);
+#pragma unroll
+      for (int slot = 0; slot < slots; ++slot) {
+        float square = 0.0F;
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          const float whole = __uint_as_float(__float_as_uint(merged[slot][4 * half + j]) & 0xffff0000U);
+          const float decoded = multiply_add(whole, scale.of[j], base.of[j]);
+          square = multiply_add(decoded, decoded, square);
+        }
+        squares[slot] = half == 0 ? square : squares[slot] + square;
       }
     }
     const float decoded_square = elements_type::sum_of_row(squares);
-    const int layer = at.place_in_quarter();
+    const int layer = at.copy();
     if (layer < rows.layers()) {
-      const int token = at.token(0);
-      merged_row const& row = memory.keys[token].row;
+      const int token = at.key_token(0);
+      merged_length const& row = memory.keys[token].length;
       const float factor = length_factor(row.square, decoded_square);
-      const std::uint16_t norm = elements_type::half_of((layer == 0 ? row.lengths.first : row.lengths.second) * factor);
+      const std::uint16_t norm = detail::half_bits_of((layer == 0 ? row.lengths.first : row.lengths.second) * factor);
       reinterpret_cast<std::uint16_t*>(scratch.image + key_norms(layer))[token_place(token)] =
           (retained >> token & 1U) != 0 ? std::uint16_t{0} : norm;
     }
-    elements_type::store_keys(at, codes, reinterpret_cast<std::uint32_t*>(scratch.image + format.key_codes()));
   }
 
   // Values.
 
-  /// Of the group that the thread's octet is in, for its token in slot_of_group().
-  [[nodiscard]] __device__ __forceinline__ static interval<float> range_of_group(lanes_type const& at,
-                                                                                 float const (&merged)[slots][8]) {
+  /// Of the group that the thread's channels are in, for its token in slot 0.
+  [[nodiscard]] __device__ __forceinline__ static interval<float> range_of_group(float const (&merged)[slots][8]) {
     float low[slots];
     float high[slots];
 #pragma unroll
@@ -408,72 +402,84 @@ struct compress_pages {
         high[slot] = fmaxf(high[slot], merged[slot][j]);
       }
     }
-    const bool upper = at.slot_of_group() / 2 != 0;
-    const bool odd = at.slot_of_group() % 2 != 0;
-    float lower[2];
-    float higher[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      lower[i] = fminf(upper ? low[2 + i] : low[i], __shfl_xor_sync(0xffffffffU, upper ? low[i] : low[2 + i], 1));
-      higher[i] = fmaxf(upper ? high[2 + i] : high[i], __shfl_xor_sync(0xffffffffU, upper ? high[i] : high[2 + i], 1));
+      low[i] = fminf(low[i], __shfl_xor_sync(0xffffffffU, low[2 + i], 1));
+      high[i] = fmaxf(high[i], __shfl_xor_sync(0xffffffffU, high[2 + i], 1));
     }
-    interval<float> range{
-        fminf(odd ? lower[1] : lower[0], __shfl_xor_sync(0xffffffffU, odd ? lower[0] : lower[1], 2)),
-        fmaxf(odd ? higher[1] : higher[0], __shfl_xor_sync(0xffffffffU, odd ? higher[0] : higher[1], 2))};
+    interval<float> range{fminf(low[0], __shfl_xor_sync(0xffffffffU, low[1], 2)),
+                          fmaxf(high[0], __shfl_xor_sync(0xffffffffU, high[1], 2))};
 #pragma unroll
-    for (int distance = 4; distance < group_octets; distance *= 2) {
+    for (int distance = 4; distance < group_lanes; distance *= 2) {
       range.minimum = fminf(range.minimum, __shfl_xor_sync(0xffffffffU, range.minimum, distance));
       range.maximum = fmaxf(range.maximum, __shfl_xor_sync(0xffffffffU, range.maximum, distance));
     }
-    return range;
+    return without_signed_zeros(range);
   }
 
-  __device__ __forceinline__ void encode_values(scratch_type& scratch, lanes_type const& at,
-                                                float const (&merged)[slots][8], std::uint64_t retained) const {
-    const interval<float> range = range_of_group(at, merged);
-    const int token_of_group = at.token(at.slot_of_group());
-    const bool is_apart = (retained >> token_of_group & 1U) != 0;
-    const interval<float> bounds = without_signed_zeros(is_apart ? interval<float>{0.0F, 0.0F} : range);
-    const float width = value_group::width_of(bounds, bits);
-    const float reciprocal = 1.0F / width;
-    const float step = width * value_group::share(bits);
-    const std::uint16_t ratio = elements_type::half_of(bounds.minimum * reciprocal * 15.0F);
-    std::uint32_t codes[slots][8];
-    float squares[slots];
+  /// Codes, four in a word, of all slots; `group` is what the token of slot 0 is encoded by. The sums of codes and of
+  /// their squares come back in the upper and in the lower half of a word, for the token of slot 0.
+  [[nodiscard]] __device__ __forceinline__ static std::uint32_t make_codes(float (&merged)[slots][8], float reciprocal,
+                                                                           float offset, bool is_finite,
+                                                                           std::uint32_t (&codes)[slots][2]) {
 #pragma unroll
     for (int slot = 0; slot < slots; ++slot) {
-      const int from = at.lane_of_group(slot) % 32;
-      const float by = __shfl_sync(0xffffffffU, reciprocal, from);
-      const float its_ratio = unpack_pair<float16>(__shfl_sync(0xffffffffU, std::uint32_t{ratio}, from)).x;
-      const float its_step = __shfl_sync(0xffffffffU, step, from);
-      const float offset = its_ratio * value_group::share(bits);
-      std::uint32_t(&own)[8] = codes[slot];
+      const int away = lanes_type::distance_to(slot);
+      const float by = slot == 0 ? reciprocal : __shfl_xor_sync(0xffffffffU, reciprocal, away);
+      const float plus = slot == 0 ? offset : __shfl_xor_sync(0xffffffffU, offset, away);
 #pragma unroll
-      for (int j = 0; j < 8; ++j) {
-        own[j] = elements_type::nearest(multiply_add(merged[slot][j], by, -offset));
+      for (float& number : merged[slot]) {
+        number = multiply_add(number, by, plus);
       }
-      const std::uint32_t low = elements_type::four_bytes(own[0], own[1], own[2], own[3]);
-      const std::uint32_t high = elements_type::four_bytes(own[4], own[5], own[6], own[7]);
-      const unsigned sum = __dp4a(low, 0x01010101U, __dp4a(high, 0x01010101U, 0U));
-      const unsigned sum_of_squares = __dp4a(low, low, __dp4a(high, high, 0U));
-      squares[slot] = its_step * its_step *
-                      value_group::sum_of_ratios(its_ratio, static_cast<int>(sum), static_cast<int>(sum_of_squares));
     }
-    const float decoded_square = elements_type::sum_of_row(squares);
-    const float own_factor = length_factor(scratch.values[at.token(0)].square, decoded_square);
-    const float factor = __shfl_sync(0xffffffffU, own_factor, at.lane_of(at.slot_of_group()) % 32);
-    if (at.octet() % group_octets < 4) {
-      const int place = at.octet() / group_octets * tokens + token_place(token_of_group);
-      reinterpret_cast<std::uint16_t*>(scratch.image + format.value_ratios())[place] = ratio;
-      const two_lengths<float> lengths = scratch.values[token_of_group].lengths;
+    if (!is_finite) {
+      channels_type::clamp_numbers(merged);
+    }
+    std::uint32_t sums[slots];
+#pragma unroll
+    for (int slot = 0; slot < slots; ++slot) {
+      float const(&own)[8] = merged[slot];
+      codes[slot][0] = elements_type::four_bytes(own[0], own[1], own[2], own[3]);
+      codes[slot][1] = elements_type::four_bytes(own[4], own[5], own[6], own[7]);
+      const std::uint32_t squares = __dp4a(codes[slot][0], codes[slot][0], __dp4a(codes[slot][1], codes[slot][1], 0U));
+      const std::uint32_t sum = __dp4a(codes[slot][0], 0x01010101U, __dp4a(codes[slot][1], 0x01010101U, 0U));
+      sums[slot] = sum * 0x10000U + squares;
+    }
+    return elements_type::template sum_of_row<group_lanes>(sums);
+  }
+
+  __device__ __forceinline__ void encode_values(scratch_type& scratch, lanes_type const& at, places_type const& places,
+                                                float (&merged)[slots][8], std::uint64_t retained) const {
+    const interval<float> range = range_of_group(merged);
+    const float width = value_group::width_of(range, bits);
+    const float reciprocal = 1.0F / width * 15.0F;
+    const std::uint16_t half = detail::half_bits_of(range.minimum * reciprocal);
+    const float step = width * value_group::share(bits);
+    const float ratio = unpack_pair<float16>(half).x;
+    std::uint32_t codes[slots][2];
+    const bool is_finite = __all_sync(0xffffffffU, width < infinity);
+    const std::uint32_t sums = make_codes(merged, reciprocal, (origin + 0.5F) - ratio, is_finite, codes);
+    elements_type::store_values(at, places, codes,
+                                reinterpret_cast<std::uint32_t*>(scratch.image + format.value_codes()));
+    float decoded_square = value_group::decoded_square(
+        step, ratio, 8 * group_lanes, {static_cast<int>(sums >> 16), static_cast<int>(sums & 0xffffU)});
+#pragma unroll
+    for (int distance = group_lanes; distance < lanes_type::eights; distance *= 2) {
+      decoded_square += __shfl_xor_sync(0xffffffffU, decoded_square, distance);
+    }
+    if (at.eight() % group_lanes < 4) {
+      const int token = at.value_token(0);
+      const int place = at.eight() / group_lanes * tokens + token_place(token);
+      reinterpret_cast<std::uint16_t*>(scratch.image + format.value_ratios())[place] = half;
+      const float factor = length_factor(scratch.values[token].square, decoded_square);
+      const two_lengths<float> lengths = scratch.values[token].lengths;
       for (int layer = 0; layer < rows.layers(); ++layer) {
         const float length = (layer == 0 ? lengths.first : lengths.second) * factor;
-        const std::uint16_t scale = elements_type::half_of(length * step * static_cast<float>(1 << (bits - 1)));
+        const std::uint16_t scale = detail::half_bits_of(length * step * 8.0F);
         reinterpret_cast<std::uint16_t*>(scratch.image + key_norms(layer) + 2 * tokens)[place] =
-            is_apart ? std::uint16_t{0} : scale;
+            (retained >> token & 1U) != 0 ? std::uint16_t{0} : scale;
       }
     }
-    elements_type::store_values(at, codes, reinterpret_cast<std::uint16_t*>(scratch.image + format.value_codes()));
   }
 
   __device__ __forceinline__ void write_header(scratch_type& scratch, work_type const& work,

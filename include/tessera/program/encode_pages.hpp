@@ -111,7 +111,8 @@ struct encode_pages {
         interval<float> range = minimum_maximum_reducer<float>{}.identity();
         for (int token = 0; token < tokens; ++token) {
           if (!at.is_retained(token)) {
-            minimum_maximum_reducer<float>{}.push(range, scratch.merged[token * channels + channel]);
+            const float merged = scratch.merged[token * channels + channel];
+            minimum_maximum_reducer<float>{}.push(range, load(saturated_half(merged)));
           }
         }
         const key_channel fitted = key_channel::fit(range, format().key_bits);
@@ -156,14 +157,18 @@ struct encode_pages {
   struct add {
     TESSERA_FN void operator()(float& into, float other) const { into += other; }
   };
+  /// Of an eight of channels.
   struct key_square {
     float const* merged;
     key_channel const* channels;
     int bits;
-    TESSERA_FN float operator()(int first) const {
+    TESSERA_FN float operator()(int eight) const { return of_four(eight, 0) + of_four(eight, 1); }
+    TESSERA_FN float of_four(int eight, int four) const {
+      const int first = first_of_four(eight, four);
       float sum = 0.0F;
-      for (int channel = first; channel < first + 8; ++channel) {
-        const float decoded = channels[channel].decode(channels[channel].encode(merged[channel], bits));
+      for (int channel = first; channel < first + 4; ++channel) {
+        key_channel const& of = channels[channel];
+        const float decoded = of.decode_from_origin(of.encode(merged[channel], bits), of.base(bits), bits);
         sum = multiply_add(decoded, decoded, sum);
       }
       return sum;
@@ -174,27 +179,27 @@ struct encode_pages {
     value_group const* groups;
     int group_channels;
     int bits;
-    TESSERA_FN float operator()(int first) const {
-      value_group const& of = groups[first / group_channels];
+    TESSERA_FN float operator()(int group) const {
+      value_group const& of = groups[group];
       int sum = 0;
       int sum_of_squares = 0;
-      for (int channel = first; channel < first + 8; ++channel) {
+      for (int channel = group * group_channels; channel < (group + 1) * group_channels; ++channel) {
         const auto code = static_cast<int>(of.encode(merged[channel], bits));
         sum += code;
         sum_of_squares += code * code;
       }
-      return of.decoded_square(sum, sum_of_squares);
+      return of.decoded_square(group_channels, sum, sum_of_squares);
     }
   };
 
   TESSERA_FN float key_factor(place const& at, int token, scratch_type const& scratch) const {
     const key_square take{scratch.merged + token * format().channels, scratch.channels, format().key_bits};
-    return length_factor(square_of(at, key_part, token), row_sum(format().channels, 0.0F, take, add{}));
+    return length_factor(square_of(at, key_part, token), pair_sum(format().channels / 8, 0.0F, take, add{}));
   }
   TESSERA_FN float value_factor(place const& at, int token, scratch_type const& scratch) const {
     const value_square take{scratch.merged + token * format().channels, scratch.groups + token * most_groups,
                             format().group_channels(), format().value_bits};
-    return length_factor(square_of(at, value_part, token), row_sum(format().channels, 0.0F, take, add{}));
+    return length_factor(square_of(at, value_part, token), pair_sum(format().value_groups, 0.0F, take, add{}));
   }
   TESSERA_FN float square_of(place const& at, int part, int token) const {
     return rows(at.sequence, at.i, at.head, part, token).square;
@@ -261,38 +266,80 @@ struct encode_pages {
   }
 };
 
-/// Puts new tokens into the tail: those of the layers that the inputs have. A group takes a head of a layer of a
-/// sequence. Where pages are sealed from the inputs, it runs after encode_pages, which reads what this writes over, and
-/// leaves out what these pages have.
+/// Puts new tokens into the tail: those of the layers that the inputs have. A group takes the keys or the values of a
+/// head of a layer of a sequence. Where pages are sealed from the inputs, it runs after encode_pages, which reads what
+/// this writes over, and leaves out what these pages have.
 template <class T>
 struct keep_tail {
   static constexpr int lanes = 128;
+  static constexpr int pieces_at_a_time = 4;  ///< of a lane: on their way together
   struct scratch_type {};
 
   cache_source<T> source;
   bool are_sealed;  ///< pages that are complete are written
 
   TESSERA_FN constexpr std::int64_t groups() const {
-    return source.sequences.count * source.memory.format.layers * source.memory.heads;
+    return source.sequences.count * source.memory.format.layers * source.memory.heads * 2;
   }
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
     cache_memory<T> const& memory = source.memory;
-    const std::int64_t head = which % memory.heads;
-    const int layer = static_cast<int>(which / memory.heads % memory.format.layers);
-    const std::int64_t sequence = which / memory.heads / memory.format.layers;
+    const int part = static_cast<int>(which % 2);
+    const std::int64_t head = which / 2 % memory.heads;
+    const int layer = static_cast<int>(which / 2 / memory.heads % memory.format.layers);
+    const std::int64_t sequence = which / 2 / memory.heads / memory.format.layers;
     const std::int64_t slot = source.sequences.slot(sequence);
     const std::int64_t end = source.inputs.keys[layer].data == nullptr ? 0 : source.after(sequence);
     const std::int64_t sealed = are_sealed ? source.end_page(sequence) * cache_page_format::tokens : 0;
     const std::int64_t first = max(source.before(sequence), sealed);
-    const std::int64_t channels = memory.format.channels;
+    if (first < end) {
+      copy(group, rows{&source.inputs.part(layer, part)(sequence, head, first - source.before(sequence), 0),
+                       memory.tail_row(slot, layer, part, head, 0), source.inputs.part(layer, part).stride(2),
+                       source.inputs.part(layer, part).stride(3), memory.tail_block_stride(),
+                       static_cast<std::uint32_t>(first / tokens % memory.tail_blocks()),
+                       static_cast<std::uint32_t>(first % tokens), static_cast<std::uint32_t>(end - first)});
+    }
+  }
+
+ private:
+  static constexpr std::uint32_t tokens = cache_page_format::tokens;
+
+  /// Rows of new tokens, and where the tail has them.
+  struct rows {
+    T const* from;                ///< the first one
+    T* to;                        ///< block 0 of the tail
+    std::int64_t token_stride;    ///< of `from`
+    std::int64_t channel_stride;  ///< likewise
+    std::int64_t block_stride;    ///< of `to`
+    std::uint32_t first_block;    ///< of the first row
+    std::uint32_t first_place;    ///< in that block
+    std::uint32_t count;          ///< of rows
+
+    TESSERA_FN stored_row<T> source_of(std::uint32_t row) const { return {from + row * token_stride, channel_stride}; }
+    TESSERA_FN T* target_of(std::uint32_t row, std::uint32_t blocks, std::uint32_t channels) const {
+      const std::uint32_t place = first_place + row;
+      return to + (first_block + place / tokens) % blocks * block_stride + place % tokens * channels;
+    }
+  };
+
+  template <class Group>
+  TESSERA_FN void copy(Group const& group, rows const& all) const {
+    const auto channels = static_cast<std::uint32_t>(source.memory.format.channels);
+    const auto blocks = static_cast<std::uint32_t>(source.memory.tail_blocks());
+    const std::uint32_t of_row = channels / row_piece<T>::channels;
     for (int lane : group) {
-      for (std::int64_t i = lane; i < 2 * (end - first) * channels; i += lanes) {
-        const int part = static_cast<int>(i / channels % 2);
-        const std::int64_t token = first + i / channels / 2;
-        memory.tail_row(slot, layer, part, head, token)[i % channels] =
-            source.stored_input(sequence, layer, part, head, token, i % channels);
+      for (auto begin = static_cast<std::uint32_t>(lane); begin < all.count * of_row;
+           begin += lanes * pieces_at_a_time) {
+        row_piece<T> kept[pieces_at_a_time];
+        for (std::uint32_t i = 0; i < pieces_at_a_time; ++i) {
+          const std::uint32_t piece = min(begin + i * lanes, all.count * of_row - 1);
+          kept[i] = row_piece<T>::of(all.source_of(piece / of_row), piece % of_row);
+        }
+        for (std::uint32_t i = 0; i < pieces_at_a_time && begin + i * lanes < all.count * of_row; ++i) {
+          const std::uint32_t piece = begin + i * lanes;
+          kept[i].store_to(all.target_of(piece / of_row, blocks, channels), piece % of_row);
+        }
       }
     }
   }

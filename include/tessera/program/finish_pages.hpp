@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
 #include <tessera/program/cache_memory.hpp>
 #include <tessera/program/cache_page.hpp>
 #include <tessera/program/measure_pages.hpp>
@@ -42,18 +43,16 @@ TESSERA_FN void write_page_header(Group const& group, cache_source<T> const& sou
 /// Copies the retained tokens of a page. Of groups of `Lanes` lanes.
 template <int Lanes, class Group, class T>
 TESSERA_FN void retain_tokens(Group const& group, cache_source<T> const& source, sealed_page const& at) {
-  const int channels = source.memory.format.channels;
+  const int pieces = source.memory.format.channels / row_piece<T>::channels;
   std::int64_t row = at.mark.first_row;
-  for (int token = 0; token < cache_page_format::tokens; ++token) {
-    if ((at.mark.retained >> token & 1U) == 0) {
-      continue;
-    }
+  for (std::uint64_t left = at.mark.retained; left != 0; left &= left - 1) {
+    const std::int64_t token = at.first_token + count_trailing_zeros(left);
     for (int lane : group) {
-      for (int i = lane; i < source.memory.format.layers * 2 * channels; i += Lanes) {
-        const int layer = i / channels / 2;
-        const int part = i / channels % 2;
-        source.memory.retained_row(row, layer, part)[i % channels] =
-            source.stored(at.sequence, layer, part, at.head, at.first_token + token, i % channels);
+      for (int i = lane; i < 2 * source.memory.format.layers * pieces; i += Lanes) {
+        const int layer = i / pieces / 2;
+        const int part = i / pieces % 2;
+        const auto piece = row_piece<T>::of(source.stored_row_of(at.sequence, layer, part, at.head, token), i % pieces);
+        piece.store_to(source.memory.retained_row(row, layer, part), i % pieces);
       }
     }
     ++row;

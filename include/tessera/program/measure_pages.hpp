@@ -38,9 +38,9 @@ struct page_mark {
   std::uint32_t rows;       ///< how many
 };
 
-/// Products of eight channels of two vectors, in float; what is added up further is so in double. Where squares are
-/// beyond floats pair_products_reducer takes their place.
-struct octet_products {
+/// Products of two vectors in float: those of bf16 are exact there. Where squares are beyond floats, those of
+/// pair_products_reducer take their place.
+struct float_products {
   float first;   ///< the first vector's with itself
   float second;  ///< the second one's
   float cross;   ///< of both
@@ -50,6 +50,12 @@ struct octet_products {
     first = multiply_add(a, a, first);
     second = multiply_add(b, b, second);
     cross = multiply_add(a, b, cross);
+  }
+  /// Adds those of other channels.
+  TESSERA_FN void merge(float_products const& other) {
+    first += other.first;
+    second += other.second;
+    cross += other.cross;
   }
   /// Whether squares are within floats; false for NaNs, too.
   [[nodiscard]] TESSERA_FN constexpr bool is_enough() const { return first + second < infinity; }
@@ -137,7 +143,7 @@ struct measure_pages {
   }
 
  private:
-  /// Products of eight channels in float: those of bf16 are exact there, sums within 1e-6 of their size.
+  /// Products of eight channels, in float.
   struct octet {
     measure_pages const& program;
     std::int64_t sequence;
@@ -145,19 +151,12 @@ struct measure_pages {
     std::int64_t head;
     std::int64_t token;
 
-    TESSERA_FN pair_products operator()(int begin) const {
-      octet_products products{};
-      for (int channel = begin; channel < begin + 8; ++channel) {
+    TESSERA_FN float_products operator()(int which) const {
+      float_products products{};
+      for (int channel = 8 * which; channel < 8 * which + 8; ++channel) {
         products.push(value(0, channel), value(1, channel));
       }
-      if (products.is_enough()) {
-        return products.sums();
-      }
-      pair_products exact = pair_products_reducer{}.identity();
-      for (int channel = begin; channel < begin + 8; ++channel) {
-        pair_products_reducer{}.push(exact, {value(0, channel), value(1, channel)});
-      }
-      return exact;
+      return products;
     }
     TESSERA_FN float value(int layer, int channel) const {
       auto const& from = program.source;
@@ -166,14 +165,21 @@ struct measure_pages {
     }
   };
   struct add {
-    TESSERA_FN void operator()(pair_products& into, pair_products const& other) const {
-      pair_products_reducer{}.merge(into, other);
-    }
+    TESSERA_FN void operator()(float_products& into, float_products const& other) const { into.merge(other); }
   };
 
   TESSERA_FN pair_products measure(std::int64_t sequence, int part, std::int64_t head, std::int64_t token) const {
-    return row_sum(source.memory.format.channels, pair_products_reducer{}.identity(),
-                   octet{*this, sequence, part, head, token}, add{});
+    const int channels = source.memory.format.channels;
+    const octet take{*this, sequence, part, head, token};
+    const float_products products = pair_sum(channels / 8, float_products{}, take, add{});
+    if (products.is_enough()) {
+      return products.sums();
+    }
+    pair_products exact = pair_products_reducer{}.identity();
+    for (int channel = 0; channel < channels; ++channel) {
+      pair_products_reducer{}.push(exact, {take.value(0, channel), take.value(1, channel)});
+    }
+    return exact;
   }
 };
 

@@ -43,7 +43,8 @@ struct page_rows_work {
   std::uint32_t number;  ///< among all that an append seals
   page_number at;        ///< the same, apart
   std::int32_t in_tail;  ///< tokens of the page
-  place places[2][2];    ///< of keys and values of each layer
+  bool is_whole;         ///< tokens of each part follow each other in memory
+  place places[2][2];    ///< of keys and values of each layer; of one layer twice
   float thresholds[2];   ///< of keys and values; where none is known, one that no angle reaches
   page_mark mark;        ///< where pages are corrected
 };
@@ -61,6 +62,8 @@ struct page_rows {
   view<float, 5> angles;           ///< sequence x page x head x {key, value} x 64; null: nobody needs them
   view<std::uint64_t, 3> guesses;  ///< retained tokens, like marks; null likewise
   bool corrects;                   ///< only pages whose marks differ from their guesses
+  /// Pages that blocks have taken beside their first ones, whoever is free; null: each block knows which ones are its.
+  std::uint32_t* taken = nullptr;
 
   /// Where the cache lies.
   [[nodiscard]] __device__ __forceinline__ cache_memory<T> const& memory() const { return source.memory; }
@@ -76,47 +79,31 @@ struct page_rows {
                            static_cast<std::uint32_t>(marks.extent(2)));
   }
 
-  /// By a warp: the first page of `number`, number + gridDim.x, ... that there is something to do for.
-  __device__ __forceinline__ void look_up(work_type& work, std::uint32_t number, int lane) const {
-    while (number < count()) {
-      const std::uint64_t own = number + std::uint64_t{gridDim.x} * static_cast<unsigned>(lane);
-      const bool is_one = own < count() && has_work(static_cast<std::uint32_t>(own));
-      const unsigned found = __ballot_sync(0xffffffffU, is_one);
-      if (found != 0) {
-        if (lane == __ffs(static_cast<int>(found)) - 1) {
-          work = work_of(static_cast<std::uint32_t>(own));
-        }
-        __syncwarp();
-        return;
-      }
-      const std::uint64_t next = number + std::uint64_t{gridDim.x} * 32;
-      number = next < count() ? static_cast<std::uint32_t>(next) : count();
-    }
-    if (lane == 0) {
-      work.page = nullptr;
-    }
-    __syncwarp();
+  /// By a warp: the first page of the block.
+  __device__ __forceinline__ void look_up_first(work_type& work, int lane) const { look_up(work, blockIdx.x, lane); }
+  /// By a warp: the one after page `number`.
+  __device__ __forceinline__ void look_up_next(work_type& work, std::uint32_t number, int lane) const {
+    look_up(work, taken == nullptr ? number + gridDim.x : take(lane), lane);
   }
 
-  /// By a warp: one part of a page, of both layers.
+  /// By a warp: one part of a page, of both layers; of one layer twice, so that nobody asks how many there are.
   __device__ __forceinline__ void bring(work_type const& work, int part, T* first, T* second, shared_barrier& full,
                                         int lane) const {
     const int channels = memory().format.channels;
     const int row_bytes = static_cast<int>(sizeof(T)) * channels;
     if (lane == 0) {
-      full.arrive_and_expect(layers() * tokens * row_bytes);
+      full.arrive_and_expect(2 * tokens * row_bytes);
     }
     __syncwarp();
     auto const& places = work.places[part];
-    const bool is_one_piece = work.in_tail == tokens || (work.in_tail == 0 && places[0].stride == channels &&
-                                                         places[layers() - 1].stride == channels);
-    if (is_one_piece) {
-      if (lane < layers()) {
+    if (work.is_whole) {
+      if (lane < 2) {
         load_bytes(lane == 0 ? first : second, places[lane].row(0, work.in_tail, channels), tokens * row_bytes, full);
       }
       return;
     }
-    for (int i = lane; i < layers() * tokens; i += 32) {
+#pragma unroll 1
+    for (int i = lane; i < 2 * tokens; i += 32) {
       T* const to = (i < tokens ? first : second) + i % tokens * channels;
       load_bytes(to, places[i / tokens].row(i % tokens, work.in_tail, channels), row_bytes, full);
     }
@@ -145,6 +132,31 @@ struct page_rows {
   }
 
  private:
+  /// The first page of `number`, number + gridDim.x, ... that there is something to do for; or of `number` and those
+  /// that nobody has.
+  __device__ __forceinline__ void look_up(work_type& work, std::uint32_t number, int lane) const {
+    while (number < count()) {
+      const std::uint64_t own = number + std::uint64_t{gridDim.x} * static_cast<unsigned>(lane);
+      const bool is_candidate = own < count() && (taken == nullptr || lane == 0);
+      const bool is_one = is_candidate && has_work(static_cast<std::uint32_t>(own));
+      const unsigned found = __ballot_sync(0xffffffffU, is_one);
+      if (found != 0) {
+        begin(work, number + gridDim.x * static_cast<unsigned>(__ffs(static_cast<int>(found)) - 1), lane);
+        return;
+      }
+      const std::uint64_t next = taken == nullptr ? number + std::uint64_t{gridDim.x} * 32 : take(lane);
+      number = next < count() ? static_cast<std::uint32_t>(next) : count();
+    }
+    if (lane == 0) {
+      work.page = nullptr;
+    }
+    __syncwarp();
+  }
+  /// The next page that nobody has.
+  [[nodiscard]] __device__ __forceinline__ std::uint32_t take(int lane) const {
+    const std::uint32_t number = lane == 0 ? gridDim.x + atomicAdd(taken, 1U) : 0;
+    return __shfl_sync(0xffffffffU, number, 0);
+  }
   [[nodiscard]] __device__ __forceinline__ float* thresholds_of(page_number const& at) const {
     return memory().thresholds + 2 * memory().head_of(source.sequences.slot(at.sequence), at.head);
   }
@@ -153,43 +165,48 @@ struct page_rows {
     return source.first_page(at.sequence) + at.page < source.end_page(at.sequence) &&
            (!corrects || marks(at.sequence, at.page, at.head).retained != guesses(at.sequence, at.page, at.head));
   }
+  /// Where the keys or values of a layer lie, of a page that begins at token `first`.
   [[nodiscard]] __device__ __forceinline__ typename work_type::place place_of(page_number const& at, int layer,
                                                                               int part, std::int64_t first,
                                                                               std::int64_t before) const {
     head_view<T const> const& inputs = source.inputs.part(layer, part);
-    T const* const tail = memory().tail_row(source.sequences.slot(at.sequence), layer, part, at.head, first);
+    T const* const tail = first < before ? memory().tail_row(source.sequences.slot(at.sequence), layer, part,
+                                                             static_cast<std::int64_t>(at.head), first)
+                                         : nullptr;
     const bool is_in_tail = first + tokens <= before;
     return {tail, is_in_tail ? tail : &inputs(at.sequence, at.head, first - before, 0), inputs.stride(2)};
   }
-  [[nodiscard]] __device__ __forceinline__ work_type work_of(std::uint32_t number) const {
+  /// By a warp: what is known of a page before its elements are. A lane finds each place.
+  __device__ __forceinline__ void begin(work_type& work, std::uint32_t number, int lane) const {
     const page_number at = number_of(number);
     const std::int64_t page = source.first_page(at.sequence) + at.page;
-    work_type found{};
-    found.page = memory().page(source.sequences.blocks(at.sequence, page), at.head);
-    found.number = number;
-    found.at = at;
     const std::int64_t first = page * tokens;
     const std::int64_t before = source.before(at.sequence);
-    found.in_tail = static_cast<std::int32_t>(clamp(before - first, std::int64_t{0}, std::int64_t{tokens}));
-#pragma unroll
-    for (int part = 0; part < 2; ++part) {
-#pragma unroll
-      for (int layer = 0; layer < 2; ++layer) {
-        if (layer < layers()) {
-          found.places[part][layer] = place_of(at, layer, part, first, before);
-        }
+    const std::int64_t behind = clamp(before - first, std::int64_t{0}, std::int64_t{tokens});
+    const int part = lane % 2;
+    bool is_whole = true;
+    if (lane < 4) {
+      const typename work_type::place found = place_of(at, min(lane / 2, layers() - 1), part, first, before);
+      work.places[part][lane / 2] = found;
+      is_whole = behind == tokens || (behind == 0 && found.stride == memory().format.channels);
+    }
+    is_whole = __all_sync(0xffffffffU, is_whole);
+    if (lane < 2) {
+      const float kept = thresholds_of(at)[lane];
+      const float unknown = rule.needs_angles() ? no_threshold : rule.threshold();
+      work.thresholds[lane] = is_nan(kept) ? unknown : kept;
+    }
+    if (lane == 0) {
+      work.page = memory().page(source.sequences.blocks(at.sequence, page), at.head);
+      work.number = number;
+      work.at = at;
+      work.in_tail = static_cast<std::int32_t>(behind);
+      work.is_whole = is_whole;
+      if (corrects) {
+        work.mark = marks(at.sequence, at.page, at.head);
       }
     }
-    float const* const kept = thresholds_of(at);
-#pragma unroll
-    for (int part = 0; part < 2; ++part) {
-      const float unknown = rule.needs_angles() ? no_threshold : rule.threshold();
-      found.thresholds[part] = is_nan(kept[part]) ? unknown : kept[part];
-    }
-    if (corrects) {
-      found.mark = marks(at.sequence, at.page, at.head);
-    }
-    return found;
+    __syncwarp();
   }
 };
 
@@ -199,179 +216,168 @@ struct odd_tokens {
   std::uint64_t weightless;  ///< whose keys or values, of which this is asked, have weights of 0
 };
 
-/// Eight channels of four tokens, of two layers; see page_lanes.
+/// Eight channels of four tokens; see page_lanes.
 template <int Channels, class T>
 struct page_elements {
   /// Which elements a thread has.
   using lanes_type = page_lanes<Channels>;
-  static constexpr int slots = lanes_type::slots;    ///< tokens of a thread
-  static constexpr int octets = lanes_type::octets;  ///< pieces of 8 channels of a token
+  using places_type = page_places<Channels>;
+  static constexpr int slots = lanes_type::slots;  ///< tokens of a thread
 
-  std::uint32_t words[slots][2][4];  ///< of each layer
-
-  /// Loads them from 64 tokens x Channels of each layer; where `layers` is 1 those of the second are zeros.
-  __device__ __forceinline__ void take(lanes_type const& at, T const* first, T const* second, int layers) {
+  /// Of both layers, over all channels, of the key or value of the token of keys that is in slot 0.
+  [[nodiscard]] __device__ __forceinline__ static float_products products(places_type const& at, int eight,
+                                                                          T const* first, T const* second) {
+    float_products sums[slots];
 #pragma unroll
     for (int slot = 0; slot < slots; ++slot) {
-      const int from = at.token(slot) * Channels + 8 * at.octet();
-      copy(words[slot][0], *reinterpret_cast<uint4 const*>(first + from));
-      copy(words[slot][1], layers == 2 ? *reinterpret_cast<uint4 const*>(second + from) : uint4{0, 0, 0, 0});
+      const std::uint32_t from = at.octet_of(slot, eight);  // neighbours; not those that are merged here
+      const uint4 a = *reinterpret_cast<uint4 const*>(first + from);
+      const uint4 b = *reinterpret_cast<uint4 const*>(second + from);
+      sums[slot] = {};
+      push(sums[slot], a.x, b.x);
+      push(sums[slot], a.y, b.y);
+      push(sums[slot], a.z, b.z);
+      push(sums[slot], a.w, b.w);
     }
+    return {sum_of_row({sums[0].first, sums[1].first, sums[2].first, sums[3].first}),
+            sum_of_row({sums[0].second, sums[1].second, sums[2].second, sums[3].second}),
+            sum_of_row({sums[0].cross, sums[1].cross, sums[2].cross, sums[3].cross})};
   }
 
-  /// Of the token in slot 0, over all channels. From where the elements were loaded.
-  [[nodiscard]] __device__ __forceinline__ pair_products products(lanes_type const& at, T const* first, T const* second,
-                                                                  int layers) const {
-    pair_products sums[slots];
-#pragma unroll
-    for (int slot = 0; slot < slots; ++slot) {
-      octet_products octet{};
-#pragma unroll
-      for (int word = 0; word < 4; ++word) {
-        const float2 a = unpack_pair<T>(words[slot][0][word]);
-        const float2 b = unpack_pair<T>(words[slot][1][word]);
-        octet.push(a.x, b.x);
-        octet.push(a.y, b.y);
-      }
-      sums[slot] = octet.sums();
-      if (!octet.is_enough()) {
-        const int from = at.token(slot) * Channels + 8 * at.octet();
-        sums[slot] = exact_products(first + from, layers == 2 ? second + from : nullptr);
+  /// The products of a token; those of floats, unless they are beyond floats. `second` is null where there is one
+  /// layer, whatever the products with a second one are.
+  [[nodiscard]] __device__ __forceinline__ static pair_products measured(float_products const& products, T const* first,
+                                                                         T const* second) {
+    const float_products own = second != nullptr ? products : float_products{products.first, 0.0F, 0.0F};
+    pair_products sums = own.sums();
+    if (!own.is_enough()) {  // seldom
+      sums = pair_products_reducer{}.identity();
+#pragma unroll 1
+      for (int channel = 0; channel < Channels; ++channel) {
+        pair_products_reducer{}.push(sums, {load(first[channel]), second != nullptr ? load(second[channel]) : 0.0F});
       }
     }
-    const double of_first[slots] = {sums[0].first, sums[1].first, sums[2].first, sums[3].first};
-    const double of_second[slots] = {sums[0].second, sums[1].second, sums[2].second, sums[3].second};
-    const double of_both[slots] = {sums[0].cross, sums[1].cross, sums[2].cross, sums[3].cross};
-    return {sum_of_row(of_first), sum_of_row(of_second), sum_of_row(of_both)};
+    return sums;
   }
 
-  /// Retained tokens are NaN, what has no weights is zero, whatever it is.
-  template <class Weights>
-  __device__ __forceinline__ void merge(lanes_type const& at, Weights const& weights, odd_tokens const& odd,
-                                        float (&merged)[slots][8]) const {
+  /// Merges the keys or values that lie from `first` and `second`, by the weights of tokens.
+  template <bool AreKeys>
+  __device__ __forceinline__ static void merge(places_type const& at, T const* first, T const* second,
+                                               mix_weights const* weights, float (&merged)[slots][8]) {
+    const std::uint32_t token = (AreKeys ? at.key : at.value) / Channels;
 #pragma unroll
     for (int slot = 0; slot < slots; ++slot) {
-      const mix_weights by = weights(at.token(slot));
+      const int away = AreKeys ? lanes_type::key_distance(slot) : lanes_type::value_distance(slot);
+      const mix_weights by = weights[token ^ static_cast<std::uint32_t>(away)];
 #pragma unroll
-      for (int word = 0; word < 4; ++word) {
-        const float2 first = unpack_pair<T>(words[slot][0][word]);
-        const float2 second = unpack_pair<T>(words[slot][1][word]);
-        merged[slot][2 * word] = multiply_add(by.second, second.x, by.first * first.x);
-        merged[slot][2 * word + 1] = multiply_add(by.second, second.y, by.first * first.y);
-      }
-    }
-    if ((odd.retained | odd.weightless) != 0) {
-#pragma unroll
-      for (int slot = 0; slot < slots; ++slot) {
-        const std::uint64_t bit = std::uint64_t{1} << at.token(slot);
-        const float instead = (odd.retained & bit) != 0 ? __int_as_float(0x7fffffff) : 0.0F;
-#pragma unroll
-        for (int j = 0; j < 8; ++j) {
-          merged[slot][j] = ((odd.retained | odd.weightless) & bit) != 0 ? instead : merged[slot][j];
-        }
+      for (int half = 0; half < 2; ++half) {
+        const std::uint32_t from = at.four_of(AreKeys, slot, half);
+        const uint2 a = *reinterpret_cast<uint2 const*>(first + from);
+        const uint2 b = *reinterpret_cast<uint2 const*>(second + from);
+        merge_pair(by, a.x, b.x, merged[slot][4 * half], merged[slot][4 * half + 1]);
+        merge_pair(by, a.y, b.y, merged[slot][4 * half + 2], merged[slot][4 * half + 3]);
       }
     }
   }
+  /// Retained tokens become `instead`; what has no weights is zero, whatever it was.
+  template <class Token>
+  __device__ __forceinline__ static void replace(odd_tokens const& odd, float instead, Token const& token,
+                                                 float (&merged)[slots][8]) {
+#pragma unroll
+    for (int slot = 0; slot < slots; ++slot) {
+      const bool is_retained = (odd.retained >> token(slot) & 1U) != 0;
+      const bool is_odd = is_retained || (odd.weightless >> token(slot) & 1U) != 0;
+      const float value = is_retained ? instead : 0.0F;
+#pragma unroll
+      for (float& element : merged[slot]) {
+        element = is_odd ? value : element;
+      }
+    }
+  }
 
-  /// As row_sum() adds up: of what threads have of each token, for that of slot 0.
-  template <class Number>
+  /// As pair_sum() adds up: of what threads have of each token, for that of slot 0. Over `lanes` neighbours.
+  template <int Lanes = lanes_type::eights, class Number>
   [[nodiscard]] __device__ __forceinline__ static Number sum_of_row(Number const (&parts)[slots]) {
-    const Number first = parts[0] + __shfl_xor_sync(0xffffffffU, parts[2], octets / 2);
-    const Number second = parts[1] + __shfl_xor_sync(0xffffffffU, parts[3], octets / 2);
-    Number sum = first + __shfl_xor_sync(0xffffffffU, second, octets / 4);
+    const Number first = parts[0] + __shfl_xor_sync(0xffffffffU, parts[2], 1);
+    const Number second = parts[1] + __shfl_xor_sync(0xffffffffU, parts[3], 1);
+    Number sum = first + __shfl_xor_sync(0xffffffffU, second, 2);
 #pragma unroll
-    for (int distance = octets / 8; distance > 0; distance /= 2) {
+    for (int distance = 4; distance < Lanes; distance *= 2) {
       sum += __shfl_xor_sync(0xffffffffU, sum, distance);
     }
     return sum;
   }
 
-  static constexpr float integers_only = 12582912.0F;  ///< see nearest_code_of()
-
-  /// nearest_code_of(), and that number: its bits have the code in their lower half.
-  [[nodiscard]] __device__ __forceinline__ static std::uint32_t nearest(float part) {
-    return __float_as_uint(multiply_add(__saturatef(part), 15.0F, integers_only));
-  }
-  /// Four codes in four bytes.
-  [[nodiscard]] __device__ __forceinline__ static std::uint32_t four_bytes(std::uint32_t a, std::uint32_t b,
-                                                                           std::uint32_t c, std::uint32_t d) {
-    return __byte_perm(__byte_perm(a, b, 0x0040), __byte_perm(c, d, 0x0040), 0x5410);
+  /// Four codes in four bytes, of numbers that count from the origin of codes.
+  [[nodiscard]] __device__ __forceinline__ static std::uint32_t four_bytes(float a, float b, float c, float d) {
+    return __byte_perm(__byte_perm(__float_as_uint(a), __float_as_uint(b), 0x0062),
+                       __byte_perm(__float_as_uint(c), __float_as_uint(d), 0x0062), 0x5410);
   }
 
-  /// saturated_half()
-  [[nodiscard]] __device__ __forceinline__ static std::uint16_t half_of(float value) {
-    constexpr float largest = 65504.0F;
-    const float inside = value != value ? value : fminf(fmaxf(value, -largest), largest);
-    return static_cast<std::uint16_t>(pack_pair<float16>(inside, inside));
-  }
-
-  /// Writes codes of keys, in the lower halves of `codes`, to those of the page, which begin at `to`. All lanes of a
-  /// warp: neighbours exchange parts of words.
-  __device__ __forceinline__ static void store_keys(lanes_type const& at, std::uint32_t const (&codes)[slots][8],
+  /// Writes codes of keys, of numbers that count from the origin, to those of the page, which begin at `to`.
+  __device__ __forceinline__ static void store_keys(lanes_type const& at, float const (&numbers)[slots][8],
                                                     std::uint32_t* to) {
+    const std::uint32_t selector = at.key_selector();
     const std::uint32_t factor[2] = {at.key_factor(0), at.key_factor(1)};
-    const bool is_odd = at.octet() % 2 != 0;
-    std::uint32_t* const first[2] = {to + at.key_word(at.octet() % 2, at.tile(0)),
-                                     to + at.key_word(at.octet() % 2, at.tile(1))};
 #pragma unroll
-    for (int t = 0; t < 4; t += 2) {  // the even thread of a strip has words of t, the other one those of t + 1
-      std::uint32_t words[2];
+    for (int two = 0; two < 2; ++two) {
+      std::uint32_t* const words = to + at.key_word(0, two);
 #pragma unroll
-      for (int two = 0; two < 2; ++two) {
-        const auto half = [&](int channel) {
-          return lanes_type::pair(codes[2 * two][channel], codes[2 * two][channel + 1]) * factor[0] +
-                 lanes_type::pair(codes[2 * two + 1][channel], codes[2 * two + 1][channel + 1]) * factor[1];
-        };
-        const std::uint32_t even = half(2 * t);
-        const std::uint32_t odd = half(2 * t + 2);
-        words[two] = (is_odd ? odd : even) + __shfl_xor_sync(0xffffffffU, is_odd ? even : odd, 1);
-      }
+      for (int i = 0; i < 2; ++i) {
+        std::uint32_t halves[2];
 #pragma unroll
-      for (int two = 0; two < 2; ++two) {
-        first[two][lanes_type::words_of_pair * t] = words[two];
+        for (int second = 0; second < 2; ++second) {
+          float const(&own)[8] = numbers[2 * two + second];
+          halves[second] =
+              __byte_perm(pair_of(own[2 * i], own[2 * i + 1]), pair_of(own[4 + 2 * i], own[5 + 2 * i]), selector);
+        }
+        words[words_of_pair * i] = halves[0] * factor[0] + halves[1] * factor[1];
       }
     }
   }
 
-  /// Likewise, of values.
-  __device__ __forceinline__ static void store_values(lanes_type const& at, std::uint32_t const (&codes)[slots][8],
-                                                      std::uint16_t* to) {
+  /// Likewise, of values: of each slot codes of the first four, and of the others.
+  __device__ __forceinline__ static void store_values(lanes_type const& at, places_type const& places,
+                                                      std::uint32_t const (&codes)[slots][2], std::uint32_t* to) {
     const std::uint32_t factor[2] = {at.value_factor(0), at.value_factor(1)};
-    const bool is_odd = at.octet() % 2 != 0;
-    std::uint16_t* const first[2] = {to + at.value_half(at.octet() % 2, at.tile(0)),
-                                     to + at.value_half(at.octet() % 2, at.tile(1))};
+    std::uint32_t pairs[slots];
 #pragma unroll
-    for (int channel = 0; channel < 8; channel += 2) {
-      const auto halves = [&](int j) {
-        return lanes_type::pair(codes[0][j], codes[2][j]) * factor[0] +
-               lanes_type::pair(codes[1][j], codes[3][j]) * factor[1];
-      };
-      const std::uint32_t even = halves(channel);
-      const std::uint32_t odd = halves(channel + 1);
-      const std::uint32_t word = (is_odd ? odd : even) + __shfl_xor_sync(0xffffffffU, is_odd ? even : odd, 1);
+    for (int slot = 0; slot < slots; ++slot) {
+      pairs[slot] = codes[slot][0] * factor[0] + codes[slot][1] * factor[1];
+    }
+    const std::uint32_t selector[2] = {at.value_selector(0), at.value_selector(1)};
+    std::uint32_t* const words[2] = {to + places.value_word(0, 0), to + places.value_word(0, 1)};
+    constexpr int of_two = 2 * 16;  // words from a channel to the one after the next
 #pragma unroll
-      for (int two = 0; two < 2; ++two) {
-        first[two][lanes_type::halves_of_channel * channel] =
-            static_cast<std::uint16_t>(two == 0 ? word & 0xffffU : word >> 16);
+    for (int two = 0; two < 2; ++two) {
+      const std::uint32_t low = __byte_perm(pairs[0], pairs[1], two == 0 ? 0x5140 : 0x7362);
+      const std::uint32_t high = __byte_perm(pairs[2], pairs[3], two == 0 ? 0x5140 : 0x7362);
+#pragma unroll
+      for (int which = 0; which < 2; ++which) {
+        words[which][of_two * two] = __byte_perm(low, high, selector[which]);
       }
     }
   }
 
  private:
-  /// Seldom.
-  [[nodiscard]] __device__ __forceinline__ static pair_products exact_products(T const* first, T const* second) {
-    pair_products sums = pair_products_reducer{}.identity();
-#pragma unroll 1
-    for (int channel = 0; channel < 8; ++channel) {
-      pair_products_reducer{}.push(sums, {load(first[channel]), second != nullptr ? load(second[channel]) : 0.0F});
-    }
-    return sums;
+  static constexpr int words_of_pair = 4;  ///< from the word of a pair of channels of keys to that of the next pair
+
+  __device__ __forceinline__ static void push(float_products& sums, std::uint32_t first, std::uint32_t second) {
+    const float2 a = unpack_pair<T>(first);
+    const float2 b = unpack_pair<T>(second);
+    sums.push(a.x, b.x);
+    sums.push(a.y, b.y);
   }
-  __device__ __forceinline__ static void copy(std::uint32_t (&to)[4], uint4 from) {
-    to[0] = from.x;
-    to[1] = from.y;
-    to[2] = from.z;
-    to[3] = from.w;
+  __device__ __forceinline__ static void merge_pair(mix_weights by, std::uint32_t first, std::uint32_t second,
+                                                    float& low, float& high) {
+    const float2 a = unpack_pair<T>(first);
+    const float2 b = unpack_pair<T>(second);
+    low = multiply_add(by.second, b.x, by.first * a.x);
+    high = multiply_add(by.second, b.y, by.first * a.y);
+  }
+  /// Codes in bytes 0 and 2; the others are rubbish.
+  [[nodiscard]] __device__ __forceinline__ static std::uint32_t pair_of(float low, float high) {
+    return __byte_perm(__float_as_uint(low), __float_as_uint(high), 0x0602);
   }
 };
 
