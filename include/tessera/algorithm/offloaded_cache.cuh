@@ -11,6 +11,7 @@
 ///     rebuild_rotated   a rank of 32, 64, ... 192, chunks of 8, 16, ... tokens; rotations that turn neighbouring
 ///                       channels, a multiple of 4, or halves of whole heads, or none; their tables at multiples of 16
 ///     project_rows      chunks of 8 or 16 tokens, a rank of 8, 16, ... 192
+///     archive_rows      heads of a multiple of 8 channels, records of up to 2560 bytes
 ///     attend_rows, join_chunks
 ///
 /// One layer of a sequence of 128K tokens with the paper's parameters (8 key heads of 128 channels, 32 query heads, 256
@@ -36,6 +37,7 @@
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/program/archive_rows.cuh>
 #include <tessera/program/attend_rows.cuh>
 #include <tessera/program/choose_largest.cuh>
 #include <tessera/program/fetch_records.hpp>
@@ -66,12 +68,11 @@ void run_scores(basic_cuda<Architectures> const& exec, score_chunks<bfloat16, S>
   }
 }
 
-/// In how many blocks a list of missed chunks is, so that all multiprocessors have one or two, and warps of each some.
+/// In how many blocks a list of missed chunks is, so that multiprocessors have two in all, and warps of each some.
 inline std::int64_t rebuild_splits(offload_extents const& n, std::int64_t steps, std::int64_t multiprocessors) {
   const std::int64_t lists = max(steps * n.key_heads, std::int64_t{1});
-  const std::int64_t pairs = divide_up(n.budget * n.chunk, std::int64_t{16});
-  return clamp(divide_up(2 * multiprocessors, lists), std::int64_t{1},
-               max(divide_up(pairs, std::int64_t{8}), std::int64_t{1}));
+  const std::int64_t eights = divide_up(n.budget * n.chunk, std::int64_t{8});
+  return clamp(2 * multiprocessors / lists, std::int64_t{1}, max(eights / 16, std::int64_t{1}));
 }
 
 template <int Channels, class Architectures, class T, class E>
@@ -186,13 +187,26 @@ void run_program(basic_cuda<Architectures> const& exec, attend_chunks<T, E> cons
   exec.run(call, call.groups());
 }
 
-/// By project_rows for 16 bits where it `takes` the call and a block can have 164 KiB of shared memory, else by the
+/// By project_rows for 16 bits where it `takes` the call and a block can have its 99 KiB of shared memory, else by the
 /// portable program.
 template <class Architectures, class T, class E>
 void run_program(basic_cuda<Architectures> const& exec, project_archived<T, E> const& call) {
   if constexpr (detail::has_pieces<T>) {
-    if (project_rows<T, E>::takes(call) && exec.state->shared_bytes() >= 164 * 1024) {
-      exec.run(project_rows<T, E>{call}, call.groups());
+    using program_type = project_rows<T, E>;
+    if (program_type::takes(call) && exec.state->shared_bytes() >= detail::launch_shape<program_type>::shared_bytes) {
+      exec.run(program_type{call}, call.groups());
+      return;
+    }
+  }
+  exec.run(call, call.groups());
+}
+
+/// By archive_rows for 16 bits where it `takes` the call, else by the portable program.
+template <class Architectures, class T, ChunkSelector S, class Codec>
+void run_program(basic_cuda<Architectures> const& exec, archive_chunks<T, S, Codec> const& call) {
+  if constexpr (detail::has_pieces<T>) {
+    if (archive_rows<T, S, Codec>::takes(call)) {
+      exec.run(archive_rows<T, S, Codec>{call}, call.groups());
       return;
     }
   }

@@ -134,9 +134,18 @@ struct offload_plan {
     return first_rows[at + 1] - first_rows[at];
   }
 
-  /// In how many parts a step of so many sequences fetches values: one, where they are on the device.
-  [[nodiscard]] std::int64_t parts_of(std::int64_t steps) const {
-    return options.values == value_store::host ? clamp(steps, std::int64_t{1}, std::int64_t{most_offload_parts}) : 1;
+  /// In how many parts a step of so many sequences goes: up to four where values cross a bus, of which one crosses
+  /// while chunks of the next are chosen; one where values are on the device.
+  [[nodiscard]] int parts_of(std::int64_t steps) const {
+    return options.values == value_store::host
+               ? static_cast<int>(clamp(steps, std::int64_t{1}, std::int64_t{most_offload_parts}))
+               : 1;
+  }
+  /// Part `which` of a step.
+  [[nodiscard]] offload_step<T> part_of(offload_step<T> const& all, int which) const {
+    std::int64_t const steps = all.steps();
+    std::int64_t const first = which * steps / parts_of(steps);
+    return all.part(first, (which + 1) * steps / parts_of(steps) - first);
   }
 
   /// All regions and their bytes, a table for people.

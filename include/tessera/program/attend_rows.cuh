@@ -28,7 +28,7 @@ struct attend_rows {
   static constexpr int warps = lanes / 32;
   static constexpr int warp_tokens = static_cast<int>(attended_tokens) / warps;  ///< of a share, that a warp has
   static constexpr int tiles = warp_tokens / 8;                                  ///< of 8 tokens
-  static constexpr int blocks_per_multiprocessor = 3;
+  static constexpr int blocks_per_multiprocessor = 4;
   static constexpr int parts = Channels / 64;  ///< of 64 channels
   static constexpr int pitch = Channels + 4;   ///< rows of totals begin in different banks
   static_assert(warp_tokens == 32, "tessera: attend_rows has 32 tokens a warp");
