@@ -68,22 +68,34 @@ void run_scores(basic_cuda<Architectures> const& exec, score_chunks<bfloat16, S>
   }
 }
 
-/// In how many blocks a list of missed chunks is, so that multiprocessors have two in all, and warps of each some.
-inline std::int64_t rebuild_splits(offload_extents const& n, std::int64_t steps, std::int64_t multiprocessors) {
+/// In how many blocks a list of missed chunks is, of which `most` run at a time: so that they take as little time as
+/// can be, where all lists are full. A block has `of_block` tokens at a time.
+inline std::int64_t rebuild_splits(offload_extents const& n, std::int64_t steps, std::int64_t most,
+                                   std::int64_t of_block) {
   const std::int64_t lists = max(steps * n.key_heads, std::int64_t{1});
-  const std::int64_t eights = divide_up(n.budget * n.chunk, std::int64_t{8});
-  return clamp(2 * multiprocessors / lists, std::int64_t{1}, max(eights / 16, std::int64_t{1}));
+  const std::int64_t end = min(max(most / lists, std::int64_t{4}), n.budget * n.chunk / of_block);
+  const auto rounds = [&](std::int64_t splits) { return divide_up(lists * splits, most); };
+  std::int64_t best = 1;
+  for (std::int64_t splits = 2; splits <= end; ++splits) {
+    best = rounds(splits) * best < rounds(best) * splits ? splits : best;
+  }
+  return best;
 }
 
+template <int Channels, rotary_pairs Pairs, class Architectures, class T, class E>
+void run_pairs(basic_cuda<Architectures> const& exec, rebuild_keys<T, E> const& call) {
+  using program_type = rebuild_rotated<Channels, T, E, Pairs>;
+  const std::int64_t most = program_type::blocks_per_multiprocessor * std::int64_t{exec.state->multiprocessors()};
+  const auto program =
+      program_type::of(call, rebuild_splits(call.extents, call.step.steps(), most, program_type::of_block));
+  exec.run(program, program.groups());
+}
 template <int Channels, class Architectures, class T, class E>
 void run_rebuild(basic_cuda<Architectures> const& exec, rebuild_keys<T, E> const& call) {
-  const std::int64_t splits = rebuild_splits(call.extents, call.step.steps(), exec.state->multiprocessors());
   if (call.rotary.pairs == rotary_pairs::halves) {
-    const auto program = rebuild_rotated<Channels, T, E, rotary_pairs::halves>::of(call, splits);
-    exec.run(program, program.groups());
+    run_pairs<Channels, rotary_pairs::halves>(exec, call);
   } else {
-    const auto program = rebuild_rotated<Channels, T, E, rotary_pairs::neighbours>::of(call, splits);
-    exec.run(program, program.groups());
+    run_pairs<Channels, rotary_pairs::neighbours>(exec, call);
   }
 }
 
@@ -108,8 +120,7 @@ bool try_fetch(basic_cuda<Architectures> const& exec, fetch_values<T, E, Codec> 
   if (!program_type::takes(call)) {
     return false;
   }
-  // Codes take a multiprocessor longer; what is in memory of the device is there sooner.
-  const std::int64_t over_bus = program_type::are_codes ? 64 : 32;
+  constexpr std::int64_t over_bus = 64;  // what is in memory of the device is there sooner
   const std::int64_t most = divide_up(call.groups(), std::int64_t{program_type::records});
   const std::int64_t count = call.crosses_bus ? over_bus : 4 * std::int64_t{exec.state->multiprocessors()};
   const program_type program{call, max(min(count, most), std::int64_t{1})};

@@ -316,19 +316,21 @@ struct offloaded_cache {
     }
   }
 
-  /// Values are on the device. What is resident waits for no selection and goes beside the scores.
+  /// Values are on the device. What is resident waits for no selection and goes beside the scores; values are fetched
+  /// while keys are rebuilt.
   template <class Executor, class Side, class T>
   static void attend_on_device(Executor const& exec, Side const& side, cache_type<T> const& cache,
                                offload_step<T> const& step) {
     offload_extents const& n = cache.plan.extents;
     attend(side.executor(), cache, step, 0, resident_shares(n));
-    side.mark(0);
     score(exec, cache, step);
     choose(exec, cache, step);
-    run_program(exec, fetch_values<T, element_of<T>, Codec>{n, cache.memory, step, false});
+    side.follow();
+    run_program(side.executor(), fetch_values<T, element_of<T>, Codec>{n, cache.memory, step, false});
+    side.mark(0);
     run_program(exec, rebuild_keys<T, element_of<T>>{n, cache.memory, step, cache.rotary});
-    attend(exec, cache, step, resident_shares(n), selected_shares(n));
     side.join(0);
+    attend(exec, cache, step, resident_shares(n), selected_shares(n));
   }
 
   template <class T>

@@ -141,11 +141,16 @@ struct offload_plan {
                ? static_cast<int>(clamp(steps, std::int64_t{1}, std::int64_t{most_offload_parts}))
                : 1;
   }
-  /// Part `which` of a step.
+  /// Part `which` of a step. The first one of four is small, so that the bus has work soon, and the last one is smaller
+  /// than the one before, since its attention overlaps with nothing.
   [[nodiscard]] offload_step<T> part_of(offload_step<T> const& all, int which) const {
+    constexpr std::int64_t eighths[most_offload_parts + 1] = {0, 1, 3, 6, 8};
     std::int64_t const steps = all.steps();
-    std::int64_t const first = which * steps / parts_of(steps);
-    return all.part(first, (which + 1) * steps / parts_of(steps) - first);
+    int const count = parts_of(steps);
+    auto const end_of = [&](int i) {
+      return count == most_offload_parts ? divide_up(eighths[i] * steps, std::int64_t{8}) : i * steps / count;
+    };
+    return all.part(end_of(which), end_of(which + 1) - end_of(which));
   }
 
   /// All regions and their bytes, a table for people.

@@ -3,7 +3,7 @@
 /// heads share a read of the tokens of their key head, which go straight into registers.
 ///
 /// A block has a share of 128 tokens, each of its four warps 32 of them: 4 * channels bytes a token are read once, a
-/// thirtieth of that is written. With 128 channels a warp has 12 KiB on their way at first: with three blocks a
+/// thirtieth of that is written. With 128 channels a warp has 12 KiB on their way at first: with four blocks a
 /// multiprocessor more than the 50 KiB that memory needs. Weights are rounded to 16 bits for their products with
 /// values, their sums are not.
 #pragma once
