@@ -7,10 +7,10 @@
 /// those of a pair in the same lane. For rank 160 and 128 channels a chunk of 8 tokens and head is 0.33 MFLOP, 2.5 KB
 /// read and 2 KB written: 16 sequences of 8 key heads of which each misses 256 chunks are 10.7 GFLOP and 151 MB, 35 us
 /// of an H200's memory, at a hit rate of 0.6 14; measured are 69 and 36, with 5 of a launch, from cold caches: warps,
-/// 12 a multiprocessor, have too few instructions that do not wait for each other. Directions of a head are 40 KiB,
-/// which blocks that share its list each read once, put in the order of operands, and then from shared memory for every
-/// 16 tokens. A token turns as the first of its eight does, which lanes work out together, and then by 0 to 7 positions
-/// more, which is the same for all eights: so that the tables are read for every eighth token only.
+/// 12 a multiprocessor, wait for what they gather and for operands, about as long for either. Directions of a head are
+/// 40 KiB, which blocks that share its list each read once, put in the order of operands, and then from shared memory
+/// for every 16 tokens. A token turns as the first of its eight does, which lanes work out together, and then by 0 to 7
+/// positions more, which is the same for all eights: so that the tables are read for every eighth token only.
 #pragma once
 
 #include <cstdint>
