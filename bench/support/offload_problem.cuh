@@ -231,7 +231,7 @@ class offload_problem {
     fill_view(m.ring_sources, 1.0, 16);
     fill_view(m.exact_keys, 1.0, 17);
     fill_view(m.exact_values, 1.0, 18);
-    std::int64_t const chunks = plan_.capacity(0) - 1;
+    std::int64_t const chunks = plan_.capacity(0);
     std::int64_t const bytes = plan_.record_bytes;
     // Put together on the device: single bytes would take the bus long.
     device_array<std::byte> const records(memory_, static_cast<std::size_t>(chunks * key_heads * bytes));
@@ -244,7 +244,7 @@ class offload_problem {
       copy(&m.values(plan_.first_rows[static_cast<std::size_t>(i)], 0, 0), records.data(), records.bytes());
     }
   }
-  /// Archived chunks, as many as there is room for but one; the outliers are spread over them.
+  /// Archived chunks, as many as there is room for, or all but one; the outliers are spread over them.
   void open_sequences() {
     auto const& n = plan_.extents;
     auto const& m = cache_.memory;
@@ -282,15 +282,17 @@ class offload_problem {
     auto const bytes = static_cast<std::size_t>(view.size()) * sizeof(*view.data);
     kept_.push_back({view.data, bytes, std::make_unique<device_array<std::byte>>(memory_, bytes)});
   }
-  /// The ring has room for three more, or for one, with which a chunk leaves it.
+  /// The ring has room for one more token, with which a chunk leaves it, or that chunk has left it already: the
+  /// position is the same, and so are the queries and what they select.
   void set_tokens(bool archives) {
     auto const& n = plan_.extents;
     std::vector<tessera::cached_sequence> all;
     for (std::int64_t i = 0; i < setup_.sequences; ++i) {
       auto const first = static_cast<std::int32_t>(plan_.first_rows[static_cast<std::size_t>(i)]);
-      auto const chunks = static_cast<std::int32_t>(plan_.capacity(i) - 1);
-      auto const tokens = static_cast<std::int32_t>(chunks * n.chunk + n.ring - (archives ? 1 : 4));
-      all.push_back({first, chunks + 1, tokens, chunks, 1.0F, 0.01F, 0, 0.0F});
+      auto const capacity = static_cast<std::int32_t>(plan_.capacity(i));
+      auto const chunks = archives ? capacity - 1 : capacity;
+      auto const tokens = static_cast<std::int32_t>((capacity - 1) * n.chunk + n.ring - 1);
+      all.push_back({first, capacity, tokens, chunks, 1.0F, 0.01F, 0, 0.0F});
     }
     exec_.copy(all, cache_.memory.sequences);
     memory_.wait();

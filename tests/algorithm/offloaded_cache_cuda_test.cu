@@ -54,13 +54,15 @@ buffer<U> on_device(tessera::cuda const& exec, std::vector<U> const& values) {
   return copy;
 }
 
-/// A cache on the device, its values in pinned memory.
+/// A cache on the device, its values in pinned memory or there, too.
 class device_cache {
  public:
-  device_cache(tessera::cuda const& exec, std::vector<std::int64_t> const& tokens, landmark_selector<8> const& selector)
+  device_cache(tessera::cuda const& exec, std::vector<std::int64_t> const& tokens, landmark_selector<8> const& selector,
+               value_store store = value_store::host)
       : exec_(exec),
         side_(exec, method::side_marks, true),
-        plan_(method::plan<T>({heads.query_heads, heads.key_heads, heads.channels, tokens}, {}, selector)),
+        plan_(
+            method::plan<T>({heads.query_heads, heads.key_heads, heads.channels, tokens}, options_of(store), selector)),
         within_(on_device(exec, tables().within())),
         blocks_(on_device(exec, tables().blocks())),
         device_(exec, plan_.device.bytes()),
@@ -128,6 +130,12 @@ class device_cache {
         to.push_back(from[static_cast<std::size_t>((head * s.tokens + position) * heads.channels + c)]);
       }
     }
+  }
+
+  static offload_options options_of(value_store store) {
+    offload_options made;
+    made.values = store;
+    return made;
   }
 
   tessera::cuda exec_;
@@ -230,4 +238,45 @@ TEST_CASE("a captured step goes on from step to step", "[cuda]") {
   }
   cudaGraphExecDestroy(instance);
   cudaGraphDestroy(graph);
+}
+
+TEST_CASE("steps in parts give each sequence the bits it has alone, wherever values are", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  own_stream const own;
+  tessera::cuda const exec{.stream = own.stream};
+  std::vector<std::int64_t> const prompts{700, 90, 333, 512, 64, 801, 260, 5, 450};
+  std::vector<std::int64_t> const room(prompts.size(), 900);
+  std::vector<offload_sequence<T>> all;
+  std::vector<offload_sequence<T> const*> tokens;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    all.push_back(make_sequence<T>(heads, 900, static_cast<std::uint64_t>(20 + i)));
+  }
+  device_cache on_host_store(exec, room, {.chunks = 8}, value_store::host);
+  device_cache on_device_store(exec, room, {.chunks = 8}, value_store::device);
+  device_cache alone(exec, {900}, {.chunks = 8}, value_store::device);
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    tokens.push_back(&all[i]);
+    on_host_store.prefill(static_cast<std::int64_t>(i), all[i], prompts[i]);
+    on_device_store.prefill(static_cast<std::int64_t>(i), all[i], prompts[i]);
+  }
+  alone.prefill(0, all[8], prompts[8]);
+  auto first = on_host_store.buffers(9);
+  auto second = on_device_store.buffers(9);
+  auto single = alone.buffers(1);
+  for (std::int64_t k = 0; k < 40; ++k) {
+    std::vector<std::int64_t> positions = prompts;
+    for (std::int64_t& position : positions) {
+      position += k;
+    }
+    on_host_store.set(first, tokens, positions);
+    on_device_store.set(second, tokens, positions);
+    alone.set(single, {&all[8]}, {positions[8]});
+    on_host_store.enqueue(first);
+    on_device_store.enqueue(second);
+    alone.enqueue(single);
+    auto const found = on_host(exec, first.results.view());
+    REQUIRE(on_host(exec, second.results.view()) == found);
+    std::vector<float> const last(found.end() - single.results.size(), found.end());
+    REQUIRE(on_host(exec, single.results.view()) == last);
+  }
 }

@@ -303,6 +303,30 @@ TEST_CASE("a full sequence is reported and left as it is, and the others go on",
   CHECK_THROWS_WITH(exec.wait(), tessera_test::contains("an index is out of range"));
 }
 
+TEST_CASE("parts of a step are all of its sequences, one after the other", "[host]") {
+  for (value_store const store : {value_store::host, value_store::device}) {
+    for (std::int64_t steps = 0; steps < 70; ++steps) {
+      offload_options options;
+      options.values = store;
+      offload_shape const shape{4, 2, 16, std::vector<std::int64_t>(static_cast<std::size_t>(steps), 100)};
+      auto const plan = low_rank::plan<float>(shape, options);
+      buffer<std::byte> room(plan.step.bytes());
+      auto const step = plan.step_of(workspace(plan.step, room.view()), steps, {});
+      int const parts = plan.parts_of(steps);
+      REQUIRE(parts >= 1);
+      REQUIRE(parts <= low_rank::side_marks);
+      std::int64_t next = 0;
+      for (int i = 0; i < parts; ++i) {
+        auto const part = plan.part_of(step, i);
+        REQUIRE(part.first == next);
+        REQUIRE((part.steps() > 0 || steps == 0));
+        next += part.steps();
+      }
+      CHECK(next == steps);
+    }
+  }
+}
+
 TEST_CASE("steps keep the rules for programs", "[host]") {
   auto const s = make_sequence<float>(small_heads, 92, 12);
   offload_options options;

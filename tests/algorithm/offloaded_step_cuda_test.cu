@@ -229,6 +229,12 @@ TEST_CASE("programs of a step leave on the device what they leave on the host", 
   SECTION("many query heads, in 16-bit floats, neighbouring channels that turn in part") {
     check_step<cache_of<64>, float16>({{24, 2, 64}, {420, 77}, 3, 12, 0, 32, rotary_pairs::neighbours, {}});
   }
+  SECTION("the largest rank, and neighbouring channels that all turn") {
+    check_step<cache_of<192>, bfloat16>({{8, 4, 64}, {650, 90}, 3, 40, 50, 64, rotary_pairs::neighbours, {}});
+  }
+  SECTION("one table of the turns of all positions") {
+    check_step<cache_of<64>, bfloat16>({{8, 2, 64}, {650, 90}, 3, 12, 0, 64, rotary_pairs::halves, {}, true});
+  }
   SECTION("many query heads of bfloat16, without rotations, chunks of 16") {
     check_step<cache_of<32, 16>, bfloat16>({{32, 2, 128}, {660}, 3, 9, 0, 0, rotary_pairs::halves, {}});
   }

@@ -29,6 +29,7 @@ struct step_setup {
   int turning = 64;  ///< channels
   tessera::rotary_pairs pairs = tessera::rotary_pairs::halves;
   std::vector<std::int32_t> named = {};
+  bool has_one_table = false;  ///< of the turns of all positions
 };
 
 /// A cache's blocks, here or on the device, and what they are.
@@ -50,9 +51,10 @@ class step_problem {
   explicit step_problem(step_setup const& setup)
       : setup_(setup),
         tables_(setup.turning > 0 ? tessera::rotary_frequencies(500000.0, setup.turning) : std::vector<double>{}, 8192),
+        all_positions_(turns_of_all()),
         plan_(Method::template plan<T>(shape(setup), options(setup), selector(setup))),
         named_(exec_, 8),
-        within_(on_device(tables_.within())),
+        within_(on_device(setup_.has_one_table ? all_positions_ : tables_.within())),
         around_(on_device(tables_.blocks())) {
     if (!setup.named.empty()) {
       exec_.copy(setup.named, named_.view().slice(0, 0, steps()));
@@ -61,10 +63,10 @@ class step_problem {
     for (std::size_t i = 0; i < 3; ++i) {
       std::fill(here_[i]->begin(), here_[i]->end(), std::byte{0xfb});
     }
-    auto const embedding = tables_.embedding(setup.pairs);
+    auto const embedding = this->embedding();
     here = std::make_unique<blocks_type>(open(here_[0]->view(), here_[1]->view(), here_[2]->view(), embedding));
-    there = std::make_unique<blocks_type>(open(there_[0]->view(), there_[1]->view(), there_[2]->view(),
-                                               tables_.embedding(setup.pairs, within_.data(), around_.data())));
+    there = std::make_unique<blocks_type>(
+        open(there_[0]->view(), there_[1]->view(), there_[2]->view(), embedding_of(within_.data(), around_.data())));
     found = std::make_unique<blocks_type>(open(found_[0]->view(), found_[1]->view(), found_[2]->view(), embedding));
     here->step.sequences = setup.named;
     found->step.sequences = setup.named;
@@ -145,7 +147,10 @@ class step_problem {
     exec_.wait();
     return copied;
   }
-  tessera::rotary_embedding embedding() const { return tables_.embedding(setup_.pairs); }
+  tessera::rotary_embedding embedding() const {
+    return embedding_of(setup_.has_one_table ? all_positions_.data() : tables_.within().data(),
+                        tables_.blocks().data());
+  }
   offload_sequence<T> const& sequence(std::size_t i) const { return sequences_[i]; }
 
   std::unique_ptr<blocks_type> here;
@@ -153,6 +158,22 @@ class step_problem {
   std::unique_ptr<blocks_type> found;
 
  private:
+  tessera::rotary_embedding embedding_of(tessera::rotation const* within, tessera::rotation const* blocks) const {
+    tessera::rotary_embedding made = tables_.embedding(setup_.pairs, within, blocks);
+    if (setup_.has_one_table) {
+      made.within.extents[0] = made.positions();
+      made.blocks = {};
+    }
+    return made;
+  }
+  std::vector<tessera::rotation> turns_of_all() const {
+    auto const made = tables_.embedding(setup_.pairs);
+    std::vector<tessera::rotation> all;
+    for (std::int64_t i = 0; setup_.has_one_table && i < made.positions() * made.within.extent(1); ++i) {
+      all.push_back(made.at(i / made.within.extent(1), i % made.within.extent(1)));
+    }
+    return all;
+  }
   static tessera::offload_shape shape(step_setup const& s) {
     std::vector<std::int64_t> room;
     for (std::int64_t const prompt : s.prompts) {
@@ -227,6 +248,7 @@ class step_problem {
   tessera::cuda exec_;
   tessera::pinned_memory pinned_;
   tessera::rotary_tables tables_;
+  std::vector<tessera::rotation> all_positions_;
   typename Method::template plan_type<T> plan_;
   tessera::buffer<std::int32_t> named_;
   tessera::buffer<tessera::rotation> within_;

@@ -11,6 +11,7 @@
 ///     rebuild_rotated   a rank of 32, 64, ... 192, chunks of 8, 16, ... tokens; rotations that turn neighbouring
 ///                       channels, a multiple of 4, or halves of whole heads, or none; their tables at multiples of 16
 ///     project_rows      chunks of 8 or 16 tokens, a rank of 8, 16, ... 192
+///     archive_rows      heads of a multiple of 8 channels, records of up to 2560 bytes
 ///     attend_rows, join_chunks
 ///
 /// One layer of a sequence of 128K tokens with the paper's parameters (8 key heads of 128 channels, 32 query heads, 256
@@ -36,6 +37,7 @@
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/program/archive_rows.cuh>
 #include <tessera/program/attend_rows.cuh>
 #include <tessera/program/choose_largest.cuh>
 #include <tessera/program/fetch_records.hpp>
@@ -70,23 +72,34 @@ bool try_scores(basic_cuda<Architectures> const& exec, score_chunks<bfloat16, S>
   return true;
 }
 
-/// In how many blocks a list of missed chunks is, so that all multiprocessors have one or two, and warps of each some.
-inline std::int64_t rebuild_splits(offload_extents const& n, std::int64_t steps, std::int64_t multiprocessors) {
+/// In how many blocks a list of missed chunks is, of which `most` run at a time: so that they take as little time as
+/// can be, where all lists are full. A block has `of_block` tokens at a time.
+inline std::int64_t rebuild_splits(offload_extents const& n, std::int64_t steps, std::int64_t most,
+                                   std::int64_t of_block) {
   const std::int64_t lists = max(steps * n.key_heads, std::int64_t{1});
-  const std::int64_t pairs = divide_up(n.budget * n.chunk, std::int64_t{16});
-  return clamp(divide_up(2 * multiprocessors, lists), std::int64_t{1},
-               max(divide_up(pairs, std::int64_t{8}), std::int64_t{1}));
+  const std::int64_t end = min(max(most / lists, std::int64_t{4}), n.budget * n.chunk / of_block);
+  const auto rounds = [&](std::int64_t splits) { return divide_up(lists * splits, most); };
+  std::int64_t best = 1;
+  for (std::int64_t splits = 2; splits <= end; ++splits) {
+    best = rounds(splits) * best < rounds(best) * splits ? splits : best;
+  }
+  return best;
 }
 
+template <int Channels, rotary_pairs Pairs, class Architectures, class T, class E>
+void run_pairs(basic_cuda<Architectures> const& exec, rebuild_keys<T, E> const& call) {
+  using program_type = rebuild_rotated<Channels, T, E, Pairs>;
+  const std::int64_t most = program_type::blocks_per_multiprocessor * std::int64_t{exec.state->multiprocessors()};
+  const auto program =
+      program_type::of(call, rebuild_splits(call.extents, call.step.steps(), most, program_type::of_block));
+  exec.run(program, program.groups());
+}
 template <int Channels, class Architectures, class T, class E>
 void run_rebuild(basic_cuda<Architectures> const& exec, rebuild_keys<T, E> const& call) {
-  const std::int64_t splits = rebuild_splits(call.extents, call.step.steps(), exec.state->multiprocessors());
   if (call.rotary.pairs == rotary_pairs::halves) {
-    const auto program = rebuild_rotated<Channels, T, E, rotary_pairs::halves>::of(call, splits);
-    exec.run(program, program.groups());
+    run_pairs<Channels, rotary_pairs::halves>(exec, call);
   } else {
-    const auto program = rebuild_rotated<Channels, T, E, rotary_pairs::neighbours>::of(call, splits);
-    exec.run(program, program.groups());
+    run_pairs<Channels, rotary_pairs::neighbours>(exec, call);
   }
 }
 
@@ -111,8 +124,7 @@ bool try_fetch(basic_cuda<Architectures> const& exec, fetch_values<T, E, Codec> 
   if (!program_type::takes(call)) {
     return false;
   }
-  // Codes take a multiprocessor longer; what is in memory of the device is there sooner.
-  const std::int64_t over_bus = program_type::are_codes ? 64 : 32;
+  constexpr std::int64_t over_bus = 64;  // what is in memory of the device is there sooner
   const std::int64_t most = divide_up(call.groups(), std::int64_t{program_type::records});
   const std::int64_t count = call.crosses_bus ? over_bus : 4 * std::int64_t{exec.state->multiprocessors()};
   const program_type program{call, max(min(count, most), std::int64_t{1})};
@@ -186,13 +198,26 @@ void run_program(basic_cuda<Architectures> const& exec, attend_chunks<T, E> cons
   exec.run(call, call.groups());
 }
 
-/// By project_rows for 16 bits where it `takes` the call and a block can have 164 KiB of shared memory, else by the
+/// By project_rows for 16 bits where it `takes` the call and a block can have its 99 KiB of shared memory, else by the
 /// portable program.
 template <class Architectures, class T, class E>
 void run_program(basic_cuda<Architectures> const& exec, project_archived<T, E> const& call) {
   if constexpr (detail::has_pieces<T>) {
-    if (project_rows<T, E>::takes(call) && exec.state->shared_bytes() >= 164 * 1024) {
-      exec.run(project_rows<T, E>{call}, call.groups());
+    using program_type = project_rows<T, E>;
+    if (program_type::takes(call) && exec.state->shared_bytes() >= detail::launch_shape<program_type>::shared_bytes) {
+      exec.run(program_type{call}, call.groups());
+      return;
+    }
+  }
+  exec.run(call, call.groups());
+}
+
+/// By archive_rows for 16 bits where it `takes` the call, else by the portable program.
+template <class Architectures, class T, ChunkSelector S, class Codec>
+void run_program(basic_cuda<Architectures> const& exec, archive_chunks<T, S, Codec> const& call) {
+  if constexpr (detail::has_pieces<T>) {
+    if (archive_rows<T, S, Codec>::takes(call)) {
+      exec.run(archive_rows<T, S, Codec>{call}, call.groups());
       return;
     }
   }

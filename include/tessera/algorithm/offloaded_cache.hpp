@@ -216,34 +216,14 @@ struct offloaded_cache {
     offload_step<T> const step = cache.plan.step_of(space, in.queries.extent(0), in.sequences);
     run_program(
         exec, append_tokens<T, element>{n, memory, step, cache.rotary, in.queries, in.keys, in.values, exec.status()});
-    // While values of some sequences are on their way, landmarks of others are read.
-    bool const is_offloaded = cache.plan.options.values == value_store::host;
-    std::int64_t const parts = cache.plan.parts_of(step.steps());
-    auto const part_at = [&](std::int64_t i) {
-      std::int64_t const first = i * step.steps() / parts;
-      return step.part(first, (i + 1) * step.steps() / parts - first);
-    };
-    for (std::int64_t i = 0; i < parts; ++i) {
-      offload_step<T> const part = part_at(i);
-      run_program(exec, score_chunks<T, S>{n, memory, part, cache.selector, cache.scale});
-      run_program(exec, select_chunks<T, S>{n, memory, part, cache.selector});
-      run_program(exec, place_chunks<T, element>{n, memory, part, cache.plan.options.keeps_slots});
-      side.follow();
-      run_program(side.executor(), fetch_values<T, element, Codec>{n, memory, part, is_offloaded});
-      side.mark(static_cast<int>(i));
-    }
-    run_program(exec, rebuild_keys<T, element>{n, memory, step, cache.rotary});
-    run_program(exec, attend_chunks<T, element>{n, memory, step, cache.scale, 0, resident_shares(n)});
-    for (std::int64_t i = 0; i < parts; ++i) {
-      side.join(static_cast<int>(i));
-      run_program(
-          exec, attend_chunks<T, element>{n, memory, part_at(i), cache.scale, resident_shares(n), selected_shares(n)});
+    side.follow();
+    project_chunks(side.executor(), cache, step);
+    if (cache.plan.options.values == value_store::host) {
+      attend_across_bus(exec, side, cache, step);
+    } else {
+      attend_on_device(exec, side, cache, step);
     }
     run_program(exec, merge_chunks<T, element, Result>{n, memory.sequences, step, out.results, out.log_sum_exp});
-    if (memory.gram.data != nullptr) {
-      run_program(exec, add_to_gram<T, element>{n, memory, step});
-    }
-    run_program(exec, project_archived<T, element>{n, memory, step});
     run_program(exec, archive_chunks<T, S, Codec>{n, memory, step, cache.selector, cache.plan.options.residual_limit});
     run_program(exec, finish_steps<T, element>{n, memory, step});
   }
@@ -284,6 +264,74 @@ struct offloaded_cache {
  private:
   template <class T>
   using element_of = typename plan_type<T>::element_type;
+
+  // Parts of decode().
+
+  /// Coefficients of the chunk that leaves the ring, if one does; and products, where the cache keeps those.
+  template <class Executor, class T>
+  static void project_chunks(Executor const& exec, cache_type<T> const& cache, offload_step<T> const& step) {
+    auto const& memory = cache.memory;
+    run_program(exec, project_archived<T, element_of<T>>{cache.plan.extents, memory, step});
+    if (memory.gram.data != nullptr) {
+      run_program(exec, add_to_gram<T, element_of<T>>{cache.plan.extents, memory, step});
+    }
+  }
+  template <class Executor, class T>
+  static void attend(Executor const& exec, cache_type<T> const& cache, offload_step<T> const& step, std::int64_t first,
+                     std::int64_t count) {
+    run_program(exec,
+                attend_chunks<T, element_of<T>>{cache.plan.extents, cache.memory, step, cache.scale, first, count});
+  }
+  template <class Executor, class T>
+  static void score(Executor const& exec, cache_type<T> const& cache, offload_step<T> const& part) {
+    run_program(exec, score_chunks<T, S>{cache.plan.extents, cache.memory, part, cache.selector, cache.scale});
+  }
+  /// Which chunks are selected, where they are, and which have to be fetched.
+  template <class Executor, class T>
+  static void choose(Executor const& exec, cache_type<T> const& cache, offload_step<T> const& part) {
+    offload_extents const& n = cache.plan.extents;
+    run_program(exec, select_chunks<T, S>{n, cache.memory, part, cache.selector});
+    run_program(exec, place_chunks<T, element_of<T>>{n, cache.memory, part, cache.plan.options.keeps_slots});
+  }
+
+  /// Values are on the host: those of one part cross the bus while landmarks of the next are read and chosen from.
+  template <class Executor, class Side, class T>
+  static void attend_across_bus(Executor const& exec, Side const& side, cache_type<T> const& cache,
+                                offload_step<T> const& step) {
+    offload_extents const& n = cache.plan.extents;
+    int const parts = cache.plan.parts_of(step.steps());
+    for (int i = 0; i < parts; ++i) {
+      offload_step<T> const part = cache.plan.part_of(step, i);
+      score(exec, cache, part);
+      choose(exec, cache, part);
+      side.follow();
+      run_program(side.executor(), fetch_values<T, element_of<T>, Codec>{n, cache.memory, part, true});
+      side.mark(i);
+    }
+    run_program(exec, rebuild_keys<T, element_of<T>>{n, cache.memory, step, cache.rotary});
+    attend(exec, cache, step, 0, resident_shares(n));
+    for (int i = 0; i < parts; ++i) {
+      side.join(i);
+      attend(exec, cache, cache.plan.part_of(step, i), resident_shares(n), selected_shares(n));
+    }
+  }
+
+  /// Values are on the device. What is resident waits for no selection and goes beside the scores; values are fetched
+  /// while keys are rebuilt.
+  template <class Executor, class Side, class T>
+  static void attend_on_device(Executor const& exec, Side const& side, cache_type<T> const& cache,
+                               offload_step<T> const& step) {
+    offload_extents const& n = cache.plan.extents;
+    attend(side.executor(), cache, step, 0, resident_shares(n));
+    score(exec, cache, step);
+    choose(exec, cache, step);
+    side.follow();
+    run_program(side.executor(), fetch_values<T, element_of<T>, Codec>{n, cache.memory, step, false});
+    side.mark(0);
+    run_program(exec, rebuild_keys<T, element_of<T>>{n, cache.memory, step, cache.rotary});
+    side.join(0);
+    attend(exec, cache, step, resident_shares(n), selected_shares(n));
+  }
 
   template <class T>
   static matrix_view<float> gram_of(cache_type<T> const& cache, std::int64_t sequence, workspace const& space) {

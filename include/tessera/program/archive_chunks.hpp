@@ -152,6 +152,38 @@ struct archive_chunks {
     keep(group, sequence, head, known, taken, values, scratch);
   }
 
+  /// Where a chunk is kept exactly, and what for; -1: not at all.
+  struct exact_place {
+    std::int64_t place;  ///< of the head's exact chunks
+    float measure;       ///< least cosine or residual
+  };
+  /// Whether and where the head's oldest chunk in the ring is exact from now on. `usual`: the prompt's residual.
+  template <class Group>
+  TESSERA_FN exact_place choose(Group const& group, std::int64_t sequence, std::int64_t head, float cosine,
+                                float residual, float usual) const {
+    const exact_place outlier = find(group, sequence, head, 0, extents.outliers, cosine, is_more{}, worse_outlier{});
+    if (outlier.place >= 0 || !(residual > residual_limit * max(usual, least_residual))) {
+      return outlier;
+    }
+    return find(group, sequence, head, extents.outliers, extents.exact(), residual, is_less{}, worse_stray{});
+  }
+
+  /// Writes down where it is, and that the chunk that was there is archived.
+  TESSERA_FN void note(std::int64_t sequence, std::int64_t head, cached_sequence const& known,
+                       exact_place taken) const {
+    const auto archived = static_cast<std::int16_t>(chunk_place::archived);
+    const auto exact = static_cast<std::int16_t>(chunk_place::exact);
+    memory.places(known.first + known.chunks, head) = taken.place >= 0 ? exact : archived;
+    if (taken.place >= 0) {
+      std::int32_t& id = memory.exact_ids(sequence, head, taken.place);
+      if (id >= 0) {
+        memory.places(known.first + id, head) = archived;
+      }
+      id = known.chunks;
+      memory.exact_measures(sequence, head, taken.place) = taken.measure;
+    }
+  }
+
  private:
   struct ring_part {
     view<T const, 2> ring;
@@ -160,11 +192,6 @@ struct archive_chunks {
     TESSERA_FN T operator()(std::int64_t token, std::int64_t channel) const {
       return ring((first + token) % length, channel);
     }
-  };
-  /// Where a chunk is kept exactly, and what for; -1: not at all.
-  struct exact_place {
-    std::int64_t place;
-    float measure;
   };
 
   /// A place that a chunk may take: one that is empty before all others, else that of the chunk that is kept least.
@@ -222,16 +249,6 @@ struct archive_chunks {
   };
 
   template <class Group>
-  TESSERA_FN exact_place choose(Group const& group, std::int64_t sequence, std::int64_t head, float cosine,
-                                float residual, float usual) const {
-    const exact_place outlier = find(group, sequence, head, 0, extents.outliers, cosine, is_more{}, worse_outlier{});
-    if (outlier.place >= 0 || !(residual > residual_limit * max(usual, least_residual))) {
-      return outlier;
-    }
-    return find(group, sequence, head, extents.outliers, extents.exact(), residual, is_less{}, worse_stray{});
-  }
-
-  template <class Group>
   TESSERA_FN void keep(Group const& group, std::int64_t sequence, std::int64_t head, cached_sequence const& known,
                        exact_place taken, ring_part const& values, scratch_type const& scratch) const {
     for (int lane : group) {
@@ -242,17 +259,7 @@ struct archive_chunks {
         memory.exact_values(sequence, head, taken.place, token, channel) = values(token, channel);
       }
       if (is_first(lane)) {
-        const auto archived = static_cast<std::int16_t>(chunk_place::archived);
-        const auto exact = static_cast<std::int16_t>(chunk_place::exact);
-        memory.places(known.first + known.chunks, head) = taken.place >= 0 ? exact : archived;
-        if (taken.place >= 0) {
-          std::int32_t& id = memory.exact_ids(sequence, head, taken.place);
-          if (id >= 0) {
-            memory.places(known.first + id, head) = archived;
-          }
-          id = known.chunks;
-          memory.exact_measures(sequence, head, taken.place) = taken.measure;
-        }
+        note(sequence, head, known, taken);
       }
     }
   }

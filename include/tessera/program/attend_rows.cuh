@@ -3,7 +3,7 @@
 /// heads share a read of the tokens of their key head, which go straight into registers.
 ///
 /// A block has a share of 128 tokens, each of its four warps 32 of them: 4 * channels bytes a token are read once, a
-/// thirtieth of that is written. With 128 channels a warp has 12 KiB on their way at first: with three blocks a
+/// thirtieth of that is written. With 128 channels a warp has 12 KiB on their way at first: with four blocks a
 /// multiprocessor more than the 50 KiB that memory needs. Weights are rounded to 16 bits for their products with
 /// values, their sums are not.
 #pragma once
@@ -28,7 +28,7 @@ struct attend_rows {
   static constexpr int warps = lanes / 32;
   static constexpr int warp_tokens = static_cast<int>(attended_tokens) / warps;  ///< of a share, that a warp has
   static constexpr int tiles = warp_tokens / 8;                                  ///< of 8 tokens
-  static constexpr int blocks_per_multiprocessor = 3;
+  static constexpr int blocks_per_multiprocessor = 4;
   static constexpr int parts = Channels / 64;  ///< of 64 channels
   static constexpr int pitch = Channels + 4;   ///< rows of totals begin in different banks
   static_assert(warp_tokens == 32, "tessera: attend_rows has 32 tokens a warp");

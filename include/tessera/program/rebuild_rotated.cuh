@@ -3,10 +3,14 @@
 /// gathers coefficients of missed chunks into registers, multiplies them with the directions of their head in shared
 /// memory, turns the sums in fp32 and rounds once.
 ///
-/// A chunk of 8 tokens is half of the 16 rows of a product, so that nothing but missed chunks is multiplied. For rank
-/// 160 and 128 channels a chunk and head is 0.33 MFLOP, 2.5 KB read and 2 KB written: for 8 key heads of which each
-/// misses 102 chunks 0.27 GFLOP and 3.7 MB, less than 2 us of a device. Directions of a head are 40 KiB, which blocks
-/// that share its list each read once.
+/// Tokens go in eights, the columns of a product, so that nothing but missed chunks is multiplied; rows are channels,
+/// those of a pair in the same lane. For rank 160 and 128 channels a chunk of 8 tokens and head is 0.33 MFLOP, 2.5 KB
+/// read and 2 KB written: 16 sequences of 8 key heads of which each misses 256 chunks are 10.7 GFLOP and 151 MB, 35 us
+/// of an H200's memory, at a hit rate of 0.6 14; measured are 69 and 36, with 5 of a launch, from cold caches: warps,
+/// 12 a multiprocessor, wait for what they gather and for operands, about as long for either. Directions of a head are
+/// 40 KiB, which blocks that share its list each read once, put in the order of operands, and then from shared memory
+/// for every 16 tokens. A token turns as the first of its eight does, which lanes work out together, and then by 0 to 7
+/// positions more, which is the same for all eights: so that the tables are read for every eighth token only.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +18,6 @@
 #include <tessera/core/known_divisor.hpp>
 #include <tessera/program/bring_chunks.hpp>
 #include <tessera/program/piece_operands.cuh>
-#include <tessera/tile/cuda/async_copy.cuh>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/group.cuh>
 
@@ -26,26 +29,36 @@ template <int Channels, class T, class E, rotary_pairs Pairs>
 struct rebuild_rotated {
   /// The portable program, whose members say what is to be done.
   using call_type = rebuild_keys<T, E>;
-  static constexpr int lanes = 256;
+  static constexpr int eights = 2;  ///< of tokens, that a warp has at a time
+  static constexpr int lanes = 192;
+  static constexpr int blocks_per_multiprocessor = 2;
   static constexpr int warps = lanes / 32;
-  static constexpr int most_blocks = 6;       ///< of 32 coefficients
-  static constexpr int tiles = Channels / 8;  ///< of 8 channels
-  /// Of 8 coefficients, of a channel's row of directions; padded.
-  static constexpr int most_pieces = static_cast<int>(padded_pieces(4 * most_blocks));
+  static constexpr int most_blocks = 6;        ///< of 32 coefficients
+  static constexpr int tiles = Channels / 16;  ///< of 8 pairs of channels; lane / 4 has so many neighbouring pairs
+  static constexpr int twos = tiles / 2;       ///< of neighbouring pairs of a lane
+  static constexpr std::int64_t of_block = 8 * eights * warps;  ///< tokens at a time
 
+  /// Of two neighbouring pairs, the first one even.
+  struct alignas(16) two_rotations {
+    rotation of[2];
+  };
   struct scratch_type {
-    uint4 directions[Channels * most_pieces];  ///< rows of the head's channels
+    uint4 directions[tiles][most_blocks][2][32];        ///< operands of each lane: 16 channels, 16 coefficients
+    two_rotations steps[2][twos][32];                   ///< of both of a lane's tokens, from the first of their eight
+    two_rotations firsts[warps][eights][Channels / 4];  ///< of the first tokens of the warp's eights
   };
 
   call_type call;           ///< extents, memory, step and rotation
   std::int32_t splits;      ///< blocks that share a list of missed chunks
   known_divisor by_splits;  ///< the same
   known_divisor by_heads;   ///< key heads
+  known_divisor by_eights;  ///< eights of a chunk
 
   /// `splits`: blocks for the list of each key head of each step; fewer than 2^31 blocks in all.
   [[nodiscard]] static rebuild_rotated of(call_type const& call, std::int64_t splits) {
     return {call, static_cast<std::int32_t>(splits), known_divisor::of(static_cast<std::uint32_t>(splits)),
-            known_divisor::of(static_cast<std::uint32_t>(call.extents.key_heads))};
+            known_divisor::of(static_cast<std::uint32_t>(call.extents.key_heads)),
+            known_divisor::of(static_cast<std::uint32_t>(call.extents.chunk / 8))};
   }
   [[nodiscard]] std::int64_t groups() const { return call.step.steps() * call.extents.key_heads * splits; }
 
@@ -55,149 +68,169 @@ struct rebuild_rotated {
     const auto split = static_cast<std::int32_t>(by_splits.remainder(static_cast<std::uint32_t>(which)));
     const std::int64_t at = by_heads.quotient(list);
     const std::int64_t head = by_heads.remainder(list);
-    const auto units = step_count(at, head) * eights();
+    const auto units = call.step.missed_counts(at, head) * static_cast<std::int32_t>(by_eights.divisor);
     const std::int64_t sequence = call.step.sequence(call.extents, call.memory.sequences, at);
-    if (sequence < 0 || 2 * split * warps >= units) {
+    if (sequence < 0 || eights * split * warps >= units) {
       return;
     }
     stage(sequence, head, scratch, group.lane);
-    async_copy_wait_all();
     group.sync();
-    const int lane = group.lane % 32;
-    for (std::int32_t pair = split * warps + group.lane / 32; 2 * pair < units; pair += splits * warps) {
-      const eight_tokens first = find(at, sequence, head, 2 * pair, lane);
-      // Of an odd number the last one is there twice, and written twice alike.
-      const eight_tokens second = find(at, sequence, head, min(2 * pair + 1, units - 1), lane);
-      float sums[tiles][4] = {};
-      multiply(sums, first, second, scratch, lane);
-      store_row(sums, 0, first, lane);
-      store_row(sums, 2, second, lane);
+    const list_type all{&call.step.missed(at, head, 0), units - 1,
+                        call.memory.sequences[sequence].first * call.extents.chunk,
+                        &call.memory.slot_keys(sequence, head, 0, 0, 0)};
+    const int warp = group.lane / 32;
+    for (std::int32_t first = eights * (split * warps + warp); first < units; first += eights * splits * warps) {
+      rebuild(all, first, scratch, warp, group.lane % 32);
     }
   }
 
  private:
-  /// The lane's row of eight tokens.
-  struct eight_tokens {
-    T const* coefficients;
-    T* key;
-    std::int64_t position;
+  struct list_type {
+    missed_chunk const* missed;
+    std::int32_t last;       ///< eight
+    std::int64_t first_row;  ///< of the sequence's coefficients
+    T* keys;                 ///< of the head's slots
   };
 
-  [[nodiscard]] __device__ __forceinline__ std::int32_t step_count(std::int64_t at, std::int64_t head) const {
-    return call.step.missed_counts(at, head);
-  }
-  [[nodiscard]] __device__ __forceinline__ std::int32_t eights() const {
-    return static_cast<std::int32_t>(call.extents.chunk) / 8;
-  }
   [[nodiscard]] __device__ __forceinline__ int blocks() const { return static_cast<int>(call.extents.rank) / 32; }
-  [[nodiscard]] __device__ __forceinline__ int row_pieces() const {
-    return static_cast<int>(padded_pieces(call.extents.rank / piece_numbers));
+  [[nodiscard]] __device__ __forceinline__ bool has_blocks() const { return call.rotary.blocks.data != nullptr; }
+
+  /// A channel of pair `pair`.
+  [[nodiscard]] __device__ __forceinline__ static int channel_of(int pair, int which) {
+    return Pairs == rotary_pairs::halves ? pair + which * (Channels / 2) : 2 * pair + which;
+  }
+  [[nodiscard]] __device__ __forceinline__ two_rotations load_two(matrix_view<rotation const> const& table,
+                                                                  std::int64_t row, int pair) const {
+    return 2 * pair < call.rotary.channels() ? *reinterpret_cast<two_rotations const*>(&table(row, pair))
+                                             : two_rotations{{{1.0F, 0.0F}, {1.0F, 0.0F}}};
+  }
+  [[nodiscard]] __device__ __forceinline__ static two_rotations both(two_rotations const& a, two_rotations const& b) {
+    return {{rotary_embedding::both(a.of[0], b.of[0]), rotary_embedding::both(a.of[1], b.of[1])}};
+  }
+  /// From one position to another, both of the same length.
+  [[nodiscard]] __device__ __forceinline__ static rotation between(rotation const& from, rotation const& to) {
+    const float inverse = 1.0F / multiply_add(from.cosine, from.cosine, from.sine * from.sine);
+    return {inverse * multiply_add(to.cosine, from.cosine, to.sine * from.sine),
+            inverse * multiply_add(to.sine, from.cosine, -to.cosine * from.sine)};
   }
 
+  /// Lane l of a warp has, of a tile, the pair of row l / 4, and of its coefficients piece l % 4 of each block.
   __device__ __forceinline__ void stage(std::int64_t sequence, std::int64_t head, scratch_type& scratch,
                                         int lane) const {
     auto const* const from = reinterpret_cast<uint4 const*>(&call.memory.directions(sequence, head * Channels, 0));
     const auto pieces = static_cast<int>(call.extents.rank) / piece_numbers;
-    for (int row = lane / 32; row < Channels; row += warps) {
-      for (int piece = lane % 32; piece < pieces; piece += 32) {
-        async_copy_16(&scratch.directions[row * row_pieces() + piece], from + row * pieces + piece);
-      }
+    const int of_warp = lane % 32;
+    for (int i = lane / 32; i < tiles * blocks(); i += warps) {
+      const int tile = i % tiles;
+      const int block = i / tiles;
+      const int pair = tiles * (of_warp / 4) + tile;
+      const uint4 a = load_from_l2(from + channel_of(pair, 0) * pieces + row_piece(of_warp, block));
+      const uint4 b = load_from_l2(from + channel_of(pair, 1) * pieces + row_piece(of_warp, block));
+      scratch.directions[tile][block][0][of_warp] = {a.x, b.x, a.y, b.y};
+      scratch.directions[tile][block][1][of_warp] = {a.z, b.z, a.w, b.w};
+    }
+    for (int i = lane; i < 2 * twos * 32 && has_blocks(); i += lanes) {
+      const int pair = tiles * (i % 32 / 4) + 2 * (i / 32 % twos);
+      const two_rotations zero = load_two(call.rotary.within, 0, pair);
+      const two_rotations found = load_two(call.rotary.within, 2 * (i % 4) + i / (32 * twos), pair);
+      scratch.steps[i / (32 * twos)][i / 32 % twos][i % 32] = {
+          {between(zero.of[0], found.of[0]), between(zero.of[1], found.of[1])}};
     }
   }
 
-  [[nodiscard]] __device__ __forceinline__ eight_tokens find(std::int64_t at, std::int64_t sequence, std::int64_t head,
-                                                             std::int32_t unit, int lane) const {
-    const missed_chunk missed = call.step.missed(at, head, unit / eights());
-    const std::int64_t token = unit % eights() * 8 + lane / 4;
-    const std::int64_t position = missed.chunk * call.extents.chunk + token;
-    const std::int64_t row = call.memory.sequences[sequence].first * call.extents.chunk + position;
-    return {&call.memory.coefficients(row, 0), &call.memory.slot_keys(sequence, head, missed.slot, token, 0), position};
-  }
-
-  __device__ __forceinline__ void multiply(float (&sums)[tiles][4], eight_tokens const& first,
-                                           eight_tokens const& second, scratch_type const& scratch, int lane) const {
-    uint4 rows[2][most_blocks];
+  /// Eights `first` and on; the last one instead of those behind it, written alike.
+  __device__ __forceinline__ void rebuild(list_type const& list, std::int32_t first, scratch_type& scratch, int warp,
+                                          int lane) const {
+    uint4 columns[eights][most_blocks];
+    std::int32_t positions[eights];  // of their first tokens
+    std::int32_t places[eights];     // among all tokens of the head's slots
+    const auto chunk = static_cast<std::int32_t>(call.extents.chunk);
 #pragma unroll
-    for (int block = 0; block < most_blocks; ++block) {
-      if (block < blocks()) {
-        rows[0][block] = load_from_l2(reinterpret_cast<uint4 const*>(first.coefficients) + row_piece(lane, block));
-        rows[1][block] = load_from_l2(reinterpret_cast<uint4 const*>(second.coefficients) + row_piece(lane, block));
+    for (int i = 0; i < eights; ++i) {
+      const auto eight = static_cast<std::uint32_t>(min(first + i, list.last));
+      const std::uint32_t of_list = by_eights.quotient(eight);
+      const auto inside = 8 * static_cast<std::int32_t>(eight - of_list * by_eights.divisor);
+      const missed_chunk missed = list.missed[of_list];
+      positions[i] = missed.chunk * chunk + inside;
+      places[i] = missed.slot * chunk + inside;
+    }
+#pragma unroll
+    for (int i = 0; i < eights; ++i) {
+      auto const* const row = reinterpret_cast<uint4 const*>(
+          call.memory.coefficients.data + (list.first_row + positions[i] + lane / 4) * call.extents.rank);
+#pragma unroll
+      for (int block = 0; block < most_blocks; ++block) {
+        if (block < blocks()) {
+          columns[i][block] = load_from_l2(row + row_piece(lane, block));
+        }
       }
     }
+    __syncwarp();  // what was there has been read
+    if (has_blocks() && lane < Channels / 4) {
+      find_firsts(positions, scratch.firsts[warp], lane);
+    }
+    __syncwarp();
+    float sums[eights][tiles][4] = {};
+    multiply(sums, columns, scratch, lane);
+    if (call.rotary.channels() > 0) {
+      turn(sums, positions, scratch, warp, lane);
+    }
+#pragma unroll
+    for (int i = 0; i < eights; ++i) {
+#pragma unroll
+      for (int which = 0; which < 2; ++which) {
+        const std::int64_t place = places[i] + lane % 4 * 2 + which;
+        store_token(sums[i], which, list.keys + place * Channels, lane);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void find_firsts(std::int32_t const (&positions)[eights],
+                                              two_rotations (&firsts)[eights][Channels / 4], int lane) const {
+    const int pair = tiles * (lane % 8) + 2 * (lane / 8);
+#pragma unroll
+    for (int i = 0; i < eights; ++i) {
+      const auto position = static_cast<std::uint32_t>(positions[i]);
+      firsts[i][lane] = both(load_two(call.rotary.blocks, position / rotary_embedding::block, pair),
+                             load_two(call.rotary.within, position % rotary_embedding::block, pair));
+    }
+  }
+
+  __device__ __forceinline__ void multiply(float (&sums)[eights][tiles][4], uint4 const (&columns)[eights][most_blocks],
+                                           scratch_type const& scratch, int lane) const {
 #pragma unroll
     for (int block = 0; block < most_blocks; ++block) {
       if (block < blocks()) {
 #pragma unroll
         for (int tile = 0; tile < tiles; ++tile) {
-          const int row = table_row(tile, lane / 4);
-          multiply_pieces<T>(sums[tile], rows[0][block], rows[1][block],
-                             scratch.directions[row * row_pieces() + row_piece(lane, block)]);
-        }
-      }
-    }
-  }
-
-  /// Turns and writes a row: numbers `first` and the next of each tile.
-  __device__ __forceinline__ void store_row(float (&sums)[tiles][4], int first, eight_tokens const& tokens,
-                                            int lane) const {
-    float values[Channels / 32][8];
+          const uint4 a = scratch.directions[tile][block][0][lane];
+          const uint4 b = scratch.directions[tile][block][1][lane];
 #pragma unroll
-    for (int i = 0; i < Channels / 4; ++i) {
-      values[i / 8][i % 8] = sums[i / 2][first + i % 2];
-    }
-    if (call.rotary.channels() > 0) {
-      turn(values, tokens.position, lane);
-    }
-#pragma unroll
-    for (int part = 0; part < Channels / 32; ++part) {
-      float const(&v)[8] = values[part];
-      const uint4 piece{pack_pair<T>(v[0], v[1]), pack_pair<T>(v[2], v[3]), pack_pair<T>(v[4], v[5]),
-                        pack_pair<T>(v[6], v[7])};
-      reinterpret_cast<uint4*>(tokens.key)[row_piece(lane, part)] = piece;
-    }
-  }
-
-  /// Of two neighbouring pairs, the first one even.
-  struct alignas(16) two_rotations {
-    rotation of[2];
-  };
-  [[nodiscard]] __device__ __forceinline__ two_rotations rotations_at(std::int64_t position, std::int64_t pair) const {
-    const rotary_embedding& rotary = call.rotary;
-    const auto load_two = [pair](matrix_view<rotation const> const& table, std::int64_t row) {
-      return *reinterpret_cast<two_rotations const*>(&table(row, pair));
-    };
-    if (rotary.blocks.data == nullptr) {
-      return load_two(rotary.within, position);
-    }
-    const two_rotations a = load_two(rotary.blocks, position / rotary_embedding::block);
-    const two_rotations b = load_two(rotary.within, position % rotary_embedding::block);
-    return {{rotary_embedding::both(a.of[0], b.of[0]), rotary_embedding::both(a.of[1], b.of[1])}};
-  }
-
-  /// As rotary_embedding::turn.
-  __device__ __forceinline__ void turn(float (&values)[Channels / 32][8], std::int64_t position, int lane) const {
-    constexpr int parts = Channels / 32;
-    if constexpr (Pairs == rotary_pairs::halves) {
-#pragma unroll
-      for (int part = 0; part < parts / 2; ++part) {
-#pragma unroll
-        for (int i = 0; i < 8; i += 2) {
-          const two_rotations by = rotations_at(position, piece_numbers * row_piece(lane, part) + i);
-          turn_pair(values[part][i], values[part + parts / 2][i], by.of[0]);
-          turn_pair(values[part][i + 1], values[part + parts / 2][i + 1], by.of[1]);
-        }
-      }
-    } else {
-#pragma unroll
-      for (int part = 0; part < parts; ++part) {
-#pragma unroll
-        for (int i = 0; i < 4; i += 2) {
-          const int pair = piece_numbers / 2 * row_piece(lane, part) + i;
-          if (2 * pair < call.rotary.channels()) {
-            const two_rotations by = rotations_at(position, pair);
-            turn_pair(values[part][2 * i], values[part][2 * i + 1], by.of[0]);
-            turn_pair(values[part][2 * i + 2], values[part][2 * i + 3], by.of[1]);
+          for (int i = 0; i < eights; ++i) {
+            const uint4 column = columns[i][block];
+            warp_mma<T>::multiply(sums[i][tile], {a.x, a.y, a.z, a.w}, {column.x, column.y});
+            warp_mma<T>::multiply(sums[i][tile], {b.x, b.y, b.z, b.w}, {column.z, column.w});
           }
+        }
+      }
+    }
+  }
+
+  /// As rotary_embedding::turn: two pairs of a token at a time.
+  __device__ __forceinline__ void turn(float (&sums)[eights][tiles][4], std::int32_t const (&positions)[eights],
+                                       scratch_type const& scratch, int warp, int lane) const {
+#pragma unroll
+    for (int two = 0; two < twos; ++two) {
+#pragma unroll
+      for (int which = 0; which < 2; ++which) {
+        const two_rotations step = scratch.steps[which][two][lane];
+#pragma unroll
+        for (int i = 0; i < eights; ++i) {
+          const two_rotations by = has_blocks() ? both(scratch.firsts[warp][i][8 * two + lane / 4], step)
+                                                : load_two(call.rotary.within, positions[i] + lane % 4 * 2 + which,
+                                                           tiles * (lane / 4) + 2 * two);
+          turn_pair(sums[i][2 * two][which], sums[i][2 * two][2 + which], by.of[0]);
+          turn_pair(sums[i][2 * two + 1][which], sums[i][2 * two + 1][2 + which], by.of[1]);
         }
       }
     }
@@ -206,6 +239,29 @@ struct rebuild_rotated {
     const float turned = multiply_add(first, by.cosine, -second * by.sine);
     second = multiply_add(second, by.cosine, first * by.sine);
     first = turned;
+  }
+
+  /// The lane's neighbouring pairs of a token: neighbouring channels, of each half or of both channels of pairs.
+  __device__ __forceinline__ static void store_token(float const (&sums)[tiles][4], int which, T* key, int lane) {
+    std::uint32_t words[tiles];
+#pragma unroll
+    for (int i = 0; i < tiles; ++i) {
+      const int two = i % twos;
+      const int half = 2 * (i / twos) + which;
+      words[i] = Pairs == rotary_pairs::halves ? pack_pair<T>(sums[2 * two][half], sums[2 * two + 1][half])
+                                               : pack_pair<T>(sums[i][which], sums[i][2 + which]);
+    }
+    constexpr int apart = Pairs == rotary_pairs::halves ? Channels / 2 : tiles;
+    T* const to = key + (Pairs == rotary_pairs::halves ? tiles : 2 * tiles) * (lane / 4);
+#pragma unroll
+    for (int part = 0; part < 2; ++part) {
+      std::uint32_t const* const of_part = words + part * twos;
+      if constexpr (twos == 4) {
+        *reinterpret_cast<uint4*>(to + part * apart) = {of_part[0], of_part[1], of_part[2], of_part[3]};
+      } else {
+        *reinterpret_cast<uint2*>(to + part * apart) = {of_part[0], of_part[1]};
+      }
+    }
   }
 };
 
