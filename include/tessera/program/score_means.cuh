@@ -189,7 +189,7 @@ struct score_means {
   __device__ __forceinline__ void multiply(scratch_type& scratch, int warp, int lane) const {
     const std::int32_t block = warp % warps / heads;
     const std::int32_t head = warp % warps - block * heads;
-    std::int32_t turn = warp / warps;  // of the sides' works, this one's is 0
+    std::int32_t works_before = warp / warps;  // the other side's, before this one's next
     row_words<Channels> queries[halves];
     std::int32_t queries_of[2] = {-1, -1};  ///< step and head
     place_type place;
@@ -197,11 +197,12 @@ struct score_means {
     for (std::int32_t number = static_cast<std::int32_t>(blockIdx.x); number < works;
          number += static_cast<std::int32_t>(gridDim.x)) {
       const work_type work = work_at(number, known);
-      turn = turn == 0 ? sides - 1 : turn - 1;
-      if (turn != sides - 1) {
+      if (works_before > 0) {
+        --works_before;
         place.skip(work.stages_of_it());
         continue;
       }
+      works_before = sides - 1;
       const std::int32_t first = work.first + block * static_cast<std::int32_t>(scored_chunks);
       const bool is_part = block < blocks && head < work.heads;
       const part_type part{work.at, work.row, work.head + head, first,

@@ -63,7 +63,7 @@ struct largest_keys_scratch {
   std::uint32_t lowest[warps];   ///< of the largest keys of lanes
   std::uint32_t highest[warps];  ///< likewise
   std::uint32_t totals[warps];   ///< of warps
-  last_bin last;
+  alignas(16) last_bin last;     ///< read in one piece, beside which nothing else is read
   least_key least;
 };
 
