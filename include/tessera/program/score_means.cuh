@@ -5,8 +5,9 @@
 ///
 /// For each chunk and key head 2 * channels bytes are read, once, and 4 * group + 2 written and read: at 128K tokens in
 /// chunks of 8, 8 key heads of 128 channels and 32 query heads 33.5 MB and 2.4 MB, 8 us at 4.55 TB/s. A multiprocessor
-/// has up to 160 KiB of landmarks on their way, twice what it takes to keep the memory busy. Of 16 chunks, which arrive
-/// in a microsecond, a warp needs 8 products, and makes of 128 scores at a time what is left to do, by all lanes.
+/// has up to 165 KiB of landmarks on their way, twice what it takes to keep the memory busy. Of 16 chunks, which arrive
+/// in a microsecond, a warp needs 8 products, and makes of 128 scores at a time what is left to do, by all lanes. On an
+/// H200 a sequence takes 16 us.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +25,9 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A work is `blocks` neighbouring blocks of chunks of up to 8 key heads, a warp for each of both. Works go to two sides
-/// of warps in turn: one multiplies while the other writes what it has. Rows: of queries, 4, 8 or 16; at least those
-/// that share a key head.
+/// A work is `blocks` neighbouring blocks of chunks of up to 8 key heads, a warp for each of both. Works go to two
+/// sides of warps in turn: one multiplies while the other writes what it has. Rows: of queries, 4, 8 or 16; at least
+/// those that share a key head.
 template <int Channels, int Rows, ChunkSelector S>
 struct score_means {
   /// The portable program, whose members say what is to be done.
