@@ -60,16 +60,25 @@ inline bool has_places(std::int64_t groups) {
 }
 
 template <int Channels, int Rows, class Architectures, ChunkSelector S>
-bool try_scores(basic_cuda<Architectures> const& exec, score_chunks<bfloat16, S> const& call) {
+bool run_scores(basic_cuda<Architectures> const& exec, score_chunks<bfloat16, S> const& call) {
   using program_type = score_means<Channels, Rows, S>;
-  offload_extents const& n = call.extents;
-  if (n.channels != Channels || n.group() > Rows || !has_places(call.groups()) || !exec.template has<program_type>()) {
+  if (!exec.template has<program_type>()) {
     return false;
   }
   const std::int64_t most = exec.state->multiprocessors();
   const auto program = program_type::of(call, most);
   exec.run(program, min(std::int64_t{program.works}, most));
   return true;
+}
+template <int Channels, class Architectures, ChunkSelector S>
+bool try_scores(basic_cuda<Architectures> const& exec, score_chunks<bfloat16, S> const& call) {
+  if (call.extents.channels != Channels || !has_places(call.groups())) {
+    return false;
+  }
+  const std::int64_t rows = call.extents.group();
+  return rows <= 4   ? run_scores<Channels, 4>(exec, call)
+         : rows <= 8 ? run_scores<Channels, 8>(exec, call)
+                     : run_scores<Channels, 16>(exec, call);
 }
 
 /// In how many blocks a list of missed chunks is, of which `most` run at a time: so that they take as little time as
@@ -138,8 +147,7 @@ bool try_fetch(basic_cuda<Architectures> const& exec, fetch_values<T, E, Codec> 
 template <class Architectures, int Chunk, class Group>
 void run_program(basic_cuda<Architectures> const& exec,
                  score_chunks<bfloat16, landmark_selector<Chunk, Group>> const& call) {
-  if (!detail::try_scores<128, 8>(exec, call) && !detail::try_scores<128, 16>(exec, call) &&
-      !detail::try_scores<64, 8>(exec, call) && !detail::try_scores<64, 16>(exec, call)) {
+  if (!detail::try_scores<128>(exec, call) && !detail::try_scores<64>(exec, call)) {
     exec.run(call, call.groups());
   }
 }

@@ -5,8 +5,9 @@
 ///
 /// For each chunk and key head 2 * channels bytes are read, once, and 4 * group + 2 written and read: at 128K tokens in
 /// chunks of 8, 8 key heads of 128 channels and 32 query heads 33.5 MB and 2.4 MB, 8 us at 4.55 TB/s. A multiprocessor
-/// has up to 160 KiB of landmarks on their way, twice what it takes to keep the memory busy. Of 16 chunks, which arrive
-/// in a microsecond, a warp needs 8 products, and makes of 128 scores at a time what is left to do, by all lanes.
+/// has up to 165 KiB of landmarks on their way, twice what it takes to keep the memory busy. Of 16 chunks, which arrive
+/// in a microsecond, a warp needs 8 products, and makes of 128 scores at a time what is left to do, by all lanes. On an
+/// H200 a sequence takes 16 us.
 #pragma once
 
 #include <cstdint>
@@ -24,29 +25,31 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A work is `blocks` neighbouring blocks of chunks of up to 8 key heads, a warp for each of both. Rows: of queries, 8
-/// or 16; at least those that share a key head.
+/// A work is `blocks` neighbouring blocks of chunks of up to 8 key heads, a warp for each of both. Works go to two
+/// sides of warps in turn: one multiplies while the other writes what it has. Rows: of queries, 4, 8 or 16; at least
+/// those that share a key head.
 template <int Channels, int Rows, ChunkSelector S>
 struct score_means {
   /// The portable program, whose members say what is to be done.
   using call_type = score_chunks<bfloat16, S>;
-  static constexpr int warps = 8;  ///< that multiply; one more starts copies
-  static constexpr int lanes = 32 * (warps + 1);
+  static constexpr int warps = 8;                  ///< of a side, that multiply
+  static constexpr int sides = Rows <= 8 ? 2 : 1;  ///< of warps; one more starts copies
+  static constexpr int lanes = 32 * (sides * warps + 1);
   static constexpr int blocks_per_multiprocessor = 1;
   static constexpr int from_architecture = 900;
   static constexpr int before_architecture = 1000;
   static constexpr bool is_persistent = true;
-  static constexpr int halves = Rows / 8;               ///< of 8 rows of queries
+  static constexpr int halves = Rows <= 8 ? 1 : 2;      ///< of 8 rows of queries
   static constexpr int tile = 16;                       ///< chunks of a warp that are in a stage
   static constexpr int line_bytes = 2 * Channels;       ///< of a landmark
   static constexpr int gap_bytes = 64;                  ///< so that neighbouring chunks are in different banks
   static constexpr int row_floats = scored_chunks + 4;  ///< likewise, of scores
-  static constexpr int stage_bytes = warps * tile * (line_bytes + gap_bytes);
-  static constexpr int stages = (222 * 1024 - warps * Rows * row_floats * 4) / stage_bytes;
+  static constexpr int stage_bytes = tile * (warps * line_bytes + 2 * gap_bytes);
+  static constexpr int stages = (222 * 1024 - sides * warps * Rows * row_floats * 4) / stage_bytes;
 
   struct scratch_type {
     alignas(128) unsigned char landmarks[stages][stage_bytes];
-    float scores[warps][Rows][row_floats];  ///< of a warp's block of chunks
+    float scores[sides * warps][Rows][row_floats];  ///< of a warp's block of chunks
     shared_barrier full[stages];
     shared_barrier empty[stages];
   };
@@ -65,7 +68,8 @@ struct score_means {
     const std::int64_t together = min(call.extents.key_heads, std::int64_t{warps});
     const std::int64_t sets = divide_up(call.extents.key_heads, together);
     const std::int64_t single = call.step.steps() * sets * call.blocks();
-    const std::int64_t neighbours = clamp(single / multiprocessors, std::int64_t{1}, warps / together);
+    const std::int64_t fitting = min(warps / together, stage_bytes / (tile * (together * line_bytes + gap_bytes)));
+    const std::int64_t neighbours = clamp(single / multiprocessors, std::int64_t{1}, fitting);
     const std::int64_t places = divide_up(call.blocks(), neighbours);
     return {call,
             static_cast<std::int32_t>(call.step.steps() * sets * places),
@@ -87,7 +91,7 @@ struct score_means {
     fence_barrier_init();
     group.sync();
     const int warp = __shfl_sync(0xffffffffU, group.lane / 32, 0);
-    if (warp < warps) {
+    if (warp < sides * warps) {
       multiply(scratch, warp, group.lane % 32);
     } else {
       bring(scratch, group.lane % 32);
@@ -113,7 +117,7 @@ struct score_means {
 
     /// Stages of the ring that it takes.
     __device__ __forceinline__ std::int32_t stages_of_it() const {
-      return divide_up(min(end - first, static_cast<std::int32_t>(scored_chunks)), tile);
+      return first < end ? divide_up(min(end - first, static_cast<std::int32_t>(scored_chunks)), tile) : 0;
     }
   };
   __device__ __forceinline__ work_type work_at(std::int32_t number, known_step& known) const {
@@ -184,8 +188,9 @@ struct score_means {
   };
 
   __device__ __forceinline__ void multiply(scratch_type& scratch, int warp, int lane) const {
-    const std::int32_t block = warp / heads;
-    const std::int32_t head = warp - block * heads;
+    const std::int32_t block = warp % warps / heads;
+    const std::int32_t head = warp % warps - block * heads;
+    std::int32_t works_before = warp / warps;  // the other side's, before this one's next
     row_words<Channels> queries[halves];
     std::int32_t queries_of[2] = {-1, -1};  ///< step and head
     place_type place;
@@ -193,18 +198,24 @@ struct score_means {
     for (std::int32_t number = static_cast<std::int32_t>(blockIdx.x); number < works;
          number += static_cast<std::int32_t>(gridDim.x)) {
       const work_type work = work_at(number, known);
+      if (works_before > 0) {
+        --works_before;
+        place.skip(work.stages_of_it());
+        continue;
+      }
+      works_before = sides - 1;
       const std::int32_t first = work.first + block * static_cast<std::int32_t>(scored_chunks);
       const bool is_part = block < blocks && head < work.heads;
       const part_type part{work.at, work.row, work.head + head, first,
                            is_part ? min(first + static_cast<std::int32_t>(scored_chunks), work.end) : first};
-      bool is_open[scored_chunks / 32] = {};
+      std::int16_t places[scored_chunks / 32];
       if (part.first < part.end) {
         if (queries_of[0] != part.at || queries_of[1] != part.head) {
           load_queries(part, queries, lane);
           queries_of[0] = work.at;
           queries_of[1] = part.head;
         }
-        look_up(part, is_open, lane);
+        look_up(part, places, lane);
       }
       for (std::int32_t stage = 0; stage < work.stages_of_it(); ++stage) {
         scratch.full[place.stage].wait(place.phase);
@@ -220,7 +231,7 @@ struct score_means {
         place.advance();
       }
       if (part.first < part.end) {
-        finish(part, is_open, scratch.scores[warp], lane);
+        finish(part, places, scratch.scores[warp], lane);
       }
       __syncwarp();  // the next work's scores come to the same place
     }
@@ -235,14 +246,17 @@ struct score_means {
       queries[half].load(row < rows ? &call.step.queries(part.at, query, 0) : nullptr, lane);
     }
   }
-  /// Which chunks can be selected.
-  __device__ __forceinline__ void look_up(part_type const& part, bool (&is_open)[scored_chunks / 32], int lane) const {
-    const auto& places = call.memory.places;
-    std::int16_t const* const from = places.data + places.offset(part.row + part.first + lane, part.head);
+  /// Reads what says which chunks can be selected; nothing waits for it yet.
+  __device__ __forceinline__ void look_up(part_type const& part, std::int16_t (&places)[scored_chunks / 32],
+                                          int lane) const {
+    const auto& all = call.memory.places;
+    std::int16_t const* const from = all.data + all.offset(part.row + part.first + lane, part.head);
 #pragma unroll
     for (int i = 0; i < static_cast<int>(scored_chunks) / 32; ++i) {
-      is_open[i] = part.first + 32 * i + lane < part.end &&
-                   from[32 * i * places.strides[0]] != static_cast<std::int16_t>(chunk_place::exact);
+      places[i] = static_cast<std::int16_t>(chunk_place::exact);
+      if (part.first + 32 * i + lane < part.end) {
+        places[i] = from[32 * i * all.strides[0]];
+      }
     }
   }
 
@@ -281,7 +295,7 @@ struct score_means {
   }
 
   /// Writes scores, and the sums of their exponentials.
-  __device__ __forceinline__ void finish(part_type const& part, bool const (&is_open)[scored_chunks / 32],
+  __device__ __forceinline__ void finish(part_type const& part, std::int16_t const (&places)[scored_chunks / 32],
                                          float const (&kept)[Rows][row_floats], int lane) const {
     constexpr int each = static_cast<int>(scored_chunks) / 32;
     __syncwarp();
@@ -293,7 +307,8 @@ struct score_means {
       float largest = -infinity;
 #pragma unroll
       for (int i = 0; i < each; ++i) {
-        values[i] = is_open[i] ? call.scale * kept[row][32 * i + lane] : -infinity;
+        const bool is_open = places[i] != static_cast<std::int16_t>(chunk_place::exact);
+        values[i] = is_open ? call.scale * kept[row][32 * i + lane] : -infinity;
         if (part.first + 32 * i + lane < part.end) {
           to[32 * i * scores.strides[0] + row * scores.strides[2]] = values[i];
         }

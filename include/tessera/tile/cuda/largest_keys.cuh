@@ -63,7 +63,7 @@ struct largest_keys_scratch {
   std::uint32_t lowest[warps];   ///< of the largest keys of lanes
   std::uint32_t highest[warps];  ///< likewise
   std::uint32_t totals[warps];   ///< of warps
-  last_bin last;
+  alignas(16) last_bin last;     ///< read in one piece, beside which nothing else is read
   least_key least;
 };
 
@@ -114,24 +114,34 @@ __device__ __forceinline__ void find_last_bin(cuda_block<Lanes> const& group, st
   group.sync();
 }
 
-/// Which of the lane's keys are in the last bin or above it, a bit for each; lists those in it, if lanes are to compare
-/// them.
+/// A bit for each of a lane's keys.
+struct lane_keys {
+  static constexpr int words = 2;
+  std::uint32_t bits[words];
+};
+
+/// Which of the lane's keys are in the last bin or above it; lists those in it, if lanes are to compare them.
 template <int Lanes>
-__device__ __forceinline__ std::uint64_t find_candidates(key_places<Lanes> const& own, std::uint32_t const* keys,
-                                                         key_bins const& bin, bool is_listed,
-                                                         largest_keys_scratch<Lanes>& scratch) {
-  std::uint64_t mine = 0;
-  std::uint64_t bit = 1;
+__device__ __forceinline__ lane_keys find_candidates(key_places<Lanes> const& own, std::uint32_t const* keys,
+                                                     key_bins const& bin, bool is_listed,
+                                                     largest_keys_scratch<Lanes>& scratch) {
+  lane_keys mine{};
+#pragma unroll
+  for (int word = 0; word < lane_keys::words; ++word) {
+    const std::int32_t first = own.first + 1024 * word;
+    const std::int32_t end = min(own.end, first + 1024);
+    std::uint32_t bit = 1;
 #pragma unroll 4
-  for (std::int32_t place = own.first; place < own.end; place += 32) {
-    const std::uint32_t key = keys[place];
-    if (key >= bin.low) {
-      mine |= bit;
-      if (is_listed && key - bin.low <= bin.span) {
-        scratch.contenders[atomicAdd(&scratch.contender_count, 1U)] = key;
+    for (std::int32_t place = first; place < end; place += 32) {
+      const std::uint32_t key = keys[place];
+      if (key >= bin.low) {
+        mine.bits[word] |= bit;
+        if (is_listed && key - bin.low <= bin.span) {
+          scratch.contenders[atomicAdd(&scratch.contender_count, 1U)] = key;
+        }
       }
+      bit += bit;
     }
-    bit += bit;
   }
   return mine;
 }
@@ -159,42 +169,62 @@ __device__ __forceinline__ void compare_contenders(cuda_block<Lanes> const& grou
   group.sync();
 }
 
-/// Calls write(rank, i) for all candidates above the least, and the first of those that are equal to it.
+/// Leaves only the first keys of the warp, so many of them.
+__device__ __forceinline__ void keep_first(lane_keys& mine, std::int32_t count, int lane) {
+  for (std::uint32_t& own : mine.bits) {
+    for (std::uint32_t left = __reduce_or_sync(whole_warp, own); left != 0; left &= left - 1) {
+      const std::uint32_t bit = left & (~left + 1);
+      const std::uint32_t all = __ballot_sync(whole_warp, (own & bit) != 0);
+      if (__popc(all & ((1U << lane) - 1U)) >= count) {
+        own &= ~bit;
+      }
+      count -= __popc(all);
+    }
+  }
+}
+
+/// Calls write(rank, i) for all candidates above the least, and the first of those that are equal to it. `keys`: the
+/// lane's, 32 apart.
 template <int Lanes, class Write>
-__device__ __forceinline__ void write_largest(cuda_block<Lanes> const& group, std::uint32_t const* keys,
-                                              std::uint64_t mine,
+__device__ __forceinline__ void write_largest(cuda_block<Lanes> const& group, std::uint32_t const* keys, lane_keys mine,
                                               typename largest_keys_scratch<Lanes>::least_key const& least,
                                               largest_keys_scratch<Lanes>& scratch, Write const& write) {
+  lane_keys equal{};
   std::uint32_t found = 0;  // those above in the upper half, equal ones in the lower
-  for (std::uint64_t left = mine; left != 0; left &= left - 1) {
-    const std::uint32_t key = keys[32 * (__ffsll(static_cast<long long>(left)) - 1)];
-    found += key > least.key ? 0x10000U : key == least.key ? 1U : 0U;
+#pragma unroll
+  for (int word = 0; word < lane_keys::words; ++word) {
+    for (std::uint32_t left = mine.bits[word]; left != 0; left &= left - 1) {
+      const std::uint32_t key = keys[1024 * word + 32 * (__ffs(static_cast<int>(left)) - 1)];
+      const std::uint32_t bit = left & (~left + 1);
+      found += key > least.key ? 0x10000U : key == least.key ? 1U : 0U;
+      equal.bits[word] |= key == least.key ? bit : 0U;
+      mine.bits[word] &= key > least.key ? ~0U : ~bit;
+    }
   }
-  const std::uint32_t all = __reduce_add_sync(whole_warp, found);
+  const std::uint32_t own = __reduce_add_sync(whole_warp, found);
   if (group.lane % 32 == 0) {
-    scratch.totals[group.lane / 32] = all;
+    scratch.totals[group.lane / 32] = own;
   }
   group.sync();
   const std::uint32_t before = sum_of_warps(group.lane, scratch).x;
-  std::uint32_t above = before >> 16;
-  std::uint32_t equal = before & 0xffffU;
-  const std::uint32_t below = (1U << group.lane % 32) - 1U;
-  std::uint64_t visited = __reduce_or_sync(whole_warp, static_cast<std::uint32_t>(mine >> 32));
-  visited = visited << 32 | __reduce_or_sync(whole_warp, static_cast<std::uint32_t>(mine));
-  for (; visited != 0; visited &= visited - 1) {
-    const int step = __ffsll(static_cast<long long>(visited)) - 1;
-    const bool is_candidate = (mine >> step & 1U) != 0;
-    const std::uint32_t key = is_candidate ? keys[32 * step] : 0;
-    const bool is_above = is_candidate && key > least.key;
-    const bool is_equal = is_candidate && key == least.key;
-    const std::uint32_t are_above = __ballot_sync(whole_warp, is_above);
-    const std::uint32_t are_equal = __ballot_sync(whole_warp, is_equal);
-    const std::uint32_t equal_before = equal + static_cast<std::uint32_t>(__popc(are_equal & below));
-    if (is_above || (is_equal && equal_before < least.equals)) {
-      write(above + static_cast<std::uint32_t>(__popc(are_above & below)) + min(equal_before, least.equals), 32 * step);
+  const auto taken = static_cast<std::int32_t>(min(before & 0xffffU, least.equals));
+  const std::int32_t left_of_equals = static_cast<std::int32_t>(least.equals) - taken;
+  if (static_cast<std::int32_t>(own & 0xffffU) > left_of_equals) {
+    keep_first(equal, left_of_equals, group.lane % 32);
+  }
+  std::uint32_t rank = (before >> 16) + static_cast<std::uint32_t>(taken);
+#pragma unroll
+  for (int word = 0; word < lane_keys::words; ++word) {
+    const std::uint32_t chosen = mine.bits[word] | equal.bits[word];
+    for (std::uint32_t left = __reduce_or_sync(whole_warp, chosen); left != 0; left &= left - 1) {
+      const std::uint32_t bit = left & (~left + 1);
+      const std::uint32_t all = __ballot_sync(whole_warp, (chosen & bit) != 0);
+      if ((chosen & bit) != 0) {
+        const int below = __popc(all & ((1U << group.lane % 32) - 1U));
+        write(rank + static_cast<std::uint32_t>(below), 1024 * word + 32 * (__ffs(static_cast<int>(left)) - 1));
+      }
+      rank += static_cast<std::uint32_t>(__popc(all));
     }
-    above += static_cast<std::uint32_t>(__popc(are_above));
-    equal += static_cast<std::uint32_t>(__popc(are_equal));
   }
 }
 
@@ -257,7 +287,7 @@ __device__ __forceinline__ std::int32_t largest_keys(cuda_block<Lanes> const& gr
   }
   const bool is_divided = left < last.within;
   const bool is_listed = is_divided && bins.shift > 0;
-  const std::uint64_t mine = detail::find_candidates(places, keys, bins, is_listed, scratch);
+  const detail::lane_keys mine = detail::find_candidates(places, keys, bins, is_listed, scratch);
   typename scratch_type::least_key least{bins.low - (is_divided ? 0U : 1U), is_divided ? left : 0U};
   if (is_listed) {
     detail::compare_contenders(group, left, scratch);
