@@ -84,10 +84,10 @@ struct few_queries_policy {
 /// way.
 ///
 /// H200, 8 key heads, 131072 tokens of 128 channels, 268 MB: 76.2 us; 64 sequences of 4096: 137. Of the former 3.4 are
-/// the launch, 1.6 to 4 pass before a block has its first tile, multiprocessors are done 45 to 69 us after the beginning
+/// the launch, 1.6 to 4 pass before a block has its first tile, multiprocessors are done 45 to 69 us after it began
 /// (62 in the mean: they do not get the same share of bandwidth), and 4 are the joining of shares, of which 0.7 until
-/// its blocks go on. Tiles of a head's shares in turn: 77; 2 stages: 77; tiles that are the first to leave L2: 77. 64
-/// channels: 6 stages and 2 blocks 48.1, 4 and 3 48.6.
+/// its blocks go on. Tiles of a head's shares in turn: 77; 2 stages: 77; tiles that are the first to leave L2: 77.
+/// 64 channels: 6 stages and 2 blocks 48.1, 4 and 3 48.6.
 template <int Channels>
 struct few_queries_tuning {
   using policy_type = few_queries_policy;
