@@ -11,9 +11,7 @@
 /// before the capture begins).  Programs may say `groups_per_block` (of 32 lanes each), `blocks_per_multiprocessor` and
 /// `blocks_per_cluster` (sm_90; `run` rounds the number of tiles up to whole clusters) as static ints, and
 /// `is_persistent` as a static bool if a thread block goes from tile to tile by itself: then `count` is the number of
-/// thread blocks. One that says `waits_for_stream` calls what is in tile/cuda/stream_order.cuh itself. A small one
-/// that says `follows_large_programs` wants multiprocessors' memory divided as those before and after it do, which take
-/// most of it as shared memory: to divide it anew a multiprocessor has to be idle.
+/// thread blocks. One that says `waits_for_stream` calls what is in tile/cuda/stream_order.cuh itself.
 #pragma once
 
 #if !defined(__CUDACC__)
@@ -103,16 +101,8 @@ struct launch_shape {
       return false;
     }
   }
-  static constexpr bool following() {
-    if constexpr (requires { P::follows_large_programs; }) {
-      return P::follows_large_programs;
-    } else {
-      return false;
-    }
-  }
   static constexpr bool is_persistent = persistent();
   static constexpr bool waits_for_stream = waiting();
-  static constexpr bool follows_large_programs = following();
   static constexpr int groups = count_groups();
   static constexpr int blocks_per_multiprocessor = ask_for_blocks();
   static constexpr int blocks_per_cluster = cluster_blocks();
@@ -324,11 +314,6 @@ struct basic_cuda {
     if constexpr (shared > shape::most_bytes_without_asking) {
       check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared), "cuda.run",
                  "cudaFuncSetAttribute");
-    }
-    if constexpr (shape::follows_large_programs) {
-      check_cuda(
-          cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared),
-          "cuda.run", "cudaFuncSetAttribute");
     }
     std::int64_t const needed = (count - 1) / shape::groups + 1;
     constexpr std::int64_t cluster = shape::blocks_per_cluster;

@@ -34,7 +34,6 @@ struct join_decoded {
   static constexpr int warp_shares = most_attention_shares / parts;  ///< that a warp adds up
   static constexpr int blocks_per_multiprocessor = 6;  ///< so few registers that one is there beside other programs
   static constexpr bool waits_for_stream = true;
-  static constexpr bool follows_large_programs = true;
 
   struct scratch_type {
     float totals[parts][columns];  ///< of each warp

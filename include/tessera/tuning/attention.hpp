@@ -83,11 +83,11 @@ struct few_queries_policy {
 /// 32 KiB of 128 channels' keys and values are a tile: one of keys and two of values are at work, the others under
 /// way.
 ///
-/// H200, 8 key heads, 131072 tokens of 128 channels, 268 MB: 79.6 us, of which 73.4 this and 5.7 the merging of shares;
-/// 64 sequences of 4096: 141. So 4.1 TB/s and 11 to 15 us that do not depend on the bytes. One block of 6 stages: 84.7
-/// and 142; shares that are half as long: 81; a block for each work, dealt out by the device: 81, three quarters of the
-/// blocks at work: 92; works that begin with different tiles: no difference. 64 channels: 6 stages and 2 blocks 52.5, 4
-/// and 3 55.2, 3 and 4 66.6: instructions are what it waits for.
+/// H200, 8 key heads, 131072 tokens of 128 channels, 268 MB: 76.2 us; 64 sequences of 4096: 137. Of the former 3.4 are
+/// the launch, 1.6 to 4 pass before a block has its first tile, multiprocessors are done 45 to 69 us after it began
+/// (62 in the mean: they do not get the same share of bandwidth), and 4 are the joining of shares, of which 0.7 until
+/// its blocks go on. Tiles of a head's shares in turn: 77; 2 stages: 77; tiles that are the first to leave L2: 77.
+/// 64 channels: 6 stages and 2 blocks 48.1, 4 and 3 48.6.
 template <int Channels>
 struct few_queries_tuning {
   using policy_type = few_queries_policy;

@@ -48,6 +48,11 @@ struct page_decode_policy {
 };
 
 /// A warp has a page at work, and as many are under way; of the longest pages all are at work in turn.
+///
+/// H200, us: 64 sequences of 4096 tokens of 32 key heads, 4 bits, 16 of them with 8, one of 32768 with 8. This: 321,
+/// 31.1, 23.3; 2 blocks of 4 warps: 321, 30.9, 23.3; halves of pages, one each for 14 or 12 warps: 348, 33 and
+/// 25, for half a page takes two thirds of its instructions. Of the last figure 3.3 are the launch, 3.2 pass before the
+/// first page is there, the last ones are done after 11 to 15.5, and 3.6 are the joining of shares.
 template <int Channels, int Bits = 4>
 struct page_decode_tuning {
   using policy_type = page_decode_policy;
