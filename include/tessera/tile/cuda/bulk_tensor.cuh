@@ -59,6 +59,21 @@ __device__ __forceinline__ void load_box_for_cluster(void* shared, tensor_map co
       : "memory");
 }
 
+/// Bytes that lie one after the other, a multiple of 16 at a multiple of 16, global to shared memory.
+__device__ __forceinline__ void load_bytes(void* shared, void const* global, int bytes, shared_barrier& done) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                   detail::plain_shared_address(shared)),
+               "l"(global), "r"(bytes), "r"(detail::plain_shared_address(&done))
+               : "memory");
+}
+
+/// The same from shared to global memory. Whoever wrote the bytes has called fence_async_proxy() before.
+__device__ __forceinline__ void store_bytes(void* global, void const* shared, int bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(global),
+               "r"(detail::plain_shared_address(shared)), "r"(bytes)
+               : "memory");
+}
+
 /// How long L2 keeps what a copy brings there: less long than what is read again.
 struct cache_policy {
   std::uint64_t bits;  ///< opaque: the hardware's
@@ -70,31 +85,6 @@ struct cache_policy {
     return made;
   }
 };
-
-/// Bytes that lie one after the other, a multiple of 16 at a multiple of 16, global to shared memory.
-__device__ __forceinline__ void load_bytes(void* shared, void const* global, int bytes, shared_barrier& done) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                   detail::plain_shared_address(shared)),
-               "l"(global), "r"(bytes), "r"(detail::plain_shared_address(&done))
-               : "memory");
-}
-
-/// The same; `policy` says how long L2 keeps what was read.
-__device__ __forceinline__ void load_bytes(void* shared, void const* global, int bytes, shared_barrier& done,
-                                           cache_policy policy) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
-          "r"(detail::plain_shared_address(shared)),
-      "l"(global), "r"(bytes), "r"(detail::plain_shared_address(&done)), "l"(policy.bits)
-      : "memory");
-}
-
-/// The same from shared to global memory. Whoever wrote the bytes has called fence_async_proxy() before.
-__device__ __forceinline__ void store_bytes(void* global, void const* shared, int bytes) {
-  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(global),
-               "r"(detail::plain_shared_address(shared)), "r"(bytes)
-               : "memory");
-}
 
 /// Only into L2.
 __device__ __forceinline__ void prefetch_box(tensor_map const& map, box_place place) {
