@@ -138,18 +138,18 @@ struct stored_row {
 
 /// Eight neighbouring channels of a row: one access to memory, where it is aligned to 16 bytes.
 template <class T>
-struct alignas(8 * sizeof(T)) row_piece {
+struct alignas(8 * sizeof(T)) row_chunk {
   static constexpr int channels = 8;
 
   T values[channels];  ///< of each channel
 
   /// The piece `which` of a row.
-  [[nodiscard]] TESSERA_FN static row_piece of(stored_row<T> const& row, std::int64_t which) {
+  [[nodiscard]] TESSERA_FN static row_chunk of(stored_row<T> const& row, std::int64_t which) {
     T const* const from = row.first + channels * which * row.stride;
-    if (row.stride == 1 && reinterpret_cast<std::uintptr_t>(from) % alignof(row_piece) == 0) {
-      return *reinterpret_cast<row_piece const*>(from);
+    if (row.stride == 1 && reinterpret_cast<std::uintptr_t>(from) % alignof(row_chunk) == 0) {
+      return *reinterpret_cast<row_chunk const*>(from);
     }
-    row_piece made;
+    row_chunk made;
     for (int i = 0; i < channels; ++i) {
       made.values[i] = from[i * row.stride];
     }
@@ -158,8 +158,8 @@ struct alignas(8 * sizeof(T)) row_piece {
   /// Likewise, of a row whose channels are neighbours.
   TESSERA_FN void store_to(T* row, std::int64_t which) const {
     T* const to = row + channels * which;
-    if (reinterpret_cast<std::uintptr_t>(to) % alignof(row_piece) == 0) {
-      *reinterpret_cast<row_piece*>(to) = *this;
+    if (reinterpret_cast<std::uintptr_t>(to) % alignof(row_chunk) == 0) {
+      *reinterpret_cast<row_chunk*>(to) = *this;
     } else {
       for (int i = 0; i < channels; ++i) {
         to[i] = values[i];

@@ -327,14 +327,14 @@ struct keep_tail {
   TESSERA_FN void copy(Group const& group, rows const& all) const {
     const auto channels = static_cast<std::uint32_t>(source.memory.format.channels);
     const auto blocks = static_cast<std::uint32_t>(source.memory.tail_blocks());
-    const std::uint32_t of_row = channels / row_piece<T>::channels;
+    const std::uint32_t of_row = channels / row_chunk<T>::channels;
     for (int lane : group) {
       for (auto begin = static_cast<std::uint32_t>(lane); begin < all.count * of_row;
            begin += lanes * pieces_at_a_time) {
-        row_piece<T> kept[pieces_at_a_time];
+        row_chunk<T> kept[pieces_at_a_time];
         for (std::uint32_t i = 0; i < pieces_at_a_time; ++i) {
           const std::uint32_t piece = min(begin + i * lanes, all.count * of_row - 1);
-          kept[i] = row_piece<T>::of(all.source_of(piece / of_row), piece % of_row);
+          kept[i] = row_chunk<T>::of(all.source_of(piece / of_row), piece % of_row);
         }
         for (std::uint32_t i = 0; i < pieces_at_a_time && begin + i * lanes < all.count * of_row; ++i) {
           const std::uint32_t piece = begin + i * lanes;

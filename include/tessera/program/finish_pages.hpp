@@ -43,7 +43,7 @@ TESSERA_FN void write_page_header(Group const& group, cache_source<T> const& sou
 /// Copies the retained tokens of a page. Of groups of `Lanes` lanes.
 template <int Lanes, class Group, class T>
 TESSERA_FN void retain_tokens(Group const& group, cache_source<T> const& source, sealed_page const& at) {
-  const int pieces = source.memory.format.channels / row_piece<T>::channels;
+  const int pieces = source.memory.format.channels / row_chunk<T>::channels;
   std::int64_t row = at.mark.first_row;
   for (std::uint64_t left = at.mark.retained; left != 0; left &= left - 1) {
     const std::int64_t token = at.first_token + count_trailing_zeros(left);
@@ -51,7 +51,7 @@ TESSERA_FN void retain_tokens(Group const& group, cache_source<T> const& source,
       for (int i = lane; i < 2 * source.memory.format.layers * pieces; i += Lanes) {
         const int layer = i / pieces / 2;
         const int part = i / pieces % 2;
-        const auto piece = row_piece<T>::of(source.stored_row_of(at.sequence, layer, part, at.head, token), i % pieces);
+        const auto piece = row_chunk<T>::of(source.stored_row_of(at.sequence, layer, part, at.head, token), i % pieces);
         piece.store_to(source.memory.retained_row(row, layer, part), i % pieces);
       }
     }
