@@ -130,7 +130,7 @@ struct attention_of_few_queries {
     for (int stage = 0; stage < Policy.stages; ++stage) {
       scratch.key_full[stage].init(1);
       scratch.value_full[stage].init(1);
-      scratch.key_empty[stage].init(shape::warps);
+      scratch.key_empty[stage].init(shape::lane_scales * shape::warps);
       scratch.value_empty[stage].init(shape::warps);
     }
     fence_barrier_init();
@@ -230,9 +230,9 @@ struct attention_of_few_queries {
     sync_named(warps_barrier, 32 * shape::warps);
   }
 
-  __device__ __forceinline__ static void release(shared_barrier& barrier, int lane) {
+  __device__ __forceinline__ static void release(shared_barrier& barrier, int lane, int lanes) {
     __syncwarp();
-    if (lane == 0) {
+    if (lane < lanes) {
       barrier.arrive();
     }
   }
@@ -276,8 +276,9 @@ struct attention_of_few_queries {
     std::int32_t sums[2][4] = {};
     scratch.key_full[state.key.stage].wait(state.key.phase);
     multiply_keys(detail::plain_shared_address(scratch.key[state.key.stage]), state, sums);
-    const float key_scale = scratch.key_scale[state.key.stage][state.lane % 4];
-    release(scratch.key_empty[state.key.stage], state.lane);
+    const float read = state.lane < shape::lane_scales ? scratch.key_scale[state.key.stage][state.lane] : 0.0F;
+    const float key_scale = __shfl_sync(0xffffffffU, read, state.lane % shape::lane_scales);
+    release(scratch.key_empty[state.key.stage], state.lane, shape::lane_scales);  // by those who have read
     state.key.advance();
     const std::int32_t own_key = first_key + shape::warp_keys * state.warp + 2 * (state.lane % 4);
 #pragma unroll
@@ -394,7 +395,7 @@ struct attention_of_few_queries {
         }
       }
     }
-    release(scratch.value_empty[state.value.stage], state.lane);
+    release(scratch.value_empty[state.value.stage], state.lane, 1);
     state.value.advance();
 #pragma unroll
     for (int column = 0; column < shape::column_steps; ++column) {

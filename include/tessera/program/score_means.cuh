@@ -25,16 +25,14 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A work is `blocks` neighbouring blocks of chunks of up to 8 key heads, a warp for each of both. Works go to two
-/// sides of warps in turn: one multiplies while the other writes what it has. Rows: of queries, 4, 8 or 16; at least
-/// those that share a key head.
+/// A work is `blocks` neighbouring blocks of chunks of up to 8 key heads, a warp for each of both. Rows: of queries, 4,
+/// 8 or 16; at least those that share a key head.
 template <int Channels, int Rows, ChunkSelector S>
 struct score_means {
   /// The portable program, whose members say what is to be done.
   using call_type = score_chunks<bfloat16, S>;
-  static constexpr int warps = 8;                  ///< of a side, that multiply
-  static constexpr int sides = Rows <= 8 ? 2 : 1;  ///< of warps; one more starts copies
-  static constexpr int lanes = 32 * (sides * warps + 1);
+  static constexpr int warps = 8;  ///< that multiply; one more starts copies
+  static constexpr int lanes = 32 * (warps + 1);
   static constexpr int blocks_per_multiprocessor = 1;
   static constexpr int from_architecture = 900;
   static constexpr int before_architecture = 1000;
@@ -45,11 +43,11 @@ struct score_means {
   static constexpr int gap_bytes = 64;                  ///< so that neighbouring chunks are in different banks
   static constexpr int row_floats = scored_chunks + 4;  ///< likewise, of scores
   static constexpr int stage_bytes = tile * (warps * line_bytes + 2 * gap_bytes);
-  static constexpr int stages = (222 * 1024 - sides * warps * Rows * row_floats * 4) / stage_bytes;
+  static constexpr int stages = (222 * 1024 - warps * Rows * row_floats * 4) / stage_bytes;
 
   struct scratch_type {
     alignas(128) unsigned char landmarks[stages][stage_bytes];
-    float scores[sides * warps][Rows][row_floats];  ///< of a warp's block of chunks
+    float scores[warps][Rows][row_floats];  ///< of a warp's block of chunks
     shared_barrier full[stages];
     shared_barrier empty[stages];
   };
@@ -91,7 +89,7 @@ struct score_means {
     fence_barrier_init();
     group.sync();
     const int warp = __shfl_sync(0xffffffffU, group.lane / 32, 0);
-    if (warp < sides * warps) {
+    if (warp < warps) {
       multiply(scratch, warp, group.lane % 32);
     } else {
       bring(scratch, group.lane % 32);
@@ -188,9 +186,8 @@ struct score_means {
   };
 
   __device__ __forceinline__ void multiply(scratch_type& scratch, int warp, int lane) const {
-    const std::int32_t block = warp % warps / heads;
-    const std::int32_t head = warp % warps - block * heads;
-    std::int32_t works_before = warp / warps;  // the other side's, before this one's next
+    const std::int32_t block = warp / heads;
+    const std::int32_t head = warp - block * heads;
     row_words<Channels> queries[halves];
     std::int32_t queries_of[2] = {-1, -1};  ///< step and head
     place_type place;
@@ -198,12 +195,6 @@ struct score_means {
     for (std::int32_t number = static_cast<std::int32_t>(blockIdx.x); number < works;
          number += static_cast<std::int32_t>(gridDim.x)) {
       const work_type work = work_at(number, known);
-      if (works_before > 0) {
-        --works_before;
-        place.skip(work.stages_of_it());
-        continue;
-      }
-      works_before = sides - 1;
       const std::int32_t first = work.first + block * static_cast<std::int32_t>(scored_chunks);
       const bool is_part = block < blocks && head < work.heads;
       const part_type part{work.at, work.row, work.head + head, first,
