@@ -32,12 +32,12 @@
 /// layers 14, 15 and 16 of SmolLM2-135M, 512 tokens, 64 channels, whose neighbours have little in common.
 ///
 ///     cosine of neighbours                 ratio    0.65   0.85   0.95   0.99      ratio  14, 15  15, 16
-///     4 bits, not merged                    3.49    .092   .093   .095   .094       3.44    .091    .093
-///     3 bits, not merged                    4.47    .198   .200   .203   .202       4.38    .192    .198
-///     2 bits, not merged                    6.21    .428   .439   .449   .439       6.02    .529    .489
-///     merged, 4 bits: slerp, retained       5.94    .469   .325   .202   .122   6.2 - 6.3   1.339   1.004
-///                     slerp                 6.71    .497   .355   .236   .164       6.52   1.372   1.024
-///                     slerp, t by lengths   6.71    .497   .354   .236   .164       6.52   1.356    .986
+///     4 bits, not merged                    3.49    .092   .093   .095   .094       3.44    .090    .093
+///     3 bits, not merged                    4.47    .198   .200   .203   .202       4.38    .190    .197
+///     2 bits, not merged                    6.21    .428   .438   .449   .439       6.02    .530    .488
+///     merged, 4 bits: slerp, retained       5.94    .469   .325   .201   .122   6.2 - 6.3   1.339   1.003
+///                     slerp                 6.71    .498   .356   .236   .164       6.52   1.372   1.023
+///                     slerp, t by lengths   6.71    .498   .354   .236   .164       6.52   1.356    .986
 ///                     average of directions 6.71    .505   .364   .245   .175       6.52   1.367   1.002
 ///                     average               6.71    .554   .415   .326   .285       6.52   1.055    .886
 ///                     longer vector         6.71    .532   .444   .382   .343       6.52   1.798   1.400
