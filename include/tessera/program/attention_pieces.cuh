@@ -217,9 +217,9 @@ struct attention_pieces {
     return same;
   }
 
-  /// A warp's, to the producer. What its other lanes have read of scales is in registers by then: they read together. A
-  /// __syncwarp() that says so costs 2 % of attention to 128 channels, and racecheck, which follows the lane that arrives
-  /// alone, warns with it, too.
+  /// A warp's, to the producer. What its other lanes have read of scales is in registers by then: they read together.
+  /// A __syncwarp() that says so costs 2 % of attention to 128 channels, and racecheck, which follows the lane that
+  /// arrives alone, warns with it, too.
   __device__ __forceinline__ static void release(shared_barrier& barrier) {
     if (threadIdx.x % 32 == 0) {
       barrier.arrive();
