@@ -26,10 +26,10 @@ struct choose_largest {
   static constexpr std::int64_t most_chunks = 40960;  ///< of a sequence
 
   struct scratch_type {
-    largest_keys_scratch<lanes> found;
-    float log_sum_exp[most_group];    ///< of the scores of each query head of the key head
-    std::int32_t exact;               ///< chunks
-    std::uint32_t keys[most_chunks];  ///< of each chunk: see keys_type
+    largest_keys_scratch<lanes> found;  ///< of the keys
+    float log_sum_exp[most_group];      ///< of the scores of each query head of the key head
+    std::int32_t exact;                 ///< chunks
+    std::uint32_t keys[most_chunks];    ///< of each chunk: see keys_type
   };
 
   call_type call;           ///< extents, memory, step and selector

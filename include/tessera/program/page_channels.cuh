@@ -31,6 +31,7 @@ namespace detail {
 /// Of all channels, at place_of().
 template <int Channels>
 struct page_channels {
+  /// Which elements a thread has.
   using lanes_type = page_lanes<Channels>;
   static constexpr int slots = lanes_type::slots;      ///< tokens of a thread
   static constexpr float origin = 128.0F;              ///< of codes

@@ -114,6 +114,7 @@ struct page_lanes {
 /// which others are away in single bits. Elements count from the first one of a page's keys or values of a layer.
 template <int Channels>
 struct page_places {
+  /// Which elements a thread has.
   using lanes_type = page_lanes<Channels>;
 
   std::uint32_t key;          ///< the first four of keys

@@ -221,6 +221,7 @@ template <int Channels, class T>
 struct page_elements {
   /// Which elements a thread has.
   using lanes_type = page_lanes<Channels>;
+  /// Where they are.
   using places_type = page_places<Channels>;
   static constexpr int slots = lanes_type::slots;  ///< tokens of a thread
 

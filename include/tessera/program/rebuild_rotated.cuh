@@ -40,7 +40,7 @@ struct rebuild_rotated {
 
   /// Of two neighbouring pairs, the first one even.
   struct alignas(16) two_rotations {
-    rotation of[2];
+    rotation of[2];  ///< each pair's
   };
   struct scratch_type {
     uint4 directions[tiles][most_blocks][2][32];        ///< operands of each lane: 16 channels, 16 coefficients

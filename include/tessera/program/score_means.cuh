@@ -42,10 +42,12 @@ struct score_means {
   static constexpr int line_bytes = 2 * Channels;       ///< of a landmark
   static constexpr int gap_bytes = 64;                  ///< so that neighbouring chunks are in different banks
   static constexpr int row_floats = scored_chunks + 4;  ///< likewise, of scores
+  /// Of a stage: landmarks of all warps, and two gaps a chunk.
   static constexpr int stage_bytes = tile * (warps * line_bytes + 2 * gap_bytes);
   static constexpr int stages = (222 * 1024 - warps * Rows * row_floats * 4) / stage_bytes;
 
   struct scratch_type {
+    /// Chunk by chunk, of all heads of a work.
     alignas(128) unsigned char landmarks[stages][stage_bytes];
     float scores[warps][Rows][row_floats];  ///< of a warp's block of chunks
     shared_barrier full[stages];

@@ -29,6 +29,7 @@ struct key_places {
   std::int32_t first;  ///< of the lane
   std::int32_t end;    ///< of the warp
 
+  /// Of a lane, in a list of `count`.
   __device__ __forceinline__ key_places(int lane, std::int32_t count) {
     const std::int32_t of_warp = (count + Lanes - 1) / Lanes * 32;
     const std::int32_t begin = lane / 32 * of_warp;
@@ -40,31 +41,31 @@ struct key_places {
 /// What lanes share while they look for the largest keys.
 template <int Lanes>
 struct largest_keys_scratch {
-  static constexpr int bins = 2 * Lanes;
-  static constexpr int warps = Lanes / 32;
+  static constexpr int bins = 2 * Lanes;    ///< of the histogram
+  static constexpr int warps = Lanes / 32;  ///< of the block
   static_assert((Lanes & (Lanes - 1)) == 0, "tessera: largest_keys has bins for a power of two of lanes");
 
   /// A bin, the lowest of those that something is taken of.
   struct last_bin {
-    std::uint32_t bin;
+    std::uint32_t bin;     ///< its number
     std::uint32_t above;   ///< keys in higher bins
     std::uint32_t within;  ///< keys in it
     std::uint32_t take;    ///< of both
   };
   /// The least key to be taken.
   struct least_key {
-    std::uint32_t key;
+    std::uint32_t key;     ///< itself
     std::uint32_t equals;  ///< how many of those that are equal to it
   };
 
-  alignas(8) std::uint32_t counts[bins];
-  std::uint32_t contenders[Lanes];  ///< keys of the last bin
-  std::uint32_t contender_count;
-  std::uint32_t lowest[warps];   ///< of the largest keys of lanes
-  std::uint32_t highest[warps];  ///< likewise
-  std::uint32_t totals[warps];   ///< of warps
-  alignas(16) last_bin last;     ///< read in one piece, beside which nothing else is read
-  least_key least;
+  alignas(8) std::uint32_t counts[bins];  ///< keys of each bin
+  std::uint32_t contenders[Lanes];        ///< keys of the last bin
+  std::uint32_t contender_count;          ///< of these
+  std::uint32_t lowest[warps];            ///< of the largest keys of lanes
+  std::uint32_t highest[warps];           ///< likewise
+  std::uint32_t totals[warps];            ///< of warps
+  alignas(16) last_bin last;              ///< read in one piece, beside which nothing else is read
+  least_key least;                        ///< found in the end
 };
 
 namespace detail {
