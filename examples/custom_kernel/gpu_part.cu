@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// custom_kernel on a GPU: the same checks, then the time of a large layer beside that of cuBLAS with bf16 weights.
-#include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
-#include <array>
 #include <cstdio>
 
 #include <tessera/exec/cuda.cuh>
@@ -12,7 +9,8 @@
 #include <tessera/tile/cuda/gemm_tile.cuh>
 #include <tessera/tile/cuda/widen_int4.cuh>
 
-#include "../support/failure.hpp"
+#include "../support/cublas_linear.hpp"
+#include "../support/seconds_on_stream.hpp"
 #include "gpu_part.hpp"
 
 namespace tessera_examples {
@@ -43,69 +41,6 @@ buffer<bfloat16> made(cuda const& exec, std::int64_t count, double sigma, std::u
   return values;
 }
 
-void check_status(cublasStatus_t status, char const* what) {
-  require(exit_code::unsound, status == CUBLAS_STATUS_SUCCESS, what, ": ", cublasGetStatusString(status));
-}
-void check_status(cudaError_t status, char const* what) {
-  check_cuda(status, "custom_kernel", what);
-}
-
-/// outputs = inputs * weights^T of bf16, by cuBLAS. It counts columns first, so its matrices are our transposes.
-class bf16_linear {
- public:
-  explicit bf16_linear(cudaStream_t stream) {
-    check_status(cublasCreate(&handle_), "cublasCreate");
-    check_status(cublasSetStream(handle_, stream), "cublasSetStream");
-  }
-  ~bf16_linear() { cublasDestroy(handle_); }
-  bf16_linear(bf16_linear const&) = delete;
-  bf16_linear& operator=(bf16_linear const&) = delete;
-
-  void run(matrix_view<bfloat16 const> inputs, matrix_view<bfloat16 const> weights,
-           matrix_view<bfloat16> outputs) const {
-    float const one = 1;
-    float const zero = 0;
-    auto const columns = static_cast<int>(weights.extent(0));
-    auto const depth = static_cast<int>(weights.extent(1));
-    check_status(cublasGemmEx(handle_, CUBLAS_OP_T, CUBLAS_OP_N, columns, static_cast<int>(inputs.extent(0)), depth,
-                              &one, weights.data, CUDA_R_16BF, depth, inputs.data, CUDA_R_16BF, depth, &zero,
-                              outputs.data, CUDA_R_16BF, columns, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
-                 "cublasGemmEx");
-  }
-
- private:
-  cublasHandle_t handle_{};
-};
-
-/// Median over 7 of the mean seconds of 10 calls, after 3 that warm up.
-template <class Work>
-double seconds_of(cudaStream_t stream, Work const& work) {
-  constexpr int calls = 10;
-  cudaEvent_t begin{};
-  cudaEvent_t end{};
-  check_status(cudaEventCreate(&begin), "cudaEventCreate");
-  check_status(cudaEventCreate(&end), "cudaEventCreate");
-  for (int i = 0; i < 3; ++i) {
-    work();
-  }
-  std::array<double, 7> seconds{};
-  for (double& one : seconds) {
-    check_status(cudaEventRecord(begin, stream), "cudaEventRecord");
-    for (int i = 0; i < calls; ++i) {
-      work();
-    }
-    check_status(cudaEventRecord(end, stream), "cudaEventRecord");
-    check_status(cudaEventSynchronize(end), "cudaEventSynchronize");
-    float milliseconds = 0;
-    check_status(cudaEventElapsedTime(&milliseconds, begin, end), "cudaEventElapsedTime");
-    one = static_cast<double>(milliseconds) / 1000 / calls;
-  }
-  check_status(cudaEventDestroy(begin), "cudaEventDestroy");
-  check_status(cudaEventDestroy(end), "cudaEventDestroy");
-  std::sort(seconds.begin(), seconds.end());
-  return seconds[seconds.size() / 2];
-}
-
 /// Microseconds, GB/s of weights, TFLOP/s.
 void add_row(text_table& table, std::string const& what, std::int64_t tokens, timed_shape shape, std::int64_t bytes,
              double seconds) {
@@ -132,9 +67,9 @@ class timed_layer {
 
   void time(std::int64_t tokens, text_table& table) {
     add_row(table, "int4, this example", tokens, shape_, layer_.bytes(),
-            seconds_of(exec_.stream, [&] { forward(tokens); }));
+            seconds_on_stream(exec_.stream, 3, 10, [&] { forward(tokens); }));
     add_row(table, "bf16, cuBLAS", tokens, shape_, static_cast<std::int64_t>(weights_.bytes()),
-            seconds_of(exec_.stream, [&] { cublas_.run(inputs(tokens), weights(), outputs(tokens)); }));
+            seconds_on_stream(exec_.stream, 3, 10, [&] { cublas_.run(inputs(tokens), weights(), outputs(tokens)); }));
   }
 
   /// Whether some of the outputs are right: a few columns, which is what double precision on the CPU has time for.
@@ -169,7 +104,7 @@ class timed_layer {
   buffer<bfloat16> outputs_;
   int4_layer layer_;
   buffer<float> sums_;
-  bf16_linear cublas_;
+  cublas_linear cublas_;
 };
 
 }  // namespace
@@ -185,7 +120,7 @@ bool check_on_gpu(std::vector<layer_data> const& layers, text_table& table) {
 
 bool time_on_gpu(timed_shape shape) {
   cudaDeviceProp properties;
-  check_status(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
+  check_cuda(cudaGetDeviceProperties(&properties, 0), "custom_kernel", "cudaGetDeviceProperties");
   std::printf("%s, a layer of %ld x %ld\n", properties.name, static_cast<long>(shape.columns),
               static_cast<long>(shape.depth));
   cuda const exec;
