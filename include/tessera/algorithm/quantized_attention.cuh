@@ -9,7 +9,7 @@
 /// those heads again that had values without room (encode_again.cuh): it reads one word a head, and ends. They run in
 /// programs of 64, 128 or 256 channels, the next that is large enough. Else the portable programs.
 ///
-/// H200, 8 x 16 heads of 4096 tokens of 128 channels, by samples: 154 us; inputs read once and codes written once would
+/// H200, 8 x 16 heads of 4096 tokens of 128 channels, by samples: 155 us; inputs read once and codes written once would
 /// take 142 at the rate of a copy. The third launch takes 141, the first 13 (1/8 of keys and values; alone, from cold),
 /// the fourth 1.3. 256 tokens of a sample instead of 512: 4 us less at 4096 tokens, nothing elsewhere. Samples that are
 /// read so that they leave L2 to others: 1 to 2 more. With values beyond their range in all heads: 50 more, which is

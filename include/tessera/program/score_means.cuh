@@ -5,9 +5,10 @@
 ///
 /// For each chunk and key head 2 * channels bytes are read, once, and 4 * group + 2 written and read: at 128K tokens in
 /// chunks of 8, 8 key heads of 128 channels and 32 query heads 33.5 MB and 2.4 MB, 8 us at 4.55 TB/s. A multiprocessor
-/// has up to 165 KiB of landmarks on their way, twice what it takes to keep the memory busy. Of 16 chunks, which arrive
+/// has up to 192 KiB of landmarks on their way, twice what it takes to keep the memory busy. Of 16 chunks, which arrive
 /// in a microsecond, a warp needs 8 products, and makes of 128 scores at a time what is left to do, by all lanes. On an
-/// H200 a sequence takes 16 us.
+/// H200 16 sequences take 147 us, 0.79 of the read speed. Works for two sides of warps in turn are not the way: a side
+/// that skips the other's stages may be a whole round of a barrier's phases behind.
 #pragma once
 
 #include <cstdint>
