@@ -41,8 +41,11 @@ inline int program_channels(attention_shape const& s) {
 
 /// Of queries, of the program for sm_90a.
 inline int block_rows_of(attention_shape const& s) {
-  return 64 *
-         (s.channels > 128 ? warpgroup_attention_tuning<256>{}(900) : warpgroup_attention_tuning<128>{}(900)).consumers;
+  const int channels = program_channels(s);
+  return 64 * (channels > 128  ? warpgroup_attention_tuning<256>{}(900)
+               : channels > 64 ? warpgroup_attention_tuning<128>{}(900)
+                               : warpgroup_attention_tuning<64>{}(900))
+                  .consumers;
 }
 
 /// Whether there are keys, and places of everything have 32 bits.
@@ -64,7 +67,7 @@ struct attention_work_cost {
 
   [[nodiscard]] std::int64_t operator()(std::int32_t index) const {
     constexpr attention_sharing_policy policy = attention_sharing_tuning{}(900);
-    constexpr int most = 2;
+    constexpr int most = 3;
     const std::int32_t first = schedule.at(index).block * rows;
     const std::int32_t end = min(first + rows, queries);
     return std::int64_t{band.tiles({first, end}, keys).count()} * policy.tile[min((end - first - 1) / 64, most)];

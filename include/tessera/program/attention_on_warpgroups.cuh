@@ -2,10 +2,10 @@
 /// `attention_on_warpgroups`: attention over quantized queries, keys and values by sm_90a's tensor cores: int8 for
 /// scores and e4m3 for products with values (SageAttention2, arXiv 2411.10958).
 ///
-/// A work is a block of queries of one head, or a share of its keys (attention_shares.hpp). One warpgroup has the copy
-/// engine bring the queries, and tiles of 128 keys and values through rings in shared memory. Three others (two, for
-/// 256 channels) take 64 rows of queries each through all tiles that their rows see, from the last to the first. For
-/// each tile a warpgroup
+/// A work is a block of queries of one head, or a share of its keys (attention_shares.hpp). One thread has the copy
+/// engine bring the queries, and tiles of 128 keys and values through rings in shared memory. Three warpgroups (four,
+/// for 64 channels; two, for 256) take 64 rows of queries each through all tiles that their rows see, from the last to
+/// the first. For each tile a warpgroup
 ///
 ///  * multiplies queries by keys: S, 64 x 128 sums of int8 products, in 64 registers of each thread;
 ///  * makes weights P of them (attention_weights.cuh), four to a register, in the place where the tensor cores take
@@ -73,9 +73,9 @@ struct attention_on_warpgroups {
                                              scratch_type& scratch) const {
     pieces.prepare(group, scratch);
     const int warpgroup = __shfl_sync(0xffffffffU, group.lane / shape::warpgroup, 0);
-    if (warpgroup == 0) {
+    if (warpgroup == Policy.consumers) {
       lower_registers<Policy.producer_registers>();
-      if (group.lane == 0) {
+      if (group.lane == shape::warpgroup * Policy.consumers) {
         pieces.produce(scratch);
       }
     } else {
@@ -95,9 +95,8 @@ struct attention_on_warpgroups {
 
   /// Of a warpgroup that multiplies, in registers.
   struct consumer_state {
-    int warp;  ///< of those that multiply
-    place_type key;
-    place_type value;
+    int warp;                   ///< of those that multiply
+    place_type tile;            ///< in the rings of keys and of values
     std::uint32_t query;        ///< address of this warpgroup's rows
     float const* query_scales;  ///< of all warpgroups
     std::int32_t scores[score_mma::registers];
@@ -110,7 +109,7 @@ struct attention_on_warpgroups {
 
   __device__ __forceinline__ void consume(scratch_type& scratch) const {
     consumer_state state;
-    state.warp = uniform(static_cast<int>(threadIdx.x / 32)) - 4;
+    state.warp = uniform(static_cast<int>(threadIdx.x / 32));
     ring_place<shape::query_stages> query;
     while (true) {
       const std::int32_t index = pieces_type::next_work(scratch, query);
@@ -130,7 +129,7 @@ struct attention_on_warpgroups {
     if (uniform(own(scratch, state).own_end - own(scratch, state).own_begin) > 0) {
       attend_tiles(scratch, state, query);
     } else {
-      pieces_type::release(scratch.query_empty[query.stage]);
+      scratch.query_empty[query.stage].arrive();
     }
     skip(scratch, state, uniform(own(scratch, state).own_begin - own(scratch, state).begin));
     finish(scratch, state);
@@ -194,30 +193,29 @@ struct attention_on_warpgroups {
       --tile;
       do_tile<true>(scratch, state, tile);
     }
-    pieces_type::release(scratch.query_empty[query.stage]);
+    scratch.query_empty[query.stage].arrive();
   }
 
   template <bool Masked>
   __device__ __forceinline__ void do_tile(scratch_type& scratch, consumer_state& state, std::int32_t tile) const {
-    scratch.key_full[state.key.stage].wait(state.key.phase);
+    scratch.key_full[state.tile.stage].wait(state.tile.phase);
     start_scores(scratch, state);
     const float scale = scale_of(scratch, state);
     await_multiply<0>(state.scores);
-    pieces_type::release(scratch.key_empty[state.key.stage]);
-    state.key.advance();
+    scratch.key_empty[state.tile.stage].arrive();
     key_limits limits{};
     if constexpr (Masked) {
       limits = limits_of(scratch, state, tile);
     }
     state.rows.template take<Masked>(state.scores, scale, limits, state.factor);
     state.rows.pack(state.scores, state.weights);
-    scratch.value_full[state.value.stage].wait(state.value.phase);
+    scratch.value_full[state.tile.stage].wait(state.tile.phase);
     float own[shape::value_columns(0) / 2];
     auto& products = products_of<0>(state, own);
     start_products<0>(scratch, state, products);
     multiply_values<0>(scratch, state, products);
-    pieces_type::release(scratch.value_empty[state.value.stage]);
-    state.value.advance();
+    pieces_type::release(scratch.value_empty[state.tile.stage]);
+    state.tile.advance();
   }
 
   /// Some channels at a time, so that products take fewer registers. Those from First on have been started.
@@ -256,7 +254,7 @@ struct attention_on_warpgroups {
   /// All codes of this warpgroup's queries by those of 128 keys.
   __device__ __forceinline__ void start_scores(scratch_type& scratch, consumer_state& state) const {
     const matrix_descriptor keys = matrix_descriptor::rows_of<shape::row_bytes>(
-        detail::plain_shared_address(scratch.key[0]) + static_cast<std::uint32_t>(state.key.stage * shape::key_bytes));
+        detail::plain_shared_address(scratch.key[0]) + static_cast<std::uint32_t>(state.tile.stage * shape::key_bytes));
     const matrix_descriptor queries = matrix_descriptor::rows_of<shape::row_bytes>(state.query);
     begin_multiply(state.scores);
 #pragma unroll
@@ -276,7 +274,7 @@ struct attention_on_warpgroups {
     using mma = warpgroup_mma<float8_e4m3, 2 * Registers>;
     const matrix_descriptor values = matrix_descriptor::rows_of<128>(
         detail::plain_shared_address(scratch.value[0]) +
-        static_cast<std::uint32_t>(state.value.stage * shape::value_bytes + First * attention_tile_keys));
+        static_cast<std::uint32_t>(state.tile.stage * shape::value_bytes + First * attention_tile_keys));
     constexpr int unused = Policy.product_sets > 0 ? Policy.product_sets * Policy.value_channels : Channels;
     const bool is_never = First >= unused && pieces.keys < 0;
     begin_multiply(products);
@@ -313,20 +311,18 @@ struct attention_on_warpgroups {
   /// Tiles that other rows of the block need.
   __device__ __forceinline__ void skip(scratch_type& scratch, consumer_state& state, std::int32_t tiles) const {
     for (; tiles > 0; --tiles) {
-      scratch.key_full[state.key.stage].wait(state.key.phase);
-      pieces_type::release(scratch.key_empty[state.key.stage]);
-      state.key.advance();
-      scratch.value_full[state.value.stage].wait(state.value.phase);
-      pieces_type::release(scratch.value_empty[state.value.stage]);
-      state.value.advance();
+      scratch.key_full[state.tile.stage].wait(state.tile.phase);
+      scratch.key_empty[state.tile.stage].arrive();
+      scratch.value_full[state.tile.stage].wait(state.tile.phase);
+      pieces_type::release(scratch.value_empty[state.tile.stage]);
+      state.tile.advance();
     }
   }
 
-  /// Makes logits of the lane's scores of the tile at `state.key`.
+  /// Makes logits of the lane's scores of the tile at `state.tile`.
   __device__ __forceinline__ static float scale_of(scratch_type const& scratch, consumer_state const& state) {
-    constexpr unsigned before = shape::warpgroup / 4;  // the warpgroup that brings tiles has none
     const unsigned index = thread_index_here();
-    return state.query_scales[index / 4 - before] * scratch.key_scales[state.key.stage][index % 4];
+    return state.query_scales[index / 4] * scratch.key_scales[state.tile.stage][index % 4];
   }
 
   __device__ __forceinline__ void finish(scratch_type const& scratch, consumer_state& state) const {

@@ -28,7 +28,8 @@ struct warpgroup_attention_shape {
   static constexpr int channels = Channels;  ///< of a head, as the program has them
   static constexpr int warpgroup = 128;      ///< threads
   static constexpr int warpgroup_rows = 64;  ///< queries that a warpgroup multiplies
-  static constexpr int lanes = warpgroup * (1 + Policy.consumers);
+  static constexpr int lanes = warpgroup * (Policy.consumers + 1);
+  static constexpr int lane_scales = 4;  ///< of a tile of keys; a lane's is that of its place among four
   static constexpr int rows = warpgroup_rows * Policy.consumers;  ///< of queries, of a block
   static constexpr int query_stages = 2;                          ///< blocks of queries in shared memory
   static constexpr int work_stages = query_stages;                ///< a work's are at the same place
@@ -93,7 +94,7 @@ struct attention_pieces {
     /// Of each block of queries.
     alignas(16) float query_scales[shape::query_stages][shape::rows / 2];
     /// Of each tile of keys.
-    alignas(16) float key_scales[Policy.stages][4];
+    alignas(16) float key_scales[Policy.stages][shape::lane_scales];
     shared_barrier query_full[shape::query_stages];
     shared_barrier query_empty[shape::query_stages];
     shared_barrier key_full[Policy.stages];
@@ -209,17 +210,16 @@ struct attention_pieces {
   __device__ __forceinline__ static std::int32_t next_work(scratch_type& scratch,
                                                            ring_place<shape::work_stages> place) {
     scratch.work_full[place.stage].wait(place.phase);
-    const std::int32_t index = *const_cast<std::int32_t volatile*>(&scratch.work[place.stage]);
-    const std::int32_t same = __shfl_sync(0xffffffffU, index, 0);
+    std::int32_t index = 0;
     if (threadIdx.x % 32 == 0) {
+      index = *const_cast<std::int32_t volatile*>(&scratch.work[place.stage]);
       scratch.work_empty[place.stage].arrive();
     }
-    return same;
+    return __shfl_sync(0xffffffffU, index, 0);
   }
 
-  /// A warp's, to the producer. What its other lanes have read of scales is in registers by then: they read together.
-  /// A __syncwarp() that says so costs 2 % of attention to 128 channels, and racecheck, which follows the lane that
-  /// arrives alone, warns with it, too.
+  /// A warp gives back to the producer what tensor cores have read for it: a lane does for all. Queries and keys come
+  /// with scales, which all lanes read: all give them back.
   __device__ __forceinline__ static void release(shared_barrier& barrier) {
     if (threadIdx.x % 32 == 0) {
       barrier.arrive();
@@ -244,12 +244,12 @@ struct attention_pieces {
     constexpr int warps = 4 * Policy.consumers;
     for (int stage = 0; stage < shape::query_stages; ++stage) {
       scratch.query_full[stage].init(1);
-      scratch.query_empty[stage].init(warps);
+      scratch.query_empty[stage].init(32 * warps);
     }
     for (int stage = 0; stage < Policy.stages; ++stage) {
       scratch.key_full[stage].init(1);
       scratch.value_full[stage].init(1);
-      scratch.key_empty[stage].init(warps);
+      scratch.key_empty[stage].init(32 * warps);
       scratch.value_empty[stage].init(warps);
     }
     for (int stage = 0; stage < shape::work_stages; ++stage) {
@@ -308,12 +308,13 @@ struct attention_pieces {
   }
   __device__ __forceinline__ void bring_keys(scratch_type& scratch, place_type place, std::int32_t head,
                                              std::int32_t tile) const {
-    constexpr int scale_bytes = 4 * static_cast<int>(sizeof(float));
-    const std::int64_t which = std::int64_t{head} * (padded_keys / attention_tile_keys) + tile;
     shared_barrier& full = scratch.key_full[place.stage];
     scratch.key_empty[place.stage].wait(place.phase ^ 1);
+    constexpr int scale_bytes = shape::lane_scales * static_cast<int>(sizeof(float));
+    const std::int32_t which = head * (padded_keys / attention_tile_keys) + tile;
     full.arrive_and_expect(shape::key_bytes + scale_bytes);
-    load_bytes(scratch.key_scales[place.stage], key_scales + 4 * which, scale_bytes, full);
+    load_bytes(scratch.key_scales[place.stage], key_scales + shape::lane_scales * std::int64_t{which}, scale_bytes,
+               full);
 #pragma unroll
     for (int panel = 0; panel < shape::panels; ++panel) {
       load_box(scratch.key[place.stage] + panel * attention_tile_keys * shape::row_bytes, key_map, full,
@@ -324,9 +325,9 @@ struct attention_pieces {
                                                std::int32_t tile) const {
     shared_barrier& full = scratch.value_full[place.stage];
     scratch.value_empty[place.stage].wait(place.phase ^ 1);
+    const std::int32_t which = head * (padded_keys / attention_tile_keys) + tile;
     full.arrive_and_expect(channels * attention_tile_keys);
-    load_box(scratch.value[place.stage], value_map, full,
-             {0, (head * (padded_keys / attention_tile_keys) + tile) * channels});
+    load_box(scratch.value[place.stage], value_map, full, {0, which * channels});
   }
 };
 

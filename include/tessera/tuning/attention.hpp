@@ -31,20 +31,26 @@ struct warpgroup_attention_policy {
 ///     this, 4 of 16 exponentials by FMA    880    947    927         765    864    926
 ///     this, weights added up one by one    859    929    909         750    845    914
 ///      64 channels
-///     this                                 594    652    665         525    636    656
+///     this                                 629    688    692         552    659    680
+///     3 warpgroups, 160 registers          573    640    655         499    620    645
 ///     2 warpgroups, products overlapped    496    552    564         437    542    558
-///     this, 4 of 16 exponentials by FMA    580    634    639         511    612    632
+///     this, 2 of 16 exponentials by FMA    623    677    680         549    651    670
+///     this, 4 of 16 exponentials by FMA    618    661    664         539    631    645
 ///
 /// "Overlapped": a warpgroup's softmax while its products with the tile before are computed, which takes 240 registers.
 /// So other warpgroups hide what one waits for as well as its own products do, with fewer.
 ///
 /// At 128 channels and 1.77 GHz schedulers issue in 47 % of cycles, tensor cores and exponentials take 49 and 51 %. A
-/// warp's samples: 22 % waiting for products, 29 % in exponentials, the rest in other instructions. What did not help
-/// (1014 at 16K before): products and the next scores of one warpgroup after the other (961 to 981), exponents,
+/// warp's samples: 22 % waiting for products, 29 % in exponentials, the rest in other instructions. What did not help,
+/// at 16K where this had 1014: products and the next scores of one warpgroup after the other (961 to 981), exponents,
 /// exponentials and their packing interleaved by data dependences (1010 to 1015; the compiler's order is all exponents,
 /// then all exponentials), a cluster of two that shares keys (980), 3 stages (973). In a long run the clock drops for
 /// power: 940. Products of fewer channels at a time, 32 in two sets of registers that take turns, or one (1008 and 979
 /// in turn with 956 and 949), or sets that are fixed (966).
+///
+/// Programs of 64 and 128 channels leave a register or two in memory for a part of each tile (ptxas: 32 and 24 bytes).
+/// One without that, whose scales of keys come with values and are read and given back by four lanes, does the same at
+/// 128 channels and 2 % less at 64.
 ///
 /// 256 channels, 16 heads of 16384 tokens: 1094; 32 query heads of 4 key heads, causal: 1160, products one set after
 /// the other 1058, sets of 96 channels 1108. 192 channels: 904, 844, 857. 3 tiles of keys do not fit.
@@ -52,13 +58,15 @@ template <int Channels>
 struct warpgroup_attention_tuning {
   using policy_type = warpgroup_attention_policy;
   TESSERA_FN constexpr policy_type operator()(int) const {
-    return Channels > 128 ? policy_type{2, 2, 64, 2, 24, 240} : policy_type{3, Channels > 64 ? 4 : 6, 64, 0, 32, 160};
+    return Channels > 128  ? policy_type{2, 2, 64, 2, 24, 240}
+           : Channels > 64 ? policy_type{3, 4, 64, 0, 32, 160}
+                           : policy_type{4, 6, 64, 0, 24, 112};
   }
 };
 
 /// How the last works of the program for sm_90a are shared. Costs are in quarters of the time of a tile.
 struct attention_sharing_policy {
-  int tile[3];     ///< what a tile costs one, two and three warpgroups of a block
+  int tile[4];     ///< what a tile costs one, two, three and four warpgroups of a block
   int ranges;      ///< for each multiprocessor
   int least;       ///< that a range costs
   int share;       ///< what a share costs beyond its tiles: its queries, and fp32 sums of 192 rows
@@ -69,7 +77,7 @@ struct attention_sharing_policy {
 /// A tile takes 1.8 us at 128 channels.
 struct attention_sharing_tuning {
   using policy_type = attention_sharing_policy;
-  TESSERA_FN constexpr policy_type operator()(int) const { return {{2, 3, 4}, 1, 16, 6, 12, 200}; }
+  TESSERA_FN constexpr policy_type operator()(int) const { return {{2, 3, 4, 5}, 1, 16, 6, 12, 200}; }
 };
 
 /// The program for few queries: how many bytes are under way.
