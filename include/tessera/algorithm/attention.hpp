@@ -3,7 +3,8 @@
 ///
 ///     using method = tessera::attention<smoothed<symmetric_quantizer<8, per_thread>>, float8_quantizer<float8_e4m3>>;
 ///     auto const plan = method::plan(exec, {batch, query_heads, key_heads, queries, keys, channels});
-///     method::forward(exec, {q, k, v}, {.is_causal = true}, {result}, tessera::workspace(plan, memory));
+///     method::forward(exec, attention_inputs<bfloat16>{q, k, v}, {.is_causal = true},
+///                     attention_outputs<bfloat16>{result}, tessera::workspace(plan, memory));
 ///
 /// Equations, errors and costs: sage_attention2.hpp, which is this with the paper's parameters. The portable program:
 /// any executor, any strides. Nothing waits or allocates.

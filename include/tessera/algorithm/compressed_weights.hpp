@@ -160,9 +160,9 @@ struct compressed_weights {
   /// Tensors of fewer bytes than this are stored as they are.
   static constexpr std::int64_t smallest_coded_bytes = 4096;
 
-  /// The layout of a tensor's stream. Throws value_error for options out of range.
+  /// The layout of a tensor's stream. Throws shape_error for a count and value_error for options out of range.
   static weight_stream_spec spec(std::int64_t count, weight_stream_options options = {}) {
-    constexpr char const* where = "neuzip.spec";
+    constexpr char const* where = "compressed_weights.spec";
     // Payloads, of up to nine bits a weight, have 32-bit positions in units of 16 bytes.
     constexpr std::int64_t most = std::int64_t{1} << 35;
     check<shape_error>(count >= 0 && count <= most, where, ": the number of weights is ", count,
@@ -335,15 +335,15 @@ struct compressed_weights {
   /// Decodes a stream that the host can read, whatever its options were. Allocates, and waits. Throws corrupt_data.
   template <class Executor>
   static void decode(Executor const& exec, array_view<std::byte const> stream, array_view<value_type> weights) {
-    check_stream("neuzip.decode", stream, 0);
+    check_stream("compressed_weights.decode", stream, 0);
     const weight_stream_spec layout = inspect_weight_stream(stream.data, stream.size());
     check<value_error>(layout.type == detail::weight_type_of<value_type>,
-                       "neuzip.decode: the stream holds elements of type ", static_cast<int>(layout.type),
+                       "compressed_weights.decode: the stream holds elements of type ", static_cast<int>(layout.type),
                        " but the output has type ", static_cast<int>(detail::weight_type_of<value_type>));
     check<value_error>(layout.coder == weight_coder::stored || layout.coder == detail::weight_coder_of<Coder>,
-                       "neuzip.decode: the stream has coder ", static_cast<int>(layout.coder), " but the codec has ",
-                       static_cast<int>(detail::weight_coder_of<Coder>));
-    check<value_error>(layout.mantissa_kept == Mantissa::kept_bits, "neuzip.decode: the stream keeps ",
+                       "compressed_weights.decode: the stream has coder ", static_cast<int>(layout.coder),
+                       " but the codec has ", static_cast<int>(detail::weight_coder_of<Coder>));
+    check<value_error>(layout.mantissa_kept == Mantissa::kept_bits, "compressed_weights.decode: the stream keeps ",
                        layout.mantissa_kept, " mantissa bits but the codec ", Mantissa::kept_bits);
     const workspace_plan plan = decode_plan(exec, layout);
     buffer<std::byte> memory(exec, plan.bytes());
@@ -362,7 +362,7 @@ struct compressed_weights {
   }
 
   struct encode_workspace {
-    workspace_plan plan{"neuzip.encode"};
+    workspace_plan plan{"compressed_weights.encode"};
     region<std::uint64_t> counters;
     region<pair_coder::encode_table> tables;
     region<std::uint8_t> slots;
@@ -385,7 +385,7 @@ struct compressed_weights {
   }
 
   struct decode_workspace {
-    workspace_plan plan{"neuzip.decode"};
+    workspace_plan plan{"compressed_weights.decode"};
     region<weight_decode_table> tables;
   };
   static decode_workspace decode_regions(array_view<target const> targets) {
@@ -396,10 +396,10 @@ struct compressed_weights {
 
   template <class Executor>
   static weight_encoding<value_type> encoding_of(Executor const& exec, source const& from) {
-    check_weights("neuzip.encode", from.spec.count, from.weights);
-    check_stream("neuzip.encode", from.stream, from.spec.smallest_bytes());
-    check<shape_error>(from.stream_bytes.size() >= 1, "neuzip.encode: stream_bytes has ", from.stream_bytes.size(),
-                       " elements but must have ", 1);
+    check_weights("compressed_weights.encode", from.spec.count, from.weights);
+    check_stream("compressed_weights.encode", from.stream, from.spec.smallest_bytes());
+    check<shape_error>(from.stream_bytes.size() >= 1, "compressed_weights.encode: stream_bytes has ",
+                       from.stream_bytes.size(), " elements but must have ", 1);
     weight_encoding<value_type> encoding;
     encoding.spec = from.spec;
     encoding.weights = from.weights.data;
@@ -416,13 +416,13 @@ struct compressed_weights {
     weight_stream_spec const& spec = to.spec;
     const std::int64_t blocks = to.blocks == target::all_blocks ? spec.block_count() : to.blocks;
     check<shape_error>(to.first_block >= 0 && blocks >= 0 && to.first_block <= spec.block_count() - blocks,
-                       "neuzip.decode: blocks ", to.first_block, " and on, ", blocks, " of them, but there are ",
-                       spec.block_count());
+                       "compressed_weights.decode: blocks ", to.first_block, " and on, ", blocks,
+                       " of them, but there are ", spec.block_count());
     const std::int64_t first = to.first_block * spec.block_weights();
     const bool stored = spec.coder == weight_coder::stored;
     const std::int64_t last = min(spec.count, first + blocks * spec.block_weights());
-    check_weights("neuzip.decode", stored ? spec.count : max(last - first, std::int64_t{0}), to.weights);
-    check_stream("neuzip.decode", to.stream, spec.smallest_bytes());
+    check_weights("compressed_weights.decode", stored ? spec.count : max(last - first, std::int64_t{0}), to.weights);
+    check_stream("compressed_weights.decode", to.stream, spec.smallest_bytes());
     weight_decoding<value_type> decoding;
     decoding.spec = spec;
     decoding.stream = reinterpret_cast<std::uint8_t const*>(to.stream.data);

@@ -10,9 +10,10 @@
 ///     cache.append(exec, cache.part_of(layer), {{k0, k1}, {v0, v1}}, sequences, {.tokens = n}, append_space);
 ///     // A step of decoding, for each layer:
 ///     cache.write(exec, layer, k, v, sequences, {.tokens = 1});
-///     cache.attend(exec, layer, q, sequences, {.is_causal = true}, {result}, attention_space);
+///     cache.attend(exec, layer, q, sequences, {.is_causal = true}, attention_outputs<bfloat16>{result},
+///                  attention_space);
 ///     // ... and when both layers of a pair have been through:
-///     cache.seal(exec, cache.part_of(layer), sequences, {}, append_space);
+///     cache.seal(exec, cache.part_of(layer), sequences, append_space);
 ///     // ... and at the end of prefill or of a step:
 ///     cache.advance(exec, sequences, pages);
 ///
@@ -105,7 +106,7 @@ class cross_layer_cache {
   [[nodiscard]] int parts() const { return static_cast<int>(parts_.size()); }
   /// How a part is kept.
   [[nodiscard]] cache_layers const& policy_of(int part) const { return parts_[checked("part", part, parts())]; }
-  /// The pair that a layer belongs to, or the layer's own part; and which layer of it it is.
+  /// The pair that a layer belongs to, or the layer's own part.
   [[nodiscard]] int part_of(int layer) const { return part_of_[checked("layer", layer, layers())]; }
   /// 0 for the first layer of its part, 1 for the second.
   [[nodiscard]] int side_of(int layer) const { return layer > 0 && part_of(layer) == part_of_[as_index(layer - 1)]; }

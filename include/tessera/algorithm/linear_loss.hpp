@@ -3,7 +3,8 @@
 ///
 ///     using loss = tessera::linear_loss<gemm_tile<bfloat16, shape<64, 64, 16>>, lse_reducer<float>>;
 ///     auto const plan = loss::plan(exec, {tokens, vocabulary, channels});
-///     loss::forward(exec, {hidden, classifier, labels}, options, {value}, tessera::workspace(plan, memory));
+///     loss::forward(exec, loss::inputs<std::int64_t>{hidden, classifier, labels}, options, {value},
+///                   tessera::workspace(plan, memory));
 ///
 /// Equations, errors and costs: cut_cross_entropy.hpp, which is this with the paper's parameters. The portable program:
 /// any executor, any extents and strides. Nothing waits or allocates.

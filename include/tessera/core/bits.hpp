@@ -155,7 +155,8 @@ TESSERA_FN constexpr int log2_ceil(Unsigned value) {
   return value == 1 ? 0 : log2_floor(static_cast<Unsigned>(value - 1)) + 1;
 }
 
-/// The first of two equal values, by `<` alone. For floats that may be NaN see `minimum` in core/math.hpp.
+/// The smaller of two values of one type; the first if they are equal, or if either is a NaN. For floats that may be
+/// NaN see `minimum` in core/math.hpp.
 template <class T>
 TESSERA_FN constexpr T min(T a, std::type_identity_t<T> b) {
   return b < a ? b : a;

@@ -34,8 +34,8 @@ __device__ __forceinline__ std::uint32_t larger_halves(std::uint32_t a, std::uin
   return larger;
 }
 
-/// Of a matrix of 8 x 8 pairs' halves, of which lane l holds elements 2 * (l % 4) and the next of row l / 4: the same
-/// of the transposed one.
+/// An 8 x 8 matrix of 16-bit elements, transposed; before and after, lane l holds columns 2 * (l % 4) and the next of
+/// row l / 4.
 __device__ __forceinline__ std::uint32_t transposed_matrix(std::uint32_t pair) {
   std::uint32_t other;
   asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(other) : "r"(pair));

@@ -15,7 +15,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A Reducer over bit patterns: the state is the largest finite magnitude's pattern, which orders as magnitudes do.
+/// Folds bit patterns: the state is the largest finite magnitude's pattern, which orders as magnitudes do.
 template <class T>
 struct block_normalizer {
   /// What the bit patterns mean.
