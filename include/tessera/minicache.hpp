@@ -4,8 +4,12 @@
 /// Liu, Liu, Pan, He, Haffari, Zhuang: "MiniCache: KV Cache Compression in Depth Dimension for Large Language Models"
 /// (arXiv 2405.14366).
 ///
-///     cache_extents const extents{slots, tokens, blocks, key_heads, channels};
-///     tessera::minicache cache(exec, extents, minicache::half_merged(layers));
+///     #include <tessera/exec/cpu.hpp>
+///     #include <tessera/minicache.hpp>
+///
+///     tessera::cpu exec;
+///     tessera::cache_extents const extents{slots, tokens, blocks, key_heads, channels};
+///     tessera::minicache cache(exec, extents, tessera::minicache::half_merged(layers));
 ///     // prefill, decoding: algorithm/cross_layer_cache.hpp
 ///
 /// For the keys x, y (or values) of one token in a head of two neighbouring layers, W the angle between them, t = 0.6:
