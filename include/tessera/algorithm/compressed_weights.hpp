@@ -19,6 +19,7 @@
 #include <cstring>
 #include <iterator>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <tessera/algorithm/inspect_weight_stream.hpp>
@@ -134,6 +135,24 @@ void run_decode(Executor const& exec, array_view<weight_decoding<T> const> list)
         exec, [&](auto steps) { exec.run(decode_weights<T, Mantissa, decltype(steps)>{decoding}, decoding.blocks); });
   }
 }
+
+namespace detail {
+
+/// A view of the weights that a caller names, in whatever holds them.
+template <class T, class List>
+array_view<T> list_of_weights(List&& list) {
+  constexpr bool fits = std::is_convertible_v<List, array_view<T>>;
+  static_assert(fits,
+                "tessera: weights are a list of the codec's value_type (bfloat16 of neuzip, T of neuzip_of<T>), "
+                "which must not be const where they are written");
+  if constexpr (fits) {
+    return list;
+  } else {
+    return {};
+  }
+}
+
+}  // namespace detail
 
 /// The codec: a split of the values, a coder for exponents (rans_coder<12> or fixed_coder), what is kept of mantissas.
 ///
@@ -317,15 +336,15 @@ struct compressed_weights {
 
   /// The stream of `weights`, of exactly the size needed. Allocates, and waits for the executor (one whose memory the
   /// host reads).
-  template <class Executor>
-  static buffer<std::byte> encode(Executor const& exec, array_view<value_type const> weights,
-                                  weight_stream_options options = {}) {
-    const weight_stream_spec layout = spec(weights.size(), options);
+  template <class Executor, class Weights = array_view<value_type const>>
+  static buffer<std::byte> encode(Executor const& exec, Weights const& weights, weight_stream_options options = {}) {
+    const auto list = detail::list_of_weights<value_type const>(weights);
+    const weight_stream_spec layout = spec(list.size(), options);
     const workspace_plan plan = encode_plan(exec, layout);
     buffer<std::byte> memory(exec, plan.bytes());
     buffer<std::byte> room(exec, largest_bytes(layout));
     buffer<std::int64_t> bytes(exec, 1);
-    encode(exec, layout, weights, room, bytes, workspace(plan, memory));
+    encode(exec, layout, list, room, bytes, workspace(plan, memory));
     exec.wait();
     buffer<std::byte> stream(exec, bytes[0]);
     std::memcpy(stream.data(), room.data(), stream.bytes());
@@ -333,8 +352,9 @@ struct compressed_weights {
   }
 
   /// Decodes a stream that the host can read, whatever its options were. Allocates, and waits. Throws corrupt_data.
-  template <class Executor>
-  static void decode(Executor const& exec, array_view<std::byte const> stream, array_view<value_type> weights) {
+  template <class Executor, class Weights = array_view<value_type>>
+  static void decode(Executor const& exec, array_view<std::byte const> stream, Weights&& weights) {
+    const auto list = detail::list_of_weights<value_type>(std::forward<Weights>(weights));
     check_stream("compressed_weights.decode", stream, 0);
     const weight_stream_spec layout = inspect_weight_stream(stream.data, stream.size());
     check<value_error>(layout.type == detail::weight_type_of<value_type>,
@@ -347,7 +367,7 @@ struct compressed_weights {
                        layout.mantissa_kept, " mantissa bits but the codec ", Mantissa::kept_bits);
     const workspace_plan plan = decode_plan(exec, layout);
     buffer<std::byte> memory(exec, plan.bytes());
-    decode(exec, layout, stream, weights, workspace(plan, memory));
+    decode(exec, layout, stream, list, workspace(plan, memory));
     exec.wait();
   }
 

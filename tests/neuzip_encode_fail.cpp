@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// expect: tessera: weights are a list of the codec's value_type
+#include <tessera/exec/cpu.hpp>
+#include <tessera/neuzip.hpp>
+#include <vector>
+
+tessera::buffer<std::byte> pack(std::vector<float> const& weights) {
+#if defined(TESSERA_FAIL)
+  return tessera::neuzip::encode(tessera::cpu{}, weights);  // neuzip's weights are bfloat16
+#else
+  return tessera::neuzip_of<float>::encode(tessera::cpu{}, weights);
+#endif
+}
