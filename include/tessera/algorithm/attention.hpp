@@ -16,6 +16,7 @@
 
 #include <tessera/algorithm/attention_types.hpp>
 #include <tessera/algorithm/quantized_attention.hpp>
+#include <tessera/core/bfloat16.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/exec/workspace.hpp>
@@ -166,7 +167,7 @@ struct attention {
 
   /// Enqueues everything. Throws shape_error or value_error for what does not fit together. T, Result: bfloat16,
   /// float16 or float. Bias: see no_bias. Maps: see attention_maps.
-  template <class Executor, class T, class Result, class Bias = no_bias, class Maps = attention_maps<>>
+  template <class Executor, class T = bfloat16, class Result = T, class Bias = no_bias, class Maps = attention_maps<>>
   static void forward(Executor const& exec, attention_inputs<T> const& in, attention_options const& options,
                       attention_outputs<Result> const& out, workspace const& space, Bias const& bias = {},
                       Maps const& maps = {}) {
