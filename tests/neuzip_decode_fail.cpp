@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // expect: tessera: weights are a list of the codec's value_type
+#include <vector>
+
 #include <tessera/exec/cpu.hpp>
 #include <tessera/neuzip.hpp>
-#include <vector>
 
 void unpack(std::vector<std::byte> const& stream, std::vector<tessera::bfloat16>& weights) {
 #if defined(TESSERA_FAIL)
