@@ -32,8 +32,6 @@ struct attention_call {
   /// How operands are coded.
   using method = Method;
   using value_type = T;
-  /// A function of a score's place, or no_bias.
-  using bias_type = Bias;
 
   attention_shape shape;                 ///< of the operands
   attention_options options;             ///< the softmax's scale is in the scales of queries

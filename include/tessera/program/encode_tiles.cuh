@@ -63,7 +63,7 @@ struct encode_tiles : head_lanes<T, Channels> {
   std::int8_t* key_codes;          ///< as quantized_keys has them
   float* key_scales;               ///< as quantized_keys has them
   float const* key_mean;           ///< if Means.of_keys
-  float8_e4m3* value_codes;        ///< as quantized_values has them
+  float8_e4m3* value_codes;        ///< as quantized_value_heads has them
   float const* value_mean;         ///< if Means.of_values
   float const* value_reciprocals;  ///< of values' scales: batch x key heads x channels
   token_sample value_sample;       ///< that those scales are of
