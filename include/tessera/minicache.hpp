@@ -56,11 +56,12 @@
 /// minicache_paper 4.08, 3 bits without merging 4.03. The paper's 5.02 counts codes of 4 bits and their scales alone.
 ///
 /// Bytes of a token, key head and layer with 128 channels: read 146.5 of 512 (3.49 times less), kept 76.25 in a merged
-/// layer; with 64 channels 74.5 of 256. Retained tokens add 4 * channels bytes a layer. cache.stats() counts bytes.
+/// layer; with 64 channels 74.5 of 256. Retained tokens add 4 * channels bytes a layer. wait_for_statistics() counts.
 ///
-/// Bytes are the same on every executor, and whether tokens come one by one or at once. Nothing waits but stats(),
-/// save_cache() and load_cache() (algorithm/saved_cache.hpp); nothing allocates after construction: calls can be
-/// captured in CUDA graphs. Errors: shape_error and value_error that name the function and show both values.
+/// Bytes are the same on every executor, and whether tokens come one by one or at once. Nothing waits but
+/// wait_for_statistics(), save_cache() and load_cache() (algorithm/saved_cache.hpp); nothing allocates after
+/// construction: calls can be captured in CUDA graphs. Errors: shape_error and value_error that name the function and
+/// show both values.
 ///
 /// Infinities and NaNs: their tokens are retained; where there is no room for that, they come back as NaN. Vectors of
 /// zeros come back as zeros. RoPE: keys may be kept before or after it, since it turns both layers' keys alike.

@@ -237,10 +237,10 @@ class cross_layer_cache {
     }
   }
 
-  /// Counts what the sequences use, pages that several have once. Waits.
+  /// Waits for what was enqueued, and counts what the sequences use, pages that several have once.
   template <class Executor>
-  [[nodiscard]] cache_bytes stats(Executor const& exec, cache_sequences const& sequences) const {
-    check_sequences("cross_layer_cache.stats", sequences);
+  [[nodiscard]] cache_bytes wait_for_statistics(Executor const& exec, cache_sequences const& sequences) const {
+    check_sequences("cross_layer_cache.wait_for_statistics", sequences);
     cache_bytes found = count_cache_bytes(exec, extents_, memory_, sequences);
     found.reserved = static_cast<std::int64_t>(bytes_.bytes());
     return found;
