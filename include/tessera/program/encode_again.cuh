@@ -11,7 +11,7 @@
 #include <tessera/core/divisor.hpp>
 #include <tessera/program/encode_tiles.cuh>
 #include <tessera/quantize/code_scale.hpp>
-#include <tessera/reduce/finite_magnitude.hpp>
+#include <tessera/reduce/absolute_maximum_or_nan.hpp>
 #include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/stream_order.cuh>
@@ -57,7 +57,7 @@ struct encode_again {
  private:
   /// All blocks of a head write the same.
   __device__ __forceinline__ void fit_again(cuda_block<lanes> const& group, std::int32_t head) const {
-    const finite_magnitude_reducer known;
+    const absolute_maximum_or_nan_reducer known;
     const std::int64_t at = std::int64_t{head} * encode.channels + group.lane;
     const std::uint32_t largest = group.lane < encode.channels ? encode.beyond[at] : 0;
     if (largest != 0) {

@@ -185,7 +185,7 @@ struct encode_tiles : head_lanes<T, Channels> {
       products[i] = 0.0F;
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        const float2 value = unpack_pair<T>(computed_again(words[i][j]));
+        const float2 value = unpack_pair<T>(recompute(words[i][j]));
         products[i] = __fmaf_rn(value.x, mean[2 * j], products[i]);
         products[i] = __fmaf_rn(value.y, mean[2 * j + 1], products[i]);
       }

@@ -14,7 +14,7 @@
 #include <tessera/quantize/code_scale.hpp>
 #include <tessera/quantize/sampled_range.hpp>
 #include <tessera/quantize/token_sample.hpp>
-#include <tessera/reduce/finite_magnitude.hpp>
+#include <tessera/reduce/absolute_maximum_or_nan.hpp>
 #include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/maximum_or_nan.cuh>
@@ -103,7 +103,7 @@ struct finish_tiles {
       }
     }
     if (is_writer) {
-      const finite_magnitude_reducer known;
+      const absolute_maximum_or_nan_reducer known;
       float largest = known.value(__float_as_uint(magnitude));
       if constexpr (Means.samples_values) {
         const bool is_whole = value_sample.step(values.length(head)) == 1;
