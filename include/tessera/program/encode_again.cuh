@@ -8,7 +8,7 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
-#include <tessera/core/divisor.hpp>
+#include <tessera/core/known_divisor.hpp>
 #include <tessera/program/encode_tiles.cuh>
 #include <tessera/quantize/code_scale.hpp>
 #include <tessera/reduce/absolute_maximum_or_nan.hpp>
@@ -34,7 +34,7 @@ struct encode_again {
   Encode encode;             ///< as it ran
   float* value_scales;       ///< batch x key heads x channels
   float* value_reciprocals;  ///< those of `encode`
-  divisor shares;            ///< of the tiles of a head
+  known_divisor shares;      ///< of the tiles of a head
 
   [[nodiscard]] TESSERA_FN std::int32_t count() const { return encode.key_heads * shares.value(); }
 

@@ -12,8 +12,8 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
-#include <tessera/core/divisor.hpp>
 #include <tessera/core/float8.hpp>
+#include <tessera/core/known_divisor.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/program/attention_operands.hpp>
 #include <tessera/program/head_lanes.cuh>
@@ -50,9 +50,9 @@ struct encode_tiles : head_lanes<T, Channels> {
   tiled_heads<T> values;           ///< null: no codes of values
   std::int32_t query_heads;        ///< of all batches
   std::int32_t key_heads;          ///< of all batches
-  divisor query_tiles;             ///< of a head
-  divisor key_tiles;               ///< of a head
-  divisor group_heads;             ///< query heads of a key head
+  known_divisor query_tiles;       ///< of a head
+  known_divisor key_tiles;         ///< of a head
+  known_divisor group_heads;       ///< query heads of a key head
   std::int32_t channels;           ///< that there are
   bool is_after_summaries;         ///< of the same call: inputs are there before all that was enqueued is done
   float factor;                    ///< scales of queries are multiplied by it after codes are made

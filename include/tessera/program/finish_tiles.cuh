@@ -7,7 +7,7 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
-#include <tessera/core/divisor.hpp>
+#include <tessera/core/known_divisor.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/program/summarize_heads.hpp>
 #include <tessera/program/summarize_tiles.cuh>
@@ -46,7 +46,7 @@ struct finish_tiles {
   std::int32_t heads;         ///< of keys, of all batches
   std::int32_t tiles;         ///< of a head's samples
   std::int32_t channels;      ///< that there are
-  divisor pieces;             ///< of the channels
+  known_divisor pieces;       ///< of the channels
   float* key_mean;            ///< batch x key heads x channels
   float* value_mean;          ///< batch x key heads x channels
   float* value_scales;        ///< batch x key heads x channels
