@@ -84,12 +84,12 @@ tessera_check_example(sage_attention2.hpp "${attention}, tessera::view<float, 3>
 tessera_check_example(minicache.hpp "std::int64_t slots, std::int64_t tokens, std::int64_t blocks, \
   std::int64_t key_heads, std::int64_t channels, int layers")
 tessera_check_example(algorithm/attention.hpp "${given_too}, ${attention}"
-  "${executor}#include <tessera/sage_attention2.hpp>\nusing namespace tessera;\n")
+  "${executor}using namespace tessera;\n")
 tessera_check_example(algorithm/linear_loss.hpp "${given_too}, ${loss}, tessera::linear_loss_options const& options"
-  "${executor}#include <tessera/cut_cross_entropy.hpp>\nusing namespace tessera;\n")
+  "${executor}using namespace tessera;\n")
 tessera_check_example(algorithm/cross_layer_cache.hpp "tessera::cpu const& exec, int layer, std::int64_t n, \
   tessera::cache_extents const& extents, tessera::cache_sequences const& sequences, \
   tessera::array_view<std::int32_t> pages, ${heads} k0, ${heads} k1, ${heads} v0, ${heads} v1, ${heads} k, ${heads} v, \
   ${heads} q, tessera::head_view<tessera::bfloat16> result, tessera::workspace const& append_space, \
   tessera::workspace const& attention_space"
-  "${executor}#include <tessera/algorithm/cross_layer_cache.hpp>\nusing namespace tessera;\n")
+  "${executor}using namespace tessera;\n")

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Attention with quantized operands.
 ///
+///     #include <tessera/algorithm/attention.hpp>
+///     #include <tessera/quantize/granularity.hpp>
+///     #include <tessera/quantize/scaled_float.hpp>
+///     #include <tessera/quantize/smoothed.hpp>
+///     #include <tessera/quantize/symmetric.hpp>
+///
 ///     using method = tessera::attention<smoothed<symmetric_quantizer<8, per_thread>>, float8_quantizer<float8_e4m3>>;
 ///     auto const plan = method::plan(exec, {batch, query_heads, key_heads, queries, keys, channels});
 ///     method::forward(exec, attention_inputs<bfloat16>{q, k, v}, {.is_causal = true},

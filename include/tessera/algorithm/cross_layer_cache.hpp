@@ -2,6 +2,8 @@
 /// `cross_layer_cache`: the keys and values of all layers of a model, of which neighbouring ones may share their
 /// directions; compressed to pages, with the newest tokens as they are.
 ///
+///     #include <tessera/algorithm/cross_layer_cache.hpp>
+///
 ///     using cache_type = tessera::cross_layer_cache<slerp_merger<float>, retain_most_different,
 ///                                                   asymmetric_quantizer<4, 64>>;
 ///     cache_type cache(exec, extents, cache_type::half_merged(32));

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The cross-entropy of a linear classifier whose logits are never in memory.
 ///
+///     #include <tessera/algorithm/linear_loss.hpp>
+///     #include <tessera/reduce/log_sum_exp.hpp>
+///     #include <tessera/tile/gemm_tile.hpp>
+///
 ///     using loss = tessera::linear_loss<gemm_tile<bfloat16, shape<64, 64, 16>>, lse_reducer<float>>;
 ///     auto const plan = loss::plan(exec, {tokens, vocabulary, channels});
 ///     loss::forward(exec, loss::inputs<std::int64_t>{hidden, classifier, labels}, options, {value},
