@@ -23,6 +23,7 @@ struct block_normalizer {
   /// The largest finite magnitude's bits so far.
   using state = std::uint32_t;
 
+  /// The state before the first value.
   TESSERA_FN static constexpr state identity() { return 0; }
 
   /// The state with one more value; NaNs and infinities do not count.
