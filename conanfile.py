@@ -42,7 +42,8 @@ class TesseraRecipe(ConanFile):
     options = {"with_cuda": [True, False]}
     default_options = {"with_cuda": False}
     options_description = {"with_cuda": "Insist on a CUDA Toolkit that tessera::cuda can use; the package is the same"}
-    exports_sources = ("CMakeLists.txt", "LICENSE", "include/*", "cmake/*.cmake", "cmake/*.in", "!cmake/ports/*")
+    exports_sources = ("CMakeLists.txt", "LICENSE", "NOTICE", "include/*", "cmake/*.cmake", "cmake/*.in",
+                       "!cmake/ports/*")
     no_copy_source = True
     test_package_folder = "tests/package"
     # What CUDA and the compilers must be at least; the README says the same.
@@ -88,7 +89,8 @@ class TesseraRecipe(ConanFile):
     def package(self):
         CMake(self).install()
         rmdir(self, os.path.join(self.package_folder, "share", "licenses"))
-        copy(self, "LICENSE", self.source_folder, os.path.join(self.package_folder, "licenses"))
+        for file in ["LICENSE", "NOTICE"]:
+            copy(self, file, self.source_folder, os.path.join(self.package_folder, "licenses"))
 
     def package_info(self):
         self.cpp_info.set_property("cmake_find_mode", "none")

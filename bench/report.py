@@ -6,8 +6,8 @@
     report.py --check               fail if anything written is not what the results say
     report.py --adopt build/*.json  first take new results over, without what names the machine they ran on
 
-Every figure is the median over a benchmark's repetitions. Nothing is typed by hand: to show another figure, add it to
-report_contents.py. Needs Python 3.9 and nothing else.
+Every figure is the median over a benchmark's repetitions. Nothing is typed by hand but another implementation's rates
+(PEER_TBPS): to show another figure, add it to report_contents.py. Needs Python 3.9 and nothing else.
 """
 import argparse
 import json

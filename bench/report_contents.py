@@ -93,8 +93,9 @@ FIGURES_OF_FILE = {
 }
 
 # Another implementation's rate for the same operation, distribution and size on the same kind of card, but measured
-# apart from our runs: one H200, CUDA 13.0, PyTorch 2.11, medians of CUDA-event times after warm-up, 2026-11-21. It is
-# shown beside our figures and never enters summary.json. Source: https://github.com/facebookresearch/dietgpu
+# apart from our runs: one H200, CUDA 13.0, PyTorch 2.11, medians of CUDA-event times after warm-up, 2026-11-21. These
+# are the only rates that are typed by hand: there is no file of results for them. They are shown beside our figures and
+# never enter summary.json. Source: https://github.com/facebookresearch/dietgpu
 PEER = "DietGPU"
 PEER_TBPS = {
     "neuzip/decode/bf16/gauss/512MiB": 1.003,
@@ -332,6 +333,13 @@ TABLES = {
 # Where tables stand.
 PAGES = ["README.md", "docs/measured.md"]
 
+def page_bytes_of_token(channels=128, bits=4, tokens=64, groups=2):
+    """What a layer of a merged pair keeps of a token and head: half of its page's bytes (program/cache_page.hpp)."""
+    of_a_layer = 2 * tokens + groups * 2 * tokens                   # norms of keys, scales of values
+    shared = 32 + 2 * 2 * channels + groups * 2 * tokens + 2 * tokens * channels * bits // 8
+    return (shared + 2 * of_a_layer) / 2 / tokens
+
+
 # The README's table of algorithms: cells with places for figures, and the figures: of which benchmark, which counter,
 # how it is written.
 OVERVIEW_COLUMNS = ["", "memory", "speed", "error", "others, on an H200, too"]
@@ -377,12 +385,14 @@ def overview_rows():
          [(f"attention/{attention}", "TFLOPs", numbers(0)), (f"attention/{attention}", "relative_l1", percents(2)),
           (f"cudnn/{attention}", "TFLOPs", numbers(0)), (f"cudnn/{attention}", "relative_l1", percents(2)),
           (f"flash2/{attention}", "TFLOPs", numbers(0))]),
-        (["MiniCache: a merged pair's layer in 4 bits, 64 sequences of 4K tokens", "{} of 512 bytes a token and head",
-          "{} us to decode, {} times as fast as bf16", "{} of decoding", "–"],
+        (["MiniCache: a merged pair's layer in 4 bits, 64 sequences of 4K tokens",
+          f"{number(page_bytes_of_token())} of 512 bytes of a token and head kept in pages, {{}} read",
+          "{} us to decode, {} times as fast as bf16", "{} by rounding; [the method's](#caches-that-fit)", "–"],
          [(f"minicache/{decoding}", "bytes_of_token", numbers(0)), (f"minicache/{decoding}", "ms", microseconds),
           (f"minicache/{decoding}", "speedup", numbers(2)), (f"minicache/{decoding}", "relative_l1", percents(2))]),
         (["ShadowKV: 16 sequences of 128K tokens, values of the host", "{} times less on the GPU",
-          "{} us for a step of a layer, {} times as fast as all of bf16", "{} of the tokens chosen", "–"],
+          "{} us for a step of a layer, {} times as fast as all of bf16",
+          "{} by rounding; [the method's](#caches-that-fit)", "–"],
          [(f"shadow/{step}", "gpu_bytes_ratio", numbers(2)), (f"shadow/{step}", "ms", microseconds),
           (f"shadow/{step}", "speedup", numbers(2)), (f"shadow/{step}", "relative_l1", percents(2))]),
     ]

@@ -5,7 +5,7 @@
 #
 #   sh cmake/setup.sh       compiler, CMake, Ninja, pkg-config, Catch2, Google Benchmark, JSON: every preset but
 #                           clang, sanitize and fuzz
-#   sh cmake/setup.sh ci    clang with its sanitizers and libFuzzer, clang-tidy, and Python for Conan, as well
+#   sh cmake/setup.sh ci    clang with its sanitizers and libFuzzer, clang-tidy, clang-format, and Python for Conan
 #   sh cmake/setup.sh docs  Doxygen as well: the preset docs
 set -eu
 
@@ -48,6 +48,7 @@ missing() {
   if [ "$1" = ci ]; then
     command -v clang++ >/dev/null 2>&1 || list="$list clang"
     command -v clang-tidy >/dev/null 2>&1 || list="$list clang-tidy"
+    command -v clang-format >/dev/null 2>&1 || list="$list clang-format"
     clang_has_fuzzer || list="$list libclang-rt-14-dev"
     python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || list="$list python3-venv"
   fi

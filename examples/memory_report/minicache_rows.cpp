@@ -107,7 +107,7 @@ class pair_cache {
   }
   void wait() { exec_.wait(); }
 
-  [[nodiscard]] tessera::cache_bytes stats() const { return cache_.stats(exec_, sequences()); }
+  [[nodiscard]] tessera::cache_bytes stats() const { return cache_.wait_for_statistics(exec_, sequences()); }
 
   /// Adds what became of a layer.
   void compare(int layer, minicache_row& row) const {

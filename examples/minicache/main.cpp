@@ -159,7 +159,7 @@ void run() {
             " has an error of ", error);
   }
   table.print(stdout);
-  std::printf("\n%s.\n", cache.stats(exec, sequence.view()).describe().c_str());
+  std::printf("\n%s.\n", cache.wait_for_statistics(exec, sequence.view()).describe().c_str());
   save_and_load(exec, cache, sequence);
 }
 

@@ -93,7 +93,7 @@ class kv_cache_on final : public kv_cache {
   void end_token() override { cache_.advance(Device::executor(device_), sequences(), writable<std::int32_t>(pages_)); }
 
   [[nodiscard]] std::tuple<std::int64_t, std::int64_t> bytes() const override {
-    auto const found = cache_.stats(Device::executor(device_), sequences());
+    auto const found = cache_.wait_for_statistics(Device::executor(device_), sequences());
     return {found.used(), found.uncompressed};
   }
 

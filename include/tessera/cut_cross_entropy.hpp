@@ -5,16 +5,20 @@
 /// 2411.09009). Logits are made tile by tile and reduced where they are made: memory grows with tokens + vocabulary
 /// instead of tokens * vocabulary.
 ///
+///     #include <tessera/cut_cross_entropy.hpp>
+///     #include <tessera/exec/buffer.hpp>
+///     #include <tessera/exec/cpu.hpp>
+///
 ///     using loss = tessera::cut_cross_entropy;
 ///     tessera::cpu exec;
-///     linear_loss_options const options{.shift = 1, .sequence = 2048};
+///     tessera::linear_loss_options const options{.shift = 1, .sequence = 2048};
 ///     auto const plan = loss::plan_backward(exec, {tokens, vocabulary, channels}, options);
-///     buffer<std::byte> memory(exec, plan.bytes());
+///     tessera::buffer<std::byte> memory(exec, plan.bytes());
 ///     tessera::workspace const space(plan, memory);
 ///     loss::inputs<std::int64_t> const inputs{hidden, classifier, labels};
 ///     loss::forward(exec, inputs, options, {.loss = value}, space);
-///     loss::backward(exec, inputs, options, {}, linear_loss_gradients<bfloat16>{hidden_gradient, classifier_gradient},
-///                    space);
+///     tessera::linear_loss_gradients<tessera::bfloat16> const gradients{hidden_gradient, classifier_gradient};
+///     loss::backward(exec, inputs, options, {}, gradients, space);
 ///     exec.wait();
 ///
 /// With a tessera::cuda executor include algorithm/linear_loss.cuh, too. A smaller plan for the forward pass alone is

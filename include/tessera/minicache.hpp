@@ -4,8 +4,12 @@
 /// Liu, Liu, Pan, He, Haffari, Zhuang: "MiniCache: KV Cache Compression in Depth Dimension for Large Language Models"
 /// (arXiv 2405.14366).
 ///
-///     cache_extents const extents{slots, tokens, blocks, key_heads, channels};
-///     tessera::minicache cache(exec, extents, minicache::half_merged(layers));
+///     #include <tessera/exec/cpu.hpp>
+///     #include <tessera/minicache.hpp>
+///
+///     tessera::cpu exec;
+///     tessera::cache_extents const extents{slots, tokens, blocks, key_heads, channels};
+///     tessera::minicache cache(exec, extents, tessera::minicache::half_merged(layers));
 ///     // prefill, decoding: algorithm/cross_layer_cache.hpp
 ///
 /// For the keys x, y (or values) of one token in a head of two neighbouring layers, W the angle between them, t = 0.6:
@@ -52,11 +56,12 @@
 /// minicache_paper 4.08, 3 bits without merging 4.03. The paper's 5.02 counts codes of 4 bits and their scales alone.
 ///
 /// Bytes of a token, key head and layer with 128 channels: read 146.5 of 512 (3.49 times less), kept 76.25 in a merged
-/// layer; with 64 channels 74.5 of 256. Retained tokens add 4 * channels bytes a layer. cache.stats() counts bytes.
+/// layer; with 64 channels 74.5 of 256. Retained tokens add 4 * channels bytes a layer. wait_for_statistics() counts.
 ///
-/// Bytes are the same on every executor, and whether tokens come one by one or at once. Nothing waits but stats(),
-/// save_cache() and load_cache() (algorithm/saved_cache.hpp); nothing allocates after construction: calls can be
-/// captured in CUDA graphs. Errors: shape_error and value_error that name the function and show both values.
+/// Bytes are the same on every executor, and whether tokens come one by one or at once. Nothing waits but
+/// wait_for_statistics(), save_cache() and load_cache() (algorithm/saved_cache.hpp); nothing allocates after
+/// construction: calls can be captured in CUDA graphs. Errors: shape_error and value_error that name the function and
+/// show both values.
 ///
 /// Infinities and NaNs: their tokens are retained; where there is no room for that, they come back as NaN. Vectors of
 /// zeros come back as zeros. RoPE: keys may be kept before or after it, since it turns both layers' keys alike.

@@ -6,6 +6,9 @@
 /// entropy-coded; signs and mantissas are kept as they are (section 2.1), or only the first bits of the mantissas
 /// (section 2.3).
 ///
+///     #include <tessera/exec/cpu.hpp>
+///     #include <tessera/neuzip.hpp>
+///
 ///     tessera::cpu exec;
 ///     auto stream = tessera::neuzip::encode(exec, weights);   // weights: anything with data(), size() of bfloat16
 ///     tessera::neuzip::decode(exec, stream, weights);           // the same bits

@@ -5,13 +5,17 @@
 /// Zhang, Huang, Zhang, Wei, Zhu, Chen: "SageAttention2: Efficient Attention with Thorough Outlier Smoothing and
 /// Per-thread INT4 Quantization" (arXiv 2411.10958).
 ///
+///     #include <tessera/exec/buffer.hpp>
+///     #include <tessera/exec/cpu.hpp>
+///     #include <tessera/sage_attention2.hpp>
+///
 ///     using method = tessera::sage_attention2;
 ///     tessera::cpu exec;
-///     attention_shape const shape{batch, query_heads, key_heads, queries, keys, channels};
+///     tessera::attention_shape const shape{batch, query_heads, key_heads, queries, keys, channels};
 ///     auto const plan = method::plan(exec, shape);
-///     buffer<std::byte> memory(exec, plan.bytes());
-///     attention_inputs<bfloat16> const inputs{q, k, v};
-///     attention_outputs<bfloat16> const outputs{result, log_sum_exp};
+///     tessera::buffer<std::byte> memory(exec, plan.bytes());
+///     tessera::attention_inputs<tessera::bfloat16> const inputs{q, k, v};
+///     tessera::attention_outputs<tessera::bfloat16> const outputs{result, log_sum_exp};
 ///     method::forward(exec, inputs, {.is_causal = true}, outputs, tessera::workspace(plan, memory));
 ///     exec.wait();
 ///

@@ -234,7 +234,7 @@ TEST_CASE("a stream that does not fit its room is reported with the size it has,
   }
   CHECK(encode_into(whole.stream.size()) == bytes_of(whole.stream));
   const std::string message = message_of([&] { encode_into(spec.smallest_bytes() - 1); });
-  CHECK(message == "neuzip.encode: the stream has " + std::to_string(spec.smallest_bytes() - 1) +
+  CHECK(message == "compressed_weights.encode: the stream has " + std::to_string(spec.smallest_bytes() - 1) +
                        " bytes but needs at least " + std::to_string(spec.smallest_bytes()));
 }
 
@@ -243,13 +243,13 @@ TEST_CASE("options out of range are named with what is in range", "[host]") {
     return message_of([&] { static_cast<void>(neuzip_lossy<3>::spec(count, options)); });
   };
   CHECK(message(1, {.block = 1000}) ==
-        "neuzip.spec: blocks have 1000 weights but must have a power of two from 1024 to 8192");
+        "compressed_weights.spec: blocks have 1000 weights but must have a power of two from 1024 to 8192");
   CHECK_THAT(message(1, {.block = 16384}), contains("16384 weights"));
   CHECK_THAT(message(1, {.block = 512}), contains("512 weights"));
   CHECK(message(1, {.normalizer_block = 16}) ==
-        "neuzip.spec: normalizers belong to 16 weights but must to a power of two from 32 to 1024");
+        "compressed_weights.spec: normalizers belong to 16 weights but must to a power of two from 32 to 1024");
   CHECK_THAT(message(1, {.normalizer_block = 100}), contains("100 weights"));
-  CHECK_THAT(message(-1, {}), contains("neuzip.spec: the number of weights is -1"));
+  CHECK_THAT(message(-1, {}), contains("compressed_weights.spec: the number of weights is -1"));
   CHECK_THAT(message(std::int64_t{1} << 40, {}), contains("must be at least 0 and at most 34359738368"));
   CHECK_THAT(message_of([] { static_cast<void>(neuzip::spec(1, {.normalizer_block = 64})); }),
              contains("normalizers of 64 weights make no sense where all mantissa bits are kept: 7"));
@@ -280,23 +280,23 @@ TEST_CASE("weights and streams of the wrong size, stride, alignment or type are 
     return message_of([&] { neuzip::decode(exec, stream, out); });
   };
   CHECK(decode(whole.stream.view(), {decoded.data(), 4999}) ==
-        "neuzip.decode: there are 4999 weights but the spec is for 5000");
+        "compressed_weights.decode: there are 4999 weights but the spec is for 5000");
   CHECK(decode(whole.stream.view(), {decoded.data(), {5000}, {2}}) ==
-        "neuzip.decode: the weights have a stride of 2 but must have a stride of 1");
+        "compressed_weights.decode: the weights have a stride of 2 but must have a stride of 1");
   CHECK(decode({whole.stream.data(), {whole.stream.size() / 2}, {2}}, decoded.view()) ==
-        "neuzip.decode: the stream has a stride of 2 but must have a stride of 1");
+        "compressed_weights.decode: the stream has a stride of 2 but must have a stride of 1");
   buffer<std::byte> shifted(whole.stream.size() + 8);
   std::memcpy(shifted.data() + 8, whole.stream.data(), whole.stream.bytes());
   CHECK(decode({shifted.data() + 8, whole.stream.size()}, decoded.view()) ==
-        "neuzip.decode: the stream starts 8 bytes past a multiple of 16");
+        "compressed_weights.decode: the stream starts 8 bytes past a multiple of 16");
 
   weight_array<float16> halves(5000);
   CHECK(message_of([&] { neuzip_of<float16>::decode(exec, whole.stream.view(), halves.view()); }) ==
-        "neuzip.decode: the stream holds elements of type 0 but the output has type 1");
+        "compressed_weights.decode: the stream holds elements of type 0 but the output has type 1");
   CHECK(message_of([&] { neuzip_fixed<bfloat16>::decode(exec, whole.stream.view(), decoded.view()); }) ==
-        "neuzip.decode: the stream has coder 1 but the codec has 2");
+        "compressed_weights.decode: the stream has coder 1 but the codec has 2");
   CHECK(message_of([&] { neuzip_lossy<3>::decode(exec, whole.stream.view(), decoded.view()); }) ==
-        "neuzip.decode: the stream keeps 7 mantissa bits but the codec 3");
+        "compressed_weights.decode: the stream keeps 7 mantissa bits but the codec 3");
 
   const space_of scratch(neuzip::encode_plan(exec, whole.spec));
   buffer<std::byte> room(neuzip::largest_bytes(whole.spec));
@@ -305,11 +305,11 @@ TEST_CASE("weights and streams of the wrong size, stride, alignment or type are 
     return message_of([&] { neuzip::encode(exec, whole.spec, from, room, result, scratch.space); });
   };
   CHECK(encode_as(weights.part(0, 4000), {&size, 1}) ==
-        "neuzip.encode: there are 4000 weights but the spec is for 5000");
+        "compressed_weights.encode: there are 4000 weights but the spec is for 5000");
   CHECK(encode_as(weights.view(), {&size, std::int64_t{0}}) ==
-        "neuzip.encode: stream_bytes has 0 elements but must have 1");
+        "compressed_weights.encode: stream_bytes has 0 elements but must have 1");
   CHECK(encode_as({weights.data(), {5000}, {0}}, {&size, 1}) ==
-        "neuzip.encode: the weights have a stride of 0 but must have a stride of 1");
+        "compressed_weights.encode: the weights have a stride of 0 but must have a stride of 1");
 }
 
 TEST_CASE("blocks that do not exist and workspaces too small are named with both values", "[host]") {
@@ -324,12 +324,12 @@ TEST_CASE("blocks that do not exist and workspaces too small are named with both
       neuzip::decode_blocks(exec, whole.spec, whole.stream.view(), first, blocks, decoded.view(), scratch.space);
     });
   };
-  CHECK(decode_blocks(3, 3) == "neuzip.decode: blocks 3 and on, 3 of them, but there are 5");
+  CHECK(decode_blocks(3, 3) == "compressed_weights.decode: blocks 3 and on, 3 of them, but there are 5");
   CHECK_THAT(decode_blocks(-1, 2), contains("blocks -1 and on"));
   CHECK_THAT(decode_blocks(6, 0), contains("blocks 6 and on, 0 of them, but there are 5"));
   CHECK_THAT(decode_blocks(0, 4), contains("there are 5000 weights but the spec is for 4096"));
   buffer<std::byte> small(plan.bytes() - 1);
-  CHECK(message_of([&] { workspace(plan, small); }) == "neuzip.decode: the workspace has " +
+  CHECK(message_of([&] { workspace(plan, small); }) == "compressed_weights.decode: the workspace has " +
                                                            std::to_string(plan.bytes() - 1) +
                                                            " bytes but the plan needs " + std::to_string(plan.bytes()));
 }

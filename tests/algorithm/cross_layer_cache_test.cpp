@@ -137,8 +137,8 @@ TEST_CASE("two sequences share the pages of their beginning", "[host]") {
     CHECK(shared.restored(layer, 0, 400) == apart.restored(layer, 0, 400));
     CHECK(shared.restored(layer, 1, 400) == apart.restored(layer, 1, 400));
   }
-  auto const with = shared.cache.stats(shared.exec, shared.sequences());
-  auto const without = apart.cache.stats(apart.exec, apart.sequences());
+  auto const with = shared.cache.wait_for_statistics(shared.exec, shared.sequences());
+  auto const without = apart.cache.wait_for_statistics(apart.exec, apart.sequences());
   CHECK(with.codes * 10 == without.codes * 8);  // 8 blocks instead of 10
   CHECK(with.tokens == without.tokens);
   CHECK(with.retained < without.retained);
@@ -180,7 +180,7 @@ TEST_CASE("bytes are counted to the last one", "[host]") {
   auto const data = make_model(2, 330);
   small_model model(2);
   model.append(data, 0, 330, {330, 70});
-  auto const found = model.cache.stats(model.exec, model.sequences());
+  auto const found = model.cache.wait_for_statistics(model.exec, model.sequences());
   // Four pages and 74 tokens; no page and 70 tokens.
   std::int64_t const pages = 4 * heads;
   CHECK(found.tokens == 400);

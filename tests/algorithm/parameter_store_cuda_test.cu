@@ -184,9 +184,9 @@ TEST_CASE("a store on a GPU counts its memory to the byte, and allocates none wh
     store_type store(exec);
     auto const a = store.add("a", plain);
     auto const b = store.add("b", plain);
-    CHECK(store.bytes_total() + others == static_cast<std::int64_t>(counted.current_bytes()));
+    CHECK(store.bytes().total() + others == static_cast<std::int64_t>(counted.current_bytes()));
     CHECK(store.peak_bytes() + others == static_cast<std::int64_t>(counted.peak_bytes()));
-    CHECK(store.peak_bytes() == store.bytes_total());
+    CHECK(store.peak_bytes() == store.bytes().total());
     CHECK(store.bytes_compressed(a) < 300'000 * 2 * 7 / 10);
     auto const allocations = counted.allocations();
     for (int step = 0; step < 3; ++step) {

@@ -263,9 +263,9 @@ TEST_CASE("a store's memory is what its documentation says, to the byte", "[host
       .scratch_slots = 3, .slack = 0.05, .headroom = 500, .overflow_tensors = 2, .block = 1024};
   {
     store_type store(exec, options);
-    CHECK(store.bytes_total() == 0);
+    CHECK(store.bytes().total() == 0);
     auto const small = store.add("small", gaussian(3000, 1));
-    CHECK(store.bytes_total() == memory.current);
+    CHECK(store.bytes().total() == memory.current);
     auto const large = store.add("large", gaussian(20'000, 2));
     auto const spec = neuzip::spec(20'000, {.block = 1024});
     auto const slot_of = [&](std::vector<bfloat16> const& weights) {
@@ -281,7 +281,7 @@ TEST_CASE("a store's memory is what its documentation says, to the byte", "[host
     CHECK(bytes.staging == (neuzip::largest_bytes(spec) + 15) / 16 * 16 + 8);
     CHECK(bytes.overflow == 2 * 20 * 1024 * 2 + 16);
     CHECK(bytes.workspace == neuzip::encode_plan(exec, spec).bytes() + 3 * neuzip::decode_plan(exec, spec).bytes());
-    CHECK(store.bytes_total() == memory.current);
+    CHECK(store.bytes().total() == memory.current);
     CHECK(store.peak_bytes() == memory.peak);
 
     auto const allocations = memory.allocations;
@@ -293,9 +293,9 @@ TEST_CASE("a store's memory is what its documentation says, to the byte", "[host
 
     auto const before = store.bytes_compressed(large);
     CHECK(store.resolve() == 1);
-    CHECK(store.bytes_total() == memory.current);
+    CHECK(store.bytes().total() == memory.current);
     CHECK(store.peak_bytes() == memory.peak);
-    CHECK(store.peak_bytes() == store.bytes_total() + before);  // the old slot went when the new one was there
+    CHECK(store.peak_bytes() == store.bytes().total() + before);  // the old slot went when the new one was there
   }
   CHECK(memory.current == 0);
 }

@@ -42,8 +42,8 @@ TEST_CASE("a cache that was saved on the host goes on on a device, and is the sa
   auto pages = on_device(exec, std::vector<std::int32_t>{4});
   cache_sequences sequences{{blocks.data(), {1, 8}}, slots.view(), lengths.view(), pages.view(), 1};
   CHECK(save_cache(exec, cache, sequences, 0) == saved);
-  auto const used = cache.stats(exec, sequences);
-  CHECK(used.used() == host.cache.stats(host.exec, host.sequences()).used());
+  auto const used = cache.wait_for_statistics(exec, sequences);
+  CHECK(used.used() == host.cache.wait_for_statistics(host.exec, host.sequences()).used());
 
   // 70 tokens more, on both sides.
   host.append(data, 330, 70);

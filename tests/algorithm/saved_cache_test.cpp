@@ -61,7 +61,7 @@ TEST_CASE("a saved sequence comes back bit for bit, in another slot and other bl
     small_model other(1);
     load(other, saved);
     check_same(other, model, 1, 330);
-    CHECK(other.cache.stats(other.exec, other.sequences()).retained_tokens > 0);
+    CHECK(other.cache.wait_for_statistics(other.exec, other.sequences()).retained_tokens > 0);
     // It goes on as the other does.
     auto more = data;
     for (auto& part : more) {
@@ -90,7 +90,7 @@ TEST_CASE("entropy coding makes saved caches smaller", "[host]") {
   auto const stored = save_cache(model.exec, model.cache, model.sequences(), 0, saved_cache_coder::stored);
   auto const coded = save_cache(model.exec, model.cache, model.sequences(), 0, saved_cache_coder::rans);
   CHECK(size_of(coded) < size_of(stored) * 19 / 20);
-  auto const used = model.cache.stats(model.exec, model.sequences());
+  auto const used = model.cache.wait_for_statistics(model.exec, model.sequences());
   std::int64_t const pages = used.codes + used.scales + used.norms + used.headers;
   CHECK(size_of(stored) == 64 + 3 * 32 + 3 * heads * 12 + pages + used.retained + used.tail);
 }

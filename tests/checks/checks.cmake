@@ -16,6 +16,20 @@ add_test(NAME "check: planted mistakes are found"
 set_tests_properties("check: layering" "check: macros" "check: docs" "check: quick_reference" "check: lines"
   "check: versions" "check: planted mistakes are found" PROPERTIES LABELS check)
 
+# Skipped where there is no clang-format, or another one than that of .clang-format.
+find_program(TESSERA_CLANG_FORMAT NAMES clang-format-14 clang-format)
+mark_as_advanced(TESSERA_CLANG_FORMAT)
+set(clang_format_version "")
+if(TESSERA_CLANG_FORMAT)
+  execute_process(COMMAND "${TESSERA_CLANG_FORMAT}" --version OUTPUT_VARIABLE clang_format_version ERROR_QUIET)
+endif()
+if(clang_format_version MATCHES "version 14\\.")
+  add_test(NAME "check: format"
+    COMMAND "${CMAKE_COMMAND}" -D "INCLUDE=${PROJECT_SOURCE_DIR}" -D "CLANG_FORMAT=${TESSERA_CLANG_FORMAT}"
+      -P "${checks}/format.cmake")
+  set_tests_properties("check: format" PROPERTIES LABELS check TIMEOUT 300)
+endif()
+
 # Over all headers at once, as the linkage check below includes them.
 find_program(TESSERA_CLANG_TIDY clang-tidy)
 mark_as_advanced(TESSERA_CLANG_TIDY)
@@ -36,6 +50,12 @@ if(TESSERA_BASH AND TESSERA_CHECK_HEADERS)
     COMMAND "${TESSERA_BASH}" "${checks}/include_cost.sh" check "${PROJECT_SOURCE_DIR}/include"
       "${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/tessera_header_check.dir/tessera_header_check" "${CMAKE_CXX_COMPILER}")
   set_tests_properties("check: include cost" PROPERTIES LABELS check TIMEOUT 600)
+  if(TESSERA_HAVE_CUDA)
+    add_test(NAME "check: include cost, CUDA"
+      COMMAND "${TESSERA_BASH}" "${checks}/include_cost.sh" check_cuda "${PROJECT_SOURCE_DIR}/include"
+        "${CMAKE_CUDA_COMPILER}" "${CMAKE_CXX_COMPILER}")
+    set_tests_properties("check: include cost, CUDA" PROPERTIES LABELS check TIMEOUT 600)
+  endif()
 endif()
 
 # Two translation units that hold every header, in both orders, link together: nothing is defined twice, and nothing

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# What including each host header costs, in milliseconds of user time, against a budget for its folder.  A header
-# fails at twice its budget.
+# What including each host header, and each CUDA header that users include, costs in milliseconds of user time, against
+# a budget for its folder.  A header fails at twice its budget.
 #
 #   include_cost.sh compile <compiler and arguments>      compiles a header and keeps the time beside the object
 #   include_cost.sh check <folder that holds tessera/> <folder of those objects> <C++ compiler>
+#   include_cost.sh check_cuda <folder that holds tessera/> <nvcc> <C++ compiler>      compiles those for sm_90a
 #
 # Only headers that took too long when they were compiled are measured again, as the machine may have been busy then.
 # Budgets are for a machine that parses the ruler in ruler_budget; a slower one gets more.
@@ -14,6 +15,7 @@ ruler_budget=250
 
 budget_of() {
   case $1 in
+    *.cuh) echo 4000 ;;
     tessera/core/* | tessera/concepts/* | tessera/config.hpp | tessera/version.hpp) echo 300 ;;
     tessera/quantize/* | tessera/reduce/* | tessera/entropy/* | tessera/merge/*) echo 300 ;;
     tessera/project/* | tessera/select/* | tessera/view/*) echo 300 ;;
@@ -39,10 +41,11 @@ compile() {
   return "$status"
 }
 
-# Prints the user time of parsing $1; fails when it does not compile.
+# Prints the user time of parsing $1, or of compiling it where it is CUDA; fails when it does not compile.
 cost_of() {
-  local seconds
-  if ! seconds=$({ time "$compiler" -std=c++20 -fsyntax-only -I "$include" -x c++ "$1" 2>"$work/errors"; } 2>&1); then
+  local seconds command=("$compiler" -fsyntax-only -x c++)
+  [ "${1##*.}" != cu ] || command=("$nvcc" -arch=sm_90a -c -o "$work/object")
+  if ! seconds=$({ time "${command[@]}" -std=c++20 -I "$include" "$1" 2>"$work/errors"; } 2>&1); then
     cat "$work/errors" >&2
     return 1
   fi
@@ -57,36 +60,62 @@ measured_scale() {
   echo $((ruler > ruler_budget ? ruler * 100 / ruler_budget : 100))
 }
 
-check() {
-  include=$1 compiler=$3
-  local objects=$2 count=0 failed=0 scale='' header cost limit kept attempt
+# Whether header $1, whose cost was $2 when it was first measured, is within its limit.  A busy machine inflates a
+# single measurement: only a header that is over three times more in a row fails.
+is_within_limit() {
+  local header=$1 cost=$2 limit source attempt
+  limit=$((2 * $(budget_of "$header")))
+  source=$work/one.${header##*.}
+  source=${source/%.cuh/.cu}
+  printf '#include <%s>\n' "$header" >"$source"
+  for attempt in 1 2 3; do
+    [ "$cost" -gt "$limit" ] || break
+    [ -n "$scale" ] || scale=$(measured_scale) || return 1
+    limit=$((2 * $(budget_of "$header") * scale / 100))
+    cost=$(cost_of "$source") || return 1
+  done
+  echo "$header: $cost ms of $limit ms"
+  [ "$cost" -le "$limit" ] || { echo "$header: more than twice its budget" && return 1; }
+}
+
+start() {
+  include=$1 compiler=$2 scale='' count=0 failed=0
   work=$(mktemp -d)
   trap 'rm -rf "$work"' EXIT
+}
+
+finish() {
+  echo "$count headers, $failed of them over twice their budget or not compiled"
+  [ "$count" -gt 0 ] && [ "$failed" -eq 0 ]
+}
+
+check() {
+  local objects=$2 header cost
+  start "$1" "$3"
   while IFS= read -r header; do
     count=$((count + 1))
-    limit=$((2 * $(budget_of "$header")))
-    kept=$objects/${header//[^A-Za-z0-9]/_}.cpp.o.cost
-    if ! cost=$(cat "$kept"); then
+    if ! cost=$(cat "$objects/${header//[^A-Za-z0-9]/_}.cpp.o.cost"); then
       echo "$header was not compiled"
       failed=$((failed + 1))
-      continue
-    fi
-    # A busy machine inflates a single measurement: only a header that is over three times more in a row fails.
-    printf '#include <%s>\n' "$header" >"$work/one.cpp"
-    for attempt in 1 2 3; do
-      [ "$cost" -gt "$limit" ] || break
-      [ -n "$scale" ] || scale=$(measured_scale) || return 1
-      limit=$((2 * $(budget_of "$header") * scale / 100))
-      cost=$(cost_of "$work/one.cpp") || return 1
-    done
-    echo "$header: $cost ms of $limit ms"
-    if [ "$cost" -gt "$limit" ]; then
-      echo "$header: more than twice its budget"
+    elif ! is_within_limit "$header" "$cost"; then
       failed=$((failed + 1))
     fi
   done < <(cd "$include" && find tessera -name '*.hpp' | sort)
-  echo "$count headers, $failed of them over twice their budget or not compiled"
-  [ "$count" -gt 0 ] && [ "$failed" -eq 0 ]
+  finish
+}
+
+check_cuda() {
+  local header cost
+  start "$1" "$3"
+  nvcc=$2
+  while IFS= read -r header; do
+    count=$((count + 1))
+    printf '#include <%s>\n' "$header" >"$work/first.cu"
+    if ! cost=$(cost_of "$work/first.cu") || ! is_within_limit "$header" "$cost"; then
+      failed=$((failed + 1))
+    fi
+  done < <(cd "$include" && find tessera/exec/cuda.cuh tessera/algorithm -name '*.cuh' | sort)
+  finish
 }
 
 "$@"

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Reads all sources: no line is longer than 120 bytes.
+# Reads all sources: no line is longer than 120 bytes, and no file than 500 lines.
 #
 #   cmake -D INCLUDE=<the repository, or a folder that holds tessera/> -P lines.cmake
 cmake_minimum_required(VERSION 3.24...3.31)
 
 set(most_columns 120)
+set(most_lines 500)
 string(REPEAT "." ${most_columns} full_line)
 
 set(patterns)
@@ -23,12 +24,19 @@ foreach(file IN LISTS files)
     message("${file}: has lines of more than ${most_columns} columns:\n${long_lines}")
     math(EXPR problems "${problems} + 1")
   endif()
+  file(READ "${INCLUDE}/${file}" text)
+  string(REGEX REPLACE "[^\n]" "" newlines "${text}")
+  string(LENGTH "${newlines}" lines)
+  if(lines GREATER most_lines)
+    message("${file}: has ${lines} lines, more than ${most_lines}")
+    math(EXPR problems "${problems} + 1")
+  endif()
 endforeach()
 
 if(NOT files)
   message(FATAL_ERROR "no source in ${INCLUDE}")
 elseif(problems GREATER 0)
-  message(FATAL_ERROR "${problems} files have long lines")
+  message(FATAL_ERROR "${problems} files have long lines or many")
 endif()
 list(LENGTH files count)
-message("${count} files keep to ${most_columns} columns")
+message("${count} files keep to ${most_columns} columns and ${most_lines} lines")

@@ -74,7 +74,7 @@ string(REPEAT "x" 117 wide)
 plant(lines core/a.hpp "${head}// ${wide}\n" "")
 plant(lines core/a.hpp "${head}//  ${wide}\n" "core/a.hpp: has lines of more than 120 columns")
 string(REPEAT "// a line\n" 500 long)
-plant(macros core/a.hpp "${head}${long}" "has 502 lines, more than 500")
+plant(lines core/a.hpp "${head}${long}" "core/a.hpp: has 502 lines, more than 500")
 
 set(port cmake/ports/tessera/vcpkg.json)
 plant_version(notes.txt "" "")

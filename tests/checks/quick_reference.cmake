@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# docs/quick_reference.md has a line for each header of concepts, primitives and tile operations: what it declares, and
-# the first sentence of its comment.
+# docs/quick_reference.md has a line for each header of concepts, primitives, views, executors and tiles: what it
+# declares, and the first sentence of its comment.
 #
 #   cmake -D INCLUDE=<folder that holds tessera/> [-D WRITE=ON] -P quick_reference.cmake
 cmake_minimum_required(VERSION 3.24...3.31)
@@ -11,7 +11,7 @@ if(NOT EXISTS "${docs}")
 endif()
 set(page "${docs}/quick_reference.md")
 
-set(folders concepts quantize reduce merge select entropy project tile tile/source tile/serial tile/cuda)
+set(folders concepts quantize reduce merge select entropy project view exec tile tile/source tile/serial tile/cuda)
 set(title_concepts "Concepts: what a type must have, and the laws it keeps")
 set(title_quantize "Quantizers")
 set(title_reduce "Reducers")
@@ -19,6 +19,8 @@ set(title_merge "Mergers")
 set(title_select "Selectors")
 set(title_entropy "Entropy coders and formats")
 set(title_project "Projectors")
+set(title_view "Views")
+set(title_exec "Executors, and memory")
 set(title_tile "Tiles: group, schedules, products")
 set(title_tile/serial "Groups of the host")
 set(title_tile/cuda "Tile operations of CUDA: what PTX is for")
@@ -74,11 +76,17 @@ function(declared_names text result)
   endforeach()
   list(REMOVE_DUPLICATES names)
   list(JOIN names ", " names)
+  if(names STREQUAL "")
+    set(names "no name of its own")
+    if(text MATCHES "\n(requires[^\n]* )?(struct|class) ([a-z0-9_]+)<")
+      set(names "`${CMAKE_MATCH_3}` for other types")
+    endif()
+  endif()
   set(${result} "${names}" PARENT_SCOPE)
 endfunction()
 
 set(text "# Quick reference\n
-Every concept, primitive and tile operation: its header, what it declares, and what it is.\n
+Every concept, primitive, view, executor and tile operation: its header, what it declares, and what it is.\n
 This page is made from the headers by `cmake -D INCLUDE=include -D WRITE=ON -P tests/checks/quick_reference.cmake`.\n")
 set(count 0)
 set(listed "")
@@ -101,7 +109,7 @@ foreach(folder IN LISTS folders)
 endforeach()
 
 # No header of these folders lies where nobody looks.
-foreach(folder concepts quantize reduce merge select entropy project tile)
+foreach(folder concepts quantize reduce merge select entropy project view exec tile)
   file(GLOB_RECURSE headers "${INCLUDE}/tessera/${folder}/*.hpp" "${INCLUDE}/tessera/${folder}/*.cuh")
   foreach(header IN LISTS headers)
     if(NOT header IN_LIST listed)

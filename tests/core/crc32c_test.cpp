@@ -48,11 +48,10 @@ TEST_CASE("the iSCSI standard's test vectors come out", "[host][crc32c]") {
   CHECK(tessera::crc32c(bytes.data(), bytes.size()) == 0x46dd794eU);
 }
 
-TEST_CASE("bytes, words and tables take a state to the same place", "[host][crc32c]") {
+TEST_CASE("bytes and tables take a state to the same place", "[host][crc32c]") {
   constexpr tessera::crc32c_table<4> table;
   auto const bytes = random_bytes(64);
   std::uint32_t by_byte = ~0U;
-  std::uint32_t by_word = ~0U;
   std::uint32_t by_table = ~0U;
   std::uint32_t by_table_word = ~0U;
   for (std::size_t i = 0; i < bytes.size(); i += 4) {
@@ -62,11 +61,9 @@ TEST_CASE("bytes, words and tables take a state to the same place", "[host][crc3
       by_byte = tessera::crc32c_byte(by_byte, bytes[i + j]);
       by_table = table.byte(by_table, bytes[i + j]);
     }
-    by_word = tessera::crc32c_word(by_word, word);
     by_table_word = table.word(by_table_word, word);
   }
   CHECK(~by_byte == slow_crc32c(bytes));
-  CHECK(by_word == by_byte);
   CHECK(by_table == by_byte);
   CHECK(by_table_word == by_byte);
 }

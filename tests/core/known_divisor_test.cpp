@@ -15,7 +15,8 @@ void check_divisor(std::uint32_t divisor, std::uint64_t seed) {
   known_divisor const by = known_divisor::of(divisor);
   bool is_right = true;
   auto const check = [&](std::uint32_t number) {
-    is_right = is_right && by.quotient(number) == number / divisor && by.remainder(number) == number % divisor;
+    is_right = is_right && by.quotient(number) == number / divisor && by.remainder(number) == number % divisor &&
+               static_cast<std::int32_t>(number) / by == static_cast<std::int32_t>(number / divisor);
   };
   for (std::uint32_t number : {0U, 1U, divisor - 1, divisor, divisor + 1, 0x7ffffffeU, 0x7fffffffU}) {
     check(number & 0x7fffffffU);
@@ -42,4 +43,13 @@ TEST_CASE("quotients by a known divisor are those of a division", "[host]") {
   }
   check_divisor(0x80000000U, 1);
   check_divisor(0x7fffffffU, 2);
+}
+
+TEST_CASE("a count of nothing divides as one does", "[host]") {
+  CHECK(known_divisor::of_count(0).value() == 1);
+  CHECK(known_divisor::of_count(-3).value() == 1);
+  CHECK(0x7fffffff / known_divisor::of_count(0) == 0x7fffffff);
+  CHECK(17 / known_divisor{} == 17);
+  CHECK(known_divisor::of_count(7).value() == 7);
+  CHECK(0x7fffffff / known_divisor::of_count(0x7fffffff) == 1);
 }

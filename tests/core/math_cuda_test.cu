@@ -56,11 +56,11 @@ __host__ __device__ results evaluate(inputs const& given) {
                                             100 * tessera::count_leading_zeros(wide >> (given.c & 63U)));
   got.exact[8] = static_cast<std::uint32_t>(tessera::count_trailing_zeros(given.c) +
                                             100 * tessera::count_trailing_zeros(wide << (given.c & 63U)));
-  got.exact[9] = tessera::rotate_left(given.a, static_cast<int>(given.b));
+  got.exact[9] = static_cast<std::uint32_t>(tessera::log2_floor(given.b | 1U));
   got.exact[10] = tessera::multiply_high(given.a, given.b);
   got.exact[11] = static_cast<std::uint32_t>(tessera::log2_ceil(given.a | 1U));
   got.exact[12] = tessera::crc32c(bytes, 4, given.c);
-  got.exact[13] = tessera::crc32c_word(given.a, given.b);
+  got.exact[13] = tessera::crc32c_byte(given.a, bytes[1]);
   got.exact[14] = tessera::crc32c_combine(given.a, given.b, given.c & 0xffffU);
   got.exact[15] = tessera::is_finite(c) ? 1U : 0U;
   float const moderate = 80.0F * static_cast<float>(given.a >> 8) * 0x1p-23F - 80.0F;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <cstdio>
+
 #include <tessera/core/precision.hpp>
 #include <tessera/version.hpp>
 

@@ -50,38 +50,3 @@ TEST_CASE("columns of products over rows are all numbers of a row, those of a pi
   CHECK(numbers.size() == 128);
   CHECK(*numbers.rbegin() == 127);
 }
-
-TEST_CASE("rows of a table are all columns of products, and a lane's results are pieces", "[host]") {
-  std::set<int> rows;
-  for (int tile = 0; tile < 16; ++tile) {
-    for (int column = 0; column < 8; ++column) {
-      rows.insert(table_row(tile, column));
-    }
-  }
-  CHECK(rows.size() == 128);
-  CHECK(*rows.rbegin() == 127);
-  for (int lane = 0; lane < 4; ++lane) {
-    for (int part = 0; part < 4; ++part) {
-      for (int i = 0; i < piece_numbers; ++i) {  // result i of a lane: column 2t + i % 2 of tile i / 2
-        CHECK(table_row(4 * part + i / 2, 2 * lane + i % 2) == piece_numbers * row_piece(lane, part) + i);
-      }
-    }
-  }
-}
-
-TEST_CASE("lanes that load together from a table find their pieces in different banks", "[host]") {
-  for (int rank = 32; rank <= 256; rank += 32) {
-    CAPTURE(rank);
-    std::int64_t const pitch = padded_pieces(rank / piece_numbers);
-    CHECK(pitch >= rank / piece_numbers);
-    for (int tile = 0; tile < 16; ++tile) {
-      for (int eight = 0; eight < 4; ++eight) {  // 16 bytes each: eight lanes at a time
-        std::set<std::int64_t> banks;
-        for (int lane = 8 * eight; lane < 8 * eight + 8; ++lane) {
-          banks.insert((table_row(tile, lane / 4) * pitch + row_piece(lane, 0)) % 8);
-        }
-        CHECK(banks.size() == 8);
-      }
-    }
-  }
-}

@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Attention with quantized operands.
 ///
+///     #include <tessera/algorithm/attention.hpp>
+///     #include <tessera/quantize/granularity.hpp>
+///     #include <tessera/quantize/scaled_float.hpp>
+///     #include <tessera/quantize/smoothed.hpp>
+///     #include <tessera/quantize/symmetric.hpp>
+///
 ///     using method = tessera::attention<smoothed<symmetric_quantizer<8, per_thread>>, float8_quantizer<float8_e4m3>>;
 ///     auto const plan = method::plan(exec, {batch, query_heads, key_heads, queries, keys, channels});
-///     method::forward(exec, {q, k, v}, {.is_causal = true}, {result}, tessera::workspace(plan, memory));
+///     method::forward(exec, attention_inputs<bfloat16>{q, k, v}, {.is_causal = true},
+///                     attention_outputs<bfloat16>{result}, tessera::workspace(plan, memory));
 ///
 /// Equations, errors and costs: sage_attention2.hpp, which is this with the paper's parameters. The portable program:
 /// any executor, any strides. Nothing waits or allocates.
@@ -15,6 +22,7 @@
 
 #include <tessera/algorithm/attention_types.hpp>
 #include <tessera/algorithm/quantized_attention.hpp>
+#include <tessera/core/bfloat16.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/exec/workspace.hpp>
@@ -30,8 +38,6 @@ struct attention_call {
   /// How operands are coded.
   using method = Method;
   using value_type = T;
-  /// A function of a score's place, or no_bias.
-  using bias_type = Bias;
 
   attention_shape shape;                 ///< of the operands
   attention_options options;             ///< the softmax's scale is in the scales of queries
@@ -165,7 +171,7 @@ struct attention {
 
   /// Enqueues everything. Throws shape_error or value_error for what does not fit together. T, Result: bfloat16,
   /// float16 or float. Bias: see no_bias. Maps: see attention_maps.
-  template <class Executor, class T, class Result, class Bias = no_bias, class Maps = attention_maps<>>
+  template <class Executor, class T = bfloat16, class Result = T, class Bias = no_bias, class Maps = attention_maps<>>
   static void forward(Executor const& exec, attention_inputs<T> const& in, attention_options const& options,
                       attention_outputs<Result> const& out, workspace const& space, Bias const& bias = {},
                       Maps const& maps = {}) {

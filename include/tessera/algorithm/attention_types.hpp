@@ -7,7 +7,10 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
+#include <tessera/core/bfloat16.hpp>
+#include <tessera/core/float16.hpp>
 #include <tessera/program/attention_operands.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/head_view.hpp>
@@ -23,11 +26,18 @@ struct attention_options {
   std::int64_t window_right = -1;  ///< likewise behind it; with is_causal none
 };
 
+/// Whether attention reads and writes this type.
+template <class T>
+inline constexpr bool is_attention_type =
+    std::is_same_v<T, bfloat16> || std::is_same_v<T, float16> || std::is_same_v<T, float>;
+
 /// What goes in. T: bfloat16, float16 or float; any strides. Sequences that lie one behind the other, without padding,
 /// are views with a stride of 0 from sequence to sequence and as many tokens as the longest has, with starts and
 /// lengths; so are their results then, of which nothing is written beyond a sequence's length.
 template <class T>
 struct attention_inputs {
+  static_assert(is_attention_type<T>, "tessera: queries, keys and values are bfloat16, float16 or float");
+
   head_view<T const> queries;            ///< batch x query heads x queries x channels
   head_view<T const> keys;               ///< batch x key heads x keys x channels
   head_view<T const> values;             ///< likewise
@@ -43,6 +53,8 @@ struct attention_inputs {
 /// infinity.
 template <class T>
 struct attention_outputs {
+  static_assert(is_attention_type<T>, "tessera: results of attention are bfloat16, float16 or float");
+
   head_view<T> result;              ///< batch x query heads x queries x channels
   view<float, 3> log_sum_exp = {};  ///< batch x query heads x queries: natural, of the scaled scores; or null
 };

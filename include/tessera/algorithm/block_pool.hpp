@@ -33,7 +33,7 @@ class block_pool {
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(users_.size()); }
   /// Blocks that nobody uses.
   [[nodiscard]] std::int64_t free() const { return static_cast<std::int64_t>(free_.size()); }
-  /// Sequences that use a block; 0 of a free one. Throws shape_error for no block of the pool.
+  /// Sequences that use a block; 0 of a free one. Throws value_error for no block of the pool.
   [[nodiscard]] std::int32_t users(std::int32_t block) const { return users_[checked(block)]; }
 
   /// Throws shape_error if there is none.
@@ -44,14 +44,14 @@ class block_pool {
     users_[static_cast<std::size_t>(block)] = 1;
     return block;
   }
-  /// One more sequence uses a block that is in use.
+  /// One more sequence uses a block that is in use. Throws value_error for another.
   void share(std::int32_t block) {
-    check<value_error>(users_[checked(block)] > 0, "block_pool.share: block ", block, " has users: ", 0);
+    check<value_error>(users_[checked(block)] > 0, "block_pool.share: block ", block, " is in use by nobody");
     ++users_[checked(block)];
   }
-  /// One sequence less uses the block; it is free when none does.
+  /// One sequence less uses a block that is in use; it is free when none does. Throws value_error for another.
   void give_back(std::int32_t block) {
-    check<value_error>(users_[checked(block)] > 0, "block_pool.give_back: block ", block, " has users: ", 0);
+    check<value_error>(users_[checked(block)] > 0, "block_pool.give_back: block ", block, " is in use by nobody");
     if (--users_[checked(block)] == 0) {
       free_.push_back(block);
       for (std::size_t i = free_.size() - 1; i > 0 && free_[i - 1] < free_[i]; --i) {

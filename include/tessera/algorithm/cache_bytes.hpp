@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// What a compressed cache takes, counted byte by byte: `cache_bytes`.
 ///
-///     tessera::cache_bytes const used = cache.stats(exec, sequences);
+///     tessera::cache_bytes const used = cache.wait_for_statistics(exec, sequences);
 ///     double const ratio = used.ratio();        // of what the same tokens take uncompressed, to all that is used
 #pragma once
 

@@ -19,6 +19,7 @@
 #include <cstring>
 #include <iterator>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <tessera/algorithm/inspect_weight_stream.hpp>
@@ -135,6 +136,24 @@ void run_decode(Executor const& exec, array_view<weight_decoding<T> const> list)
   }
 }
 
+namespace detail {
+
+/// A view of the weights that a caller names, in whatever holds them.
+template <class T, class List>
+array_view<T> list_of_weights(List&& list) {
+  constexpr bool fits = std::is_convertible_v<List, array_view<T>>;
+  static_assert(fits,
+                "tessera: weights are a list of the codec's value_type (bfloat16 of neuzip, T of neuzip_of<T>), "
+                "which must not be const where they are written");
+  if constexpr (fits) {
+    return list;
+  } else {
+    return {};
+  }
+}
+
+}  // namespace detail
+
 /// The codec: a split of the values, a coder for exponents (rans_coder<12> or fixed_coder), what is kept of mantissas.
 ///
 /// Lossless if Mantissa keeps all bits, for every pattern. Determinism: the stream's bytes depend on the weights, the
@@ -160,9 +179,9 @@ struct compressed_weights {
   /// Tensors of fewer bytes than this are stored as they are.
   static constexpr std::int64_t smallest_coded_bytes = 4096;
 
-  /// The layout of a tensor's stream. Throws value_error for options out of range.
+  /// The layout of a tensor's stream. Throws shape_error for a count and value_error for options out of range.
   static weight_stream_spec spec(std::int64_t count, weight_stream_options options = {}) {
-    constexpr char const* where = "neuzip.spec";
+    constexpr char const* where = "compressed_weights.spec";
     // Payloads, of up to nine bits a weight, have 32-bit positions in units of 16 bytes.
     constexpr std::int64_t most = std::int64_t{1} << 35;
     check<shape_error>(count >= 0 && count <= most, where, ": the number of weights is ", count,
@@ -317,15 +336,15 @@ struct compressed_weights {
 
   /// The stream of `weights`, of exactly the size needed. Allocates, and waits for the executor (one whose memory the
   /// host reads).
-  template <class Executor>
-  static buffer<std::byte> encode(Executor const& exec, array_view<value_type const> weights,
-                                  weight_stream_options options = {}) {
-    const weight_stream_spec layout = spec(weights.size(), options);
+  template <class Executor, class Weights = array_view<value_type const>>
+  static buffer<std::byte> encode(Executor const& exec, Weights const& weights, weight_stream_options options = {}) {
+    const auto list = detail::list_of_weights<value_type const>(weights);
+    const weight_stream_spec layout = spec(list.size(), options);
     const workspace_plan plan = encode_plan(exec, layout);
     buffer<std::byte> memory(exec, plan.bytes());
     buffer<std::byte> room(exec, largest_bytes(layout));
     buffer<std::int64_t> bytes(exec, 1);
-    encode(exec, layout, weights, room, bytes, workspace(plan, memory));
+    encode(exec, layout, list, room, bytes, workspace(plan, memory));
     exec.wait();
     buffer<std::byte> stream(exec, bytes[0]);
     std::memcpy(stream.data(), room.data(), stream.bytes());
@@ -333,21 +352,22 @@ struct compressed_weights {
   }
 
   /// Decodes a stream that the host can read, whatever its options were. Allocates, and waits. Throws corrupt_data.
-  template <class Executor>
-  static void decode(Executor const& exec, array_view<std::byte const> stream, array_view<value_type> weights) {
-    check_stream("neuzip.decode", stream, 0);
+  template <class Executor, class Weights = array_view<value_type>>
+  static void decode(Executor const& exec, array_view<std::byte const> stream, Weights&& weights) {
+    const auto list = detail::list_of_weights<value_type>(std::forward<Weights>(weights));
+    check_stream("compressed_weights.decode", stream, 0);
     const weight_stream_spec layout = inspect_weight_stream(stream.data, stream.size());
     check<value_error>(layout.type == detail::weight_type_of<value_type>,
-                       "neuzip.decode: the stream holds elements of type ", static_cast<int>(layout.type),
+                       "compressed_weights.decode: the stream holds elements of type ", static_cast<int>(layout.type),
                        " but the output has type ", static_cast<int>(detail::weight_type_of<value_type>));
     check<value_error>(layout.coder == weight_coder::stored || layout.coder == detail::weight_coder_of<Coder>,
-                       "neuzip.decode: the stream has coder ", static_cast<int>(layout.coder), " but the codec has ",
-                       static_cast<int>(detail::weight_coder_of<Coder>));
-    check<value_error>(layout.mantissa_kept == Mantissa::kept_bits, "neuzip.decode: the stream keeps ",
+                       "compressed_weights.decode: the stream has coder ", static_cast<int>(layout.coder),
+                       " but the codec has ", static_cast<int>(detail::weight_coder_of<Coder>));
+    check<value_error>(layout.mantissa_kept == Mantissa::kept_bits, "compressed_weights.decode: the stream keeps ",
                        layout.mantissa_kept, " mantissa bits but the codec ", Mantissa::kept_bits);
     const workspace_plan plan = decode_plan(exec, layout);
     buffer<std::byte> memory(exec, plan.bytes());
-    decode(exec, layout, stream, weights, workspace(plan, memory));
+    decode(exec, layout, stream, list, workspace(plan, memory));
     exec.wait();
   }
 
@@ -362,7 +382,7 @@ struct compressed_weights {
   }
 
   struct encode_workspace {
-    workspace_plan plan{"neuzip.encode"};
+    workspace_plan plan{"compressed_weights.encode"};
     region<std::uint64_t> counters;
     region<pair_coder::encode_table> tables;
     region<std::uint8_t> slots;
@@ -385,7 +405,7 @@ struct compressed_weights {
   }
 
   struct decode_workspace {
-    workspace_plan plan{"neuzip.decode"};
+    workspace_plan plan{"compressed_weights.decode"};
     region<weight_decode_table> tables;
   };
   static decode_workspace decode_regions(array_view<target const> targets) {
@@ -396,10 +416,10 @@ struct compressed_weights {
 
   template <class Executor>
   static weight_encoding<value_type> encoding_of(Executor const& exec, source const& from) {
-    check_weights("neuzip.encode", from.spec.count, from.weights);
-    check_stream("neuzip.encode", from.stream, from.spec.smallest_bytes());
-    check<shape_error>(from.stream_bytes.size() >= 1, "neuzip.encode: stream_bytes has ", from.stream_bytes.size(),
-                       " elements but must have ", 1);
+    check_weights("compressed_weights.encode", from.spec.count, from.weights);
+    check_stream("compressed_weights.encode", from.stream, from.spec.smallest_bytes());
+    check<shape_error>(from.stream_bytes.size() >= 1, "compressed_weights.encode: stream_bytes has ",
+                       from.stream_bytes.size(), " elements but must have ", 1);
     weight_encoding<value_type> encoding;
     encoding.spec = from.spec;
     encoding.weights = from.weights.data;
@@ -416,13 +436,13 @@ struct compressed_weights {
     weight_stream_spec const& spec = to.spec;
     const std::int64_t blocks = to.blocks == target::all_blocks ? spec.block_count() : to.blocks;
     check<shape_error>(to.first_block >= 0 && blocks >= 0 && to.first_block <= spec.block_count() - blocks,
-                       "neuzip.decode: blocks ", to.first_block, " and on, ", blocks, " of them, but there are ",
-                       spec.block_count());
+                       "compressed_weights.decode: blocks ", to.first_block, " and on, ", blocks,
+                       " of them, but there are ", spec.block_count());
     const std::int64_t first = to.first_block * spec.block_weights();
     const bool stored = spec.coder == weight_coder::stored;
     const std::int64_t last = min(spec.count, first + blocks * spec.block_weights());
-    check_weights("neuzip.decode", stored ? spec.count : max(last - first, std::int64_t{0}), to.weights);
-    check_stream("neuzip.decode", to.stream, spec.smallest_bytes());
+    check_weights("compressed_weights.decode", stored ? spec.count : max(last - first, std::int64_t{0}), to.weights);
+    check_stream("compressed_weights.decode", to.stream, spec.smallest_bytes());
     weight_decoding<value_type> decoding;
     decoding.spec = spec;
     decoding.stream = reinterpret_cast<std::uint8_t const*>(to.stream.data);

@@ -2,6 +2,8 @@
 /// `cross_layer_cache`: the keys and values of all layers of a model, of which neighbouring ones may share their
 /// directions; compressed to pages, with the newest tokens as they are.
 ///
+///     #include <tessera/algorithm/cross_layer_cache.hpp>
+///
 ///     using cache_type = tessera::cross_layer_cache<slerp_merger<float>, retain_most_different,
 ///                                                   asymmetric_quantizer<4, 64>>;
 ///     cache_type cache(exec, extents, cache_type::half_merged(32));
@@ -10,9 +12,10 @@
 ///     cache.append(exec, cache.part_of(layer), {{k0, k1}, {v0, v1}}, sequences, {.tokens = n}, append_space);
 ///     // A step of decoding, for each layer:
 ///     cache.write(exec, layer, k, v, sequences, {.tokens = 1});
-///     cache.attend(exec, layer, q, sequences, {.is_causal = true}, {result}, attention_space);
+///     cache.attend(exec, layer, q, sequences, {.is_causal = true}, attention_outputs<bfloat16>{result},
+///                  attention_space);
 ///     // ... and when both layers of a pair have been through:
-///     cache.seal(exec, cache.part_of(layer), sequences, {}, append_space);
+///     cache.seal(exec, cache.part_of(layer), sequences, append_space);
 ///     // ... and at the end of prefill or of a step:
 ///     cache.advance(exec, sequences, pages);
 ///
@@ -105,7 +108,7 @@ class cross_layer_cache {
   [[nodiscard]] int parts() const { return static_cast<int>(parts_.size()); }
   /// How a part is kept.
   [[nodiscard]] cache_layers const& policy_of(int part) const { return parts_[checked("part", part, parts())]; }
-  /// The pair that a layer belongs to, or the layer's own part; and which layer of it it is.
+  /// The pair that a layer belongs to, or the layer's own part.
   [[nodiscard]] int part_of(int layer) const { return part_of_[checked("layer", layer, layers())]; }
   /// 0 for the first layer of its part, 1 for the second.
   [[nodiscard]] int side_of(int layer) const { return layer > 0 && part_of(layer) == part_of_[as_index(layer - 1)]; }
@@ -236,10 +239,10 @@ class cross_layer_cache {
     }
   }
 
-  /// Counts what the sequences use, pages that several have once. Waits.
+  /// Waits for what was enqueued, and counts what the sequences use, pages that several have once.
   template <class Executor>
-  [[nodiscard]] cache_bytes stats(Executor const& exec, cache_sequences const& sequences) const {
-    check_sequences("cross_layer_cache.stats", sequences);
+  [[nodiscard]] cache_bytes wait_for_statistics(Executor const& exec, cache_sequences const& sequences) const {
+    check_sequences("cross_layer_cache.wait_for_statistics", sequences);
     cache_bytes found = count_cache_bytes(exec, extents_, memory_, sequences);
     found.reserved = static_cast<std::int64_t>(bytes_.bytes());
     return found;

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The cross-entropy of a linear classifier whose logits are never in memory.
 ///
+///     #include <tessera/algorithm/linear_loss.hpp>
+///     #include <tessera/reduce/log_sum_exp.hpp>
+///     #include <tessera/tile/gemm_tile.hpp>
+///
 ///     using loss = tessera::linear_loss<gemm_tile<bfloat16, shape<64, 64, 16>>, lse_reducer<float>>;
 ///     auto const plan = loss::plan(exec, {tokens, vocabulary, channels});
-///     loss::forward(exec, {hidden, classifier, labels}, options, {value}, tessera::workspace(plan, memory));
+///     loss::forward(exec, loss::inputs<std::int64_t>{hidden, classifier, labels}, options, {value},
+///                   tessera::workspace(plan, memory));
 ///
 /// Equations, errors and costs: cut_cross_entropy.hpp, which is this with the paper's parameters. The portable program:
 /// any executor, any extents and strides. Nothing waits or allocates.
@@ -69,7 +74,7 @@ struct linear_loss {
   /// Enqueues the loss. A label outside of the vocabulary is reported by exec.wait(). Throws shape_error or value_error
   /// for what does not fit together. In a workspace of plan_backward() it may leave marks of the entries that matter to
   /// backward(), or softmaxes.
-  template <class Executor, class Label>
+  template <class Executor, class Label = std::int64_t>
   static void forward(Executor const& exec, inputs<Label> const& in, linear_loss_options const& options,
                       linear_loss_outputs const& out, workspace const& space) {
     const linear_loss_shape shape = check_inputs(where, in, options);
@@ -128,7 +133,7 @@ struct linear_loss {
   /// alone what forward() wrote, but for softmaxes: where it kept them (see workspace_budget) forward() comes again
   /// before the next backward(); else gradients are NaN and exec.wait() throws value_error. `upstream`: gradients of
   /// what was made from the outputs of forward().
-  template <class Executor, class Label, class Gradient>
+  template <class Executor, class Label = std::int64_t, class Gradient = value_type>
   static void backward(Executor const& exec, inputs<Label> const& in, linear_loss_options const& options,
                        loss_upstream const& upstream, linear_loss_gradients<Gradient> const& out,
                        workspace const& space) {

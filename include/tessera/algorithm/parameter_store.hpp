@@ -252,8 +252,6 @@ class parameter_store {
     sum.workspace += static_cast<std::int64_t>(encode_memory_.bytes());
     return sum;
   }
-  /// Bytes of all memory that the store has.
-  [[nodiscard]] std::int64_t bytes_total() const { return bytes().total(); }
   /// The most that was allocated at a time.
   [[nodiscard]] std::int64_t peak_bytes() const { return static_cast<std::int64_t>(tracking_.peak_bytes()); }
 

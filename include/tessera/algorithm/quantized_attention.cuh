@@ -109,12 +109,13 @@ struct tile_programs {
   [[nodiscard]] encode_again<encode_type> again() const {
     using again_type = encode_again<encode_type>;
     const std::int32_t shares = divide_up(std::int32_t{again_type::enough_blocks}, encode.key_heads);
-    return {encode, finish.value_scales, finish.value_reciprocals, divisor(min(shares, encode.key_tiles.value()))};
+    return {encode, finish.value_scales, finish.value_reciprocals,
+            known_divisor::of_count(min(shares, encode.key_tiles.value()))};
   }
 
  private:
-  static divisor tiles_of(std::int64_t tokens) {
-    return divisor(static_cast<std::int32_t>(divide_up(tokens, attention_padding)));
+  static known_divisor tiles_of(std::int64_t tokens) {
+    return known_divisor::of_count(static_cast<std::int32_t>(divide_up(tokens, attention_padding)));
   }
 
   /// The most tokens of samples of keys or values that are wanted.
@@ -144,7 +145,7 @@ struct tile_programs {
     finish.heads = summarize.heads;
     finish.tiles = summarize.tiles.value();
     finish.channels = summarize.channels;
-    finish.pieces = divisor(divide_up(finish.channels, std::int32_t{decltype(finish)::piece}));
+    finish.pieces = known_divisor::of_count(divide_up(finish.channels, std::int32_t{decltype(finish)::piece}));
     finish.key_mean = call.out.keys.mean.data;
     finish.value_mean = call.out.values.mean.data;
     finish.value_scales = call.out.values.scales.data;
@@ -162,7 +163,7 @@ struct tile_programs {
     encode.key_heads = summarize.heads;
     encode.query_tiles = tiles_of(s.queries);
     encode.key_tiles = tiles_of(s.keys);
-    encode.group_heads = divisor(static_cast<std::int32_t>(s.query_heads / s.key_heads));
+    encode.group_heads = known_divisor::of_count(static_cast<std::int32_t>(s.query_heads / s.key_heads));
     encode.channels = summarize.channels;
     encode.is_after_summaries = summarize.count() > 0;
     encode.factor = call.softmax_scale * log2_of_e;

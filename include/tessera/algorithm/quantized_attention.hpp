@@ -266,8 +266,6 @@ struct quantize_call {
   /// How operands are coded.
   using method = Method;
   using value_type = T;
-  /// How queries and keys are read.
-  using maps_type = Maps;
 
   attention_shape shape;                       ///< of the operands
   float softmax_scale;                         ///< goes into the scales of queries

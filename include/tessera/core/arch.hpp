@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// A GPU architecture, by its compute capability: what tuning selectors choose by.
+/// A GPU architecture, by its compute capability.
 ///
 ///     static_assert(tessera::sm_80 < tessera::sm_89);
 ///     bool const has_fp8 = device >= tessera::sm_89;

@@ -103,21 +103,6 @@ TESSERA_FN constexpr int count_trailing_zeros(Unsigned value) {
   return popcount(static_cast<Unsigned>(~value & (value - 1)));  // the bits below the lowest one; all of them for zero
 }
 
-/// Rotates by any `count`, taken modulo the width; a negative one rotates the other way.
-template <detail::UnsignedInteger Unsigned>
-TESSERA_FN constexpr Unsigned rotate_left(Unsigned value, int count) {
-  constexpr unsigned width = 8 * sizeof(Unsigned);
-  unsigned const left = static_cast<unsigned>(count) % width;
-  unsigned const right = (width - left) % width;
-  return static_cast<Unsigned>((value << left) | (value >> right));
-}
-
-/// The bits moved `count` places down, those that leave at the bottom coming back at the top; any count will do.
-template <detail::UnsignedInteger Unsigned>
-TESSERA_FN constexpr Unsigned rotate_right(Unsigned value, int count) {
-  return rotate_left(value, static_cast<int>(0U - static_cast<unsigned>(count)));
-}
-
 /// Whether exactly one bit is set; 0 is no power of two.
 template <detail::Integer T>
 TESSERA_FN constexpr bool is_power_of_two(T value) {
@@ -155,7 +140,8 @@ TESSERA_FN constexpr int log2_ceil(Unsigned value) {
   return value == 1 ? 0 : log2_floor(static_cast<Unsigned>(value - 1)) + 1;
 }
 
-/// The first of two equal values, by `<` alone. For floats that may be NaN see `minimum` in core/math.hpp.
+/// The smaller of two values of one type; the first if they are equal, or if either is a NaN. For floats that may be
+/// NaN see `minimum` in core/math.hpp.
 template <class T>
 TESSERA_FN constexpr T min(T a, std::type_identity_t<T> b) {
   return b < a ? b : a;

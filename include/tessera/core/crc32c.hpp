@@ -78,11 +78,6 @@ TESSERA_FN constexpr std::uint32_t crc32c_byte(std::uint32_t state, std::uint8_t
   return (state >> 8) ^ detail::crc32c_pass((state ^ byte) & 255U, std::make_integer_sequence<int, 8>());
 }
 
-/// The state after four bytes more, the first in the lowest bits of `word`.
-TESSERA_FN constexpr std::uint32_t crc32c_word(std::uint32_t state, std::uint32_t word) {
-  return detail::crc32c_pass(state ^ word, std::make_integer_sequence<int, 32>());
-}
-
 /// The checksum of `size` bytes, or, given the checksum of what precedes them as `seed`, of all together.
 template <detail::ByteLike Byte>
 TESSERA_FN constexpr std::uint32_t crc32c(Byte const* bytes, std::size_t size, std::uint32_t seed = 0) {
@@ -117,8 +112,8 @@ TESSERA_FN constexpr std::uint32_t crc32c_combine(std::uint32_t front, std::uint
   return crc32c_combine_with(front, back, crc32c_factor(back_size));
 }
 
-/// `crc32c_byte` and `crc32c_word` by lookup. `entry[s][b]` is byte `b` with `s` zero bytes behind it; words need four
-/// slices.
+/// `crc32c_byte`, and four bytes at a time, by lookup. `entry[s][b]` is byte `b` with `s` zero bytes behind it; words,
+/// whose lowest bits are the first byte, need four slices.
 template <int Slices>
 struct crc32c_table {
   std::uint32_t entry[Slices][256]{};  ///< of slice i: the CRC of a byte that i bytes of zeros follow

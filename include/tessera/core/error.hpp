@@ -3,8 +3,8 @@
 /// `attention.forward: keys have 96 channels but queries have 128`.
 ///
 ///     try { codec.decode(exec, stream, weights); exec.wait(); }
-///     catch (tessera::corrupt_data const& e) { std::fprintf(stderr, "%s (at %lld)\n", e.what(), e.position()); }
-///     catch (tessera::error const& e) { std::fprintf(stderr, "%s\n", e.what()); }
+///     catch (tessera::corrupt_data const& e) { std::cerr << e.what() << " (at " << e.position() << ")\n"; }
+///     catch (tessera::error const& e) { std::cerr << e.what() << "\n"; }
 #pragma once
 
 #include <cstdint>

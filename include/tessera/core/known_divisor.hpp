@@ -2,7 +2,7 @@
 /// `known_divisor`: quotients by a number that is known before a program runs, by a product and a shift, where a
 /// division would take a device thirty instructions one after the other.
 ///
-///     auto const by = tessera::known_divisor::of(12);
+///     auto const by = tessera::known_divisor::of(12);     // on the host
 ///     by.quotient(100);                                   // 8
 ///     by.remainder(100);                                  // 4
 ///
@@ -29,6 +29,12 @@ struct known_divisor {
     const std::uint64_t beyond = (std::uint64_t{1} << shift) - divisor;
     return {divisor, static_cast<std::uint32_t>((beyond << 32) / divisor + 1), shift};
   }
+  /// Of a count of things, below 2^31; where there are none, as of 1.
+  [[nodiscard]] TESSERA_FN static constexpr known_divisor of_count(std::int64_t count) {
+    return of(count < 1 ? 1U : static_cast<std::uint32_t>(count));
+  }
+  /// What is divided by, as a signed number.
+  [[nodiscard]] TESSERA_FN constexpr std::int32_t value() const { return static_cast<std::int32_t>(divisor); }
   /// Of a number below 2^31.
   [[nodiscard]] TESSERA_FN constexpr std::uint32_t quotient(std::uint32_t number) const {
     return (multiply_high(number, factor) + number) >> shift;
@@ -36,6 +42,10 @@ struct known_divisor {
   /// Of a number below 2^31.
   [[nodiscard]] TESSERA_FN constexpr std::uint32_t remainder(std::uint32_t number) const {
     return number - quotient(number) * divisor;
+  }
+  /// Of a number that is not negative.
+  friend TESSERA_FN constexpr std::int32_t operator/(std::int32_t number, known_divisor by) {
+    return static_cast<std::int32_t>(by.quotient(static_cast<std::uint32_t>(number)));
   }
 };
 

@@ -6,9 +6,10 @@
 /// found by counting.
 ///
 ///     using coder = tessera::rans_coder<12>;
-///     auto model = coder::model_type{...};                      // frequencies that sum to 4096
-///     auto encode = coder::make_encode_table(model);
-///     auto decode = coder::make_decode_table(model);
+///     coder::model_type const model{...};                       // frequencies that sum to 4096
+///     auto const encode = coder::make_encode_table(model);
+///     coder::decode_table decode;
+///     coder::make_decode_table(model, decode);
 ///     std::uint32_t state = coder::start();
 ///     auto spilled = coder::push(state, 'x', encode);           // a word to keep if spilled.occurred
 ///     std::uint32_t symbol = coder::pop(state, decode);         // 'x'

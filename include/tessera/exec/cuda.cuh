@@ -12,6 +12,16 @@
 /// `blocks_per_cluster` (sm_90; `run` rounds the number of tiles up to whole clusters) as static ints, and
 /// `is_persistent` as a static bool if a thread block goes from tile to tile by itself: then `count` is the number of
 /// thread blocks. One that says `waits_for_stream` calls what is in tile/cuda/stream_order.cuh itself.
+///
+/// A program that is not for every architecture says `from_architecture` and `before_architecture` as static ints (900
+/// is sm_90; the second one is the first that is too new) and is compiled for those alone; with
+/// `needs_specific_architecture`, a static bool, for sm_90a and not for sm_90. Elsewhere it does nothing: ask
+/// `exec.has<P>()`, and run the portable program instead.
+///
+/// Making an executor takes the device that is current, allocates a word on it and one of pinned memory, and waits for
+/// both to be ready, not for any stream of yours; copies of an executor share them. `run` throws shape_error for a
+/// negative count, and device_error where a program needs more shared memory than there is or the launch fails; what
+/// groups report is thrown by `wait`. Devices of compute capability 8.0 and later.
 #pragma once
 
 #if !defined(__CUDACC__)
@@ -169,7 +179,7 @@ __device__ __forceinline__ void run_groups(P const& program, std::int64_t const 
 /// The one kernel.
 template <class Architectures, class P>
 __global__ void __launch_bounds__(launch_shape<P>::threads, launch_shape<P>::blocks_per_multiprocessor)
-    run_program(__grid_constant__ P const program, std::int64_t const count) {
+    run_groups_kernel(__grid_constant__ P const program, std::int64_t const count) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_SPECIFIC__)
   constexpr bool specific = true;
 #else
@@ -310,7 +320,7 @@ struct basic_cuda {
     check<device_error>(shared <= state->shared_bytes(), "cuda.run: the scratch of ", detail::name_of<P>(), " needs ",
                         shared, " bytes of shared memory but device ", state->device(), " has ", state->shared_bytes());
     detail::device_guard const guard(state->device());
-    auto* const kernel = &detail::run_program<Architectures, P>;
+    auto* const kernel = &detail::run_groups_kernel<Architectures, P>;
     if constexpr (shared > shape::most_bytes_without_asking) {
       check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared), "cuda.run",
                  "cudaFuncSetAttribute");
@@ -351,7 +361,7 @@ struct basic_cuda {
   [[nodiscard]] bool has() const {
     detail::device_guard const guard(state->device());
     cudaFuncAttributes attributes{};
-    auto* const kernel = &detail::run_program<Architectures, P>;
+    auto* const kernel = &detail::run_groups_kernel<Architectures, P>;
     cudaError_t const result = cudaFuncGetAttributes(&attributes, reinterpret_cast<void const*>(kernel));
     if (result == cudaErrorNoKernelImageForDevice || result == cudaErrorInvalidDeviceFunction) {
       static_cast<void>(cudaGetLastError());

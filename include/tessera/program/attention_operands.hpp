@@ -128,8 +128,6 @@ struct quantized_value_heads {
     return codes(sequence, head, token / attention_padding, channel, value_place(token % attention_padding));
   }
 };
-/// Values in e4m3.
-using quantized_values = quantized_value_heads<float8_e4m3>;
 
 }  // namespace v0
 }  // namespace tessera

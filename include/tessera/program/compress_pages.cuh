@@ -320,7 +320,7 @@ struct compress_pages {
 #pragma unroll
     for (int row = 0; row < lanes_type::rows; ++row) {
       auto const* const pairs = reinterpret_cast<std::uint32_t const*>(&bounds_of(scratch, channel % 2, row, eight));
-      bound = larger_halves(bound, pairs[channels_type::pair_of(row, channel)]);
+      bound = maximum_f16x2(bound, pairs[channels_type::pair_of(row, channel)]);
     }
     const std::uint32_t other = __shfl_xor_sync(0xffffffffU, bound, 1);
     const float2 low = unpack_pair<float16>((is_upper ? other : bound) ^ channels_type::signs);

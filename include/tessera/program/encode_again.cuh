@@ -8,10 +8,10 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
-#include <tessera/core/divisor.hpp>
+#include <tessera/core/known_divisor.hpp>
 #include <tessera/program/encode_tiles.cuh>
 #include <tessera/quantize/code_scale.hpp>
-#include <tessera/reduce/finite_magnitude.hpp>
+#include <tessera/reduce/absolute_maximum_or_nan.hpp>
 #include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/stream_order.cuh>
@@ -34,7 +34,7 @@ struct encode_again {
   Encode encode;             ///< as it ran
   float* value_scales;       ///< batch x key heads x channels
   float* value_reciprocals;  ///< those of `encode`
-  divisor shares;            ///< of the tiles of a head
+  known_divisor shares;      ///< of the tiles of a head
 
   [[nodiscard]] TESSERA_FN std::int32_t count() const { return encode.key_heads * shares.value(); }
 
@@ -57,7 +57,7 @@ struct encode_again {
  private:
   /// All blocks of a head write the same.
   __device__ __forceinline__ void fit_again(cuda_block<lanes> const& group, std::int32_t head) const {
-    const finite_magnitude_reducer known;
+    const absolute_maximum_or_nan_reducer known;
     const std::int64_t at = std::int64_t{head} * encode.channels + group.lane;
     const std::uint32_t largest = group.lane < encode.channels ? encode.beyond[at] : 0;
     if (largest != 0) {

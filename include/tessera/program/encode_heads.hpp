@@ -14,7 +14,7 @@
 #include <tessera/program/attention_operands.hpp>
 #include <tessera/program/head_source.hpp>
 #include <tessera/quantize/code_scale.hpp>
-#include <tessera/reduce/finite_magnitude.hpp>
+#include <tessera/reduce/absolute_maximum_or_nan.hpp>
 #include <tessera/tile/per_lane.hpp>
 #include <tessera/view/head_view.hpp>
 #include <tessera/view/matrix_view.hpp>
@@ -36,9 +36,9 @@ struct smoothed_heads {
     const float value = source(sequence, head, token, channel);
     return means.data == nullptr ? value : value - means(sequence, head, token / mean_tokens, channel);
   }
-  /// The bits of the largest magnitude of a token: see finite_magnitude_reducer.
+  /// The bits of the largest magnitude of a token: see absolute_maximum_or_nan_reducer.
   TESSERA_FN std::uint32_t magnitude(std::int64_t sequence, std::int64_t head, std::int64_t token) const {
-    const finite_magnitude_reducer reducer;
+    const absolute_maximum_or_nan_reducer reducer;
     auto state = reducer.identity();
     for (std::int64_t channel = 0; channel < source.channels(); ++channel) {
       reducer.push(state, (*this)(sequence, head, token, channel));
@@ -145,7 +145,7 @@ struct encode_tokens {
         largest = is_together ? max(largest, scratch.magnitude[other]) : largest;
       }
     }
-    return fit_scale(finite_magnitude_reducer{}.value(largest), static_cast<float>(Q::highest));
+    return fit_scale(absolute_maximum_or_nan_reducer{}.value(largest), static_cast<float>(Q::highest));
   }
   TESSERA_FN static bool is_first_of_group(std::int64_t first, int token) {
     if constexpr (Groups::is_whole) {

@@ -12,8 +12,8 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
-#include <tessera/core/divisor.hpp>
 #include <tessera/core/float8.hpp>
+#include <tessera/core/known_divisor.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/program/attention_operands.hpp>
 #include <tessera/program/head_lanes.cuh>
@@ -50,9 +50,9 @@ struct encode_tiles : head_lanes<T, Channels> {
   tiled_heads<T> values;           ///< null: no codes of values
   std::int32_t query_heads;        ///< of all batches
   std::int32_t key_heads;          ///< of all batches
-  divisor query_tiles;             ///< of a head
-  divisor key_tiles;               ///< of a head
-  divisor group_heads;             ///< query heads of a key head
+  known_divisor query_tiles;       ///< of a head
+  known_divisor key_tiles;         ///< of a head
+  known_divisor group_heads;       ///< query heads of a key head
   std::int32_t channels;           ///< that there are
   bool is_after_summaries;         ///< of the same call: inputs are there before all that was enqueued is done
   float factor;                    ///< scales of queries are multiplied by it after codes are made
@@ -63,7 +63,7 @@ struct encode_tiles : head_lanes<T, Channels> {
   std::int8_t* key_codes;          ///< as quantized_keys has them
   float* key_scales;               ///< as quantized_keys has them
   float const* key_mean;           ///< if Means.of_keys
-  float8_e4m3* value_codes;        ///< as quantized_values has them
+  float8_e4m3* value_codes;        ///< as quantized_value_heads has them
   float const* value_mean;         ///< if Means.of_values
   float const* value_reciprocals;  ///< of values' scales: batch x key heads x channels
   token_sample value_sample;       ///< that those scales are of
@@ -185,7 +185,7 @@ struct encode_tiles : head_lanes<T, Channels> {
       products[i] = 0.0F;
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        const float2 value = unpack_pair<T>(computed_again(words[i][j]));
+        const float2 value = unpack_pair<T>(recompute(words[i][j]));
         products[i] = __fmaf_rn(value.x, mean[2 * j], products[i]);
         products[i] = __fmaf_rn(value.y, mean[2 * j + 1], products[i]);
       }

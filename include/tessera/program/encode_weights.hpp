@@ -11,11 +11,11 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/status.hpp>
+#include <tessera/entropy/block_normalizer.hpp>
 #include <tessera/entropy/weight_stream.hpp>
 #include <tessera/program/fit_codebook.hpp>
 #include <tessera/program/weight_block.hpp>
 #include <tessera/program/weight_checksum.hpp>
-#include <tessera/quantize/block_normalizer.hpp>
 
 namespace tessera {
 inline namespace v0 {

@@ -7,14 +7,14 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
-#include <tessera/core/divisor.hpp>
+#include <tessera/core/known_divisor.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/program/summarize_heads.hpp>
 #include <tessera/program/summarize_tiles.cuh>
 #include <tessera/quantize/code_scale.hpp>
 #include <tessera/quantize/sampled_range.hpp>
 #include <tessera/quantize/token_sample.hpp>
-#include <tessera/reduce/finite_magnitude.hpp>
+#include <tessera/reduce/absolute_maximum_or_nan.hpp>
 #include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/maximum_or_nan.cuh>
@@ -46,7 +46,7 @@ struct finish_tiles {
   std::int32_t heads;         ///< of keys, of all batches
   std::int32_t tiles;         ///< of a head's samples
   std::int32_t channels;      ///< that there are
-  divisor pieces;             ///< of the channels
+  known_divisor pieces;       ///< of the channels
   float* key_mean;            ///< batch x key heads x channels
   float* value_mean;          ///< batch x key heads x channels
   float* value_scales;        ///< batch x key heads x channels
@@ -103,7 +103,7 @@ struct finish_tiles {
       }
     }
     if (is_writer) {
-      const finite_magnitude_reducer known;
+      const absolute_maximum_or_nan_reducer known;
       float largest = known.value(__float_as_uint(magnitude));
       if constexpr (Means.samples_values) {
         const bool is_whole = value_sample.step(values.length(head)) == 1;

@@ -9,11 +9,11 @@
 #include <tessera/config.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/bits.hpp>
-#include <tessera/core/divisor.hpp>
+#include <tessera/core/known_divisor.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/program/attention_operands.hpp>
 #include <tessera/quantize/code_scale.hpp>
-#include <tessera/reduce/finite_magnitude.hpp>
+#include <tessera/reduce/absolute_maximum_or_nan.hpp>
 #include <tessera/tile/cuda/bytes.cuh>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/maximum_or_nan.cuh>
@@ -29,12 +29,12 @@ struct tiled_heads {
 
   head_view<T const> heads;  ///< batch x heads x tokens x channels; or null
   sequence_lengths lengths;
-  divisor heads_each;  ///< of a sequence
+  known_divisor heads_each;  ///< of a sequence
 
   tiled_heads() = default;
   /// Heads and how long their sequences are.
   tiled_heads(head_view<T const> const& of, sequence_lengths const& as_long)
-      : heads(of), lengths(as_long), heads_each(static_cast<std::int32_t>(of.extent(1))) {}
+      : heads(of), lengths(as_long), heads_each(known_divisor::of_count(of.extent(1))) {}
 
   /// The first element of tile `at` of a head.
   __device__ __forceinline__ T const* first(std::int32_t head, std::int32_t at) const {
@@ -224,7 +224,7 @@ struct head_lanes {
   /// Of a group whose largest code is `Highest`.
   template <int Highest>
   __device__ __forceinline__ static code_scale scale_of(float magnitude) {
-    const finite_magnitude_reducer known;
+    const absolute_maximum_or_nan_reducer known;
     return fit_scale(known.value(__float_as_uint(magnitude)), static_cast<float>(Highest));
   }
 
@@ -240,7 +240,7 @@ struct head_lanes {
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
         const int at = 4 * half + 2 * j;
-        const float2 value = unpack_pair<T>(computed_again(words[2 * half + j]));
+        const float2 value = unpack_pair<T>(recompute(words[2 * half + j]));
         bits[2 * j] = __float_as_uint(__fadd_rn(__fmul_rn(value.x - mean[at], reciprocal), magic));
         bits[2 * j + 1] = __float_as_uint(__fadd_rn(__fmul_rn(value.y - mean[at + 1], reciprocal), magic));
       }

@@ -5,6 +5,7 @@
 ///       TESSERA_FN float operator()(float sum, std::int64_t, std::int64_t) const { return sum > 0 ? sum : 0; }
 ///     };
 ///     linear<bfloat16>::forward(exec, inputs, weights, chained<add_bias<float>, rectified>{{bias}, {}}, outputs);
+///     linear<bfloat16>::forward(exec, inputs, weights, soft_capped{30.0F}, outputs);
 #pragma once
 
 #include <cstdint>

@@ -88,8 +88,8 @@ struct page_channels {
       for (int slot = 0; slot < slots; ++slot) {
         of[slot] = pack_pair<float16>(merged[slot][2 * pair], merged[slot][2 * pair + 1]);
       }
-      low[pair] = smaller_halves(smaller_halves(of[0], of[1]), smaller_halves(of[2], of[3])) ^ signs;
-      high[pair] = larger_halves(larger_halves(of[0], of[1]), larger_halves(of[2], of[3]));
+      low[pair] = minimum_f16x2(minimum_f16x2(of[0], of[1]), minimum_f16x2(of[2], of[3])) ^ signs;
+      high[pair] = maximum_f16x2(maximum_f16x2(of[0], of[1]), maximum_f16x2(of[2], of[3]));
     }
     return {{low[0], low[1], low[2], low[3]}, {high[0], high[1], high[2], high[3]}};
   }

@@ -127,7 +127,7 @@ struct page_columns {
 #pragma unroll
     for (int group = 0; group < Groups; ++group) {
       scales[group] = load_eight(page + at.value_scales + 2 * cache_page_format::tokens * group, lane / 4);
-      widest = larger_pairs(widest, widest_of(scales[group]));
+      widest = maximum_u16x2(widest, widest_of(scales[group]));
     }
     adapt(scores, widest);
     const auto shifted = static_cast<float>(shift);
@@ -317,8 +317,8 @@ struct page_columns {
   /// The largest magnitudes of even and of odd numbers.
   __device__ __forceinline__ static std::uint32_t widest_of(uint4 eight) {
     constexpr std::uint32_t magnitude = 0x7fff7fffU;
-    return larger_pairs(larger_pairs(eight.x & magnitude, eight.y & magnitude),
-                        larger_pairs(eight.z & magnitude, eight.w & magnitude));
+    return maximum_u16x2(maximum_u16x2(eight.x & magnitude, eight.y & magnitude),
+                         maximum_u16x2(eight.z & magnitude, eight.w & magnitude));
   }
   /// New references or another shift, where scores or scales are too large for those there are.
   __device__ __forceinline__ void adapt(float const (&scores)[tiles][4], std::uint32_t widest) {

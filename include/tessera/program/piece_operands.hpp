@@ -36,16 +36,5 @@ inline constexpr int piece_numbers = 8;
   return 64 * (tile / 8) + piece_numbers * column + tile % 8;
 }
 
-/// Rows of a table in shared memory, in pieces, that are columns of products: lanes that load together, of two
-/// neighbouring rows four pieces each, find them in different banks.
-[[nodiscard]] TESSERA_FN constexpr std::int64_t padded_pieces(std::int64_t pieces) {
-  return pieces % 8 == 4 ? pieces : pieces + 4;
-}
-/// The row of such a table that is a column of product `tile`: so that a lane, which has columns 2t and 2t + 1, has
-/// eight neighbouring results of four tiles, numbers 8t and on of each 32.
-[[nodiscard]] TESSERA_FN constexpr int table_row(int tile, int column) {
-  return 32 * (tile / 4) + piece_numbers * (column / 2) + 2 * (tile % 4) + column % 2;
-}
-
 }  // namespace v0
 }  // namespace tessera

@@ -7,7 +7,7 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
-#include <tessera/core/divisor.hpp>
+#include <tessera/core/known_divisor.hpp>
 #include <tessera/program/head_lanes.cuh>
 #include <tessera/program/summarize_heads.hpp>
 #include <tessera/quantize/token_sample.hpp>
@@ -56,7 +56,7 @@ struct summarize_tiles : head_lanes<T, Channels> {
   std::int32_t heads;         ///< of all batches
   token_sample key_sample;    ///< which are added up
   token_sample value_sample;  ///< which are taken into ranges
-  divisor tiles;              ///< of a head's samples
+  known_divisor tiles;        ///< of a head's samples
   std::int32_t channels;      ///< that there are
 
   /// 1 for keys and 1 for values, if they are wanted.

@@ -14,6 +14,7 @@
 #include <tessera/concepts/quantizer.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
+#include <tessera/quantize/code_scale.hpp>
 #include <tessera/quantize/nearest_code.hpp>
 #include <tessera/reduce/minimum_maximum.hpp>
 
@@ -55,11 +56,11 @@ struct asymmetric_quantizer {
   /// An empty range is fitted as if it held a zero.
   TESSERA_FN constexpr params_type fit(interval<float> range) const {
     if (!(range.minimum <= range.maximum)) {
-      return {smallest_scale, 0.0F};
+      return {smallest_code_scale, 0.0F};
     }
     float const low = clamp(range.minimum, -largest_served, largest_served);
     float const high = clamp(range.maximum, -largest_served, largest_served);
-    float const narrowest = max(magnitude(low, high) * 0x1p-21F, smallest_scale);
+    float const narrowest = max(magnitude(low, high) * 0x1p-21F, smallest_code_scale);
     return {max((high - low) / static_cast<float>(highest), narrowest), low};
   }
 
@@ -78,8 +79,7 @@ struct asymmetric_quantizer {
   }
 
  private:
-  static constexpr float largest_served = 1.7e38F;    // half of the largest float
-  static constexpr float smallest_scale = 0x1p-126F;  // the smallest normal float
+  static constexpr float largest_served = 1.7e38F;  // half of the largest float
 
   TESSERA_FN static constexpr float magnitude(float a, float b) { return max(a < 0 ? -a : a, b < 0 ? -b : b); }
 };

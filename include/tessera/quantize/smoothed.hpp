@@ -52,8 +52,6 @@ struct smoothed : Q {
                 "tessera: a quantizer is smoothed by a token_mean, a sampled_mean or a block_mean");
   /// The quantizer of what is left.
   using quantizer_type = Q;
-  /// What is subtracted.
-  using mean_type = Mean;
 };
 
 /// Whether a quantizer is smoothed by `Mean`, on the outside or further in.

@@ -17,6 +17,7 @@
 #include <tessera/concepts/quantizer.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
+#include <tessera/quantize/code_scale.hpp>
 #include <tessera/quantize/nearest_code.hpp>
 #include <tessera/reduce/absolute_maximum.hpp>
 
@@ -65,7 +66,7 @@ struct symmetric_quantizer {
   TESSERA_FN constexpr absolute_maximum_reducer<float> range() const { return {}; }
 
   TESSERA_FN constexpr params_type fit(float largest) const {
-    return {max(min(largest, largest_served) / static_cast<float>(highest), smallest_scale)};
+    return {max(min(largest, largest_served) / static_cast<float>(highest), smallest_code_scale)};
   }
 
   TESSERA_FN constexpr code_type encode(float value, params_type params) const {
@@ -85,8 +86,7 @@ struct symmetric_quantizer {
   TESSERA_FN constexpr float max_error(params_type params) const { return params.scale * (0.5F + 0x1p-15F); }
 
  private:
-  static constexpr float largest_served = 3.4e38F;    // so that highest * scale cannot round to infinity
-  static constexpr float smallest_scale = 0x1p-126F;  // the smallest normal float: codes times scale stay exact enough
+  static constexpr float largest_served = 3.4e38F;  // so that highest * scale cannot round to infinity
 };
 
 static_assert(Quantizer<symmetric_quantizer<8, 64>>);

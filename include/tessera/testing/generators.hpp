@@ -15,6 +15,7 @@
 #include <type_traits>
 
 #include <tessera/config.hpp>
+#include <tessera/core/mix_bits.hpp>
 #include <tessera/core/precision.hpp>
 
 namespace tessera {
@@ -23,10 +24,7 @@ namespace testing {
 
 /// The counter-based generator under all others: the splitmix64 sequence started at `seed`, at position `index`.
 TESSERA_FN constexpr std::uint64_t hash(std::uint64_t seed, std::uint64_t index) {
-  std::uint64_t z = seed + (index + 1) * 0x9E3779B97F4A7C15ULL;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-  return z ^ (z >> 31);
+  return mix_bits(seed, index);
 }
 
 namespace detail {

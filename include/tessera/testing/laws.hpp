@@ -5,8 +5,9 @@
 ///     auto const report = tessera::testing::check_laws<longest>({3, 1, 4, 1, 5});
 ///     if (!report.empty()) { std::puts(report.text().c_str()); }       // one sentence for each law that is broken
 ///
-/// There is one overload for each concept, in `testing/laws/`; each says which inputs it wants. A report that is empty
-/// means that no counterexample was found among the inputs given, so give unpleasant ones.
+/// There is one overload for each concept of primitives, tiles and tuning, in `testing/laws/`; each says which inputs
+/// it wants. That of a ChunkSelector, which may be a Selector, too, is `check_chunk_laws`. A report that is empty means
+/// that no counterexample was found among the inputs given, so give unpleasant ones.
 #pragma once
 
 #include <tessera/testing/laws/chunk_selector.hpp>

@@ -42,9 +42,9 @@ struct per_lane {
   return static_cast<int>((((below + (below >> 4)) & 0x0f0f0f0fu) * 0x01010101u) >> 24);
 }
 
-/// The order in which every group combines the values of its lanes, so that sums of floats agree to the last bit
-/// between executors: within each 32 neighbours, pairs at distance 16, 8, 4, 2, 1; then the results of the 32s from
-/// first to last.
+/// Neighbouring lanes whose values are combined first. Every group does so in one order, so that sums of floats agree
+/// to the last bit between executors: within each 32 neighbours, pairs at distance 16, 8, 4, 2, 1; then the results of
+/// the 32s from first to last.
 inline constexpr int lanes_in_a_warp = 32;
 
 namespace detail {

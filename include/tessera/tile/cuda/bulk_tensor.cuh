@@ -86,13 +86,6 @@ struct cache_policy {
   }
 };
 
-/// Only into L2.
-__device__ __forceinline__ void prefetch_box(tensor_map const& map, box_place place) {
-  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global [%0, {%1, %2}];" ::"l"(&map), "r"(place.column),
-               "r"(place.row)
-               : "memory");
-}
-
 /// Shared to global memory. Whoever wrote the box has called fence_async_proxy() before. `place` is not negative. Where
 /// rows of the matrix do not have whole 16 bytes, the rest of the last 16 is written too (seen on sm_90).
 __device__ __forceinline__ void store_box(tensor_map const& map, void const* shared, box_place place) {

@@ -28,7 +28,7 @@ __device__ __forceinline__ std::uint32_t multiply_add(std::uint32_t a, std::uint
 
 /// The same word, of which the compiler forgets what it is: what was computed from it before is computed again instead
 /// of kept in registers.
-__device__ __forceinline__ std::uint32_t computed_again(std::uint32_t word) {
+__device__ __forceinline__ std::uint32_t recompute(std::uint32_t word) {
   asm volatile("" : "+r"(word));
   return word;
 }

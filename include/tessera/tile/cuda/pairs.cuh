@@ -15,27 +15,27 @@ __device__ __forceinline__ std::uint32_t multiply_pairs(std::uint32_t a, std::ui
 }
 
 /// The larger ones, of unsigned integers (sm_90).
-__device__ __forceinline__ std::uint32_t larger_pairs(std::uint32_t a, std::uint32_t b) {
+__device__ __forceinline__ std::uint32_t maximum_u16x2(std::uint32_t a, std::uint32_t b) {
   std::uint32_t larger;
   asm("max.u16x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));
   return larger;
 }
 
 /// The smaller ones of fp16. A NaN gives way to a number.
-__device__ __forceinline__ std::uint32_t smaller_halves(std::uint32_t a, std::uint32_t b) {
+__device__ __forceinline__ std::uint32_t minimum_f16x2(std::uint32_t a, std::uint32_t b) {
   std::uint32_t smaller;
   asm("min.f16x2 %0, %1, %2;" : "=r"(smaller) : "r"(a), "r"(b));
   return smaller;
 }
 /// The larger ones, likewise.
-__device__ __forceinline__ std::uint32_t larger_halves(std::uint32_t a, std::uint32_t b) {
+__device__ __forceinline__ std::uint32_t maximum_f16x2(std::uint32_t a, std::uint32_t b) {
   std::uint32_t larger;
   asm("max.f16x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));
   return larger;
 }
 
-/// Of a matrix of 8 x 8 pairs' halves, of which lane l holds elements 2 * (l % 4) and the next of row l / 4: the same
-/// of the transposed one.
+/// An 8 x 8 matrix of 16-bit elements, transposed; before and after, lane l holds columns 2 * (l % 4) and the next of
+/// row l / 4.
 __device__ __forceinline__ std::uint32_t transposed_matrix(std::uint32_t pair) {
   std::uint32_t other;
   asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(other) : "r"(pair));

@@ -3,17 +3,17 @@
 #include <limits>
 #include <vector>
 
-#include <tessera/reduce/finite_magnitude.hpp>
+#include <tessera/reduce/absolute_maximum_or_nan.hpp>
 #include <tessera/testing/laws/reducer.hpp>
 
 #include "support/catch.hpp"
 
-using tessera::finite_magnitude_reducer;
+using tessera::absolute_maximum_or_nan_reducer;
 
 namespace {
 
 float largest(std::vector<float> const& values) {
-  finite_magnitude_reducer const reducer;
+  absolute_maximum_or_nan_reducer const reducer;
   auto state = reducer.identity();
   for (float value : values) {
     reducer.push(state, value);
@@ -24,7 +24,9 @@ float largest(std::vector<float> const& values) {
 }  // namespace
 
 TEST_CASE("the largest finite magnitude keeps the laws of a reducer", "[host]") {
-  CHECK(tessera::testing::check_laws<finite_magnitude_reducer>({1.0F, -3.0F, 0.0F, NAN, -INFINITY}).text().empty());
+  CHECK(tessera::testing::check_laws<absolute_maximum_or_nan_reducer>({1.0F, -3.0F, 0.0F, NAN, -INFINITY})
+            .text()
+            .empty());
 }
 
 TEST_CASE("one infinity or NaN makes the largest finite magnitude NaN", "[host]") {

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include <tessera/quantize/block_normalizer.hpp>
+#include <tessera/entropy/block_normalizer.hpp>
 #include <tessera/quantize/keep_mantissa.hpp>
 #include <tessera/testing/generators.hpp>
 

@@ -15,7 +15,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A Reducer over bit patterns: the state is the largest finite magnitude's pattern, which orders as magnitudes do.
+/// Folds bit patterns: the state is the largest finite magnitude's pattern, which orders as magnitudes do.
 template <class T>
 struct block_normalizer {
   /// What the bit patterns mean.
@@ -23,6 +23,7 @@ struct block_normalizer {
   /// The largest finite magnitude's bits so far.
   using state = std::uint32_t;
 
+  /// The state before the first value.
   TESSERA_FN static constexpr state identity() { return 0; }
 
   /// The state with one more value; NaNs and infinities do not count.

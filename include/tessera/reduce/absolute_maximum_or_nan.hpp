@@ -2,7 +2,7 @@
 /// The largest magnitude of what was pushed, or NaN if any of it was infinite or NaN: the range of a group whose codes
 /// must not hide such values.
 ///
-///     tessera::finite_magnitude_reducer reducer;
+///     tessera::absolute_maximum_or_nan_reducer reducer;
 ///     auto state = reducer.identity();
 ///     for (float value : {3.0F, -4.0F}) { reducer.push(state, value); }
 ///     float const largest = reducer.value(state);                              // 4
@@ -20,7 +20,7 @@ inline namespace v0 {
 
 /// The state is the bits of the largest magnitude, which order as magnitudes do, with infinities and NaNs above all
 /// numbers: merging is the maximum of integers. Exact, whatever the order.
-struct finite_magnitude_reducer {
+struct absolute_maximum_or_nan_reducer {
   using state_type = std::uint32_t;
   using input_type = float;
 
@@ -37,7 +37,7 @@ struct finite_magnitude_reducer {
   }
 };
 
-static_assert(Reducer<finite_magnitude_reducer>);
+static_assert(Reducer<absolute_maximum_or_nan_reducer>);
 
 }  // namespace v0
 }  // namespace tessera
