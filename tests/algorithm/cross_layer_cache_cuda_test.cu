@@ -191,7 +191,8 @@ class device_model {
 
   /// Of the last attention over a layer.
   std::vector<float> result_of(int layer, std::int64_t tokens) const {
-    auto const from = to_host(exec_, result_).begin() + layer * rows(most_tokens) * channels;
+    auto const all = to_host(exec_, result_);
+    auto const from = all.begin() + layer * rows(most_tokens) * channels;
     return {from, from + rows(tokens) * channels};
   }
   std::vector<float> attended(int layer, std::int64_t tokens) {
