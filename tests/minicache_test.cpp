@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tessera/merge/average.hpp>
@@ -63,10 +64,41 @@ struct comparison {
   }
 };
 
+/// Cosines of the table in minicache.hpp, of restored keys and values to what they were.
+struct cosines {
+  double bits[5];  ///< unmerged, of 2 to 4 bits
+  double slerp_retained;
+  double slerp;
+  double directions;
+  double average;
+  double longer;
+};
+
+void check_cosines(comparison const& found, cosines const& expected) {
+  auto const is_near = [](quality const& of, double table) {
+    CAPTURE(of.key_cosine, of.value_cosine, table);
+    CHECK(std::fabs(of.cosine() - table) < 0.006);  // the table is of more tokens
+  };
+  for (int b : {2, 3, 4}) {
+    is_near(found.bits[b], expected.bits[b]);
+  }
+  is_near(found.slerp_retained, expected.slerp_retained);
+  is_near(found.slerp, expected.slerp);
+  is_near(found.directions, expected.directions);
+  is_near(found.average, expected.average);
+  is_near(found.longer, expected.longer);
+  CHECK(found.slerp.cosine() < found.slerp_retained.cosine());
+}
+
 }  // namespace
 
 TEST_CASE("merging by slerp is better than averages of vectors and hardly than those of directions", "[host][long]") {
-  for (double cosine : {0.65, 0.85, 0.95, 0.99}) {
+  std::pair<double, cosines> const table[] = {{0.65, {{0, 0, .923, .984, .997}, .904, .897, .901, .899, .815}},
+                                              {0.85, {{0, 0, .925, .985, .997}, .958, .952, .954, .952, .914}},
+                                              {0.95, {{0, 0, .926, .985, .997}, .984, .978, .979, .978, .963}},
+                                              {0.99, {{0, 0, .927, .985, .997}, .994, .989, .989, .988, .983}}};
+  for (auto const& row : table) {
+    double const cosine = row.first;
     comparison const found(with_exact(data_at(cosine, makes_tables() ? 1024 : 512)));
     CAPTURE(cosine);
     CHECK(found.slerp.mean() < 0.92 * found.average.mean());
@@ -80,6 +112,7 @@ TEST_CASE("merging by slerp is better than averages of vectors and hardly than t
     CHECK((found.slerp.mean() < found.bits[2].mean()) == (cosine > 0.8));
     CHECK(found.slerp.ratio > 6.6);
     CHECK(found.slerp_retained.ratio < found.slerp.ratio);
+    check_cosines(found, row.second);
   }
 }
 
@@ -89,5 +122,7 @@ TEST_CASE("on a real model's layers identities hold, and the bytes are those of 
     CHECK(found.bits[4].key_cosine > 0.99);
     CHECK(found.slerp.ratio == Approx(2 * 256.0 / ((64 * 64 + 4 * 64 + 32 + 128.0 + 2 * 256) / 64)).epsilon(1e-6));
     CHECK(found.bits[2].mean() < found.slerp.mean());  // merging is not worth its bytes here
+    check_cosines(found, layer == 14 ? cosines{{0, 0, .938, .987, .997}, .687, .685, .694, .691, .484}
+                                     : cosines{{0, 0, .937, .987, .997}, .694, .691, .700, .695, .493});
   }
 }

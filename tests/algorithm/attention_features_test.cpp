@@ -16,6 +16,7 @@
 #include "support/attention_runs.hpp"
 #include "support/catch.hpp"
 #include "support/quantized_reference.hpp"
+#include "support/score_functions.hpp"
 
 using namespace tessera;
 using namespace tessera_test;
@@ -118,55 +119,48 @@ TEST_CASE("sequences one behind the other give what those of a padded batch do",
 
 namespace {
 
-/// A rotary embedding by a table.
-struct rotated {
-  view<float const, 2> cosines;
-  view<float const, 2> sines;
-
-  template <class Stored>
-  TESSERA_FN float operator()(Stored const& x, std::int64_t sequence, std::int64_t head, std::int64_t token,
-                              std::int64_t channel) const {
-    std::int64_t const half = cosines.extent(1);
-    std::int64_t const i = channel % half;
-    float const other = x(sequence, head, token, (channel + half) % (2 * half));
-    return x(sequence, head, token, channel) * cosines(token, i) + (channel < half ? -other : other) * sines(token, i);
+/// What a function on the way in makes of queries or keys.
+template <class Map>
+void apply(Map const& map, std::vector<float>& values, std::int64_t heads, std::int64_t tokens, std::int64_t channels) {
+  std::vector<float> const before = values;
+  stored_heads<float> const stored{{before.data(), {1, heads, tokens, channels}}};
+  for (std::int64_t i = 0; i < heads * tokens * channels; ++i) {
+    std::int64_t const row = i / channels;
+    values[as_size(i)] = map(stored, 0, row / tokens, row % tokens, i % channels);
   }
-};
+}
+
+/// Through functions on the way in, against what they make of queries and keys before; and the formula on that.
+template <class Attention, class Queries, class Keys>
+void check_maps(Queries const& queries, Keys const& keys, double apart_from_formula) {
+  cpu const exec;
+  auto p = make_attention_problem<float>({1, 2, 1, 140, 140, 32});
+  std::vector<float> results[2] = {std::vector<float>(2 * 140 * 32), std::vector<float>(2 * 140 * 32)};
+  auto const plan = Attention::plan(exec, p.shape);
+  buffer<std::byte> memory(exec, plan.bytes());
+  attention_outputs<float> const out{{results[0].data(), {1, 2, 140, 32}}};
+  Attention::forward(exec, p.inputs(), {}, out, workspace(plan, memory), no_bias{},
+                     attention_maps<Queries, Keys>{queries, keys});
+  apply(queries, p.queries, 2, 140, 32);
+  apply(keys, p.keys, 1, 140, 32);
+  attention_outputs<float> const after{{results[1].data(), {1, 2, 140, 32}}};
+  Attention::forward(exec, p.inputs(), {}, after, workspace(plan, memory));
+  exec.wait();
+  CHECK(results[0] == results[1]);
+  auto const expected = attention_by_formula(p);
+  CHECK(error_of(as_doubles(results[0]), expected.result).relative_l1 < apart_from_formula);
+}
 
 }  // namespace
 
-TEST_CASE("a function on the way in gives what rotating queries and keys before does", "[host]") {
-  cpu const exec;
-  auto p = make_attention_problem<float>({1, 2, 1, 140, 140, 32});
-  std::vector<float> cosines;
-  std::vector<float> sines;
-  for (int i = 0; i < 140 * 16; ++i) {
-    double const angle = (i / 16) * std::pow(10000.0, -(i % 16) / 16.0);
-    cosines.push_back(static_cast<float>(std::cos(angle)));
-    sines.push_back(static_cast<float>(std::sin(angle)));
-  }
-  rotated const map{{cosines.data(), {140, 16}}, {sines.data(), {140, 16}}};
-  std::vector<float> results[2] = {std::vector<float>(2 * 140 * 32), std::vector<float>(2 * 140 * 32)};
-  auto const plan = sage_attention2_int4::plan(exec, p.shape);
-  buffer<std::byte> memory(exec, plan.bytes());
-  attention_outputs<float> const out{{results[0].data(), {1, 2, 140, 32}}};
-  sage_attention2_int4::forward(exec, p.inputs(), {}, out, workspace(plan, memory), no_bias{},
-                                attention_maps<rotated, rotated>{map, map});
-  auto const rotate = [&](std::vector<float>& values, std::int64_t heads) {
-    std::vector<float> const before = values;
-    stored_heads<float> const stored{{before.data(), {1, heads, 140, 32}}};
-    for (std::int64_t i = 0; i < heads * 140 * 32; ++i) {
-      values[as_size(i)] = map(stored, 0, i / 32 / 140, i / 32 % 140, i % 32);
-    }
-  };
-  rotate(p.queries, 2);
-  rotate(p.keys, 1);
-  attention_outputs<float> const after{{results[1].data(), {1, 2, 140, 32}}};
-  sage_attention2_int4::forward(exec, p.inputs(), {}, after, workspace(plan, memory));
-  exec.wait();
-  CHECK(error_of(as_doubles(results[0]), as_doubles(results[1])).relative_l1 < 1e-3);  // a product may be contracted
-  auto const expected = attention_by_formula(p);
-  CHECK(error_of(as_doubles(results[0]), expected.result).relative_l1 < 0.1);
+TEST_CASE("functions on the way in give what rotating or normalizing queries and keys before does", "[host]") {
+  map_tables const tables(140, 32);
+  rotated const turn{{tables.cosines.data(), {140, 16}}, {tables.sines.data(), {140, 16}}};
+  normalized const norm{tables.weights, 1e-6F};
+  check_maps<sage_attention2_int4>(turn, turn, 0.1);
+  check_maps<sage_attention2_int4>(norm, norm, 0.1);
+  check_maps<sage_attention2>(norm, as_stored{}, 0.02);
+  check_maps<sage_attention2>(normalized_and_rotated{norm, turn}, normalized_and_rotated{norm, turn}, 0.02);
 }
 
 TEST_CASE("a sink takes weight and has no value", "[host]") {
@@ -218,18 +212,6 @@ TEST_CASE("attention is right for its codes on shapes, masks, lengths and sinks 
     check_against_codes<plain>(p);
   }
 }
-
-namespace {
-
-/// Alibi for two heads, and nobody sees key 3.
-struct slope_bias {
-  float slope;
-  TESSERA_FN float operator()(std::int64_t, std::int64_t head, std::int64_t query, std::int64_t key) const {
-    return key == 3 ? -infinity : -slope * static_cast<float>(head + 1) * static_cast<float>(query - key);
-  }
-};
-
-}  // namespace
 
 TEST_CASE("a bias is added to scores, and minus infinity masks", "[host]") {
   auto p = make_attention_problem<bfloat16>({1, 2, 1, 70, 70, 32});

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "algorithm/attention_on_device.cuh"
@@ -16,6 +17,7 @@ using eight = symmetric_quantizer<8, per_thread>;
 using e4m3 = float8_quantizer<float8_e4m3>;
 using with_value_means = attention<smoothed<eight>, smoothed<e4m3>>;
 using four_bits = attention<smoothed<symmetric_quantizer<4, per_thread>>, e4m3>;
+constexpr auto minus_infinity = -std::numeric_limits<double>::infinity();
 
 /// Against the portable program on the host, which weighs by the same codes but for the last bits of exponentials.
 template <class Attention = sage_attention2, class T = bfloat16>
@@ -175,5 +177,179 @@ TEST_CASE("attention of a few queries repeats bit for bit", "[cuda]") {
     auto const again = run_on_device<sage_attention2, bfloat16>(exec, p).found;
     CHECK(again.result == first.result);
     CHECK(again.log_sum_exp == first.log_sum_exp);
+  }
+}
+
+TEST_CASE("keys and values that were quantized before serve queries that come later on a GPU, bit for bit", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  tessera::cuda const exec;
+  for (std::int64_t const queries : {1, 5, 200}) {
+    auto p = make_attention_problem<bfloat16>({2, 8, 2, queries, 3000, 128});
+    p.options.is_causal = true;
+    p.key_lengths = {3000, 700};
+    attention_shape const& s = p.shape;
+    CAPTURE(queries);
+    device_attention<bfloat16> const given(exec, p, head_layout::heads_first);
+    auto const all = given.inputs();
+    quantized_parts const cached{.queries = false, .mean_scores = false};
+    auto const cache_plan = sage_attention2::plan(exec, s, cached);
+    auto cache_memory = to_device(exec, std::vector<std::byte>(as_size(cache_plan.bytes()), std::byte{0xa5}));
+    workspace const cache_space(cache_plan, cache_memory);
+    auto const cache = sage_attention2::operands(s, cache_space, cached);
+    attention_inputs<bfloat16> in = all;
+    in.queries = {};
+    sage_attention2::quantize(exec, s, in, p.options, cache, cache_space, cached);
+    quantized_parts const later{.keys = false, .values = false};
+    auto const plan = sage_attention2::plan(exec, s, later);
+    auto memory = to_device(exec, std::vector<std::byte>(as_size(plan.bytes()), std::byte{0xa5}));
+    workspace const space(plan, memory);
+    auto heads = sage_attention2::operands(s, space, later);
+    heads.keys = cache.keys;
+    heads.values = cache.values;
+    in = all;
+    in.keys = {};
+    in.values = {};
+    sage_attention2::quantize(exec, s, in, p.options, heads, space, later);
+    device_heads<bfloat16> const result(exec, {2, 8, queries, 128}, head_layout::heads_first);
+    buffer<float> lse(exec, 2 * 8 * queries);
+    attention_call<sage_attention2::method, bfloat16> call{
+        s, p.options, heads, {result.view(), {lse.data(), {2, 8, queries}}}, all.query_lengths, all.key_lengths};
+    call.partials = sage_attention2::partials(s, space, later);
+    call.counters = sage_attention2::counters(s, space, later);
+    call.work_shares = sage_attention2::work_shares(exec, s, space, later);
+    sage_attention2::forward(exec, call);
+    auto const expected = run_on_device<sage_attention2, bfloat16>(exec, p).found;
+    bool is_clean = false;
+    CHECK(as_doubles(result.values(exec, is_clean)) == expected.result);
+    CHECK(is_clean);
+    CHECK(as_doubles(to_host(exec, lse)) == expected.log_sum_exp);
+  }
+}
+
+namespace {
+
+constexpr std::int64_t many_keys = std::int64_t{1} << 20;
+constexpr int part_keys = 4096;
+constexpr int head_channels = 64;
+
+/// Values say in which eighth of the sequence they are: what leaves keys out is far off.
+__global__ void make_long_head(bfloat16* keys, bfloat16* values) {
+  auto const i = static_cast<std::uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  std::uint64_t const eighth = i / (many_keys / 8 * head_channels);
+  keys[i] = store<bfloat16>(testing::gauss{}.value(1, i));
+  values[i] = store<bfloat16>(0.25F * testing::gauss{}.value(2, i) + (i % 8 == eighth ? 2.0F : 0.0F));
+}
+
+/// What the formula needs of some of a row's keys.
+struct row_part {
+  double largest;
+  double sum;
+  double total[head_channels];
+};
+
+/// In double; a thread has a channel. The last query sees all keys, the one before it one less.
+__global__ void attend_part(bfloat16 const* queries, bfloat16 const* keys, bfloat16 const* values, row_part* parts) {
+  __shared__ double weights[part_keys];
+  __shared__ double of_threads[head_channels];
+  auto const thread = static_cast<int>(threadIdx.x);
+  std::int64_t const first = std::int64_t{blockIdx.x} * part_keys;
+  std::int64_t const end = many_keys - (gridDim.y - 1 - blockIdx.y);
+  auto const join = [&](double of_thread, auto const& both) {
+    of_threads[thread] = of_thread;
+    __syncthreads();
+    double all = of_threads[0];
+    for (int i = 1; i < head_channels; ++i) {
+      all = both(all, of_threads[i]);
+    }
+    __syncthreads();
+    return all;
+  };
+  double largest = -INFINITY;
+  for (int key = thread; key < part_keys; key += head_channels) {
+    double score = 0;
+    for (int c = 0; c < head_channels; ++c) {
+      score += static_cast<double>(load(queries[blockIdx.y * head_channels + c])) *
+               static_cast<double>(load(keys[(first + key) * head_channels + c]));
+    }
+    weights[key] = first + key < end ? score / 8 : -INFINITY;
+    largest = fmax(largest, weights[key]);
+  }
+  largest = join(largest, [](double a, double b) { return fmax(a, b); });
+  double sum = 0;
+  for (int key = thread; key < part_keys; key += head_channels) {
+    weights[key] = exp(weights[key] - largest);
+    sum += weights[key];
+  }
+  sum = join(sum, [](double a, double b) { return a + b; });
+  double total = 0;
+  for (int key = 0; key < part_keys; ++key) {
+    total += weights[key] * static_cast<double>(load(values[(first + key) * head_channels + thread]));
+  }
+  row_part& part = parts[blockIdx.y * gridDim.x + blockIdx.x];
+  part.largest = largest;
+  part.sum = sum;
+  part.total[thread] = total;
+}
+
+/// Of all parts of each row.
+attention_results joined(std::vector<row_part> const& parts, std::int64_t queries) {
+  attention_results made;
+  std::size_t const of_row = parts.size() / as_size(queries);
+  for (std::size_t row = 0; row < as_size(queries); ++row) {
+    double largest = minus_infinity;
+    for (std::size_t i = 0; i < of_row; ++i) {
+      largest = std::max(largest, parts[row * of_row + i].largest);
+    }
+    double sum = 0;
+    std::vector<double> total(head_channels);
+    for (std::size_t i = 0; i < of_row; ++i) {
+      row_part const& part = parts[row * of_row + i];
+      double const share = std::exp(part.largest - largest);
+      sum += share * part.sum;
+      for (std::size_t c = 0; c < total.size(); ++c) {
+        total[c] += share * part.total[c];
+      }
+    }
+    for (double const value : total) {
+      made.result.push_back(value / sum);
+    }
+    made.log_sum_exp.push_back(largest + std::log(sum));
+  }
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE("attention over 1048576 keys on a GPU is near the formula in double, of one query and of many", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  tessera::cuda const exec;
+  buffer<bfloat16> keys(exec, many_keys * head_channels);
+  buffer<bfloat16> values(exec, many_keys * head_channels);
+  make_long_head<<<many_keys * head_channels / 256, 256>>>(keys.data(), values.data());
+  cuda_ok(cudaDeviceSynchronize());
+  for (std::int64_t const queries : {1, 16, 192}) {
+    CAPTURE(queries);
+    auto const q =
+        to_device(exec, attention_samples<bfloat16>(testing::gauss{.sigma = 2.0}, 3, 1, queries * head_channels));
+    buffer<row_part> parts(exec, queries * (many_keys / part_keys));
+    exec.wait();
+    attend_part<<<dim3(many_keys / part_keys, static_cast<unsigned>(queries)), head_channels>>>(
+        q.data(), keys.data(), values.data(), parts.data());
+    cuda_ok(cudaDeviceSynchronize());
+    auto const expected = joined(to_host(exec, parts), queries);
+    attention_shape const s{1, 1, 1, queries, many_keys, head_channels};
+    auto const plan = sage_attention2::plan(exec, s);
+    buffer<std::byte> memory(exec, plan.bytes());
+    buffer<bfloat16> result(exec, queries * head_channels);
+    buffer<float> lse(exec, queries);
+    attention_inputs<bfloat16> const in{{q.data(), {1, 1, queries, head_channels}},
+                                        {keys.data(), {1, 1, many_keys, head_channels}},
+                                        {values.data(), {1, 1, many_keys, head_channels}}};
+    attention_outputs<bfloat16> const out{{result.data(), {1, 1, queries, head_channels}},
+                                          {lse.data(), {1, 1, queries}}};
+    sage_attention2::forward(exec, in, causal(), out, workspace(plan, memory));
+    auto const sums = to_host(exec, lse);
+    CHECK(error_of(as_doubles(to_host(exec, result)), expected.result).relative_l1 < 1e-2);
+    CHECK(farthest(std::vector<double>(sums.begin(), sums.end()), expected.log_sum_exp) < 2e-2);
   }
 }

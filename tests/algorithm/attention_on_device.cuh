@@ -97,6 +97,8 @@ struct device_attention {
   tessera::buffer<std::int32_t> query_lengths;
   tessera::buffer<std::int32_t> key_lengths;
   tessera::buffer<float> sinks;
+  tessera::buffer<std::int32_t> list_counts;
+  tessera::buffer<std::int32_t> list_tiles;
 
   device_attention(tessera::cuda const& exec, attention_problem<T> const& p, head_layout layout)
       : queries(exec, {p.shape.batch, p.shape.query_heads, p.shape.queries, p.shape.channels}, layout, p.queries),
@@ -104,7 +106,9 @@ struct device_attention {
         values(exec, {p.shape.batch, p.shape.key_heads, p.shape.keys, p.shape.channels}, layout, p.values),
         query_lengths(to_device(exec, p.query_lengths)),
         key_lengths(to_device(exec, p.key_lengths)),
-        sinks(to_device(exec, p.sinks)) {
+        sinks(to_device(exec, p.sinks)),
+        list_counts(to_device(exec, p.list_counts)),
+        list_tiles(to_device(exec, p.list_tiles)) {
     exec.wait();
   }
   tessera::attention_inputs<T> inputs() const {
@@ -118,6 +122,11 @@ struct device_attention {
     if (sinks.size() > 0) {
       in.sinks = sinks.view();
     }
+    if (list_counts.size() > 0) {
+      auto const& of = queries.extents;
+      std::int64_t const blocks = tessera::divide_up(of[2], std::int64_t{64});
+      in.block_list = {{list_counts.data(), {of[0], of[1], blocks}}, {list_tiles.data(), {of[0], of[1], blocks, 8}}};
+    }
     return in;
   }
 };
@@ -130,9 +139,10 @@ struct device_attention_results {
 };
 
 /// Memory begins as rubbish.
-template <class Attention, class Result, class T>
+template <class Attention, class Result, class T, class Bias = tessera::no_bias, class Maps = tessera::attention_maps<>>
 device_attention_results run_on_device(tessera::cuda const& exec, attention_problem<T> const& p,
-                                       head_layout layout = head_layout::heads_first, bool with_lse = true) {
+                                       head_layout layout = head_layout::heads_first, bool with_lse = true,
+                                       Bias const& bias = {}, Maps const& maps = {}) {
   tessera::attention_shape const& s = p.shape;
   device_attention<T> const in(exec, p, layout);
   auto const plan = Attention::plan(exec, s);
@@ -143,7 +153,7 @@ device_attention_results run_on_device(tessera::cuda const& exec, attention_prob
   if (with_lse) {
     out.log_sum_exp = {const_cast<float*>(lse.data()), {s.batch, s.query_heads, s.queries}};
   }
-  Attention::forward(exec, in.inputs(), p.options, out, tessera::workspace(plan, memory));
+  Attention::forward(exec, in.inputs(), p.options, out, tessera::workspace(plan, memory), bias, maps);
   device_attention_results results{to_host(exec, memory), {}, false};
   results.found.result = as_doubles(result.values(exec, results.is_clean));
   auto const lse_values = to_host(exec, lse);

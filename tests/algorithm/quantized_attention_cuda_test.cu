@@ -5,6 +5,8 @@
 #include <cstring>
 #include <vector>
 
+#include <tessera/algorithm/attention_score.hpp>
+#include <tessera/algorithm/packed_codes.hpp>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/exec/cuda.cuh>
@@ -28,7 +30,8 @@ struct portable_results {
   attention_results found;
 };
 
-template <class Attention, class T>
+/// By programs of up to 64 channels alone, which are compiled sooner, if `IsNarrow`.
+template <class Attention, bool IsNarrow, class T>
 portable_results run_portably(cuda const& exec, attention_problem<T> const& p) {
   attention_shape const& s = p.shape;
   auto const queries = to_device(exec, p.queries);
@@ -46,12 +49,17 @@ portable_results run_portably(cuda const& exec, attention_problem<T> const& p) {
   float const scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(s.channels)));
   detail::quantize_attention_portably(exec,
                                       quantize_call<typename Attention::method, T>{s, scale, in, heads, places, space});
-  detail::run_attention_portably(exec, attention_call<typename Attention::method, T>{
-                                           s,
-                                           p.options,
-                                           heads,
-                                           {{result.data(), {s.batch, s.query_heads, s.queries, s.channels}},
-                                            {lse.data(), {s.batch, s.query_heads, s.queries}}}});
+  attention_call<typename Attention::method, T> const call{
+      s,
+      p.options,
+      heads,
+      {{result.data(), {s.batch, s.query_heads, s.queries, s.channels}},
+       {lse.data(), {s.batch, s.query_heads, s.queries}}}};
+  if constexpr (IsNarrow) {
+    detail::run_attention_tiles<64>(exec, call);
+  } else {
+    detail::run_attention_portably(exec, call);
+  }
   auto const on_host = to_host(exec, result);
   auto const lse_on_host = to_host(exec, lse);
   portable_results made{to_host(exec, memory), {}};
@@ -67,11 +75,11 @@ bool same_bytes(portable_results const& found, std::byte const* expected, region
 }
 
 /// Codes and scales are those of the host to the last bit; results are as near as sums in another order.
-template <class Attention, class T>
+template <class Attention, bool IsNarrow = false, class T>
 void check_on_device(attention_problem<T> const& p) {
   CAPTURE(p.shape.queries, p.shape.keys, p.shape.channels, p.options.is_causal);
   cuda const exec;
-  auto const found = run_portably<Attention>(exec, p);
+  auto const found = run_portably<Attention, IsNarrow>(exec, p);
   auto const made = make_operands<Attention>(cpu{}, p);
   typename Attention::regions const places("test", p.shape);
   CHECK(same_bytes(found, made.memory.data(), places.query_codes));
@@ -102,4 +110,64 @@ TEST_CASE("on a device codes are those of the host, and portable attention agree
   }
   using whole = attention<smoothed<symmetric_quantizer<8, per_tensor>>, smoothed<symmetric_quantizer<8>>>;
   check_on_device<whole>(make_attention_problem<bfloat16>({1, 2, 2, 70, 300, 64}));
+}
+
+TEST_CASE("on a GPU queries and keys have scales of any granularity, and values may have 16 bits", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  using half = scaled_float_quantizer<float16>;
+  for (std::int64_t const tokens : {1, 65, 300}) {
+    auto p = make_attention_problem<bfloat16>({1, 4, 2, tokens, 500, 64});
+    check_on_device<attention<symmetric_quantizer<8, per_block>, half>, true>(p);
+    check_on_device<attention<smoothed<symmetric_quantizer<8, per_warp>>, half>, true>(p);
+    p.options.is_causal = true;
+    check_on_device<attention<smoothed<symmetric_quantizer<8, per_token>>, smoothed<half>>, true>(p);
+  }
+}
+
+TEST_CASE("codes of 4 bits survive being two in a byte on a GPU", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  cuda const exec;
+  std::int64_t const tokens = 384;
+  std::vector<std::int8_t> codes(as_size(2 * 3 * tokens * 48));
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    codes[i] = static_cast<std::int8_t>(static_cast<int>(testing::hash(1, i) % 16) - 8);
+  }
+  auto const there = to_device(exec, codes);
+  auto const packed = to_device(exec, std::vector<int4x2>(codes.size() / 2 + 1, int4x2{0x5a}));
+  auto const back = to_device(exec, std::vector<std::int8_t>(codes.size() + 1, 99));
+  head_view<int4x2> const half(const_cast<int4x2*>(packed.data()), {2, 3, tokens, 24});
+  pack_int4_codes(exec, head_view<std::int8_t const>(there.data(), {2, 3, tokens, 48}), half);
+  widen_int4_codes(exec, half, head_view<std::int8_t>(const_cast<std::int8_t*>(back.data()), {2, 3, tokens, 48}));
+  std::vector<int4x2> expected(codes.size() / 2 + 1, int4x2{0x5a});
+  pack_int4_codes(cpu{.threads = 1}, head_view<std::int8_t const>(codes.data(), {2, 3, tokens, 48}),
+                  head_view<int4x2>(expected.data(), {2, 3, tokens, 24}));
+  auto const found = to_host(exec, packed);
+  CHECK(std::memcmp(found.data(), expected.data(), found.size()) == 0);
+  codes.push_back(99);
+  CHECK(to_host(exec, back) == codes);
+}
+
+TEST_CASE("a score of results on a GPU is the host's", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  cuda const exec;
+  for (std::int64_t const tokens : {1, 7, 3000}) {
+    auto const expected = attention_samples<float>(testing::gauss{}, 1, 1, 2 * tokens * 48);
+    auto found = expected;
+    auto const noise = attention_samples<float>(testing::gauss{}, 2, 1, 2 * tokens * 48);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      found[i] += 0.2F * noise[i];
+    }
+    auto const there = to_device(exec, found);
+    auto const better = to_device(exec, expected);
+    auto score = to_device(exec, std::vector<float>{-77.0F, -77.0F});
+    auto const plan = attention_score::plan(exec, 1, 2, tokens, 48);
+    auto memory = to_device(exec, std::vector<std::byte>(as_size(plan.bytes()), std::byte{0xa5}));
+    attention_score::run(exec, head_view<float const>(there.data(), {1, 2, tokens, 48}),
+                         head_view<float const>(better.data(), {1, 2, tokens, 48}), {score.data(), 1},
+                         workspace(plan, memory));
+    auto const error = error_of(as_doubles(found), as_doubles(expected));
+    auto const scores = to_host(exec, score);
+    CHECK(static_cast<double>(scores[0]) == Approx(error.cosine * (1 - error.relative_l1)).epsilon(1e-6));
+    CHECK(scores[1] == -77.0F);
+  }
 }

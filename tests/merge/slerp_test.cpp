@@ -60,6 +60,17 @@ std::vector<double> widened(std::vector<float> const& vector) {
   return {vector.begin(), vector.end()};
 }
 
+double relative_distance(std::vector<float> const& found, std::vector<float> const& expected) {
+  double apart = 0;
+  double size = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    double const difference = static_cast<double>(found[i]) - static_cast<double>(expected[i]);
+    apart += difference * difference;
+    size += static_cast<double>(expected[i]) * static_cast<double>(expected[i]);
+  }
+  return std::sqrt(apart / size);
+}
+
 double angle_of(vector_pair const& pair) {
   return reference_angle(widened(pair.first), widened(pair.second));
 }
@@ -120,6 +131,34 @@ TEST_CASE("nearly opposite vectors take the second direction", "[host]") {
     auto const restored = merge_and_restore(slerp_merger<float>{}, pair);
     CHECK(angle_of({restored.second, pair.second}) < 1e-6);
     CHECK(angle_of({restored.first, pair.second}) < 1e-6);
+  }
+}
+
+TEST_CASE("a rotation of both vectors, as rotary embeddings are, rotates the merged one and what is restored",
+          "[host]") {
+  auto const turned = [](std::vector<float> const& vector, double position) {
+    std::vector<float> made = vector;
+    for (std::size_t c = 0; c < width / 2; ++c) {
+      double const angle = position * std::pow(1e4, -2.0 * static_cast<double>(c) / static_cast<double>(width));
+      double const x = vector[c];
+      double const y = vector[c + width / 2];
+      made[c] = static_cast<float>(std::cos(angle) * x - std::sin(angle) * y);
+      made[c + width / 2] = static_cast<float>(std::sin(angle) * x + std::cos(angle) * y);
+    }
+    return made;
+  };
+  for (double angle : {1e-6, 1e-3, 0.1, 0.5, 1.0, 2.0, 3.0}) {
+    for (double position : {1.0, 77.0, 4095.0, 131071.0}) {
+      for (float share : {0.5F, 0.6F, 1.0F}) {
+        CAPTURE(angle, position, share);
+        auto const pair = pair_at(angle, 3.0, 0.5);
+        auto const plain = merge_and_restore(slerp_merger<float>{share}, pair);
+        auto const found = merge_and_restore(slerp_merger<float>{share},
+                                             {turned(pair.first, position), turned(pair.second, position)});
+        CHECK(relative_distance(found.first, turned(plain.first, position)) < 2e-6);
+        CHECK(relative_distance(found.second, turned(plain.second, position)) < 2e-6);
+      }
+    }
   }
 }
 

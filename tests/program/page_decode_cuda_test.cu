@@ -126,6 +126,11 @@ struct decode_problem {
   }
 };
 
+/// With two groups of 128 channels. One program: run_cached_attention has those of all formats.
+constexpr auto decode_128 = [](auto const& exec, auto const& call) {
+  REQUIRE(detail::try_page_decode<128, 2>(exec, call));
+};
+
 /// Weights are rounded to fp16, or to T for tokens that are kept as they were.
 template <class T, int Channels, int Groups, int Bits = 4>
 void check_setup(decode_setup setup, double tolerance = 1.5e-3) {
@@ -218,8 +223,7 @@ TEST_CASE("blocks of a device go from work to work when decoding over pages", "[
 TEST_CASE("sequences of nothing give zeros when decoded", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   decode_problem<bfloat16> const problem({.lengths = {1100, 0}});
-  auto const found =
-      problem.run<float>(0, [](auto const& exec, auto const& call) { run_cached_attention(exec, call); });
+  auto const found = problem.run<float>(0, decode_128);
   auto const expected = problem.expected(0);
   CHECK(farthest(found.log_sum_exp, expected.log_sum_exp) < 1e-2);
   for (std::size_t i = found.result.size() / 2; i < found.result.size(); ++i) {
@@ -243,9 +247,8 @@ TEST_CASE("the number of shares makes no difference to decoding beyond rounding,
     check_setup<bfloat16, 128, 2>({.sequences = 1, .tokens = 4000, .shares = shares});
   }
   decode_problem<bfloat16> const problem({.sequences = 1, .tokens = 4000});
-  auto const decode = [](auto const& exec, auto const& call) { run_cached_attention(exec, call); };
-  auto const once = problem.run<bfloat16>(1, decode);
-  auto const again = problem.run<bfloat16>(1, decode);
+  auto const once = problem.run<bfloat16>(1, decode_128);
+  auto const again = problem.run<bfloat16>(1, decode_128);
   CHECK(once.result == again.result);
   CHECK(once.log_sum_exp == again.log_sum_exp);
 }

@@ -37,6 +37,7 @@ struct quality {
   double value_cosine;  ///< likewise
   double error[2];      ///< of each layer's attention, relative
   double mean() const { return (error[0] + error[1]) / 2; }
+  double cosine() const { return (key_cosine + value_cosine) / 2; }
 };
 
 /// Two heads of directions that are `cosine` apart, but for one token in a hundred at -0.6; four channels lie far from

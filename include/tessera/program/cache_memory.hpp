@@ -105,7 +105,7 @@ struct cache_memory {
   /// Elements or bytes of each region, for `slots` slots and `blocks` blocks.
   [[nodiscard]] constexpr std::int64_t page_bytes(std::int64_t blocks) const { return blocks * heads * format.bytes(); }
   /// Elements of the tails.
-  [[nodiscard]] constexpr std::int64_t tail_values(std::int64_t slots) const {
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t tail_values(std::int64_t slots) const {
     return slots * tail_blocks() * format.layers * heads * 2 * cache_page_format::tokens * format.channels;
   }
   /// Elements of the retained tokens.
