@@ -66,11 +66,11 @@ class backend {
   /// A stream of bytes, on the device. Waits.
   virtual torch::Tensor compress(torch::Tensor const& weights) = 0;
   virtual void decompress(torch::Tensor const& stream, torch::Tensor const& weights) = 0;
-  /// The loss, and the workspace that loss_backward() wants.
+  /// The loss, and the workspace; loss_backward() wants that of a forward pass with `for_backward`, which is larger.
   virtual std::tuple<torch::Tensor, torch::Tensor> loss_forward(torch::Tensor const& hidden,
                                                                 torch::Tensor const& classifier,
                                                                 torch::Tensor const& labels, std::int64_t ignore_index,
-                                                                bool exact) = 0;
+                                                                bool exact, bool for_backward) = 0;
   virtual std::tuple<torch::Tensor, torch::Tensor> loss_backward(torch::Tensor const& hidden,
                                                                  torch::Tensor const& classifier,
                                                                  torch::Tensor const& labels, std::int64_t ignore_index,

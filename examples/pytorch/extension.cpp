@@ -56,8 +56,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   using tensor = torch::Tensor const&;
   m.def("compress", [](tensor weights) { return backend_of(weights).compress(weights); });
   m.def("decompress", [](tensor stream, tensor weights) { backend_of(weights).decompress(stream, weights); });
-  m.def("loss_forward", [](tensor hidden, tensor classifier, tensor labels, std::int64_t ignore_index, bool exact) {
-    return backend_of(hidden).loss_forward(hidden, classifier, labels, ignore_index, exact);
+  m.def("loss_forward", [](tensor hidden, tensor classifier, tensor labels, std::int64_t ignore_index, bool exact,
+                           bool for_backward) {
+    return backend_of(hidden).loss_forward(hidden, classifier, labels, ignore_index, exact, for_backward);
   });
   m.def("loss_backward", [](tensor hidden, tensor classifier, tensor labels, std::int64_t ignore_index, bool exact,
                             tensor workspace, tensor upstream) {

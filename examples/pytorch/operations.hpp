@@ -131,7 +131,7 @@ class long_cache_on final : public long_cache {
   long_cache_on(long_cache_shape const& shape, torch::Device device)
       : device_(device),
         exec_(Device::executor(device)),
-        side_(exec_, 1),
+        side_(exec_, method::side_marks, true),
         plan_(method::plan<bfloat16>({shape.query_heads, shape.key_heads, shape.channels, shape.tokens}, {},
                                      selector_of(shape))),
         on_device_(bytes_on(device, plan_.device.bytes())),
@@ -231,11 +231,13 @@ class backend_on final : public backend {
 
   std::tuple<torch::Tensor, torch::Tensor> loss_forward(torch::Tensor const& hidden, torch::Tensor const& classifier,
                                                         torch::Tensor const& labels, std::int64_t ignore_index,
-                                                        bool exact) override {
+                                                        bool exact, bool for_backward) override {
     return with_loss(exact, [&]<class Loss>(Loss) {
       auto const& exec = Device::executor(hidden.device());
       auto const options = loss_options(ignore_index);
-      auto const plan = Loss::template plan_backward<bfloat16>(exec, loss_shape(hidden, classifier), options);
+      auto const shape = loss_shape(hidden, classifier);
+      auto const plan = for_backward ? Loss::template plan_backward<bfloat16>(exec, shape, options)
+                                     : Loss::plan(exec, shape);
       torch::Tensor const space = bytes_on(hidden.device(), plan.bytes());
       torch::Tensor loss = torch::empty({1}, hidden.options().dtype(torch::kFloat32));
       Loss::forward(exec, loss_inputs<Loss>(hidden, classifier, labels), options, {.loss = writable<float>(loss)},
