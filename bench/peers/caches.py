@@ -85,7 +85,9 @@ class DenseCache:
             own[:, :, :tokens.prompt] = given[:, :, :tokens.prompt]
 
     def bytes(self):
-        return self.keys.nbytes + self.values.nbytes
+        """Of the tokens after the first step."""
+        end = self.tokens.prompt + 1
+        return self.keys[:, :, :end].nbytes + self.values[:, :, :end].nbytes
 
     def decode(self, step):
         end = self.tokens.prompt + step + 1
