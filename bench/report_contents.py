@@ -143,8 +143,8 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Table:
-    """Between `<!-- bench:NAME begin -->` and `<!-- bench:NAME end -->`. Rows without a result are left out, and columns
-    without a figure."""
+    """Between `<!-- bench:NAME begin -->` and `<!-- bench:NAME end -->`. Rows without a result are left out, and so are
+    columns without a figure."""
     heading: str
     columns: list
     rows: list         # of (label, benchmark)
@@ -162,18 +162,18 @@ def loss_table(model):
     without_filter = [("apple_cce_exact", f"{apple}, exact"), ("torch_compile", "torch.compile"),
                       ("torch_eager", "PyTorch"), ("liger", "Liger Kernel")]
     rows = [("forward", f"cut_cross_entropy/forward/bf16/zipf/{size}"),
-            ("forward, from Python", f"{BESIDE_PEERS}/forward/bf16/zipf/{size}"),
+            ("forward, tessera from Python", f"{BESIDE_PEERS}/forward/bf16/zipf/{size}"),
             (f"forward, {apple}", f"apple_cce/forward/bf16/zipf/{size}"),
             ("forward, torch.compile", f"torch_compile/forward/bf16/zipf/{size}"),
             ("forward, PyTorch", f"torch_eager/forward/bf16/zipf/{size}")]
     for data in ["zipf", "flat", "spread"]:
         rows += [(f"both passes, {data}", f"cut_cross_entropy/forward_backward/bf16/{data}/{size}"),
-                 (f"both passes, {data}, from Python", f"{BESIDE_PEERS}/forward_backward/bf16/{data}/{size}"),
+                 (f"both passes, {data}, tessera from Python", f"{BESIDE_PEERS}/forward_backward/bf16/{data}/{size}"),
                  (f"both passes, {data}, {apple}", f"apple_cce/forward_backward/bf16/{data}/{size}")]
     rows += [("both passes, exact", f"cut_cross_entropy/forward_backward_exact/bf16/spread/{size}"),
              ("both passes, exact, up to 4 GiB",
               f"cut_cross_entropy/forward_backward_exact_4GiB/bf16/spread/{size}"),
-             ("both passes, exact, from Python", f"{BESIDE_PEERS}_exact/forward_backward/bf16/spread/{size}")]
+             ("both passes, exact, tessera from Python", f"{BESIDE_PEERS}_exact/forward_backward/bf16/spread/{size}")]
     rows += [(f"both passes, {label}", f"{peer}/forward_backward/bf16/zipf/{size}") for peer, label in without_filter]
     return Table(f"{name}, {size.replace('x', ' x ')}",
                  ["ms", "cuBLAS's logits, ms", "extra MiB", "blocks kept", "ordered", "error, hidden",
@@ -188,7 +188,7 @@ def attention_table(channels):
             label, name = f"{length.upper()} tokens{', causal' if causal else ''}", f"bf16/d{channels}/{length}{causal}"
             rows += [(label, f"attention/forward/{name}"),
                      (f"{label}, over codes", f"attention/codes/{name}"),
-                     (f"{label}, from Python", f"{BESIDE_PEERS}/forward/{name}"),
+                     (f"{label}, tessera from Python", f"{BESIDE_PEERS}/forward/{name}"),
                      (f"{label}, cuDNN in bf16", f"cudnn/forward/{name}"),
                      (f"{label}, FlashAttention-2", f"flash2/forward/{name}"),
                      (f"{label}, SageAttention 1", f"sage1/forward/{name}")]
@@ -277,7 +277,7 @@ def nvcomp_table():
         for label, data in [("bf16", "bf16/gauss"), ("fp16", "fp16/gauss"), ("fp32", "fp32/gauss"),
                             ("bf16, MiniLM's weights repeated", "bf16/minilm")]:
             rows += [(f"{operation} {label}{how}", f"{who}/{operation}/{data}/512MiB") for how, who in [
-                ("", "neuzip"), (", from Python", BESIDE_PEERS),
+                ("", "neuzip"), (", tessera from Python", BESIDE_PEERS),
                 (", nvCOMP's ANS, its best settings", "nvcomp_ans")]]
     return Table("GPU, 512 MiB, N(0, 0.02), same machine", ["TB/s", "bits per weight"], rows)
 

@@ -10,8 +10,9 @@ as two layers by themselves (single), in 4 bits. ShadowKV: a layer whose keys ha
 and change slowly from token to token; each query looks for two chunks of its own, a little differently in every
 step. It is given queries and keys before their rotation; peers are given them rotated, and need not rotate.
 
-`cache_MiB` and `host_MiB` are what is kept of all layers, on the device and in pinned memory of the host; errors those of
-a step's results of the first and the last sequence, relative to attention in double to keys and values as they were.
+`cache_MiB` and `host_MiB` are what is kept of all layers, on the device and in pinned memory of the host; errors are
+those of a step's results of the first and the last sequence, relative to attention in double to keys and values as
+they were.
 """
 import math
 
@@ -76,25 +77,21 @@ class Steps:
 
 
 class DenseCache:
-    """A layer's keys and values in bf16, with room for all steps."""
+    """A layer's keys and values in bf16. Each token takes the place of the one before: for every length PyTorch plans
+    its call of cuDNN anew, which takes longer than the call."""
 
     def __init__(self, tokens):
         self.tokens = tokens
-        self.keys, self.values = (torch.zeros_like(part) for part in (tokens.keys, tokens.values))
-        for own, given in (self.keys, tokens.keys), (self.values, tokens.values):
-            own[:, :, :tokens.prompt] = given[:, :, :tokens.prompt]
+        self.keys, self.values = (part[:, :, :tokens.prompt + 1].clone() for part in (tokens.keys, tokens.values))
 
     def bytes(self):
-        """Of the tokens after the first step."""
-        end = self.tokens.prompt + 1
-        return self.keys[:, :, :end].nbytes + self.values[:, :, :end].nbytes
+        return self.keys.nbytes + self.values.nbytes
 
     def decode(self, step):
-        end = self.tokens.prompt + step + 1
         keys, values, queries = self.tokens.at(step)
-        self.keys[:, :, end - 1:end] = keys
-        self.values[:, :, end - 1:end] = values
-        return F.scaled_dot_product_attention(queries, self.keys[:, :, :end], self.values[:, :, :end], enable_gqa=True)
+        self.keys[:, :, -1:] = keys
+        self.values[:, :, -1:] = values
+        return F.scaled_dot_product_attention(queries, self.keys, self.values, enable_gqa=True)
 
 
 def measure_dense(run, peer, title, layers):

@@ -28,7 +28,7 @@ def _built():
     sources = [str(_folder / name) for name in ["extension.cpp", "cpu_backend.cpp"]]
     host, device = ["-std=c++20", "-O2"], ["-std=c++20", "-O3", "--extended-lambda"]
     if _has_cuda:
-        sources.append(str(_folder / "cuda_backend.cu"))
+        sources += [str(_folder / f"cuda_{part}.cu") for part in ["caches", "loss", "attention", "weights", "backend"]]
         host.append("-DTESSERA_TORCH_WITH_CUDA")
         if torch.cuda.get_device_capability() == (9, 0):
             os.environ.setdefault("TORCH_CUDA_ARCH_LIST", "9.0a")  # 9.0 alone has no wgmma
