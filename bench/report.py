@@ -175,8 +175,10 @@ def overview(results):
     def figure_of(name, counter, how):
         return how(results[name].counters[counter])
     lines = [f"| {' | '.join(OVERVIEW_COLUMNS)} |", "|---" * len(OVERVIEW_COLUMNS) + "|"]
-    for cells, figures in OVERVIEW:
-        if all(name in results and counter in results[name].counters for name, counter, _ in figures):
+    for alternatives in OVERVIEW:
+        known = [(cells, figures) for cells, figures in alternatives
+                 if all(name in results and counter in results[name].counters for name, counter, _ in figures)]
+        for cells, figures in known[:1]:
             lines.append("| " + " | ".join(cells).format(*[figure_of(*figure) for figure in figures]) + " |")
     return "\n".join(lines) if len(lines) > 2 else "Not measured yet."
 

@@ -365,7 +365,7 @@ TABLES = {
 PAGES = ["README.md", "docs/measured.md"]
 
 # The README's table of algorithms: cells with places for figures, and the figures: of which benchmark, which counter,
-# how it is written.
+# how it is written. Of several lines for one thing the first is shown whose figures are all there.
 OVERVIEW_COLUMNS = ["", "memory", "speed", "error", "others, on an H200, too"]
 
 
@@ -382,8 +382,27 @@ def overview_rows():
     weights, ans = "decode/bf16/gauss/512MiB", "nvCOMP's ANS"
     gemma, attention = CLASSIFIERS["gemma"][1], "forward/bf16/d128/16k"
     decoding, step = "decode/4bit/d128/64x4k", "decode/host/hit60/128k"
+
+    def steps_beside_peers(ours, shape):
+        return [(f"flash2/decode/bf16/d128/{shape}", "ms", microseconds),
+                (f"{BESIDE_PEERS}/decode/{ours}/d128/{shape}", "ms", microseconds)]
+
     both, zipf = f"forward_backward_exact/bf16/spread/{gemma}", f"forward_backward/bf16/zipf/{gemma}"
-    return [
+    minicache = (["MiniCache: a merged pair's layer in 4 bits, 64 sequences of 4K tokens",
+                  "{} of 512 bytes a token and head", "{} us to decode, {} times as fast as bf16", "{} of decoding"],
+                 [(f"minicache/{decoding}", "bytes_of_token", numbers(0)),
+                  (f"minicache/{decoding}", "ms", microseconds), (f"minicache/{decoding}", "speedup", numbers(2)),
+                  (f"minicache/{decoding}", "relative_l1", percents(2))])
+    shadow = (["ShadowKV: 16 sequences of 128K tokens, values of the host", "{} times less on the GPU",
+               "{} us for a step of a layer, {} times as fast as all of bf16", "{} of the tokens chosen"],
+              [(f"shadow/{step}", "gpu_bytes_ratio", numbers(2)), (f"shadow/{step}", "ms", microseconds),
+               (f"shadow/{step}", "speedup", numbers(2)), (f"shadow/{step}", "relative_l1", percents(2))])
+
+    def with_peer_or_without(line, peer, figures):
+        cells, own = line
+        return [([*cells, peer], own + figures), ([*cells, "–"], own)]
+
+    return [[line] for line in [
         (["NeuZip: bf16 weights", "{} of 16 bits", "{} TB/s decoded, {} of the speed of a copy", "none",
           f"{ans}: {{}} TB/s"],
          [(f"neuzip/{weights}", "bits_per_weight", numbers(2)), (f"neuzip/{weights}", "TBps", numbers(2)),
@@ -409,15 +428,11 @@ def overview_rows():
          [(f"attention/{attention}", "TFLOPs", numbers(0)), (f"attention/{attention}", "relative_l1", percents(2)),
           (f"cudnn/{attention}", "TFLOPs", numbers(0)), (f"cudnn/{attention}", "relative_l1", percents(2)),
           (f"flash2/{attention}", "TFLOPs", numbers(0))]),
-        (["MiniCache: a merged pair's layer in 4 bits, 64 sequences of 4K tokens", "{} of 512 bytes a token and head",
-          "{} us to decode, {} times as fast as bf16", "{} of decoding", "–"],
-         [(f"minicache/{decoding}", "bytes_of_token", numbers(0)), (f"minicache/{decoding}", "ms", microseconds),
-          (f"minicache/{decoding}", "speedup", numbers(2)), (f"minicache/{decoding}", "relative_l1", percents(2))]),
-        (["ShadowKV: 16 sequences of 128K tokens, values of the host", "{} times less on the GPU",
-          "{} us for a step of a layer, {} times as fast as all of bf16", "{} of the tokens chosen", "–"],
-         [(f"shadow/{step}", "gpu_bytes_ratio", numbers(2)), (f"shadow/{step}", "ms", microseconds),
-          (f"shadow/{step}", "speedup", numbers(2)), (f"shadow/{step}", "relative_l1", percents(2))]),
-    ]
+    ]] + [
+        with_peer_or_without(minicache, "FlashAttention-2 in PyTorch, 16 sequences: {} us, MiniCache from Python: {}",
+                             steps_beside_peers("minicache_pair", "16x4k")),
+        with_peer_or_without(shadow, "FlashAttention-2 in PyTorch, 4 sequences: {} us, ShadowKV from Python: {}",
+                             steps_beside_peers("shadow_kv", "4x128k"))]
 
 
 OVERVIEW = overview_rows()

@@ -133,6 +133,21 @@ class ReportTest(unittest.TestCase):
             self.assertIn("| 10.50 of 16 bits | 2.00 TB/s decoded, 80 % of the speed of a copy | none |", text)
             self.assertNotIn("Cut Cross-Entropy", text)
 
+    def test_the_overview_names_peers_of_a_cache_where_they_were_measured(self):
+        (self.root / "README.md").write_text("<!-- bench:overview begin -->\n<!-- bench:overview end -->\n")
+        step = "shadow/decode/host/hit60/128k"
+        results = needed()
+        results[step] = rows(step, gpu_bytes_ratio=6.1, ms=0.7, speedup=3.0, relative_l1=0.001)
+        self.write(results)
+        self.assertEqual(self.report()[0], 0)
+        self.assertIn("| 0.10 % of the tokens chosen | – |", (self.root / "README.md").read_text())
+        dense, ours = "flash2/decode/bf16/d128/4x128k", "tessera/decode/shadow_kv/d128/4x128k"
+        self.write({dense: rows(dense, ms=0.5), ours: rows(ours, ms=0.25)}, "peers.json")
+        self.assertEqual(self.report()[0], 0)
+        lines = [line for line in (self.root / "README.md").read_text().split("\n") if line.startswith("| ShadowKV")]
+        self.assertEqual(len(lines), 1)
+        self.assertIn("4 sequences: 500 us, ShadowKV from Python: 250 |", lines[0])
+
     def test_a_table_of_cpu_figures_names_the_cpu(self):
         self.write(needed())
         (self.root / "README.md").write_text("<!-- bench:neuzip-cpu begin -->\n<!-- bench:neuzip-cpu end -->\n")
