@@ -19,8 +19,8 @@ from statistics import median
 from xml.sax.saxutils import escape
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from report_contents import (CHARTS, COLUMNS, FIGURES, FIGURES_OF_FILE, OVERVIEW, OVERVIEW_COLUMNS, PAGES, TABLES,
-                             number)
+from report_contents import (BESIDE_PEERS, CHARTS, COLUMNS, FIGURES, FIGURES_OF_FILE, OVERVIEW, OVERVIEW_COLUMNS,
+                             PAGES, TABLES, number)
 
 # --- Reading -----------------------------------------------------------------------------------------------------
 
@@ -33,8 +33,8 @@ SUFFIX = re.compile(r"/(iterations|repeats|threads|min_time|min_warmup_time):[^/
 NOT_COUNTERS = {"family_index", "per_family_instance_index", "repetitions", "repetition_index", "threads", "iterations",
                 "real_time", "cpu_time"}
 NAMES_THE_MACHINE = ("host_name", "load_avg")
-PEER_PACKAGES = {"cut_cross_entropy": "cut-cross-entropy", "liger_kernel": "Liger Kernel", "pytorch": "PyTorch",
-                 "sageattention": "SageAttention"}
+PEER_PACKAGES = {"cut_cross_entropy": "cut-cross-entropy", "liger_kernel": "Liger Kernel", "nvcomp": "nvCOMP",
+                 "pytorch": "PyTorch", "sageattention": "SageAttention"}
 
 
 def plain_name(run_name):
@@ -161,9 +161,11 @@ def markdown(table, results):
     rows = rows_with_results(table, results)
     if not rows:
         return "Not measured yet."
-    lines = [f"| {table.heading} | " + " | ".join(table.columns) + " |", "|---|" + "---:|" * len(table.columns)]
-    for label, name, counters in rows:
-        lines.append(f"| {label} | " + " | ".join(COLUMNS[c](name, counters) for c in table.columns) + " |")
+    cells = {c: [COLUMNS[c](name, counters) for _, name, counters in rows] for c in table.columns}
+    columns = {c: values for c, values in cells.items() if set(values) != {number(None)}}
+    lines = [f"| {table.heading} | " + " | ".join(columns) + " |", "|---|" + "---:|" * len(columns)]
+    for i, (label, _, _) in enumerate(rows):
+        lines.append(f"| {label} | " + " | ".join(values[i] for values in columns.values()) + " |")
     runs = sorted({described(results[name].context, table.on_cpu) for _, name, _ in rows})
     return "\n".join(lines + ["", "Measured on: " + "; ".join(runs) + "."])
 
@@ -173,8 +175,10 @@ def overview(results):
     def figure_of(name, counter, how):
         return how(results[name].counters[counter])
     lines = [f"| {' | '.join(OVERVIEW_COLUMNS)} |", "|---" * len(OVERVIEW_COLUMNS) + "|"]
-    for cells, figures in OVERVIEW:
-        if all(name in results and counter in results[name].counters for name, counter, _ in figures):
+    for alternatives in OVERVIEW:
+        known = [(cells, figures) for cells, figures in alternatives
+                 if all(name in results and counter in results[name].counters for name, counter, _ in figures)]
+        for cells, figures in known[:1]:
             lines.append("| " + " | ".join(cells).format(*[figure_of(*figure) for figure in figures]) + " |")
     return "\n".join(lines) if len(lines) > 2 else "Not measured yet."
 
@@ -214,8 +218,19 @@ STYLE = """
 """
 
 
-def svg(chart, results):
+def is_ours_beside_peers(name):
+    return name.split("/")[0].split("_")[0] == BESIDE_PEERS
+
+
+def rows_to_draw(chart, results):
     rows = [r for r in rows_with_results(TABLES[chart.table], results) if chart.counter in r[2]]
+    if any(is_ours_beside_peers(name) for _, name, _ in rows):  # in the process of the others
+        return [r for r in rows if not r[1].startswith(chart.own)]
+    return rows
+
+
+def svg(chart, results):
+    rows = rows_to_draw(chart, results)
     if not rows:
         return None
     marks = [[(style, mark(name, c)) for _, style, mark in chart.marks] for _, name, c in rows]
@@ -230,7 +245,7 @@ def svg(chart, results):
     for i, (label, name, counters) in enumerate(rows):
         y, value = top + i * step, counters[chart.counter]
         out.append(f'<text x="{left - 10}" y="{y + 14}" text-anchor="end">{escape(label)}</text>')
-        kind = "bar" if name.startswith(chart.own) else "other"
+        kind = "bar" if name.startswith(chart.own) or is_ours_beside_peers(name) else "other"
         out.append(f'<rect class="{kind}" x="{left}" y="{y}" width="{length(value):.1f}" height="{thick}"/>')
         ends = [value] + [v for _, v in marks[i] if v is not None]
         out.append(f'<text x="{left + length(max(ends)) + 8:.1f}" y="{y + 14}">{number(value, chart.digits)}</text>')
@@ -262,6 +277,16 @@ def adopt(files, folder):
             content["context"]["executable"] = Path(content["context"]["executable"]).name
         (folder / path.name).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         print(f"took over {path.name}")
+        remove_replaced(folder, path.name)
+
+
+def remove_replaced(folder, name):
+    """Files whose benchmarks are all in the new one."""
+    new = set(read_file(folder / name))
+    for other in sorted(folder.glob("*.json")):
+        if other.name not in (name, "summary.json") and set(read_file(other)) <= new:
+            other.unlink()
+            print(f"removed {other.name}, all of which {name} has")
 
 
 def outputs(root, allow_missing):

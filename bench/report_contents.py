@@ -137,16 +137,23 @@ COLUMNS = {
     "error, classifier": lambda name, c: percent(c.get("classifier_error"), 2),
     "times dense decoding": lambda name, c: number(c.get("speedup")),
     "of copies from the host": lambda name, c: percent(c.get("of_bus")),
+    "cache MiB": lambda name, c: number(c.get("cache_MiB"), 0),
+    "host MiB": lambda name, c: number(c.get("host_MiB"), 0),
 }
 
 
 @dataclass(frozen=True)
 class Table:
-    """Between `<!-- bench:NAME begin -->` and `<!-- bench:NAME end -->`. Rows without a result are left out."""
+    """Between `<!-- bench:NAME begin -->` and `<!-- bench:NAME end -->`. Rows without a result are left out, and so are
+    columns without a figure."""
     heading: str
     columns: list
     rows: list         # of (label, benchmark)
     on_cpu: bool = False
+
+
+# This library as peers/run.py measures it, beside others in their process.
+BESIDE_PEERS = "tessera"
 
 
 def loss_table(model):
@@ -156,15 +163,18 @@ def loss_table(model):
     without_filter = [("apple_cce_exact", f"{apple}, exact"), ("torch_compile", "torch.compile"),
                       ("torch_eager", "PyTorch"), ("liger", "Liger Kernel")]
     rows = [("forward", f"cut_cross_entropy/forward/bf16/zipf/{size}"),
+            ("forward, tessera from Python", f"{BESIDE_PEERS}/forward/bf16/zipf/{size}"),
             (f"forward, {apple}", f"apple_cce/forward/bf16/zipf/{size}"),
             ("forward, torch.compile", f"torch_compile/forward/bf16/zipf/{size}"),
             ("forward, PyTorch", f"torch_eager/forward/bf16/zipf/{size}")]
     for data in ["zipf", "flat", "spread"]:
         rows += [(f"both passes, {data}", f"cut_cross_entropy/forward_backward/bf16/{data}/{size}"),
+                 (f"both passes, {data}, tessera from Python", f"{BESIDE_PEERS}/forward_backward/bf16/{data}/{size}"),
                  (f"both passes, {data}, {apple}", f"apple_cce/forward_backward/bf16/{data}/{size}")]
     rows += [("both passes, exact", f"cut_cross_entropy/forward_backward_exact/bf16/spread/{size}"),
              ("both passes, exact, up to 4 GiB",
-              f"cut_cross_entropy/forward_backward_exact_4GiB/bf16/spread/{size}")]
+              f"cut_cross_entropy/forward_backward_exact_4GiB/bf16/spread/{size}"),
+             ("both passes, exact, tessera from Python", f"{BESIDE_PEERS}_exact/forward_backward/bf16/spread/{size}")]
     rows += [(f"both passes, {label}", f"{peer}/forward_backward/bf16/zipf/{size}") for peer, label in without_filter]
     return Table(f"{name}, {size.replace('x', ' x ')}",
                  ["ms", "cuBLAS's logits, ms", "extra MiB", "blocks kept", "ordered", "error, hidden",
@@ -179,12 +189,13 @@ def attention_table(channels):
             label, name = f"{length.upper()} tokens{', causal' if causal else ''}", f"bf16/d{channels}/{length}{causal}"
             rows += [(label, f"attention/forward/{name}"),
                      (f"{label}, over codes", f"attention/codes/{name}"),
+                     (f"{label}, tessera from Python", f"{BESIDE_PEERS}/forward/{name}"),
                      (f"{label}, cuDNN in bf16", f"cudnn/forward/{name}"),
                      (f"{label}, FlashAttention-2", f"flash2/forward/{name}"),
                      (f"{label}, SageAttention 1", f"sage1/forward/{name}")]
     rows += [(f"quantization, {length.upper()} tokens", f"attention/quantize/bf16/d{channels}/{length}")
              for length in LENGTHS]
-    return Table(f"Attention, {channels} channels", ["TFLOP/s", "ms", "error, L1", "of copy speed"], rows)
+    return Table(f"Attention, {channels} channels", ["TFLOP/s", "ms", "error, L1", "extra MiB", "of copy speed"], rows)
 
 
 def more_attention():
@@ -219,6 +230,20 @@ def minicache_table():
                  ["us", "speedup", "of read speed", "of copy speed", "error, L1"], rows)
 
 
+def caches_table():
+    """Steps of decoding from Python, over our caches and over all keys and values in bf16."""
+    rows = []
+    for label, name in [("16 sequences of 4K tokens, 32 heads", "16x4k"),
+                        ("16 of 4K, 32 query heads, 8 key heads", "16x4k_gqa4"),
+                        ("4 of 128K, 32 query heads, 8 key heads", "4x128k")]:
+        rows += [(f"{label}, {how}", f"{who}/d128/{name}") for how, who in [
+            ("MiniCache, a layer of a pair", f"{BESIDE_PEERS}/decode/minicache_pair"),
+            ("MiniCache, a layer by itself", f"{BESIDE_PEERS}/decode/minicache_single"),
+            ("ShadowKV", f"{BESIDE_PEERS}/decode/shadow_kv"),
+            ("FlashAttention-2 over bf16", "flash2/decode/bf16"), ("cuDNN over bf16", "cudnn/decode/bf16")]]
+    return Table("A step of a layer, 128 channels", ["us", "cache MiB", "host MiB", "error, L1"], rows)
+
+
 def decoding_table():
     """One query, or a few, over codes that are kept."""
     return Table("Decoding over codes, 32 query heads, 8 key heads", ["us", "TB/s", "of read speed", "error, L1"], [
@@ -247,6 +272,17 @@ def offloaded_table():
                  ["us", "times dense decoding", "of read speed", "of copies from the host", "error, L1"], rows)
 
 
+def nvcomp_table():
+    rows = []
+    for operation in ["decode", "encode"]:
+        for label, data in [("bf16", "bf16/gauss"), ("fp16", "fp16/gauss"), ("fp32", "fp32/gauss"),
+                            ("bf16, MiniLM's weights repeated", "bf16/minilm")]:
+            rows += [(f"{operation} {label}{how}", f"{who}/{operation}/{data}/512MiB") for how, who in [
+                ("", "neuzip"), (", tessera from Python", BESIDE_PEERS),
+                (", nvCOMP's ANS, its best settings", "nvcomp_ans")]]
+    return Table("GPU, 512 MiB, N(0, 0.02), same machine", ["TB/s", "bits per weight"], rows)
+
+
 def factorization_table():
     """Directions of a prompt's keys, and the stages of finding them."""
     return Table("One layer's keys of 128K tokens, 8 heads of 128 channels, 160 directions", ["us", "TFLOP/s"], [
@@ -267,6 +303,7 @@ TABLES = {
     "attention-more": more_attention(),
     "attention-decoding": decoding_table(),
     "minicache": minicache_table(),
+    "caches": caches_table(),
     "linear": Table("GPU, tokens x columns x depth, N(0, 1)", ["TFLOP/s", "cuBLAS", "of cuBLAS"], [
         (f"{format} {size.replace('x', ' x ')}", f"linear/{format}/gauss/{size}") for format, size in [
             ("bf16", "8192x8192x8192"), ("bf16", "4096x4096x4096"), ("bf16", "8192x28672x4096"),
@@ -307,12 +344,7 @@ TABLES = {
         ("encode fp8 e4m3, N(0, 1), 512 MiB", "neuzip/encode/fp8_e4m3/gauss/512MiB"),
         ("encode fp8 e5m2, N(0, 1), 512 MiB", "neuzip/encode/fp8_e5m2/gauss/512MiB"),
     ]),
-    "neuzip-nvcomp": Table("GPU, 512 MiB, N(0, 0.02), same machine", ["TB/s", "bits per weight"], [
-        row for operation in ["decode", "encode"] for format in ["bf16", "fp16", "fp32"] for row in [
-            (f"{operation} {format}", f"neuzip/{operation}/{format}/gauss/512MiB"),
-            (f"{operation} {format}, nvCOMP's ANS, its best settings",
-             f"nvcomp_ans/{operation}/{format}/gauss/512MiB")]
-    ]),
+    "neuzip-nvcomp": nvcomp_table(),
     "neuzip-cpu": Table("CPU, bf16, N(0, 0.02), 64 MiB", ["GB/s"], [
         ("decode, one core, portable", "neuzip/cpu/decode/bf16/gauss/scalar/64MiB/1thread"),
         ("decode, one core, AVX2", "neuzip/cpu/decode/bf16/gauss/avx2/64MiB/1thread"),
@@ -333,6 +365,7 @@ TABLES = {
 # Where tables stand.
 PAGES = ["README.md", "docs/measured.md"]
 
+
 def page_bytes_of_token(channels=128, bits=4, tokens=64, groups=2):
     """What a layer of a merged pair keeps of a token and head: half of its page's bytes (program/cache_page.hpp)."""
     of_a_layer = 2 * tokens + groups * 2 * tokens                   # norms of keys, scales of values
@@ -341,7 +374,7 @@ def page_bytes_of_token(channels=128, bits=4, tokens=64, groups=2):
 
 
 # The README's table of algorithms: cells with places for figures, and the figures: of which benchmark, which counter,
-# how it is written.
+# how it is written. Of several lines for one thing the first is shown whose figures are all there.
 OVERVIEW_COLUMNS = ["", "memory", "speed", "error", "others, on an H200, too"]
 
 
@@ -358,8 +391,29 @@ def overview_rows():
     weights, ans = "decode/bf16/gauss/512MiB", "nvCOMP's ANS"
     gemma, attention = CLASSIFIERS["gemma"][1], "forward/bf16/d128/16k"
     decoding, step = "decode/4bit/d128/64x4k", "decode/host/hit60/128k"
+
+    def steps_beside_peers(ours, shape):
+        return [(f"flash2/decode/bf16/d128/{shape}", "ms", microseconds),
+                (f"{BESIDE_PEERS}/decode/{ours}/d128/{shape}", "ms", microseconds)]
+
     both, zipf = f"forward_backward_exact/bf16/spread/{gemma}", f"forward_backward/bf16/zipf/{gemma}"
-    return [
+    minicache = (["MiniCache: a merged pair's layer in 4 bits, 64 sequences of 4K tokens",
+                  f"{number(page_bytes_of_token())} of 512 bytes of a token and head kept in pages, {{}} read",
+                  "{} us to decode, {} times as fast as bf16", "{} by rounding; [the method's](#caches-that-fit)"],
+                 [(f"minicache/{decoding}", "bytes_of_token", numbers(0)),
+                  (f"minicache/{decoding}", "ms", microseconds), (f"minicache/{decoding}", "speedup", numbers(2)),
+                  (f"minicache/{decoding}", "relative_l1", percents(2))])
+    shadow = (["ShadowKV: 16 sequences of 128K tokens, values of the host", "{} times less on the GPU",
+               "{} us for a step of a layer, {} times as fast as all of bf16",
+               "{} by rounding; [the method's](#caches-that-fit)"],
+              [(f"shadow/{step}", "gpu_bytes_ratio", numbers(2)), (f"shadow/{step}", "ms", microseconds),
+               (f"shadow/{step}", "speedup", numbers(2)), (f"shadow/{step}", "relative_l1", percents(2))])
+
+    def with_peer_or_without(line, peer, figures):
+        cells, own = line
+        return [([*cells, peer], own + figures), ([*cells, "–"], own)]
+
+    return [[line] for line in [
         (["NeuZip: bf16 weights", "{} of 16 bits", "{} TB/s decoded, {} of the speed of a copy", "none",
           f"{ans}: {{}} TB/s"],
          [(f"neuzip/{weights}", "bits_per_weight", numbers(2)), (f"neuzip/{weights}", "TBps", numbers(2)),
@@ -385,17 +439,11 @@ def overview_rows():
          [(f"attention/{attention}", "TFLOPs", numbers(0)), (f"attention/{attention}", "relative_l1", percents(2)),
           (f"cudnn/{attention}", "TFLOPs", numbers(0)), (f"cudnn/{attention}", "relative_l1", percents(2)),
           (f"flash2/{attention}", "TFLOPs", numbers(0))]),
-        (["MiniCache: a merged pair's layer in 4 bits, 64 sequences of 4K tokens",
-          f"{number(page_bytes_of_token())} of 512 bytes of a token and head kept in pages, {{}} read",
-          "{} us to decode, {} times as fast as bf16", "{} by rounding; [the method's](#caches-that-fit)", "–"],
-         [(f"minicache/{decoding}", "bytes_of_token", numbers(0)), (f"minicache/{decoding}", "ms", microseconds),
-          (f"minicache/{decoding}", "speedup", numbers(2)), (f"minicache/{decoding}", "relative_l1", percents(2))]),
-        (["ShadowKV: 16 sequences of 128K tokens, values of the host", "{} times less on the GPU",
-          "{} us for a step of a layer, {} times as fast as all of bf16",
-          "{} by rounding; [the method's](#caches-that-fit)", "–"],
-         [(f"shadow/{step}", "gpu_bytes_ratio", numbers(2)), (f"shadow/{step}", "ms", microseconds),
-          (f"shadow/{step}", "speedup", numbers(2)), (f"shadow/{step}", "relative_l1", percents(2))]),
-    ]
+    ]] + [
+        with_peer_or_without(minicache, "FlashAttention-2 in PyTorch, 16 sequences: {} us, MiniCache from Python: {}",
+                             steps_beside_peers("minicache_pair", "16x4k")),
+        with_peer_or_without(shadow, "FlashAttention-2 in PyTorch, 4 sequences: {} us, ShadowKV from Python: {}",
+                             steps_beside_peers("shadow_kv", "4x128k"))]
 
 
 OVERVIEW = overview_rows()
@@ -414,7 +462,8 @@ def logarithmic(values, width):
 
 @dataclass(frozen=True)
 class Chart:
-    """A bar for each row of a table that has the counter, with marks to compare it with."""
+    """A bar for each row of a table that has the counter, with marks to compare it with. Where there are rows of this
+    library beside its peers, they stand for its own programs'."""
     title: str
     table: str
     counter: str

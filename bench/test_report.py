@@ -133,6 +133,21 @@ class ReportTest(unittest.TestCase):
             self.assertIn("| 10.50 of 16 bits | 2.00 TB/s decoded, 80 % of the speed of a copy | none |", text)
             self.assertNotIn("Cut Cross-Entropy", text)
 
+    def test_the_overview_names_peers_of_a_cache_where_they_were_measured(self):
+        (self.root / "README.md").write_text("<!-- bench:overview begin -->\n<!-- bench:overview end -->\n")
+        step = "shadow/decode/host/hit60/128k"
+        results = needed()
+        results[step] = rows(step, gpu_bytes_ratio=6.1, ms=0.7, speedup=3.0, relative_l1=0.001)
+        self.write(results)
+        self.assertEqual(self.report()[0], 0)
+        self.assertIn("| 0.10 % by rounding; [the method's](#caches-that-fit) | – |", (self.root / "README.md").read_text())
+        dense, ours = "flash2/decode/bf16/d128/4x128k", "tessera/decode/shadow_kv/d128/4x128k"
+        self.write({dense: rows(dense, ms=0.5), ours: rows(ours, ms=0.25)}, "peers.json")
+        self.assertEqual(self.report()[0], 0)
+        lines = [line for line in (self.root / "README.md").read_text().split("\n") if line.startswith("| ShadowKV")]
+        self.assertEqual(len(lines), 1)
+        self.assertIn("4 sequences: 500 us, ShadowKV from Python: 250 |", lines[0])
+
     def test_a_table_of_cpu_figures_names_the_cpu(self):
         self.write(needed())
         (self.root / "README.md").write_text("<!-- bench:neuzip-cpu begin -->\n<!-- bench:neuzip-cpu end -->\n")
@@ -187,10 +202,10 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(self.report()[0], 0)
         text = (self.root / "README.md").read_text()
         self.assertIn("| Gemma 2 2B, 8192 x 256000 x 2304 | ms |", text)
-        self.assertIn("| both passes, zipf | 41.3 | – | 2,345.7 | 25% | 12% | 1.23% | 0.40% |", text)
-        self.assertIn("| both passes, zipf, Apple's cut-cross-entropy | 57.7 | – | 1.0 | – | – | 15.00% | – |",
-                      text)
-        self.assertIn("| both passes, PyTorch | 65.8 | – | 22,839.0 | – | – | – | – |", text)
+        self.assertIn("| both passes, zipf | 41.3 | 2,345.7 | 25% | 12% | 1.23% | 0.40% |", text)
+        self.assertIn("| both passes, zipf, Apple's cut-cross-entropy | 57.7 | 1.0 | – | – | 15.00% | – |", text)
+        self.assertIn("| both passes, PyTorch | 65.8 | 22,839.0 | – | – | – | – |", text)
+        self.assertNotIn("cuBLAS's logits", text)  # a column without a figure
         self.assertNotIn("Liger", text)  # not measured
         self.assertIn("CUDA 13.0, cut-cross-entropy 25.6.4, PyTorch 2.11.0, commit", text)
 
@@ -311,6 +326,36 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(json.loads(text)["context"]["gpu"], "Some GPU")
         self.assertEqual(self.summary()["neuzip.decode.bf16.tbps"], 2.0)
 
+    def test_an_adopted_file_replaces_those_whose_benchmarks_are_all_in_it(self):
+        self.write(needed())
+        first, second, third = (f"{who}/forward/bf16/d128/4k" for who in ["cudnn", "flash2", "sage1"])
+        self.write({name: rows(name, TFLOPs=1.0) for name in [first, second]}, "attention_peers.json")
+        self.write({third: rows(third, TFLOPs=1.0)}, "others.json")
+        fresh = self.write({name: rows(name, TFLOPs=2.0) for name in [first, second]}, "peers.json")
+        outside = self.root / "peers.json"
+        fresh.rename(outside)
+        code, text = self.report("--adopt", str(outside))
+        self.assertEqual(code, 0, text)
+        self.assertIn("removed attention_peers.json, all of which peers.json has", text)
+        self.assertEqual(sorted(path.name for path in self.results.glob("*.json")),
+                         ["others.json", "peers.json", "run.json", "summary.json"])
+        self.write({second: rows(second, TFLOPs=1.0), third: rows(third, TFLOPs=1.0)}, "others.json")
+        code, text = self.report("--adopt", str(outside))  # a part of others.json would be lost
+        self.assertEqual(code, 1)
+        self.assertIn("is in another file too", text)
+
+    def test_caches_stand_beside_attention_over_all_keys(self):
+        self.write(needed())
+        ours, dense = "tessera/decode/shadow_kv/d128/4x128k", "flash2/decode/bf16/d128/4x128k"
+        self.write({ours: rows(ours, ms=0.25, cache_MiB=300.0, host_MiB=1024.0, relative_l1=0.03),
+                    dense: rows(dense, ms=0.75, cache_MiB=2050.0, relative_l1=0.0015)}, "peers.json")
+        (self.root / "README.md").write_text("<!-- bench:caches begin -->\n<!-- bench:caches end -->\n")
+        self.assertEqual(self.report()[0], 0)
+        text = (self.root / "README.md").read_text()
+        label = "| 4 of 128K, 32 query heads, 8 key heads"
+        self.assertIn(f"{label}, ShadowKV | 250 | 300 | 1,024 | 3.00% |\n"
+                      f"{label}, FlashAttention-2 over bf16 | 750 | 2,050 | – | 0.15% |", text)
+
     def test_without_results_there_is_nothing_to_report(self):
         self.assertEqual(self.report("--check"), (0, "bench/results holds no results: nothing to report\n"))
         self.report()
@@ -341,6 +386,25 @@ class ReportTest(unittest.TestCase):
         widths = [float(bar.get("width")) for bar in bars]
         self.assertAlmostEqual(widths[1] - widths[0], (widths[2] - widths[1]) / 3, delta=0.2)
         self.assertEqual(widths[2], 400)
+
+    def test_what_was_measured_beside_the_peers_is_drawn_instead_of_our_own_programs(self):
+        chart = report_contents.CHARTS["attention.svg"]
+        values = {"attention": 900.0, "cudnn": 600.0}
+        results = {f"{who}/forward/bf16/d128/4k": report.Result({"TFLOPs": value}, "", {})
+                   for who, value in values.items()}
+
+        def drawn():
+            root = xml.fromstring(report.svg(chart, results))
+            return [bar.get("class") for bar in root.findall("{http://www.w3.org/2000/svg}rect")], root
+
+        self.assertEqual(drawn()[0], ["bar", "other"])
+        results["tessera/forward/bf16/d128/4k"] = report.Result({"TFLOPs": 800.0}, "", {})
+        kinds, root = drawn()
+        self.assertEqual(kinds, ["bar", "other"])
+        texts = [text.text for text in root.findall("{http://www.w3.org/2000/svg}text")]
+        self.assertIn("800", texts)
+        self.assertNotIn("900", texts)
+        self.assertTrue(report.is_ours_beside_peers("tessera_exact/forward_backward/bf16/zipf/1x2x3"))
 
     def test_the_name_of_a_benchmark_is_found_under_google_benchmarks_additions(self):
         for added in ["", "/manual_time", "/iterations:1/repeats:5/manual_time", "/min_time:0.100/threads:2/real_time"]:

@@ -1,34 +1,49 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What scripts that measure other implementations share: calls from a cold cache, rows, descriptions, packages."""
+"""What the parts of run.py share: calls from a cold cache, rows, descriptions, packages, and tessera itself."""
 import datetime
+import importlib
 import importlib.metadata
 import os
 import statistics
 import subprocess
 import sys
+import tempfile
+import time
 import zipfile
 from pathlib import Path
 
 import torch
 
 MEBIBYTE = 1 << 20
+ROOT = Path(__file__).resolve().parent.parent.parent
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+SEED = 1
+REPETITIONS = 3
 
 
 class Flush:
     """Empties the L2 cache, and of its own writes too: the measured call need not write them back."""
 
     def __init__(self):
-        self.dirty = torch.zeros(32 * MEBIBYTE, dtype=torch.int32, device="cuda")
-        self.clean = torch.zeros(32 * MEBIBYTE, dtype=torch.int32, device="cuda")
+        count = 32 * MEBIBYTE if DEVICE == "cuda" else 1
+        self.dirty = torch.zeros(count, dtype=torch.int32, device=DEVICE)
+        self.clean = torch.zeros(count, dtype=torch.int32, device=DEVICE)
 
     def __call__(self):
         self.dirty.add_(1)
         self.clean.max()
 
 
+def synchronize():
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()
+
+
 def seconds_of(operation, flush, samples):
-    """Median seconds of a call, each from a cold L2 cache."""
+    """Median seconds of a call, each from a cold L2 cache. On a CPU by its clock."""
     operation()
+    if DEVICE == "cpu":
+        return statistics.median(seconds_on_cpu(operation) for _ in range(samples))
     marks = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(samples)]
     for start, stop in marks:
         flush()
@@ -39,6 +54,27 @@ def seconds_of(operation, flush, samples):
     return statistics.median(start.elapsed_time(stop) for start, stop in marks) * 1e-3
 
 
+def seconds_on_cpu(operation):
+    start = time.perf_counter()
+    operation()
+    return time.perf_counter() - start
+
+
+def peak_of(operation, bytes_left):
+    """{"extra_MiB": the most memory beyond what was there and what is left}; nothing on a CPU.
+
+    bytes_left: of what operation() returned and left, the bytes."""
+    if DEVICE == "cpu":
+        operation()
+        return {}
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    result = operation()
+    torch.cuda.synchronize()
+    return {"extra_MiB": (torch.cuda.max_memory_allocated() - before - bytes_left(result)) / MEBIBYTE}
+
+
 def row(title, seconds, repetition, repetitions, counters):
     """One repetition as Google Benchmark writes it."""
     return {"name": title, "run_name": title, "run_type": "iteration", "repetitions": repetitions,
@@ -46,20 +82,105 @@ def row(title, seconds, repetition, repetitions, counters):
             "time_unit": "us", **counters}
 
 
-def context(**more):
-    """The description of a run; `more` names what was measured."""
-    def first_line(*command):
-        try:
-            return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip().split("\n")[0]
-        except (OSError, subprocess.CalledProcessError):
-            return "unknown"
+class Run:
+    """What has been measured, and what could not be. `limit`: seconds after which nothing is begun any more."""
 
+    def __init__(self, limit, is_small):
+        self.end = time.monotonic() + limit
+        self.is_small = is_small
+        self.flush = Flush()
+        self.rows = []
+        self.failures = []
+        self.clocks = {}  # of each part
+
+    def attempt(self, what, measure):
+        """Adds the rows that measure() returns; what fails is reported, and others' rows stay."""
+        try:
+            if time.monotonic() > self.end:
+                raise TimeoutError("left out, since the time is over")
+            self.rows += measure()
+        except Exception as trouble:  # whatever another package throws
+            text = str(trouble).strip().split("\n")[0][:200]
+            self.failures.append(f"{what}: {type(trouble).__name__}: {text}")
+            print(self.failures[-1], file=sys.stderr, flush=True)
+        if DEVICE == "cuda":
+            torch.cuda.empty_cache()
+
+    def time(self, title, operation, counters, rate=None, wanted_seconds=0.12, samples=(4, 30)):
+        """Rows of a call that ran before. rate: a counter's name, and what it counts of a call, in 10^12."""
+        least, most = (1, 1) if self.is_small else samples
+        once = seconds_of(operation, self.flush, 1)
+        rounds = min(max(int(wanted_seconds / once), least), most)
+        times = [seconds_of(operation, self.flush, rounds) for _ in range(REPETITIONS)]
+        shown = ", ".join(f"{name} {value:.4g}" for name, value in counters.items())
+        print(f"{title}: {1e3 * statistics.median(times):.3f} ms, {shown}", flush=True)
+        rates = [{rate[0]: rate[1] / seconds} if rate else {} for seconds in times]
+        return [row(title, seconds, i, REPETITIONS, {"ms": 1e3 * seconds, "rounds": rounds, **rates[i], **counters})
+                for i, seconds in enumerate(times)]
+
+
+class Clocks:
+    """What nvidia-smi says while something is measured, five times a second."""
+    QUERY = "clocks.sm,clocks.mem,power.draw,temperature.gpu,utilization.gpu"
+
+    def __enter__(self):
+        self.file = tempfile.TemporaryFile("w+")
+        try:
+            self.process = subprocess.Popen(
+                ["nvidia-smi", f"--query-gpu={self.QUERY}", "--format=csv,noheader,nounits", "--id=0", "-lms", "200"],
+                stdout=self.file, stderr=subprocess.DEVNULL)
+        except OSError:
+            self.process = None
+        return self
+
+    def __exit__(self, *_):
+        if self.process is not None:
+            self.process.terminate()
+            self.process.wait()
+
+    def described(self):
+        """Medians and extremes of the samples in which the device was busy for most of the time before."""
+        self.file.seek(0)
+        return described_clocks(self.file.read())
+
+
+def described_clocks(text):
+    samples = []
+    for line in text.splitlines():
+        try:
+            samples.append([float(cell) for cell in line.split(",")])
+        except ValueError:  # a line that was cut off, or "[N/A]"
+            continue
+    busy = [sample for sample in samples if len(sample) == 5 and sample[4] >= 50]
+    if not busy:
+        return "unknown"
+    sm, memory, power, temperature, _ = zip(*busy)
+    return (f"SM {statistics.median(sm):.0f} MHz ({min(sm):.0f} to {max(sm):.0f}), memory "
+            f"{statistics.median(memory):.0f} MHz, {statistics.median(power):.0f} W (at most {max(power):.0f}), "
+            f"{max(temperature):.0f} C, {len(busy)} samples under load")
+
+
+def first_line(*command):
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip().split("\n")[0]
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def of_device(query):
+    return first_line("nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader", "--id=0")
+
+
+def context(commit=None, **more):
+    """The description of a run; `more` names what was measured."""
+    on_cuda = DEVICE == "cuda"
     return {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), **more,
-            "gpu": torch.cuda.get_device_name(),
-            "driver": first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
-            "cuda_runtime": torch.version.cuda, "pytorch": torch.__version__,
-            "commit": os.environ.get("TESSERA_COMMIT") or first_line("git", "-C", str(Path(__file__).parent),
-                                                                     "rev-parse", "--short=12", "HEAD")}
+            "gpu": torch.cuda.get_device_name() if on_cuda else "none", "driver": of_device("driver_version"),
+            "clocks_sm_mem_maxsm": of_device("clocks.sm,clocks.mem,clocks.max.sm"),
+            "power_limit": of_device("power.limit"), "cuda_runtime": torch.version.cuda or "none",
+            "pytorch": torch.__version__, "cudnn": torch.backends.cudnn.version(), "seed": SEED,
+            "commit": commit or os.environ.get("TESSERA_COMMIT") or first_line("git", "-C", str(ROOT), "rev-parse",
+                                                                               "--short=12", "HEAD")}
 
 
 def version_of(name):
@@ -70,10 +191,16 @@ def version_of(name):
         return "unknown"
 
 
+def tessera():
+    """The PyTorch extension of examples/pytorch, built when it is asked for first."""
+    folder = str(ROOT / "examples" / "pytorch")
+    if folder not in sys.path:
+        sys.path.append(folder)
+    return importlib.import_module("tessera_torch")
+
+
 def use_packages(packages, folder):
-    """Makes wheels and source folders importable; not the folder of this file, which is named like a package."""
-    here = Path(__file__).resolve().parent
-    sys.path[:] = [path for path in sys.path if Path(path).resolve() != here]
+    """Makes wheels and source folders importable."""
     for package in packages:
         if package.suffix == ".whl":
             with zipfile.ZipFile(package) as archive:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What the extension can do on a kind of device: one implementation (operations.hpp) serves CPUs and GPUs.
+/// What the extension can do on a kind of device: one implementation (weights.hpp, loss.hpp,
+/// attention.hpp, caches.hpp) serves CPUs and GPUs.
 #pragma once
 
 #include <cstdint>
@@ -59,31 +60,56 @@ struct long_cache_shape {
   double rotary_base;
 };
 
-/// All tensors of a call are on the backend's device. What a program finds wrong on the device is thrown by wait().
-class backend {
+/// NeuZip.
+class weights_backend {
  public:
-  virtual ~backend() = default;
+  virtual ~weights_backend() = default;
   /// A stream of bytes, on the device. Waits.
   virtual torch::Tensor compress(torch::Tensor const& weights) = 0;
   virtual void decompress(torch::Tensor const& stream, torch::Tensor const& weights) = 0;
-  /// The loss, and the workspace that loss_backward() wants.
-  virtual std::tuple<torch::Tensor, torch::Tensor> loss_forward(torch::Tensor const& hidden,
-                                                                torch::Tensor const& classifier,
-                                                                torch::Tensor const& labels, std::int64_t ignore_index,
-                                                                bool exact) = 0;
-  virtual std::tuple<torch::Tensor, torch::Tensor> loss_backward(torch::Tensor const& hidden,
-                                                                 torch::Tensor const& classifier,
-                                                                 torch::Tensor const& labels, std::int64_t ignore_index,
-                                                                 bool exact, torch::Tensor const& workspace,
-                                                                 torch::Tensor const& upstream) = 0;
+};
+
+/// Cut Cross-Entropy.
+class loss_backend {
+ public:
+  virtual ~loss_backend() = default;
+  /// The loss, and the workspace; backward() wants that of a forward pass with `for_backward`, which is larger.
+  virtual std::tuple<torch::Tensor, torch::Tensor> forward(torch::Tensor const& hidden, torch::Tensor const& classifier,
+                                                           torch::Tensor const& labels, std::int64_t ignore_index,
+                                                           bool exact, bool for_backward) = 0;
+  virtual std::tuple<torch::Tensor, torch::Tensor> backward(torch::Tensor const& hidden,
+                                                            torch::Tensor const& classifier,
+                                                            torch::Tensor const& labels, std::int64_t ignore_index,
+                                                            bool exact, torch::Tensor const& workspace,
+                                                            torch::Tensor const& upstream) = 0;
+};
+
+/// SageAttention2.
+class attention_backend {
+ public:
+  virtual ~attention_backend() = default;
   /// Batch x heads x tokens x channels in any strides; the result, and log-sum-exps.
-  virtual std::tuple<torch::Tensor, torch::Tensor> attention(torch::Tensor const& queries, torch::Tensor const& keys,
-                                                             torch::Tensor const& values, bool is_causal,
-                                                             double scale) = 0;
+  virtual std::tuple<torch::Tensor, torch::Tensor> forward(torch::Tensor const& queries, torch::Tensor const& keys,
+                                                           torch::Tensor const& values, bool is_causal,
+                                                           double scale) = 0;
+};
+
+/// MiniCache and ShadowKV.
+class caches_backend {
+ public:
+  virtual ~caches_backend() = default;
   virtual std::shared_ptr<kv_cache> make_kv_cache(kv_cache_shape const& shape, torch::Device device) = 0;
   virtual std::shared_ptr<long_cache> make_long_cache(long_cache_shape const& shape, torch::Device device) = 0;
+};
+
+/// All tensors of a call are on the backend's device. What a program finds wrong on the device is thrown by wait().
+struct backend {
+  weights_backend& weights;
+  loss_backend& loss;
+  attention_backend& attention;
+  caches_backend& caches;
   /// Waits for the device's current stream, and throws what programs reported since the last time.
-  virtual void wait(torch::Device device) = 0;
+  void (*wait)(torch::Device device);
 };
 
 backend& cpu_backend();

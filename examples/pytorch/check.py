@@ -65,6 +65,9 @@ def check_loss(device):
                   relative(of_classifier, expected[2])]
         expect(errors[0] < 1e-5 and max(errors[1:]) < limit, device,
                f"{name} loss and gradients, errors {errors[0]:.1e}, {errors[1]:.1e}, {errors[2]:.1e}")
+    without = tessera_torch.linear_cross_entropy(hidden, classifier, labels)
+    expect(torch.equal(without, results["filtered"][0]) and not without.requires_grad, device,
+           "the same loss where no gradients are asked for")
     empty = torch.empty(0, channels, dtype=torch.bfloat16, device=device)
     loss = tessera_torch.linear_cross_entropy(empty, classifier, labels[:0])
     expect(loss.item() == 0, device, "the loss of no tokens is 0")

@@ -2,7 +2,10 @@
 #include <tessera/exec/cpu.hpp>
 #include <tessera/exec/side_queue.hpp>
 
-#include "operations.hpp"
+#include "attention.hpp"
+#include "caches.hpp"
+#include "loss.hpp"
+#include "weights.hpp"
 
 namespace tessera_torch {
 namespace {
@@ -19,7 +22,12 @@ struct cpu_device {
 }  // namespace
 
 backend& cpu_backend() {
-  static backend_on<cpu_device> found;
+  static weights_on<cpu_device> weights;
+  static loss_on<cpu_device> loss;
+  static attention_on<cpu_device> attention;
+  static caches_on<cpu_device> caches;
+  static backend found{weights, loss, attention, caches,
+                       [](torch::Device device) { cpu_device::executor(device).wait(); }};
   return found;
 }
 

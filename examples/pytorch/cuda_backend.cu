@@ -7,14 +7,7 @@
 #include <mutex>
 #include <utility>
 
-#include <tessera/algorithm/attention.cuh>
-#include <tessera/algorithm/compressed_weights.cuh>
-#include <tessera/algorithm/linear_loss.cuh>
-#include <tessera/algorithm/paged_cache.cuh>
-#include <tessera/exec/cuda.cuh>
-#include <tessera/exec/side_queue.cuh>
-
-#include "operations.hpp"
+#include "cuda_device.hpp"
 
 namespace tessera_torch {
 namespace {
@@ -29,32 +22,30 @@ struct torch_memory {
   }
 };
 
-struct cuda_device {
-  using executor_type = tessera::cuda;
-  /// One for each stream that was ever current: a call may be captured in a graph, and making an executor may not.
-  static executor_type const& executor(torch::Device device) {
-    static std::mutex mutex;
-    static std::map<std::pair<int, cudaStream_t>, std::unique_ptr<executor_type>> known;
-    int const index = device.has_index() ? device.index() : c10::cuda::current_device();
-    c10::cuda::CUDAGuard const guard(static_cast<c10::DeviceIndex>(index));
-    cudaStream_t const stream = at::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(index));
-    std::lock_guard const lock(mutex);
-    auto& found = known[{index, stream}];
-    if (found == nullptr) {
-      found.reset(new executor_type{.stream = stream, .memory = std::make_shared<torch_memory>()});
-    }
-    return *found;
-  }
-  static torch::Tensor host_bytes(std::int64_t bytes) {
-    return torch::empty({bytes + tessera::workspace_plan::alignment},
-                        torch::TensorOptions().dtype(torch::kUInt8).pinned_memory(true));
-  }
-};
-
 }  // namespace
 
+tessera::cuda const& cuda_device::executor(torch::Device device) {
+  static std::mutex mutex;
+  static std::map<std::pair<int, cudaStream_t>, std::unique_ptr<executor_type>> known;
+  int const index = device.has_index() ? device.index() : c10::cuda::current_device();
+  c10::cuda::CUDAGuard const guard(static_cast<c10::DeviceIndex>(index));
+  cudaStream_t const stream = at::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(index));
+  std::lock_guard const lock(mutex);
+  auto& found = known[{index, stream}];
+  if (found == nullptr) {
+    found.reset(new executor_type{.stream = stream, .memory = std::make_shared<torch_memory>()});
+  }
+  return *found;
+}
+
+torch::Tensor cuda_device::host_bytes(std::int64_t bytes) {
+  return torch::empty({bytes + tessera::workspace_plan::alignment},
+                      torch::TensorOptions().dtype(torch::kUInt8).pinned_memory(true));
+}
+
 backend& cuda_backend() {
-  static backend_on<cuda_device> found;
+  static backend found{cuda_weights(), cuda_loss(), cuda_attention(), cuda_caches(),
+                       [](torch::Device device) { cuda_device::executor(device).wait(); }};
   return found;
 }
 

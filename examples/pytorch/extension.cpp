@@ -39,13 +39,13 @@ void bind_caches(pybind11::module& m) {
   m.def("make_kv_cache", [](std::int64_t sequences, std::int64_t tokens, std::int64_t heads, std::int64_t channels,
                             std::vector<std::int64_t> parts, std::string const& device) {
     torch::Device const where(device);
-    return backend_of(where).make_kv_cache({sequences, tokens, heads, channels, std::move(parts)}, where);
+    return backend_of(where).caches.make_kv_cache({sequences, tokens, heads, channels, std::move(parts)}, where);
   });
   m.def("make_long_cache",
         [](std::int64_t query_heads, std::int64_t key_heads, std::int64_t channels, std::vector<std::int64_t> tokens,
            std::int64_t chunks, double rotary_base, std::string const& device) {
           torch::Device const where(device);
-          return backend_of(where).make_long_cache(
+          return backend_of(where).caches.make_long_cache(
               {query_heads, key_heads, channels, std::move(tokens), chunks, rotary_base}, where);
         });
 }
@@ -54,17 +54,18 @@ void bind_caches(pybind11::module& m) {
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   using tensor = torch::Tensor const&;
-  m.def("compress", [](tensor weights) { return backend_of(weights).compress(weights); });
-  m.def("decompress", [](tensor stream, tensor weights) { backend_of(weights).decompress(stream, weights); });
-  m.def("loss_forward", [](tensor hidden, tensor classifier, tensor labels, std::int64_t ignore_index, bool exact) {
-    return backend_of(hidden).loss_forward(hidden, classifier, labels, ignore_index, exact);
-  });
+  m.def("compress", [](tensor weights) { return backend_of(weights).weights.compress(weights); });
+  m.def("decompress", [](tensor stream, tensor weights) { backend_of(weights).weights.decompress(stream, weights); });
+  m.def("loss_forward",
+        [](tensor hidden, tensor classifier, tensor labels, std::int64_t ignore_index, bool exact, bool for_backward) {
+          return backend_of(hidden).loss.forward(hidden, classifier, labels, ignore_index, exact, for_backward);
+        });
   m.def("loss_backward", [](tensor hidden, tensor classifier, tensor labels, std::int64_t ignore_index, bool exact,
                             tensor workspace, tensor upstream) {
-    return backend_of(hidden).loss_backward(hidden, classifier, labels, ignore_index, exact, workspace, upstream);
+    return backend_of(hidden).loss.backward(hidden, classifier, labels, ignore_index, exact, workspace, upstream);
   });
   m.def("attention", [](tensor queries, tensor keys, tensor values, bool is_causal, double scale) {
-    return backend_of(queries).attention(queries, keys, values, is_causal, scale);
+    return backend_of(queries).attention.forward(queries, keys, values, is_causal, scale);
   });
   m.def("wait", [](std::string const& device) { backend_of(torch::Device(device)).wait(torch::Device(device)); });
   bind_caches(m);

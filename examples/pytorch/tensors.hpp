@@ -1,5 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Tensors as tessera's views, and PyTorch's memory as tessera's.
+/// Tensors as tessera's views, and PyTorch's memory as tessera's. What is made for a kind of device takes its `Device`,
+/// which says where an executor for the current stream of a device comes from:
+///
+///     struct device {
+///       using executor_type = tessera::cpu;
+///       static executor_type const& executor(torch::Device);
+///       static torch::Tensor host_bytes(std::int64_t);       // memory of the host that the executor can read
+///     };
 #pragma once
 
 #include <cstddef>

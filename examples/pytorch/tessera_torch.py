@@ -5,9 +5,12 @@
     loss = tessera_torch.linear_cross_entropy(hidden, classifier.weight, labels)      # no logits in memory
     loss.backward()
 
-The extension is built when this is imported first, by PyTorch's own means. Nothing waits for the device but what says
-so; what a program finds wrong there (a label that is none, a damaged stream) is raised by wait().
+The extension is built when this is imported first, by PyTorch's own means, unless a tessera_torch_extension can be
+imported. Nothing waits for the device but what says so; what a program finds wrong there (a label that is none, a
+damaged stream) is raised by wait().
 """
+import importlib
+import importlib.util
 import os
 from pathlib import Path
 
@@ -19,11 +22,13 @@ _has_cuda = torch.cuda.is_available() and cpp_extension.CUDA_HOME is not None
 
 
 def _built():
+    if importlib.util.find_spec("tessera_torch_extension") is not None:  # it was built before, and lies in sys.path
+        return importlib.import_module("tessera_torch_extension")
     include = os.environ.get("TESSERA_INCLUDE", str(_folder.parent.parent / "include"))
     sources = [str(_folder / name) for name in ["extension.cpp", "cpu_backend.cpp"]]
     host, device = ["-std=c++20", "-O2"], ["-std=c++20", "-O3", "--extended-lambda"]
     if _has_cuda:
-        sources.append(str(_folder / "cuda_backend.cu"))
+        sources += [str(_folder / f"cuda_{part}.cu") for part in ["caches", "loss", "attention", "weights", "backend"]]
         host.append("-DTESSERA_TORCH_WITH_CUDA")
         if torch.cuda.get_device_capability() == (9, 0):
             os.environ.setdefault("TORCH_CUDA_ARCH_LIST", "9.0a")  # 9.0 alone has no wgmma
@@ -58,7 +63,7 @@ def decompress(stream, shape, dtype):
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx, hidden, classifier, labels, ignore_index, exact):
-        loss, workspace = _extension.loss_forward(hidden, classifier, labels, ignore_index, exact)
+        loss, workspace = _extension.loss_forward(hidden, classifier, labels, ignore_index, exact, True)
         ctx.save_for_backward(hidden, classifier, labels, workspace)
         ctx.options = ignore_index, exact
         return loss[0]
@@ -75,9 +80,11 @@ def linear_cross_entropy(hidden, classifier, labels, ignore_index=-100, exact=Fa
     """torch.nn.functional.cross_entropy(hidden @ classifier.T, labels) without the logits: Cut Cross-Entropy.
 
     hidden: ... x channels, classifier: vocabulary x channels, both bfloat16; labels: ..., int64. exact=False leaves out
-    of gradients what the paper's filter does."""
-    return _LinearCrossEntropy.apply(hidden.reshape(-1, hidden.shape[-1]), classifier, labels.reshape(-1),
-                                     ignore_index, exact)
+    of gradients what the paper's filter does. Where no gradients will be asked for, the workspace is smaller."""
+    hidden, labels = hidden.reshape(-1, hidden.shape[-1]), labels.reshape(-1)
+    if not (torch.is_grad_enabled() and (hidden.requires_grad or classifier.requires_grad)):
+        return _extension.loss_forward(hidden, classifier, labels, ignore_index, exact, False)[0][0]
+    return _LinearCrossEntropy.apply(hidden, classifier, labels, ignore_index, exact)
 
 
 def attention(queries, keys, values, is_causal=False, scale=None, return_log_sum_exp=False):

@@ -1,36 +1,32 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Measures the ANS coder of NVIDIA's nvCOMP on the data of neuzip_bench.cu, for report.py to show beside it.
+"""NeuZip of this library beside the ANS coder of NVIDIA's nvCOMP on the same weights, for run.py.
 
-    nvcomp_ans.py --wheel nvidia_libnvcomp_cu13-*.whl --out build/nvcomp.json
-    nvcomp_ans.py --out build/nvcomp.json                      # with nvidia-libnvcomp-cu13 installed
+nvCOMP: the wheel of nvidia-libnvcomp-cu13, by the library's batched functions in C, so that Python is not in what is
+timed. It codes chunks on their own and leaves them in buffers of the largest size, so no time for packing them is
+counted. The chunk's size, the states a lane and how much of a chunk the histogram reads are searched; each row holds
+the fastest setting. Every setting's result is decoded and compared.
 
-Needs PyTorch with CUDA; calls the library's batched functions in C, so that Python is not in what is timed. nvCOMP
-codes chunks on their own and leaves them in buffers of the largest size, so no time for packing them is counted. The
-chunk's size, the states a lane and how much of a chunk the histogram reads are searched; each row holds the fastest
-setting. Every setting's result is decoded and compared.
+NeuZip: from Python, with its memory from PyTorch's allocator; compress() waits for the stream's size, packs the stream
+and is timed with that. Bits are those of the whole stream.
 """
-import argparse
 import ctypes
+import importlib
 import itertools
-import json
-import statistics
 import sys
-import tempfile
-import zipfile
 from pathlib import Path
 
 import torch
 
-from measuring import Flush, MEBIBYTE, context, row, seconds_of
+from measuring import DEVICE, MEBIBYTE, ROOT, SEED, peak_of, seconds_of, tessera
 
-SIZE = 512 * MEBIBYTE
+SIZE, SMALL_SIZE = 512 * MEBIBYTE, MEBIBYTE
 CHAR, FLOAT16, FLOAT32 = 0, 10, 11  # nvcompType_t
 FORMATS = {"bf16": (torch.bfloat16, FLOAT16), "fp16": (torch.float16, FLOAT16), "fp32": (torch.float32, FLOAT32)}
+MEASURED = [("bf16", "gauss"), ("fp16", "gauss"), ("fp32", "gauss"), ("bf16", "minilm")]
 CHUNKS = [64 << 10, 128 << 10, 256 << 10, 512 << 10]
 STATES_PER_LANE = [1, 2]
 HISTOGRAM_REDUCTIONS = [0, 3]
-SAMPLES, REPETITIONS = 15, 5
+SAMPLES = (15, 15)
 
 
 class CompressOptions(ctypes.Structure):
@@ -85,39 +81,39 @@ class Library:
         return str(found.version)
 
 
-class Run:
+class Coding:
     """One tensor and one setting: buffers, and the two calls that are timed."""
 
     def __init__(self, library, data, data_type, chunk, states, reduction):
         self.library, self.data = library, data
         self.setting = {"chunk_KiB": chunk >> 10, "states_per_lane": states, "histogram_reduction_log2": reduction}
-        self.chunk, self.count = chunk, SIZE // chunk
+        self.chunk, self.size, self.count = chunk, data.numel(), data.numel() // chunk
         self.compress_options = CompressOptions(0, data_type, 0, states, reduction, b"")
         self.decompress_options = DecompressOptions(0, data_type, 0, states, 0, b"")
         self.stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         largest = library.size_from("nvcompBatchedANSCompressGetMaxOutputChunkSize", chunk, self.compress_options)
         stride = -(-largest // 256) * 256
-        self.compressed = torch.empty(self.count * stride, dtype=torch.uint8, device="cuda")
+        self.compressed = torch.empty(self.count * stride, dtype=torch.uint8, device=DEVICE)
         self.decoded = torch.zeros_like(data)
         self.data_pointers = self.pointers(data, chunk)
         self.compressed_pointers = self.pointers(self.compressed, stride)
         self.decoded_pointers = self.pointers(self.decoded, chunk)
-        self.chunk_bytes = torch.full((self.count,), chunk, dtype=torch.int64, device="cuda")
-        self.compressed_bytes = torch.zeros(self.count, dtype=torch.int64, device="cuda")
-        self.decoded_bytes = torch.zeros(self.count, dtype=torch.int64, device="cuda")
-        self.statuses = torch.full((self.count,), -1, dtype=torch.int32, device="cuda")
-        after = (SIZE, self.stream)
+        self.chunk_bytes = torch.full((self.count,), chunk, dtype=torch.int64, device=DEVICE)
+        self.compressed_bytes = torch.zeros(self.count, dtype=torch.int64, device=DEVICE)
+        self.decoded_bytes = torch.zeros(self.count, dtype=torch.int64, device=DEVICE)
+        self.statuses = torch.full((self.count,), -1, dtype=torch.int32, device=DEVICE)
+        after = (self.size, self.stream)
         self.compress_space = self.space(library.size_from("nvcompBatchedANSCompressGetTempSize", self.count, chunk,
                                                            self.compress_options, after=after))
         self.decompress_space = self.space(library.size_from("nvcompBatchedANSDecompressGetTempSize", self.count, chunk,
                                                              self.decompress_options, after=after))
 
     def pointers(self, tensor, stride):
-        return torch.arange(self.count, dtype=torch.int64, device="cuda") * stride + tensor.data_ptr()
+        return torch.arange(self.count, dtype=torch.int64, device=DEVICE) * stride + tensor.data_ptr()
 
     @staticmethod
     def space(size):
-        return torch.empty(max(size, 1), dtype=torch.uint8, device="cuda")
+        return torch.empty(max(size, 1), dtype=torch.uint8, device=DEVICE)
 
     def encode(self):
         self.library.call("nvcompBatchedANSCompressAsync", self.data_pointers.data_ptr(), self.chunk_bytes.data_ptr(),
@@ -143,77 +139,106 @@ class Run:
             raise RuntimeError("decoding did not give the data back")
 
     def bits_per_weight(self, weight_bits):
-        return weight_bits * int(self.compressed_bytes.sum()) / SIZE
+        return weight_bits * int(self.compressed_bytes.sum()) / self.size
 
 
-def measure_format(library, name, flush):
-    """Google Benchmark rows of the fastest setting for each direction."""
-    dtype, data_type = FORMATS[name]
-    weights = torch.empty(SIZE // dtype.itemsize, dtype=dtype, device="cuda")
-    torch.manual_seed(1)
+def weights_of(format, data, size):
+    """Normal numbers, or the weights of MiniLM in tests/data again and again: neither coder looks for repetitions."""
+    dtype = FORMATS[format][0]
+    weights = torch.empty(size // dtype.itemsize, dtype=dtype, device=DEVICE)
+    if data == "minilm":
+        once = real_weights().to(DEVICE)
+        for part in weights.split(len(once)):
+            part.copy_(once[:len(part)])
+        return weights
+    torch.manual_seed(SEED)
     for part in weights.split(16 * MEBIBYTE):  # so that float32 samples do not take much room
-        part.copy_(torch.randn(part.numel(), device="cuda") * 0.02)
-    data = weights.view(torch.uint8)
-    best = {}
-    for setting in itertools.product(CHUNKS, STATES_PER_LANE, HISTOGRAM_REDUCTIONS):
-        try:
-            run = Run(library, data, data_type, *setting)
-            run.check()
-            times = {operation: seconds_of(getattr(run, operation), flush, 5) for operation in ("encode", "decode")}
-        except RuntimeError as problem:
-            print(f"{name}, chunk, states, reduction = {setting}: {problem}", file=sys.stderr)
-            continue
-        print(f"{name} {run.setting}: encode {SIZE / times['encode'] * 1e-9:.0f}, decode "
-              f"{SIZE / times['decode'] * 1e-9:.0f} GB/s, {run.bits_per_weight(8 * dtype.itemsize):.3f} bits")
-        for operation, seconds in times.items():
-            if operation not in best or seconds < best[operation][0]:
-                best[operation] = (seconds, setting)
+        part.copy_(torch.randn(part.numel(), device=DEVICE) * 0.02)
+    return weights
+
+
+def real_weights():
+    folder = ROOT / "tests" / "data"
+    sys.path.append(str(folder))
+    tensors, _ = importlib.import_module("safetensors_file").read(folder / "minilm_bf16.safetensors")
+    parts = [torch.from_numpy(array["bfloat16"].astype("int16").flatten()) for _, array in sorted(tensors.items())]
+    return torch.cat(parts).view(torch.bfloat16)
+
+
+def measure_ours(run, weights, title):
+    module = tessera()
+    stream = module.compress(weights)
+    back = module.decompress(stream, weights.shape, weights.dtype)
+    module.wait(DEVICE)
+    if not torch.equal(back.view(torch.uint8), weights.view(torch.uint8)):
+        raise RuntimeError("decoding did not give the weights back")
+    del back
+    bits = {"bits_per_weight": 8 * stream.numel() / weights.numel()}
     rows = []
-    for operation, (_, setting) in best.items():
-        run = Run(library, data, data_type, *setting)
-        run.check()
-        for repetition in range(REPETITIONS):
-            seconds = seconds_of(getattr(run, operation), flush, SAMPLES)
-            title = f"nvcomp_ans/{operation}/{name}/gauss/512MiB"
-            rows.append(row(title, seconds, repetition, REPETITIONS,
-                            {"TBps": SIZE / seconds * 1e-12,
-                             "bits_per_weight": run.bits_per_weight(8 * dtype.itemsize), **run.setting}))
-        run.check()
+    for operation, call in {"encode": lambda: module.compress(weights),
+                            "decode": lambda: module.decompress(stream, weights.shape, weights.dtype)}.items():
+        rows += run.time(f"tessera/{operation}/{title}", call, {**bits, **peak_of(call, lambda result: result.nbytes)},
+                         ("TBps", 1e-12 * weights.nbytes), samples=SAMPLES)
+    module.wait(DEVICE)
     return rows
 
 
-def find_library(wheel, folder):
-    if wheel is not None:
-        with zipfile.ZipFile(wheel) as archive:
-            inside = [n for n in archive.namelist() if "/lib64/libnvcomp.so" in n]
-            if not inside:
-                raise SystemExit(f"{wheel}: holds no libnvcomp.so")
-            return archive.extract(inside[0], folder)
-    import nvidia.libnvcomp
-    found = sorted(Path(nvidia.libnvcomp.__file__).parent.glob("lib64/libnvcomp.so*"))
+def fastest(library, data, format, flush):
+    """{operation: setting} after a look at all of them."""
+    dtype, data_type = FORMATS[format]
+    best = {}
+    for setting in itertools.product(CHUNKS, STATES_PER_LANE, HISTOGRAM_REDUCTIONS):
+        try:
+            coding = Coding(library, data, data_type, *setting)
+            coding.check()
+            times = {operation: seconds_of(getattr(coding, operation), flush, 5) for operation in ("encode", "decode")}
+        except RuntimeError as problem:
+            print(f"{format}, chunk, states, reduction = {setting}: {problem}", file=sys.stderr)
+            continue
+        for operation, seconds in times.items():
+            if operation not in best or seconds < best[operation][0]:
+                best[operation] = (seconds, setting)
+    if not best:
+        raise RuntimeError("no setting worked")
+    return {operation: setting for operation, (_, setting) in best.items()}
+
+
+def measure_nvcomp(run, weights, format, title):
+    """Rows of the fastest setting for each direction."""
+    library = Library(find_library())
+    dtype, data_type = FORMATS[format]
+    data = weights.view(torch.uint8)
+    rows = []
+    for operation, setting in fastest(library, data, format, run.flush).items():
+        coding = Coding(library, data, data_type, *setting)
+        coding.check()
+        counters = {"bits_per_weight": coding.bits_per_weight(8 * dtype.itemsize), **coding.setting}
+        rows += run.time(f"nvcomp_ans/{operation}/{title}", getattr(coding, operation), counters,
+                         ("TBps", 1e-12 * weights.nbytes), samples=SAMPLES)
+        coding.check()
+    return rows
+
+
+def find_library():
+    """In any folder that packages are in: not all of NVIDIA's share the package's name well."""
+    found = sorted(path for folder in sys.path for path in Path(folder).glob("nvidia/libnvcomp/lib64/libnvcomp.so*"))
     if not found:
-        raise SystemExit("nvidia.libnvcomp: holds no libnvcomp.so")
+        raise RuntimeError("nvidia-libnvcomp-cu13 is not installed")
     return str(found[0])
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--wheel", type=Path, help="the wheel of nvidia-libnvcomp-cu13, which need not be installed")
-    parser.add_argument("--out", type=Path, required=True, help="the results, in Google Benchmark's JSON")
-    parser.add_argument("--formats", nargs="+", choices=list(FORMATS), default=list(FORMATS))
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        library = Library(find_library(options.wheel, folder))
-        flush = Flush()
-        rows = [one for name in options.formats for one in measure_format(library, name, flush)]
-        if not rows:
-            raise SystemExit("no setting worked")
-        result = {"context": context(library="nvCOMP " + library.version()), "benchmarks": rows}
-        options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    for title in dict.fromkeys(one["name"] for one in rows):
-        rates = [one["TBps"] for one in rows if one["name"] == title]
-        print(f"{title}: {statistics.median(rates):.3f} TB/s")
+def version_of_nvcomp():
+    try:
+        return Library(find_library()).version()
+    except (OSError, RuntimeError):
+        return "unknown"
 
 
-if __name__ == "__main__":
-    main()
+def measure_all(run):
+    size, name = (SMALL_SIZE, "1MiB") if run.is_small else (SIZE, "512MiB")
+    for format, data in MEASURED:
+        weights = weights_of(format, data, size)
+        title = f"{format}/{data}/{name}"
+        run.attempt(f"tessera, {title}", lambda: measure_ours(run, weights, title))
+        run.attempt(f"nvcomp_ans, {title}", lambda: measure_nvcomp(run, weights, format, title))
+        del weights

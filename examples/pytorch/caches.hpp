@@ -1,26 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The backend for one kind of executor. `Device` says where an executor for the current stream of a device comes from:
-///
-///     struct device {
-///       using executor_type = tessera::cpu;
-///       static executor_type const& executor(torch::Device);
-///       static torch::Tensor host_bytes(std::int64_t);       // memory of the host that the executor can read
-///     };
+/// MiniCache and ShadowKV for tensors. For a Device: tensors.hpp.
 #pragma once
 
 #include <algorithm>
 #include <memory>
-#include <string>
 #include <tuple>
-#include <type_traits>
 #include <vector>
 
-#include <tessera/algorithm/inspect_weight_stream.hpp>
-#include <tessera/cut_cross_entropy.hpp>
 #include <tessera/minicache.hpp>
-#include <tessera/neuzip.hpp>
 #include <tessera/project/rotary_tables.hpp>
-#include <tessera/sage_attention2.hpp>
 #include <tessera/shadow_kv.hpp>
 
 #include "backend.hpp"
@@ -131,7 +119,7 @@ class long_cache_on final : public long_cache {
   long_cache_on(long_cache_shape const& shape, torch::Device device)
       : device_(device),
         exec_(Device::executor(device)),
-        side_(exec_, 1),
+        side_(exec_, method::side_marks, true),
         plan_(method::plan<bfloat16>({shape.query_heads, shape.key_heads, shape.channels, shape.tokens}, {},
                                      selector_of(shape))),
         on_device_(bytes_on(device, plan_.device.bytes())),
@@ -191,136 +179,13 @@ class long_cache_on final : public long_cache {
 };
 
 template <class Device>
-class backend_on final : public backend {
+class caches_on final : public caches_backend {
  public:
-  torch::Tensor compress(torch::Tensor const& weights) override {
-    return with_type(weights, [&]<class T>(T) {
-      using codec = tessera::neuzip_of<T>;
-      auto const& exec = Device::executor(weights.device());
-      auto const spec = codec::spec(weights.numel());
-      auto const plan = codec::encode_plan(exec, spec);
-      auto space = scratch(exec, plan);
-      torch::Tensor const room = bytes_on(weights.device(), codec::largest_bytes(spec));
-      torch::Tensor const size = torch::zeros({1}, weights.options().dtype(torch::kInt64));
-      codec::encode(exec, spec, list_of<T>(weights, weights.device()), aligned_bytes(room),
-                    writable<std::int64_t>(size), tessera::workspace(plan, space));
-      exec.wait();
-      auto const stream = aligned_bytes(room);
-      auto const used = size.item<std::int64_t>();
-      torch::Tensor exact = torch::empty({used}, weights.options().dtype(torch::kUInt8));
-      exec.copy(tessera::array_view<std::byte const>(stream.data, used), bytes_in(exact));
-      exec.wait();
-      return exact;
-    });
-  }
-
-  void decompress(torch::Tensor const& stream, torch::Tensor const& weights) override {
-    with_type(weights, [&]<class T>(T) {
-      using codec = tessera::neuzip_of<T>;
-      auto const& exec = Device::executor(weights.device());
-      TORCH_CHECK(
-          stream.is_contiguous() && stream.scalar_type() == torch::kUInt8 && stream.device() == weights.device(),
-          "decompress: the stream must be bytes, contiguous, on ", weights.device());
-      auto const spec = codec::spec(weights.numel());
-      auto const plan = codec::decode_plan(exec, spec);
-      auto space = scratch(exec, plan);
-      codec::decode(exec, spec, bytes_in(stream), writable<T>(weights), tessera::workspace(plan, space));
-      return 0;
-    });
-  }
-
-  std::tuple<torch::Tensor, torch::Tensor> loss_forward(torch::Tensor const& hidden, torch::Tensor const& classifier,
-                                                        torch::Tensor const& labels, std::int64_t ignore_index,
-                                                        bool exact) override {
-    return with_loss(exact, [&]<class Loss>(Loss) {
-      auto const& exec = Device::executor(hidden.device());
-      auto const options = loss_options(ignore_index);
-      auto const plan = Loss::template plan_backward<bfloat16>(exec, loss_shape(hidden, classifier), options);
-      torch::Tensor const space = bytes_on(hidden.device(), plan.bytes());
-      torch::Tensor loss = torch::empty({1}, hidden.options().dtype(torch::kFloat32));
-      Loss::forward(exec, loss_inputs<Loss>(hidden, classifier, labels), options, {.loss = writable<float>(loss)},
-                    tessera::workspace(plan, aligned_bytes(space)));
-      return std::tuple(loss, space);
-    });
-  }
-
-  std::tuple<torch::Tensor, torch::Tensor> loss_backward(torch::Tensor const& hidden, torch::Tensor const& classifier,
-                                                         torch::Tensor const& labels, std::int64_t ignore_index,
-                                                         bool exact, torch::Tensor const& space,
-                                                         torch::Tensor const& upstream) override {
-    return with_loss(exact, [&]<class Loss>(Loss) {
-      auto const& exec = Device::executor(hidden.device());
-      auto const options = loss_options(ignore_index);
-      auto const plan = Loss::template plan_backward<bfloat16>(exec, loss_shape(hidden, classifier), options);
-      torch::Tensor of_hidden = torch::empty(hidden.sizes(), hidden.options());
-      torch::Tensor of_classifier = torch::empty(classifier.sizes(), classifier.options());
-      Loss::backward(exec, loss_inputs<Loss>(hidden, classifier, labels), options,
-                     {.loss = list_of<float>(upstream, hidden.device())},
-                     tessera::linear_loss_gradients<bfloat16>{writable<bfloat16, 2>(of_hidden),
-                                                              writable<bfloat16, 2>(of_classifier)},
-                     tessera::workspace(plan, aligned_bytes(space)));
-      return std::tuple(of_hidden, of_classifier);
-    });
-  }
-
-  std::tuple<torch::Tensor, torch::Tensor> attention(torch::Tensor const& queries, torch::Tensor const& keys,
-                                                     torch::Tensor const& values, bool is_causal,
-                                                     double scale) override {
-    using method = tessera::sage_attention2;
-    auto const& exec = Device::executor(queries.device());
-    torch::Device const device = queries.device();
-    tessera::attention_inputs<bfloat16> const in{view_of<bfloat16, 4>(queries, device),
-                                                 view_of<bfloat16, 4>(keys, device),
-                                                 view_of<bfloat16, 4>(values, device)};
-    auto const plan = method::plan(exec, {in.queries.extent(0), in.queries.extent(1), in.keys.extent(1),
-                                          in.queries.extent(2), in.keys.extent(2), in.queries.extent(3)});
-    auto space = scratch(exec, plan);
-    torch::Tensor result = torch::empty(queries.sizes(), queries.options());
-    torch::Tensor sums =
-        torch::empty({queries.size(0), queries.size(1), queries.size(2)}, queries.options().dtype(torch::kFloat32));
-    method::forward(exec, in, {.softmax_scale = static_cast<float>(scale), .is_causal = is_causal},
-                    tessera::attention_outputs<bfloat16>{writable<bfloat16, 4>(result), writable<float, 3>(sums)},
-                    tessera::workspace(plan, space));
-    return {result, sums};
-  }
-
   std::shared_ptr<kv_cache> make_kv_cache(kv_cache_shape const& shape, torch::Device device) override {
     return std::make_shared<kv_cache_on<Device>>(shape, device);
   }
   std::shared_ptr<long_cache> make_long_cache(long_cache_shape const& shape, torch::Device device) override {
     return std::make_shared<long_cache_on<Device>>(shape, device);
-  }
-  void wait(torch::Device device) override { Device::executor(device).wait(); }
-
- private:
-  template <class Use>
-  static auto with_type(torch::Tensor const& tensor, Use const& use) {
-    switch (tensor.scalar_type()) {
-      case torch::kBFloat16:
-        return use(bfloat16{});
-      case torch::kFloat16:
-        return use(tessera::float16{});
-      default:
-        TORCH_CHECK(tensor.scalar_type() == torch::kFloat32, "weights are ", tensor.scalar_type(),
-                    " but must be bfloat16, float16 or float32");
-        return use(float{});
-    }
-  }
-  template <class Use>
-  static auto with_loss(bool exact, Use const& use) {
-    return exact ? use(tessera::exact_cross_entropy{}) : use(tessera::cut_cross_entropy{});
-  }
-  static tessera::linear_loss_options loss_options(std::int64_t ignore_index) { return {.ignore_index = ignore_index}; }
-  static tessera::linear_loss_shape loss_shape(torch::Tensor const& hidden, torch::Tensor const& classifier) {
-    return {hidden.size(0), classifier.size(0), hidden.size(1)};
-  }
-  template <class Loss>
-  static typename Loss::template inputs<std::int64_t> loss_inputs(torch::Tensor const& hidden,
-                                                                  torch::Tensor const& classifier,
-                                                                  torch::Tensor const& labels) {
-    torch::Device const device = hidden.device();
-    return {view_of<bfloat16, 2>(hidden, device), view_of<bfloat16, 2>(classifier, device),
-            list_of<std::int64_t>(labels, device)};
   }
 };
 

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Cut Cross-Entropy of this library beside other implementations of a linear layer's loss, for run.py.
+
+Implementations: this library with its filter (tessera) and without (tessera_exact), PyTorch's operations one by one
+(torch_eager) and compiled (torch_compile), Apple's cut-cross-entropy with its filter (apple_cce) and without
+(apple_cce_exact, which versions before 25.4 do not have), and Liger's fused linear cross-entropy (liger). Each has its
+usual settings.
+
+Data have the distributions of support/loss_problem.cuh, though not its bits. Forward passes run without autograd.
+`extra_MiB` is the most memory that PyTorch's allocator held beyond inputs and gradients. Each loss is compared with an
+exact one; errors of gradients are lengths, relative to those of exact gradients in fp32.
+"""
+import importlib
+import math
+
+import torch
+import torch.nn.functional as F
+
+from measuring import DEVICE, SEED, peak_of, tessera, version_of
+
+SHAPES = ["8192x256000x2304", "8192x128256x4096"]  # Gemma 2 2B, Llama 3 8B: tokens, vocabulary, channels
+SMALL_SHAPES = ["300x1000x128"]
+WANTED_SECONDS, SAMPLES = 0.2, (4, 15)
+LARGEST_LOSS_ERROR = 2e-3  # relative; logits are rounded to bf16 in some implementations
+
+
+class Problem:
+    """Hidden states, classifier and labels; and the exact loss with its gradients in fp32."""
+
+    def __init__(self, data, shape):
+        self.title = f"{data}/{shape}"
+        tokens, vocabulary, channels = (int(extent) for extent in shape.split("x"))
+        torch.manual_seed(SEED)
+        deviation = {"flat": 1.0, "spread": 2.4, "zipf": 1.5}[data]
+        self.hidden = torch.randn(tokens, channels, device=DEVICE, dtype=torch.bfloat16)
+        self.classifier = torch.empty(vocabulary, channels, device=DEVICE, dtype=torch.bfloat16)
+        for part in self.classifier.split(16384):  # so that samples are rounded once
+            part.copy_(torch.randn(part.shape, device=DEVICE) * (deviation / math.sqrt(channels)))
+        if data == "zipf":
+            ranks = torch.randperm(vocabulary, device=DEVICE) + 1
+            self.hidden[:, 0] = 4
+            self.classifier[:, 0] = -0.3 * torch.log(ranks.float())
+        self.labels = torch.cat([torch.multinomial(torch.softmax((part @ self.classifier.T).float(), 1), 1).flatten()
+                                 for part in self.hidden.split(512)])
+        self.find_exact_gradients()
+        self.hidden.requires_grad_()
+        self.classifier.requires_grad_()
+
+    def find_exact_gradients(self):
+        classifier = self.classifier.float()
+        self.exact_hidden = torch.empty(self.hidden.shape, device=DEVICE)
+        self.exact_classifier = torch.zeros(self.classifier.shape, device=DEVICE)
+        losses = []
+        for first in range(0, len(self.labels), 1024):
+            some = slice(first, first + 1024)
+            hidden, labels = self.hidden[some].float(), self.labels[some]
+            logits = hidden @ classifier.T
+            losses.append(F.cross_entropy(logits, labels, reduction="sum").double())
+            gradient = torch.softmax(logits, 1)
+            gradient[torch.arange(len(labels), device=DEVICE), labels] -= 1
+            gradient /= len(self.labels)
+            self.exact_hidden[some] = gradient @ classifier
+            self.exact_classifier.addmm_(gradient.T, hidden)
+        self.exact_loss = float(sum(losses)) / len(self.labels)
+
+    def clear(self):
+        self.hidden.grad = self.classifier.grad = None
+
+    def gradient_bytes(self):
+        return sum(t.grad.numel() * t.grad.element_size() for t in (self.hidden, self.classifier) if t.grad is not None)
+
+    def errors(self):
+        """Of the gradients that a call has left."""
+        pairs = {"hidden_error": (self.hidden.grad, self.exact_hidden),
+                 "classifier_error": (self.classifier.grad, self.exact_classifier)}
+        return {name: float((found.float() - exact).norm() / exact.norm()) for name, (found, exact) in pairs.items()}
+
+
+# Functions of hidden states, classifier and labels that return the mean loss.
+
+
+def dense_loss(hidden, classifier, labels):
+    return F.cross_entropy((hidden @ classifier.T).float(), labels)
+
+
+def torch_eager():
+    return dense_loss
+
+
+def torch_compile():
+    torch._dynamo.reset()  # else a second shape is compiled for any shape
+    return torch.compile(dense_loss, fullgraph=True, dynamic=False)
+
+
+def apple(implementation):
+    package = importlib.import_module("cut_cross_entropy")
+    if implementation.upper() not in package.LinearCrossEntropyImpl.__members__:
+        raise RuntimeError(f"cut-cross-entropy {version_of('cut_cross_entropy')} has no {implementation}")
+    return lambda hidden, classifier, labels: package.linear_cross_entropy(hidden, classifier, labels,
+                                                                           impl=implementation)
+
+
+def liger():
+    loss = importlib.import_module("liger_kernel.transformers.fused_linear_cross_entropy")
+    module = loss.LigerFusedLinearCrossEntropyLoss()
+    return lambda hidden, classifier, labels: module(classifier, hidden, labels)
+
+
+def ours(**options):
+    module = tessera()
+    return lambda hidden, classifier, labels: module.linear_cross_entropy(hidden, classifier, labels, **options)
+
+
+IMPLEMENTATIONS = {"tessera": ours, "tessera_exact": lambda: ours(exact=True), "torch_eager": torch_eager,
+                   "torch_compile": torch_compile, "apple_cce": lambda: apple("cce"),
+                   "apple_cce_exact": lambda: apple("cce_exact"), "liger": liger}
+# Only with a filter does the time depend on the data.
+MEASURED = {"zipf": list(IMPLEMENTATIONS), "flat": ["tessera", "apple_cce"],
+            "spread": ["tessera", "tessera_exact", "apple_cce"]}
+
+
+def require_right(name, loss, problem):
+    found = float(loss)
+    if not abs(found - problem.exact_loss) <= LARGEST_LOSS_ERROR * problem.exact_loss:
+        raise RuntimeError(f"{name}: the loss is {found} but should be {problem.exact_loss}")
+    return found
+
+
+def measure_forward(run, name, problem):
+    loss = IMPLEMENTATIONS[name]()
+    constants = problem.hidden.detach(), problem.classifier.detach(), problem.labels  # of which none makes gradients
+
+    def forward():
+        with torch.no_grad():
+            return loss(*constants)
+
+    counters = {"loss": require_right(name, forward(), problem), **peak_of(forward, lambda _: 0)}
+    return run.time(f"{name}/forward/bf16/{problem.title}", forward, counters, None, WANTED_SECONDS, SAMPLES)
+
+
+def measure_both(run, name, problem):
+    loss = IMPLEMENTATIONS[name]()
+
+    def both():
+        problem.clear()
+        result = loss(problem.hidden, problem.classifier, problem.labels)
+        result.backward()
+        return result
+
+    try:
+        counters = {"loss": require_right(name, both().detach(), problem), **problem.errors()}
+        problem.clear()
+        counters.update(peak_of(both, lambda _: problem.gradient_bytes()))
+        return run.time(f"{name}/forward_backward/bf16/{problem.title}", both, counters, None, WANTED_SECONDS, SAMPLES)
+    finally:
+        problem.clear()
+
+
+def measure_all(run):
+    for data, names in MEASURED.items():
+        for shape in SMALL_SHAPES if run.is_small else SHAPES:
+            problem = Problem(data, shape)
+            for name in names:
+                if data == "zipf" and name != "tessera_exact":  # the filter is for gradients
+                    run.attempt(f"{name}, forward, {problem.title}", lambda: measure_forward(run, name, problem))
+                run.attempt(f"{name}, {problem.title}", lambda: measure_both(run, name, problem))
+            del problem

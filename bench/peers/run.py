@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Measures this library, through its PyTorch extension, and its peers side by side: one process, the same tensors.
+
+    run.py --package sageattention-1*.whl liger_kernel-*.whl ml-cross-entropy/ --out build/peers.json
+    run.py --parts attention caches --out build/peers.json     # with packages that are installed, or without them
+    run.py --small --out build/peers.json                      # every line that needs no GPU, in seconds
+
+Needs PyTorch; with CUDA and Triton all of it. Prints one table and writes Google Benchmark's JSON for report.py. What
+cannot be measured, for want of a package or of time, is reported and left out; others stay.
+"""
+import argparse
+import importlib
+import json
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+from measuring import Clocks, Run, context, use_packages, version_of
+
+PARTS = ["weights", "attention", "caches", "losses"]  # modules beside this
+# Columns of the table: heading, counter, digits.
+COLUMNS = [("ms", "ms", 3), ("TFLOP/s", "TFLOPs", 0), ("TB/s", "TBps", 3), ("extra MiB", "extra_MiB", 1),
+           ("cache MiB", "cache_MiB", 1), ("host MiB", "host_MiB", 1), ("bits", "bits_per_weight", 2),
+           ("error", "relative_l1", 5), ("error, hidden", "hidden_error", 5),
+           ("error, classifier", "classifier_error", 5)]
+
+
+def table(rows):
+    """All medians in Markdown: what is done alike stands together, this library first."""
+    groups = {}
+    for row in rows:
+        who, what = row["name"].split("/", 1)
+        groups.setdefault(what, {}).setdefault(who, []).append(row)
+    lines = ["| | | " + " | ".join(heading for heading, _, _ in COLUMNS) + " |", "|---|---|" + "---:|" * len(COLUMNS)]
+    for what, implementations in sorted(groups.items()):
+        for who, several in sorted(implementations.items(), key=lambda item: not item[0].startswith("tessera")):
+            cells = [f"{statistics.median(row[counter] for row in several):.{digits}f}" if counter in several[0] else ""
+                     for _, counter, digits in COLUMNS]
+            lines.append(f"| {what} | {who} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def measure(options):
+    """Writes what there is after each part."""
+    run = Run(options.limit, options.small)
+    for name in options.parts:
+        part = importlib.import_module(name)
+        with Clocks() as clocks:
+            try:
+                part.measure_all(run)
+            except Exception as trouble:  # its data could not be made
+                run.failures.append(f"{name}: {trouble!r}")
+        run.clocks[f"clocks_{name}"] = clocks.described()
+        described = context(options.commit, executable="peers/run.py", **versions(), **run.clocks)
+        result = {"context": described, "benchmarks": run.rows}
+        options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    return run, described
+
+
+def versions():
+    names = ["sageattention", "cut_cross_entropy", "liger_kernel", "triton"]
+    found = {name: version_of(name) for name in names}
+    found["nvcomp"] = importlib.import_module("weights").version_of_nvcomp()
+    return {name: version for name, version in found.items() if version != "unknown"}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True, help="the JSON to write")
+    parser.add_argument("--package", type=Path, nargs="*", default=[], metavar="PATH",
+                        help="wheels, or folders that hold a package, which need not be installed")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--limit", type=float, default=1e9, metavar="SECONDS", help="after these nothing is begun")
+    parser.add_argument("--commit", help="of the sources, where they are no git checkout")
+    parser.add_argument("--small", action="store_true", help="small shapes, few calls: to try the scripts themselves")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        use_packages(options.package, folder)
+        run, described = measure(options)
+    if not run.rows:
+        sys.exit("run.py: nothing could be measured")
+    print(table(run.rows))
+    print("\n".join(["", json.dumps(described)] + [f"not measured: {failure}" for failure in run.failures]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Cut Cross-Entropy for tensors. For a Device: tensors.hpp.
+#pragma once
+
+#include <tuple>
+
+#include <tessera/cut_cross_entropy.hpp>
+
+#include "backend.hpp"
+#include "tensors.hpp"
+
+namespace tessera_torch {
+
+template <class Device>
+class loss_on final : public loss_backend {
+ public:
+  std::tuple<torch::Tensor, torch::Tensor> forward(torch::Tensor const& hidden, torch::Tensor const& classifier,
+                                                   torch::Tensor const& labels, std::int64_t ignore_index, bool exact,
+                                                   bool for_backward) override {
+    return with_loss(exact, [&]<class Loss>(Loss) {
+      auto const& exec = Device::executor(hidden.device());
+      auto const options = loss_options(ignore_index);
+      auto const shape = loss_shape(hidden, classifier);
+      auto const plan =
+          for_backward ? Loss::template plan_backward<bfloat16>(exec, shape, options) : Loss::plan(exec, shape);
+      torch::Tensor const space = bytes_on(hidden.device(), plan.bytes());
+      torch::Tensor loss = torch::empty({1}, hidden.options().dtype(torch::kFloat32));
+      Loss::forward(exec, loss_inputs<Loss>(hidden, classifier, labels), options, {.loss = writable<float>(loss)},
+                    tessera::workspace(plan, aligned_bytes(space)));
+      return std::tuple(loss, space);
+    });
+  }
+
+  std::tuple<torch::Tensor, torch::Tensor> backward(torch::Tensor const& hidden, torch::Tensor const& classifier,
+                                                    torch::Tensor const& labels, std::int64_t ignore_index, bool exact,
+                                                    torch::Tensor const& space,
+                                                    torch::Tensor const& upstream) override {
+    return with_loss(exact, [&]<class Loss>(Loss) {
+      auto const& exec = Device::executor(hidden.device());
+      auto const options = loss_options(ignore_index);
+      auto const plan = Loss::template plan_backward<bfloat16>(exec, loss_shape(hidden, classifier), options);
+      torch::Tensor of_hidden = torch::empty(hidden.sizes(), hidden.options());
+      torch::Tensor of_classifier = torch::empty(classifier.sizes(), classifier.options());
+      Loss::backward(exec, loss_inputs<Loss>(hidden, classifier, labels), options,
+                     {.loss = list_of<float>(upstream, hidden.device())},
+                     tessera::linear_loss_gradients<bfloat16>{writable<bfloat16, 2>(of_hidden),
+                                                              writable<bfloat16, 2>(of_classifier)},
+                     tessera::workspace(plan, aligned_bytes(space)));
+      return std::tuple(of_hidden, of_classifier);
+    });
+  }
+
+ private:
+  template <class Use>
+  static auto with_loss(bool exact, Use const& use) {
+    return exact ? use(tessera::exact_cross_entropy{}) : use(tessera::cut_cross_entropy{});
+  }
+  static tessera::linear_loss_options loss_options(std::int64_t ignore_index) { return {.ignore_index = ignore_index}; }
+  static tessera::linear_loss_shape loss_shape(torch::Tensor const& hidden, torch::Tensor const& classifier) {
+    return {hidden.size(0), classifier.size(0), hidden.size(1)};
+  }
+  template <class Loss>
+  static typename Loss::template inputs<std::int64_t> loss_inputs(torch::Tensor const& hidden,
+                                                                  torch::Tensor const& classifier,
+                                                                  torch::Tensor const& labels) {
+    torch::Device const device = hidden.device();
+    return {view_of<bfloat16, 2>(hidden, device), view_of<bfloat16, 2>(classifier, device),
+            list_of<std::int64_t>(labels, device)};
+  }
+};
+
+}  // namespace tessera_torch
