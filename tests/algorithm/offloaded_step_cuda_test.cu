@@ -15,6 +15,7 @@
 #include <tessera/project/low_rank.hpp>
 #include <tessera/quantize/scaled_float.hpp>
 #include <tessera/quantize/symmetric.hpp>
+#include <tessera/select/coded_landmark.hpp>
 #include <tessera/select/keep_outliers.hpp>
 #include <tessera/select/landmark.hpp>
 
@@ -30,6 +31,9 @@ namespace {
 
 template <int Rank, int Chunk = 8, class Codec = exact_values, class Group = group_max>
 using cache_of = offloaded_cache<low_rank_projector<Rank>, landmark_selector<Chunk, Group>, keep_outliers<4>, Codec>;
+template <int Rank, int Chunk = 8, class Codec = exact_values, class Group = group_max>
+using coded_cache_of =
+    offloaded_cache<low_rank_projector<Rank>, coded_landmark_selector<Chunk, Group>, keep_outliers<4>, Codec>;
 
 double apart(double a, double b) {
   return a == b ? 0.0 : std::abs(a - b);
@@ -252,6 +256,35 @@ TEST_CASE("programs of a step leave on the device what they leave on the host", 
   }
   SECTION("the mean of shares") {
     check_step<cache_of<64, 8, exact_values, group_mean>, bfloat16>({});
+  }
+}
+
+TEST_CASE("programs of a step leave on the device what they leave on the host, with landmarks in codes", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  SECTION("64 channels") {
+    check_step<coded_cache_of<64>, bfloat16>({});
+  }
+  SECTION("the paper's heads") {
+    check_step<coded_cache_of<160>, bfloat16>({{32, 8, 128}, {700, 130}, 2, 20, 0, 128, rotary_pairs::halves, {}});
+  }
+  SECTION("in 16-bit floats") {
+    check_step<coded_cache_of<64>, float16>({{24, 2, 64}, {420, 77}, 3, 12, 0, 32, rotary_pairs::neighbours, {}});
+  }
+  SECTION("many query heads without rotations, chunks of 16") {
+    check_step<coded_cache_of<32, 16>, bfloat16>({{32, 2, 128}, {660}, 3, 9, 0, 0, rotary_pairs::halves, {}});
+  }
+  SECTION("steps of some sequences") {
+    check_step<coded_cache_of<64>, bfloat16>(
+        {{8, 2, 64}, {650, 90, 200}, 3, 12, 0, 64, rotary_pairs::halves, {2, -1, 0}});
+  }
+  SECTION("a chunk leaves the ring") {
+    check_step<coded_cache_of<64>, bfloat16>({{8, 2, 64}, {650, 90, 3}, 5, 12, 0, 64, rotary_pairs::halves, {}});
+  }
+  SECTION("several blocks of chunks, one key head") {
+    check_step<coded_cache_of<64>, bfloat16>({{2, 1, 64}, {4500, 1500}, 2, 100, 0, 64, rotary_pairs::halves, {}});
+  }
+  SECTION("the mean of shares, values in codes") {
+    check_step<coded_cache_of<64, 8, float8_quantizer<float8_e4m3>, group_mean>, bfloat16>({});
   }
 }
 

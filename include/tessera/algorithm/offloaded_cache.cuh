@@ -5,7 +5,7 @@
 /// Include it and use a cache as on the CPU, with a tessera::cuda executor and its side_queue (exec/side_queue.cuh).
 /// What they need beyond that; else the portable programs:
 ///
-///     score_means       landmarks that are means, of a cache of bfloat16
+///     score_means       landmarks that are means, in bfloat16 or in codes, of a cache of bfloat16
 ///     choose_largest    sequences of up to 40960 chunks
 ///     fetch_records     records of codes of up to 2560 bytes; up to 2048 key heads of all sequences of a step
 ///     rebuild_rotated   a rank of 32, 64, ... 192, chunks of 8, 16, ... tokens; rotations that turn neighbouring
@@ -46,7 +46,6 @@
 #include <tessera/program/project_rows.cuh>
 #include <tessera/program/rebuild_rotated.cuh>
 #include <tessera/program/score_means.cuh>
-#include <tessera/select/landmark.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -145,9 +144,11 @@ bool try_fetch(basic_cuda<Architectures> const& exec, fetch_values<T, E, Codec> 
 }  // namespace detail
 
 /// By score_means for heads of 64 or 128 channels on devices of compute capability 9, else by the portable program.
-template <class Architectures, int Chunk, class Group>
-void run_program(basic_cuda<Architectures> const& exec,
-                 score_chunks<bfloat16, landmark_selector<Chunk, Group>> const& call) {
+template <class Architectures, ChunkSelector S>
+requires requires {
+  landmark_lines<128, S>::bytes;
+}
+void run_program(basic_cuda<Architectures> const& exec, score_chunks<bfloat16, S> const& call) {
   if (!detail::try_scores<128>(exec, call) && !detail::try_scores<64>(exec, call)) {
     exec.run(call, call.groups());
   }

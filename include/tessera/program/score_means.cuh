@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `score_means`: score_chunks (program/score_chunks.hpp) for landmarks that are means of bfloat16, by the copy engine
-/// and tensor cores. A landmark is read once for all queries that share its key head, and landmarks of neighbouring
-/// chunks in one piece.
+/// `score_means`: score_chunks (program/score_chunks.hpp) for landmarks that are means, in bfloat16 or in codes, by the
+/// copy engine and tensor cores. A landmark is read once for all queries that share its key head, and landmarks of
+/// neighbouring chunks in one piece.
 ///
-/// For each chunk and key head 2 * channels bytes are read, once, and 4 * group + 2 written and read: at 128K tokens in
-/// chunks of 8, 8 key heads of 128 channels and 32 query heads 33.5 MB and 2.4 MB, 8 us at 4.55 TB/s. A multiprocessor
-/// has up to 192 KiB of landmarks on their way, twice what it takes to keep the memory busy. Of 16 chunks, which arrive
-/// in a microsecond, a warp needs 8 products, and makes of 128 scores at a time what is left to do, by all lanes. On an
-/// H200 16 sequences take 147 us, 0.79 of the read speed. Works for two sides of warps in turn are not the way: a side
-/// that skips the other's stages may be a whole round of a barrier's phases behind.
+/// For each chunk and key head the bytes of a landmark are read, once, and 4 * group + 2 written and read: at 128K
+/// tokens in chunks of 8, 8 key heads of 128 channels and 32 query heads 33.5 MB of bfloat16 or 17.3 MB of codes, and
+/// 2.4 MB. A multiprocessor has up to 192 KiB of landmarks on their way, twice what it takes to keep the memory busy.
+/// Of 16 chunks, which arrive in a microsecond or half of one, a warp needs 8 products, and makes of 128 scores at a
+/// time what is left to do, by all lanes. On an H200 16 sequences take 147 us in bfloat16, 0.79 of the read speed.
+/// Works for two sides of warps in turn are not the way: a side that skips the other's stages may be a whole round of a
+/// barrier's phases behind.
+///
+/// Copies are of whole 16 bytes: lines that do not begin at such a multiple are copied with what is before and behind
+/// them, up to 12 bytes each.
 #pragma once
 
 #include <cstdint>
 
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/known_divisor.hpp>
-#include <tessera/program/piece_operands.cuh>
+#include <tessera/program/landmark_lines.cuh>
 #include <tessera/program/score_chunks.hpp>
 #include <tessera/tile/cuda/barrier.cuh>
 #include <tessera/tile/cuda/bulk_tensor.cuh>
@@ -40,11 +44,12 @@ struct score_means {
   static constexpr bool is_persistent = true;
   static constexpr int halves = Rows <= 8 ? 1 : 2;      ///< of 8 rows of queries
   static constexpr int tile = 16;                       ///< chunks of a warp that are in a stage
-  static constexpr int line_bytes = 2 * Channels;       ///< of a landmark
-  static constexpr int gap_bytes = 64;                  ///< so that neighbouring chunks are in different banks
-  static constexpr int row_floats = scored_chunks + 4;  ///< likewise, of scores
+  static constexpr int row_floats = scored_chunks + 4;  ///< of scores: so that rows are in different banks
+  /// How landmarks are multiplied.
+  using lines_type = landmark_lines<Channels, S>;
+  static constexpr int line_bytes = lines_type::bytes;  ///< of a landmark
   /// Of a stage: landmarks of all warps, and two gaps a chunk.
-  static constexpr int stage_bytes = tile * (warps * line_bytes + 2 * gap_bytes);
+  static constexpr int stage_bytes = tile * (warps * line_bytes + 2 * lines_type::gap_bytes);
   static constexpr int stages = (222 * 1024 - warps * Rows * row_floats * 4) / stage_bytes;
 
   struct scratch_type {
@@ -69,7 +74,8 @@ struct score_means {
     const std::int64_t together = min(call.extents.key_heads, std::int64_t{warps});
     const std::int64_t sets = divide_up(call.extents.key_heads, together);
     const std::int64_t single = call.step.steps() * sets * call.blocks();
-    const std::int64_t fitting = min(warps / together, stage_bytes / (tile * (together * line_bytes + gap_bytes)));
+    const std::int64_t fitting =
+        min(warps / together, stage_bytes / (tile * lines_type::pitch(static_cast<int>(together))));
     const std::int64_t neighbours = clamp(single / multiprocessors, std::int64_t{1}, fitting);
     const std::int64_t places = divide_up(call.blocks(), neighbours);
     return {call,
@@ -101,6 +107,7 @@ struct score_means {
 
  private:
   using place_type = ring_place<stages>;
+  using queries_type = typename lines_type::queries_type;
 
   /// What is known of a step, read where another one begins.
   struct known_step {
@@ -140,7 +147,17 @@ struct score_means {
             known.row, first,       min(first + blocks * static_cast<std::int32_t>(scored_chunks), known.chunks)};
   }
   /// Bytes from a chunk's landmarks in a stage to the next one's.
-  __device__ __forceinline__ std::int32_t pitch() const { return heads * line_bytes + gap_bytes; }
+  __device__ __forceinline__ std::int32_t pitch() const { return lines_type::pitch(heads); }
+  /// Of all heads of a work's chunk.
+  __device__ __forceinline__ unsigned char const* line_of(work_type const& work, std::int32_t chunk) const {
+    const auto& landmarks = call.memory.landmarks;
+    return reinterpret_cast<unsigned char const*>(landmarks.data + landmarks.offset(work.row, work.head, 0) +
+                                                  chunk * landmarks.strides[0]);
+  }
+  /// Bytes from a multiple of 16 to an address.
+  __device__ __forceinline__ static int beyond(void const* address) {
+    return line_bytes % 16 == 0 ? 0 : static_cast<int>(reinterpret_cast<std::uintptr_t>(address) % 16);
+  }
 
   /// A lane starts copies of the landmarks of some chunks, of all heads of the work.
   __device__ __forceinline__ void bring(scratch_type& scratch, int lane) const {
@@ -149,24 +166,22 @@ struct score_means {
     for (std::int32_t number = static_cast<std::int32_t>(blockIdx.x); number < works;
          number += static_cast<std::int32_t>(gridDim.x)) {
       const work_type work = work_at(number, known);
-      const auto& landmarks = call.memory.landmarks;
-      bfloat16 const* const from = landmarks.data + landmarks.offset(work.row, work.head, 0);
-      const int bytes = work.heads * line_bytes;
       for (std::int32_t stage = 0; stage < work.stages_of_it(); ++stage) {
         scratch.empty[place.stage].wait(place.phase ^ 1U);
-        int lines = 0;
+        int bytes = 0;
         for (std::int32_t line = lane; line < blocks * tile; line += 32) {
-          lines += chunk_of(work, stage, line) < work.end ? 1 : 0;
+          bytes += copied_bytes(work, chunk_of(work, stage, line));
         }
-        lines = static_cast<int>(__reduce_add_sync(0xffffffffU, static_cast<unsigned>(lines)));
+        bytes = static_cast<int>(__reduce_add_sync(0xffffffffU, static_cast<unsigned>(bytes)));
         if (lane == 0) {
-          scratch.full[place.stage].arrive_and_expect(lines * bytes);
+          scratch.full[place.stage].arrive_and_expect(bytes);
         }
         __syncwarp();
         for (std::int32_t line = lane; line < blocks * tile; line += 32) {
           const std::int32_t chunk = chunk_of(work, stage, line);
           if (chunk < work.end) {
-            load_bytes(scratch.landmarks[place.stage] + line * pitch(), from + chunk * landmarks.strides[0], bytes,
+            unsigned char const* const from = line_of(work, chunk);
+            load_bytes(scratch.landmarks[place.stage] + line * pitch(), from - beyond(from), copied_bytes(work, chunk),
                        scratch.full[place.stage]);
           }
         }
@@ -177,6 +192,11 @@ struct score_means {
   __device__ __forceinline__ static std::int32_t chunk_of(work_type const& work, std::int32_t stage,
                                                           std::int32_t line) {
     return work.first + line / tile * static_cast<std::int32_t>(scored_chunks) + stage * tile + line % tile;
+  }
+
+  /// Of a chunk; none, if it is not one of the work.
+  __device__ __forceinline__ int copied_bytes(work_type const& work, std::int32_t chunk) const {
+    return chunk < work.end ? divide_up(work.heads * line_bytes + beyond(line_of(work, chunk)), 16) * 16 : 0;
   }
 
   /// A warp's part of a work: some chunks of a head.
@@ -191,7 +211,7 @@ struct score_means {
   __device__ __forceinline__ void multiply(scratch_type& scratch, int warp, int lane) const {
     const std::int32_t block = warp / heads;
     const std::int32_t head = warp - block * heads;
-    row_words<Channels> queries[halves];
+    queries_type queries[halves];
     std::int32_t queries_of[2] = {-1, -1};  ///< step and head
     place_type place;
     known_step known;
@@ -216,7 +236,9 @@ struct score_means {
         if (part.first + stage * tile < part.end) {
           unsigned char const* const lines =
               scratch.landmarks[place.stage] + block * tile * pitch() + head * line_bytes;
-          take(lines, queries, scratch.scores[warp], stage * tile, lane);
+          lines_type found;
+          load_lines(found, lines, work, part.first + stage * tile + lane / 4, lane);
+          take(found, queries, scratch.scores[warp], stage * tile, lane);
         }
         __syncwarp();
         if (lane == 0) {
@@ -231,8 +253,7 @@ struct score_means {
     }
   }
 
-  __device__ __forceinline__ void load_queries(part_type const& part, row_words<Channels> (&queries)[halves],
-                                               int lane) const {
+  __device__ __forceinline__ void load_queries(part_type const& part, queries_type (&queries)[halves], int lane) const {
 #pragma unroll
     for (int half = 0; half < halves; ++half) {
       const int row = lane / 4 + 8 * half;
@@ -254,27 +275,20 @@ struct score_means {
     }
   }
 
+  /// Of `chunk` and the eighth one after it; `lines`: of the tile's first chunk.
+  __device__ __forceinline__ void load_lines(lines_type& found, unsigned char const* lines, work_type const& work,
+                                             std::int32_t chunk, int lane) const {
+    unsigned char const* const first = lines + lane / 4 * pitch();
+    found.load(first + beyond(line_of(work, chunk)), first + 8 * pitch() + beyond(line_of(work, chunk + 8)), lane);
+  }
+
   /// Products of 16 chunks with all queries.
-  __device__ __forceinline__ void take(unsigned char const* lines, row_words<Channels> const (&queries)[halves],
+  __device__ __forceinline__ void take(lines_type const& lines, queries_type const (&queries)[halves],
                                        float (&kept)[Rows][row_floats], std::int32_t first, int lane) const {
-    constexpr int blocks_of_numbers = row_words<Channels>::blocks;
-    uint4 words[2][blocks_of_numbers];
+    float scores[halves][4];
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      auto const* const pieces = reinterpret_cast<uint4 const*>(lines + (lane / 4 + 8 * i) * pitch());
-#pragma unroll
-      for (int number = 0; number < blocks_of_numbers; ++number) {
-        words[i][number] = pieces[row_piece(lane, number)];
-      }
-    }
-    float scores[halves][2][4] = {};  // two sums, so that products wait less for each other
-#pragma unroll
-    for (int number = 0; number < blocks_of_numbers; ++number) {
-#pragma unroll
-      for (int half = 0; half < halves; ++half) {
-        multiply_pieces<bfloat16>(scores[half][number % 2], words[0][number], words[1][number],
-                                  queries[half].words[number]);
-      }
+    for (int half = 0; half < halves; ++half) {
+      lines.multiply(scores[half], queries[half]);
     }
 #pragma unroll
     for (int half = 0; half < halves; ++half) {
@@ -282,7 +296,7 @@ struct score_means {
       for (int i = 0; i < 4; ++i) {
         const int row = 8 * half + 2 * (lane % 4) + i % 2;
         if (row < rows) {
-          kept[row][first + lane / 4 + i / 2 * 8] = scores[half][0][i] + scores[half][1][i];
+          kept[row][first + lane / 4 + i / 2 * 8] = scores[half][i];
         }
       }
     }

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `landmark_lines`: how tensor cores multiply landmarks of chunks, a line of bytes each, by queries: for selectors
+/// whose chunks score_means can score. Warps have 16 lines and 8 queries.
+///
+///     means in bfloat16    m16n8k16, sums in fp32
+///     codes of means       m16n8k32: a query is s (128 high + low) with high and low in 8 bits, 15 together, and s its
+///                          largest magnitude / 16256. Sums of products of codes are exact; so scores differ from those
+///                          of the query in fp32 by what its 15 bits leave: s / 2 a channel.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bfloat16.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/program/piece_operands.cuh>
+#include <tessera/quantize/code_scale.hpp>
+#include <tessera/quantize/nearest_code.hpp>
+#include <tessera/reduce/finite_magnitude.hpp>
+#include <tessera/select/coded_landmark.hpp>
+#include <tessera/select/landmark.hpp>
+#include <tessera/tile/cuda/bytes.cuh>
+#include <tessera/tile/cuda/mma.cuh>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Of heads of `Channels` channels, a multiple of 32; S: the selector.
+template <int Channels, ChunkSelector S>
+struct landmark_lines;
+
+/// Means in bfloat16. Lines begin at multiples of 16 bytes.
+template <int Channels, int Chunk, class Group>
+struct landmark_lines<Channels, landmark_selector<Chunk, Group>> {
+  static constexpr int bytes = 2 * Channels;  ///< of a line
+  static constexpr int gap_bytes = 64;        ///< of a pitch at most, beyond the lines of a chunk
+  /// From a chunk's lines in shared memory to the next one's: so that neighbouring chunks are in different banks.
+  [[nodiscard]] TESSERA_FN static constexpr int pitch(int heads) { return heads * bytes + gap_bytes; }
+
+  /// Query lane / 4 of 8.
+  using queries_type = row_words<Channels>;
+
+  uint4 words[2][row_words<Channels>::blocks];  ///< of lines lane / 4 and lane / 4 + 8
+
+  /// Of two lines.
+  __device__ __forceinline__ void load(unsigned char const* first, unsigned char const* second, int lane) {
+#pragma unroll
+    for (int number = 0; number < row_words<Channels>::blocks; ++number) {
+      words[0][number] = reinterpret_cast<uint4 const*>(first)[row_piece(lane, number)];
+      words[1][number] = reinterpret_cast<uint4 const*>(second)[row_piece(lane, number)];
+    }
+  }
+  /// Products with queries 2 * (lane % 4) and the next one: of the first line, then of the second.
+  __device__ __forceinline__ void multiply(float (&scores)[4], queries_type const& queries) const {
+    float sums[2][4] = {};  // two, so that products wait less for each other
+#pragma unroll
+    for (int number = 0; number < row_words<Channels>::blocks; ++number) {
+      multiply_pieces<bfloat16>(sums[number % 2], words[0][number], words[1][number], queries.words[number]);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      scores[i] = sums[0][i] + sums[1][i];
+    }
+  }
+};
+
+/// Codes of means and their scale. Lines begin at multiples of 4 bytes.
+template <int Channels, int Chunk, class Group>
+struct landmark_lines<Channels, coded_landmark_selector<Chunk, Group>> {
+  static constexpr int bytes = Channels + coded_landmark_selector<Chunk, Group>::scale_bytes;
+  static constexpr int gap_bytes = 80;
+  static constexpr int blocks = Channels / 32;  ///< of numbers that an instruction takes
+  static_assert(bytes % 4 == 0 && Channels % 32 == 0);
+
+  /// An odd number of 16 bytes, so that words of eight chunks are in different banks, with room for lines that begin
+  /// at a multiple of 4 bytes.
+  [[nodiscard]] TESSERA_FN static constexpr int pitch(int heads) { return 16 * ((heads * bytes + 12 + 15) / 16 | 1); }
+
+  /// Query lane / 4 of 8, in codes, and scales of those that the lane has scores of.
+  struct queries_type {
+    std::uint32_t high[blocks][2];  ///< as the instruction has columns
+    std::uint32_t low[blocks][2];   ///< likewise
+    float scales[2];                ///< of queries 2 * (lane % 4) and the next one
+
+    static constexpr int highest = 127 * 128;  ///< of both codes together
+
+    /// Null is a query of zeros.
+    __device__ __forceinline__ void load(bfloat16 const* row, int lane) {
+      uint2 pieces[blocks][2];
+      const finite_magnitude_reducer range;
+      auto largest = range.identity();
+#pragma unroll
+      for (int i = 0; i < 2 * blocks; ++i) {
+        uint2& piece = pieces[i / 2][i % 2];
+        piece = row != nullptr ? load_once(reinterpret_cast<uint2 const*>(row + 16 * i) + lane % 4) : uint2{0, 0};
+#pragma unroll
+        for (int at = 0; at < 4; ++at) {
+          range.push(largest, number(piece, at));
+        }
+      }
+      range.merge(largest, __shfl_xor_sync(0xffffffffU, largest, 1));
+      range.merge(largest, __shfl_xor_sync(0xffffffffU, largest, 2));
+      const code_scale fitted = fit_scale(range.value(largest), static_cast<float>(highest));
+#pragma unroll
+      for (int i = 0; i < 2 * blocks; ++i) {
+        code(pieces[i / 2][i % 2], fitted.reciprocal, high[i / 2][i % 2], low[i / 2][i % 2]);
+      }
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        scales[i] = __shfl_sync(0xffffffffU, fitted.scale, 8 * (lane % 4) + 4 * i);
+      }
+    }
+
+   private:
+    __device__ __forceinline__ static float number(uint2 const& piece, int at) {
+      const std::uint32_t word = at < 2 ? piece.x : piece.y;
+      return __uint_as_float(at % 2 == 0 ? word << 16 : word & 0xffff0000U);
+    }
+    __device__ __forceinline__ static void code(uint2 const& piece, float reciprocal, std::uint32_t& high,
+                                                std::uint32_t& low) {
+      high = low = 0;
+#pragma unroll
+      for (int at = 0; at < 4; ++at) {
+        const int both = nearest_code(number(piece, at) * reciprocal, -highest, highest);
+        const int above = (both + 64) >> 7;
+        high |= (static_cast<std::uint32_t>(above) & 0xffU) << (8 * at);
+        low |= (static_cast<std::uint32_t>(both - 128 * above) & 0xffU) << (8 * at);
+      }
+    }
+  };
+
+  std::uint32_t words[blocks][4];  ///< as the instruction has rows
+  float scales[2];                 ///< of both lines
+
+  /// Of lines lane / 4 and lane / 4 + 8.
+  __device__ __forceinline__ void load(unsigned char const* first, unsigned char const* second, int lane) {
+    auto const* const one = reinterpret_cast<std::uint32_t const*>(first);
+    auto const* const other = reinterpret_cast<std::uint32_t const*>(second);
+#pragma unroll
+    for (int i = 0; i < 2 * blocks; ++i) {
+      words[i / 2][i % 2 * 2] = one[4 * i + lane % 4];
+      words[i / 2][i % 2 * 2 + 1] = other[4 * i + lane % 4];
+    }
+    scales[0] = __uint_as_float(one[Channels / 4]);
+    scales[1] = __uint_as_float(other[Channels / 4]);
+  }
+  /// Products with queries 2 * (lane % 4) and the next one: of the first line, then of the second.
+  __device__ __forceinline__ void multiply(float (&scores)[4], queries_type const& queries) const {
+    std::int32_t high[4] = {};
+    std::int32_t low[4] = {};
+#pragma unroll
+    for (int block = 0; block < blocks; ++block) {
+      warp_mma<std::int8_t>::multiply(high, words[block], queries.high[block]);
+      warp_mma<std::int8_t>::multiply(low, words[block], queries.low[block]);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      scores[i] = static_cast<float>(128 * high[i] + low[i]) * queries.scales[i % 2] * scales[i / 2];
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera
