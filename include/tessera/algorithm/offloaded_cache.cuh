@@ -17,7 +17,7 @@
 /// One layer of a sequence of 128K tokens with the paper's parameters (8 key heads of 128 channels, 32 query heads, 256
 /// chunks of 8 selected, of which 40 % are missed) reads and writes, at 4.55 TB/s, and over the bus at 55 GB/s:
 ///
-///     scores      33.5 MB of landmarks, 2.1 MB of scores                   7.8 us
+///     scores      17.3 MB of landmarks in 8 bits, 2.1 MB of scores         4.3 us
 ///     selection   2.1 MB of scores                                         0.5 us
 ///     values      1.68 MB over the bus, 0.89 MB as e4m3                    30.5 us, 16.2 us
 ///     keys        2.1 MB of coefficients, 1.7 MB of keys, 0.27 GFLOP       0.8 us
@@ -25,7 +25,7 @@
 ///
 /// of 537 MB, 118 us, that attention over all of them reads. Values cross the bus beside all but the scores and the
 /// selection of a batch's first part and the attention over what its last part selects: by these numbers a step of many
-/// sequences takes 3.6 times less time than all of attention at best, 6.2 times with e4m3, 10 times with values on the
+/// sequences takes 3.6 times less time than all of attention at best, 6.5 times with e4m3, 14 times with values on the
 /// device. On an H200 16 sequences take 3.1, 4.3 and 7.1 times less. One sequence alone waits for launches most of its
 /// time: 1.5, 1.6 and 2.0 times less. bench/shadow_kv_bench.cu measures it.
 #pragma once

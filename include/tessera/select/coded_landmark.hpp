@@ -8,8 +8,8 @@
 ///
 ///     scale = max_i |m_i| / 127,   code_i = nearest(m_i / scale),   score(q) = scale * sum_i q_i code_i
 ///
-/// A code is off by half a step at most, 0.4 % of the largest channel. A chunk of zeros has scale 0; where a mean is not
-/// finite the scale is NaN, and so is every score.
+/// A code is off by half a step at most, 0.4 % of the largest channel. A chunk of zeros has scale 0; where a mean is
+/// not finite the scale is NaN, and so is every score.
 #pragma once
 
 #include <cstdint>
