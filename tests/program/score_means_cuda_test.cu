@@ -34,14 +34,24 @@ struct scores_setup {
 constexpr float scale = 0.11F;
 constexpr float poison = -12345.0F;
 
+/// A number from -127 to 127 of a sequence of them.
+int next_number(std::uint64_t& state) {
+  state = state * 6364136223846793005U + 1442695040888963407U;
+  return static_cast<int>((state >> 40) % 255) - 127;
+}
+std::uint64_t first_state(std::uint64_t line) {
+  return line * 0x9e3779b97f4a7c15U + 77;
+}
+
 /// Landmarks as the device has them, and what they stand for.
 struct bfloat16_lines {
   using selector = landmark_selector<8>;
   using element = bfloat16;
   static double value(element const* line, std::int64_t channel, std::int64_t) { return double{load(line[channel])}; }
   static void make(element* line, std::int64_t channels, std::uint64_t at) {
+    std::uint64_t state = first_state(at);
     for (std::int64_t i = 0; i < channels; ++i) {
-      line[i] = store<bfloat16>(0.35F * testing::gauss().value(5, at * 1000 + static_cast<std::uint64_t>(i)));
+      line[i] = store<bfloat16>(0.0061F * static_cast<float>(next_number(state)));
     }
   }
   static double query_step(double) { return 0; }
@@ -55,10 +65,9 @@ struct coded_lines {
     return double{by} * line[channel];
   }
   static void make(element* line, std::int64_t channels, std::uint64_t at) {
-    std::uint64_t state = at * 0x9e3779b97f4a7c15U + 77;
+    std::uint64_t state = first_state(at);
     for (std::int64_t i = 0; i < channels; ++i) {
-      state = state * 6364136223846793005U + 1442695040888963407U;
-      line[i] = static_cast<element>(static_cast<int>((state >> 40) % 255) - 127);
+      line[i] = static_cast<element>(next_number(state));
     }
     float const by = 0.002F * (1.0F + static_cast<float>(at % 97));
     std::memcpy(line + channels, &by, 4);
