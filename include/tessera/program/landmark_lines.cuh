@@ -33,9 +33,9 @@ struct landmark_lines;
 template <int Channels, int Chunk, class Group>
 struct landmark_lines<Channels, landmark_selector<Chunk, Group>> {
   static constexpr int bytes = 2 * Channels;  ///< of a line
-  static constexpr int gap_bytes = 64;        ///< of a pitch at most, beyond the lines of a chunk
+  static constexpr int spare_bytes = 128;     ///< for each eight lines in shared memory, of which pitches take some
   /// From a chunk's lines in shared memory to the next one's: so that neighbouring chunks are in different banks.
-  [[nodiscard]] TESSERA_FN static constexpr int pitch(int heads) { return heads * bytes + gap_bytes; }
+  [[nodiscard]] TESSERA_FN static constexpr int pitch(int heads) { return heads * bytes + 64; }
 
   /// Query lane / 4 of 8.
   using queries_type = row_words<Channels>;
@@ -67,8 +67,9 @@ struct landmark_lines<Channels, landmark_selector<Chunk, Group>> {
 /// Codes of means and their scale. Lines begin at multiples of 4 bytes.
 template <int Channels, int Chunk, class Group>
 struct landmark_lines<Channels, coded_landmark_selector<Chunk, Group>> {
+  /// Of a line.
   static constexpr int bytes = Channels + coded_landmark_selector<Chunk, Group>::scale_bytes;
-  static constexpr int gap_bytes = 80;
+  static constexpr int spare_bytes = 160;       ///< as above
   static constexpr int blocks = Channels / 32;  ///< of numbers that an instruction takes
   static_assert(bytes % 4 == 0 && Channels % 32 == 0);
 

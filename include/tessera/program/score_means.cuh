@@ -48,8 +48,8 @@ struct score_means {
   /// How landmarks are multiplied.
   using lines_type = landmark_lines<Channels, S>;
   static constexpr int line_bytes = lines_type::bytes;  ///< of a landmark
-  /// Of a stage: landmarks of all warps, and two gaps a chunk.
-  static constexpr int stage_bytes = tile * (warps * line_bytes + 2 * lines_type::gap_bytes);
+  /// Of a stage: landmarks of all warps, and what is between them.
+  static constexpr int stage_bytes = tile * (warps * line_bytes + lines_type::spare_bytes);
   static constexpr int stages = (222 * 1024 - warps * Rows * row_floats * 4) / stage_bytes;
 
   struct scratch_type {

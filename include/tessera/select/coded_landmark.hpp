@@ -35,6 +35,7 @@ struct coded_landmark_selector {
 
   using element_type = std::int8_t;
   using group_type = Group;
+  /// Whose codes the channels of a mean have.
   using quantizer_type = symmetric_quantizer<8, whole_tensor>;
   static constexpr int chunk = Chunk;
   static constexpr int scale_bytes = 4;  ///< behind the codes
@@ -77,6 +78,7 @@ struct coded_landmark_selector {
 
   /// Of the channels of a mean.
   TESSERA_FN static constexpr finite_magnitude_reducer range() { return {}; }
+  /// Of what range() found.
   TESSERA_FN static constexpr code_scale fit(finite_magnitude_reducer::state_type largest) {
     return fit_scale(range().value(largest), static_cast<float>(quantizer_type::highest));
   }
