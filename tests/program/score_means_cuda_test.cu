@@ -263,6 +263,16 @@ TEMPLATE_TEST_CASE("a block scores many works of many sequences", "[cuda]", bflo
   CHECK(worst_score<TestType>({9, 9, 64, few}) < 1);     // sets of heads of different sizes
 }
 
+TEMPLATE_TEST_CASE("more sequences are scored than a block knows from its start", "[cuda]", bfloat16_lines,
+                   coded_lines) {
+  TESSERA_NEEDS_CUDA();
+  std::vector<std::int32_t> many;
+  for (std::int32_t i = 0; i < 300; ++i) {
+    many.push_back(i * 37 % 141);
+  }
+  CHECK(worst_score<TestType>({6, 3, 64, many}) < 1);
+}
+
 TEMPLATE_TEST_CASE("landmarks and queries that are not finite are seen in scores", "[cuda]", bfloat16_lines,
                    coded_lines) {
   TESSERA_NEEDS_CUDA();

@@ -227,21 +227,21 @@ struct score_means {
     std::int16_t places[scored_chunks / 32];  ///< that say which chunks can be selected
 
     __device__ __forceinline__ bool is_empty() const { return first >= end; }
-    __device__ __forceinline__ bool has_queries_of(part_type const& other) const {
-      return work.at == other.work.at && head == other.head;
-    }
+  };
+
+  /// Whose queries they are.
+  struct query_place {
+    std::int32_t at = -1;
+    std::int32_t head = -1;
   };
 
   __device__ __forceinline__ void multiply(scratch_type& scratch, int warp, int lane) const {
     raw_type raw[halves];
     queries_type queries[halves];
+    query_place held;
     place_type place;
     part_type next = part_at(scratch, static_cast<std::int32_t>(blockIdx.x), warp, lane);
-    bool is_new = !next.is_empty();  // its queries are not those of the part before it that was not empty
-    if (is_new) {
-      load_queries(next, raw, lane);
-    }
-    part_type before = next;  // that was not empty
+    bool is_new = load_queries(next, held, raw, lane);
     for (std::int32_t number = static_cast<std::int32_t>(blockIdx.x); number < works;
          number += static_cast<std::int32_t>(gridDim.x)) {
       const part_type part = next;
@@ -251,12 +251,8 @@ struct score_means {
           queries[i].make(raw[i], lane);
         }
       }
-      before = part.is_empty() ? before : part;
       next = part_at(scratch, number + static_cast<std::int32_t>(gridDim.x), warp, lane);
-      is_new = !next.is_empty() && (before.is_empty() || !next.has_queries_of(before));
-      if (is_new) {
-        load_queries(next, raw, lane);
-      }
+      is_new = load_queries(next, held, raw, lane);
       score(scratch, part, queries, place, warp, lane);
     }
   }
@@ -306,13 +302,20 @@ struct score_means {
     __syncwarp();  // the next work's scores come to the same place
   }
 
-  __device__ __forceinline__ void load_queries(part_type const& part, raw_type (&raw)[halves], int lane) const {
+  /// Reads a part's queries, if there are others than it needs. Whether it did; nothing waits for them yet.
+  __device__ __forceinline__ bool load_queries(part_type const& part, query_place& held, raw_type (&raw)[halves],
+                                               int lane) const {
+    if (part.is_empty() || (held.at == part.work.at && held.head == part.head)) {
+      return false;
+    }
+    held = {part.work.at, part.head};
 #pragma unroll
     for (int i = 0; i < halves; ++i) {
       const int row = lane / 4 + 8 * i;
       const std::int64_t query = part.head * rows + row;
       raw[i].load(row < rows ? &call.step.queries(part.work.at, query, 0) : nullptr, lane);
     }
+    return true;
   }
   /// Reads what says which chunks can be selected; nothing waits for it yet.
   __device__ __forceinline__ void look_up(part_type& part, int lane) const {
