@@ -66,7 +66,7 @@ struct score_means {
     float scores[warps][Rows][row_floats];  ///< of a warp's block of chunks
     shared_barrier full[stages];
     shared_barrier empty[stages];
-    known_step known[most_known];
+    known_step known[most_known];  ///< of the first steps
   };
 
   call_type call;           ///< extents, memory, step, selector and scale
