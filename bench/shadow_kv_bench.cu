@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// ShadowKV: decode steps of a layer of 128K tokens over a cache whose values are in memory of the host, as they are or
-/// as e4m3, or on the device; and its programs alone. 16 sequences, or 1.
+/// as e4m3, or on the device; and its programs alone. 16 sequences, or 1. shadow/paper/...: with landmarks in bf16.
 ///
 /// `speedup`: against our own dense decoding over all keys and values in bf16, measured beside it. A step is a CUDA
 /// graph; each from a cold L2. In one of eight steps a chunk leaves the ring: `ms` is the mean with that share,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// What an offloaded cache is measured on: a layer with the paper's parameters, 32 query heads, 8 key heads of 128
-/// channels, all of whose memory is normal numbers of bf16, without a prompt. Queries stay the same, so that the same
-/// chunks are selected in every step; before each step it is set how many of them lie in slots.
+/// channels, all of whose memory is normal numbers of bf16, without a prompt, and landmarks of such keys. Queries stay
+/// the same, so that the same chunks are selected in every step; before each step it is set how many of them lie in
+/// slots.
 #pragma once
 
 #include <cmath>

@@ -98,7 +98,8 @@ class scores_problem {
       extents_.longest = std::max<std::int64_t>(extents_.longest, capacity);
     }
     elements_ = chunk_landmarks<selector>::elements(setup.channels);
-    landmarks.resize(static_cast<std::size_t>(extents_.rows * setup.key_heads * elements_));
+    constexpr std::int64_t behind = 16;  // copies are of whole 16 bytes
+    landmarks.resize(static_cast<std::size_t>(extents_.rows * setup.key_heads * elements_ + behind));
     for (std::int64_t line = 0; line < extents_.rows * setup.key_heads; ++line) {
       Lines::make(landmarks.data() + line * elements_, setup.channels, static_cast<std::uint64_t>(line));
     }

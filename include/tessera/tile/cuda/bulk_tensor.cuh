@@ -86,6 +86,16 @@ struct cache_policy {
   }
 };
 
+/// load_bytes(); `policy` says how long L2 keeps them.
+__device__ __forceinline__ void load_bytes(void* shared, void const* global, int bytes, shared_barrier& done,
+                                           cache_policy policy) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], "
+      "%4;" ::"r"(detail::plain_shared_address(shared)),
+      "l"(global), "r"(bytes), "r"(detail::plain_shared_address(&done)), "l"(policy.bits)
+      : "memory");
+}
+
 /// Only into L2.
 __device__ __forceinline__ void prefetch_box(tensor_map const& map, box_place place) {
   asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global [%0, {%1, %2}];" ::"l"(&map), "r"(place.column),
