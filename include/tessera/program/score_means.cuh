@@ -10,8 +10,8 @@
 ///
 /// - A multiprocessor has up to 192 KiB of landmarks on their way, twice what keeps the memory busy. Those of 16 chunks
 ///   arrive in half a microsecond, or in one.
-/// - To start a copy takes 120 cycles: eight chunks come in one, where a work has all key heads. One for each chunk took
-///   a quarter more time in codes.
+/// - To start a copy takes about 120 cycles: eight chunks come in one, where a work has all key heads. One for each
+///   chunk took a quarter more time in codes.
 /// - The next work's queries and places are read while a work is scored, and what is known of sequences at the start:
 ///   waiting for them took another fifth. Scores of four queries are written together, so that lanes wait less.
 /// - L2 keeps scores, which select_chunks reads, rather than landmarks: 6 us of both programs' 110.
