@@ -348,12 +348,12 @@ TEST_CASE("parts of a step are all of its sequences, one after the other", "[hos
   }
 }
 
-TEST_CASE("steps keep the rules for programs", "[host]") {
+TEMPLATE_TEST_CASE("steps keep the rules for programs", "[host]", low_rank, with_codes) {
   auto const s = make_sequence<float>(small_heads, 92, 12);
   offload_options options;
   options.ring = 16;
-  host_cache<low_rank, float> one(small_heads, {92}, embedding(), options, {.chunks = 2});
-  host_cache<low_rank, float> other(small_heads, {92}, embedding(), options, {.chunks = 2});
+  host_cache<TestType, float> one(small_heads, {92}, embedding(), options, {.chunks = 2});
+  host_cache<TestType, float> other(small_heads, {92}, embedding(), options, {.chunks = 2});
   CHECK(generate(cpu{.threads = 1}, one, s, 88) == generate(testing::adversary{.seed = 2}, other, s, 88));
 }
 
