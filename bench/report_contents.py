@@ -268,6 +268,9 @@ def offloaded_table():
              ("values from the host", "shadow/fetch/host/128k"),
              ("values from the host in e4m3", "shadow/fetch/fp8/128k"), ("keys", "shadow/rebuild/128k"),
              ("attention over what is selected", "shadow/attend/128k")]
+    rows += [(f"landmarks in bf16: step, {label}, 60% in slots", f"shadow/paper/decode/{place}/hit60/128k")
+             for place, label in places]
+    rows += [("landmarks in bf16: scores", "shadow/paper/score/128k")]
     return Table("16 sequences of 128K tokens, 32 query heads, 8 key heads of 128 channels",
                  ["us", "times dense decoding", "of read speed", "of copies from the host", "error, L1"], rows)
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// ShadowKV: decode steps of a layer of 128K tokens over a cache whose values are in memory of the host, as they are or
-/// as e4m3, or on the device; and its programs alone. 16 sequences, or 1.
+/// as e4m3, or on the device; and its programs alone. 16 sequences, or 1. shadow/paper/...: with landmarks in bf16.
 ///
 /// `speedup`: against our own dense decoding over all keys and values in bf16, measured beside it. A step is a CUDA
 /// graph; each from a cold L2. In one of eight steps a chunk leaves the ring: `ms` is the mean with that share,
@@ -9,6 +9,7 @@
 /// `relative_l1`: of results of a step, against the portable programs'.
 ///
 /// What a prompt takes, shadow/prefill/..., is for rows of its own.
+#include <initializer_list>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -21,33 +22,44 @@
 namespace {
 
 using namespace tessera;
+/// The method with values in another form.
+template <class Method, class Codec>
+using with_values = offloaded_cache<low_rank_projector<160>, typename Method::selector_type, keep_outliers<48>, Codec>;
 using codes = float8_quantizer<float8_e4m3>;
 
-/// The last problem stays, since rows with the same one follow each other.
-template <class Codec>
-bench::offload_problem<Codec>& problem_of(bench::offload_setup const& setup) {
-  static std::unique_ptr<bench::offload_problem<Codec>> last;
-  if (last == nullptr || !(last->setup() == setup)) {
-    last.reset();  // first, so that two are never in memory
-    last = std::make_unique<bench::offload_problem<Codec>>(setup);
+/// The last problem, of any method. It stays, since rows with the same one follow each other.
+std::shared_ptr<void>& last_problem() {
+  static std::shared_ptr<void> last;
+  return last;
+}
+template <class Method>
+bench::offload_problem<Method>& problem_of(bench::offload_setup const& setup) {
+  static std::weak_ptr<bench::offload_problem<Method>> own;
+  auto found = own.lock();
+  if (found == nullptr || !(found->setup() == setup)) {
+    found.reset();  // first, so that two are never in memory
+    last_problem().reset();
+    found = std::make_shared<bench::offload_problem<Method>>(setup);
+    own = found;
+    last_problem() = found;
   }
-  return *last;
+  return *found;
 }
 
 int samples() {
   return bench::only_starts() ? 3 : 25;
 }
 
-template <class Codec>
-double step_seconds(bench::offload_problem<Codec>& problem, double hit_rate, bool archives) {
+template <class Method>
+double step_seconds(bench::offload_problem<Method>& problem, double hit_rate, bool archives) {
   problem.set(hit_rate, archives);
   bench::call_graph const graph(problem.stream(), 1, [&](cudaStream_t, int) { problem.step(); });
   return bench::median_cold_seconds(
       problem.stream(), samples(), [&](cudaStream_t) { graph.launch(); }, [&](cudaStream_t) { problem.restore(); });
 }
 
-template <class Codec>
-void check_results(benchmark::State& state, bench::offload_problem<Codec>& problem, double hit_rate) {
+template <class Method>
+void check_results(benchmark::State& state, bench::offload_problem<Method>& problem, double hit_rate) {
   problem.set(hit_rate, false);
   problem.restore();
   problem.step();
@@ -63,9 +75,9 @@ void check_results(benchmark::State& state, bench::offload_problem<Codec>& probl
   }
 }
 
-template <class Codec>
+template <class Method>
 void measure_step(benchmark::State& state, bench::offload_setup const& setup, double hit_rate) {
-  auto& problem = problem_of<Codec>(setup);
+  auto& problem = problem_of<Method>(setup);
   double seconds = 0;
   double archiving = 0;
   double dense = 0;
@@ -86,8 +98,8 @@ void measure_step(benchmark::State& state, bench::offload_setup const& setup, do
 }
 
 /// A program of a step, after what it needs. `bytes`: that it reads; over the bus, or from the device's memory.
-template <class Codec, class Before, class Body>
-void measure_program(benchmark::State& state, bench::offload_problem<Codec>& problem, Before const& before,
+template <class Method, class Before, class Body>
+void measure_program(benchmark::State& state, bench::offload_problem<Method>& problem, Before const& before,
                      Body const& body) {
   double seconds = 0;
   for (auto _ : state) {
@@ -101,17 +113,18 @@ double seconds_of(benchmark::State const& state) {
   return 1e-3 * state.counters.at("ms");
 }
 
+template <class Method>
 void measure_scores(benchmark::State& state, bench::offload_setup const& setup) {
-  auto& problem = problem_of<exact_values>(setup);
+  auto& problem = problem_of<Method>(setup);
   problem.set(0.6, false);
   measure_program(
       state, problem, [] {}, [&] { problem.score(); });
-  state.counters["of_read"] = problem.landmark_bytes() / seconds_of(state) / bench::read_ceiling();
-  bench::report_cuda(state, seconds_of(state), {.bytes = problem.landmark_bytes()});
+  state.counters["of_read"] = problem.score_bytes() / seconds_of(state) / bench::read_ceiling();
+  bench::report_cuda(state, seconds_of(state), {.bytes = problem.score_bytes()});
 }
 
 void measure_selection(benchmark::State& state, bench::offload_setup const& setup) {
-  auto& problem = problem_of<exact_values>(setup);
+  auto& problem = problem_of<shadow_kv>(setup);
   problem.set(0.6, false);
   measure_program(
       state, problem, [&] { problem.restore(); },
@@ -121,9 +134,9 @@ void measure_selection(benchmark::State& state, bench::offload_setup const& setu
       });
 }
 
-template <class Codec>
+template <class Method>
 void measure_fetch(benchmark::State& state, bench::offload_setup const& setup) {
-  auto& problem = problem_of<Codec>(setup);
+  auto& problem = problem_of<Method>(setup);
   problem.set(0, false);
   problem.restore();
   problem.step();
@@ -135,7 +148,7 @@ void measure_fetch(benchmark::State& state, bench::offload_setup const& setup) {
 }
 
 void measure_keys(benchmark::State& state, bench::offload_setup const& setup) {
-  auto& problem = problem_of<exact_values>(setup);
+  auto& problem = problem_of<shadow_kv>(setup);
   problem.set(0, false);
   problem.restore();
   problem.step();
@@ -147,7 +160,7 @@ void measure_keys(benchmark::State& state, bench::offload_setup const& setup) {
 }
 
 void measure_attention(benchmark::State& state, bench::offload_setup const& setup) {
-  auto& problem = problem_of<exact_values>(setup);
+  auto& problem = problem_of<shadow_kv>(setup);
   problem.set(0.6, false);
   measure_program(
       state, problem, [] {}, [&] { problem.attend_selected(); });
@@ -155,30 +168,41 @@ void measure_attention(benchmark::State& state, bench::offload_setup const& setu
   bench::report_cuda(state, seconds_of(state), {.bytes = problem.selected_bytes()});
 }
 
-template <class Codec>
-void add_steps(std::string const& where, value_store store) {
-  for (int const hits : {0, 30, 60, 80}) {
-    bench::add_cuda("shadow/decode/" + where + "/hit" + std::to_string(hits) + "/128k", [=](benchmark::State& state) {
-      measure_step<Codec>(state, {16, 131072, store}, 0.01 * hits);
+/// Steps of 16 sequences, of whose chunks so many percent lie in slots.
+template <class Method>
+void add_steps(std::string const& where, value_store store, std::initializer_list<int> hit_rates) {
+  for (int const hits : hit_rates) {
+    bench::add_cuda("shadow/" + where + "/hit" + std::to_string(hits) + "/128k", [=](benchmark::State& state) {
+      measure_step<Method>(state, {16, 131072, store}, 0.01 * hits);
     });
   }
+}
+template <class Method>
+void add_steps(std::string const& where, value_store store) {
+  add_steps<Method>("decode/" + where, store, {0, 30, 60, 80});
   bench::add_cuda("shadow/decode/" + where + "/hit60/128k/1_sequence", [=](benchmark::State& state) {
-    measure_step<Codec>(state, {1, 131072, store}, 0.6);
+    measure_step<Method>(state, {1, 131072, store}, 0.6);
   });
 }
 
 bench::registration const registered([] {
+  using coded = with_values<shadow_kv, codes>;
   bench::offload_setup const usual;
-  bench::add_cuda("shadow/score/128k", [=](benchmark::State& state) { measure_scores(state, usual); });
+  bench::add_cuda("shadow/score/128k", [=](benchmark::State& state) { measure_scores<shadow_kv>(state, usual); });
   bench::add_cuda("shadow/select/128k", [=](benchmark::State& state) { measure_selection(state, usual); });
-  bench::add_cuda("shadow/fetch/host/128k",
-                  [=](benchmark::State& state) { measure_fetch<exact_values>(state, usual); });
+  bench::add_cuda("shadow/fetch/host/128k", [=](benchmark::State& state) { measure_fetch<shadow_kv>(state, usual); });
   bench::add_cuda("shadow/rebuild/128k", [=](benchmark::State& state) { measure_keys(state, usual); });
   bench::add_cuda("shadow/attend/128k", [=](benchmark::State& state) { measure_attention(state, usual); });
-  add_steps<exact_values>("host", value_store::host);
-  bench::add_cuda("shadow/fetch/fp8/128k", [=](benchmark::State& state) { measure_fetch<codes>(state, usual); });
-  add_steps<codes>("fp8", value_store::host);
-  add_steps<exact_values>("device", value_store::device);
+  add_steps<shadow_kv>("host", value_store::host);
+  bench::add_cuda("shadow/fetch/fp8/128k", [=](benchmark::State& state) { measure_fetch<coded>(state, usual); });
+  add_steps<coded>("fp8", value_store::host);
+  add_steps<shadow_kv>("device", value_store::device);
+  // With the paper's landmarks.
+  bench::add_cuda("shadow/paper/score/128k",
+                  [=](benchmark::State& state) { measure_scores<shadow_kv_paper>(state, usual); });
+  add_steps<shadow_kv_paper>("paper/decode/host", value_store::host, {60});
+  add_steps<with_values<shadow_kv_paper, codes>>("paper/decode/fp8", value_store::host, {60});
+  add_steps<shadow_kv_paper>("paper/decode/device", value_store::device, {60});
 });
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include <tessera/project/low_rank.hpp>
+#include <tessera/select/coded_landmark.hpp>
 #include <tessera/select/keep_outliers.hpp>
 #include <tessera/select/key_codes.hpp>
 #include <tessera/select/landmark.hpp>
@@ -47,6 +48,7 @@ TEST_CASE("needles of whole chunks are found by their means as by looking at all
     int const oracle = found_by<oracle_selector<8>>(8, background);
     CHECK(oracle == heads);
     CHECK(100 * found_by<landmark_selector<8>, 4>(8, background) >= 95 * oracle);
+    CHECK(100 * found_by<coded_landmark_selector<8>, 4>(8, background) >= 95 * oracle);
     CHECK(100 * found_by<key_code_selector<8>>(8, background) >= 95 * oracle);
   }
   CHECK(found_by<recent_selector<8>>(8, smooth) == 0);
@@ -55,6 +57,7 @@ TEST_CASE("needles of whole chunks are found by their means as by looking at all
 
 TEST_CASE("a needle of one token among others like it is found because its chunk is exact", "[host][long]") {
   CHECK(found_by<landmark_selector<8>, 4>(1, smooth) >= heads - 2);
+  CHECK(found_by<coded_landmark_selector<8>, 4>(1, smooth) >= heads - 2);
   CHECK(found_by<landmark_selector<8>, 0>(1, smooth) <= heads / 2 + 2);  // its mean does not stand for it
   CHECK(found_by<quest_selector<8>>(1, smooth) >= heads - 1);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// What an offloaded cache is measured on: a layer with the paper's parameters, 32 query heads, 8 key heads of 128
-/// channels, all of whose memory is normal numbers of bf16, without a prompt. Queries stay the same, so that the same
-/// chunks are selected in every step; before each step it is set how many of them lie in slots.
+/// channels, all of whose memory is normal numbers of bf16, without a prompt, and landmarks of such keys. Queries stay
+/// the same, so that the same chunks are selected in every step; before each step it is set how many of them lie in
+/// slots.
 #pragma once
 
 #include <cmath>
@@ -52,14 +53,14 @@ struct offload_setup {
   friend bool operator==(offload_setup const&, offload_setup const&) = default;
 };
 
-/// Codec: of values.
-template <class Codec>
+/// Method: an offloaded_cache.
+template <class Method>
 class offload_problem {
  public:
-  using method = tessera::offloaded_cache<tessera::low_rank_projector<160>, tessera::landmark_selector<8>,
-                                          tessera::keep_outliers<48>, Codec>;
   using value_type = tessera::bfloat16;
-  using element = tessera::chunk_landmarks<tessera::landmark_selector<8>>::element_type;
+  using selector = typename Method::selector_type;
+  using element = typename tessera::chunk_landmarks<selector>::element_type;
+  using codec = typename Method::codec_type;
   static constexpr std::int64_t query_heads = 32;
   static constexpr std::int64_t key_heads = 8;
   static constexpr std::int64_t channels = 128;
@@ -80,7 +81,7 @@ class offload_problem {
   offload_setup const& setup() const { return setup_; }
   tessera::cuda const& exec() const { return exec_; }
   cudaStream_t stream() const { return memory_.stream(); }
-  typename method::template plan_type<value_type> const& plan() const { return plan_; }
+  typename Method::template plan_type<value_type> const& plan() const { return plan_; }
 
   /// From now on restore() makes a step find this part of its chunks in slots; and fill the ring, or not.
   void set(double hit_rate, bool archives) {
@@ -127,12 +128,12 @@ class offload_problem {
 
   // Programs of a step, alone; after a step they find what they need.
   void score() {
-    tessera::run_program(exec_, tessera::score_chunks<value_type, tessera::landmark_selector<8>>{
-                                    plan_.extents, cache_.memory, latest(), cache_.selector, cache_.scale});
+    tessera::run_program(exec_, tessera::score_chunks<value_type, selector>{plan_.extents, cache_.memory, latest(),
+                                                                            cache_.selector, cache_.scale});
   }
   void select() {
-    tessera::run_program(exec_, tessera::select_chunks<value_type, tessera::landmark_selector<8>>{
-                                    plan_.extents, cache_.memory, latest(), cache_.selector});
+    tessera::run_program(
+        exec_, tessera::select_chunks<value_type, selector>{plan_.extents, cache_.memory, latest(), cache_.selector});
   }
   void place() {
     tessera::run_program(exec_,
@@ -141,7 +142,7 @@ class offload_problem {
   void fetch() {
     bool const crosses_bus = setup_.store == tessera::value_store::host;
     tessera::run_program(
-        exec_, tessera::fetch_values<value_type, element, Codec>{plan_.extents, cache_.memory, latest(), crosses_bus});
+        exec_, tessera::fetch_values<value_type, element, codec>{plan_.extents, cache_.memory, latest(), crosses_bus});
   }
   void rebuild() {
     tessera::run_program(
@@ -182,7 +183,11 @@ class offload_problem {
     return apart / size;
   }
 
-  double landmark_bytes() const { return static_cast<double>(plan_.extents.rows * key_heads * channels * 2); }
+  /// Landmarks and places of chunks that are read, scores that are written.
+  double score_bytes() const {
+    std::int64_t const line = plan_.elements * static_cast<std::int64_t>(sizeof(element));
+    return static_cast<double>(plan_.extents.rows * (key_heads * (line + 2) + query_heads * 4));
+  }
   double selected_bytes() const {
     auto const& n = plan_.extents;
     return static_cast<double>(setup_.sequences * key_heads * n.budget * n.chunk * channels * 4);
@@ -202,7 +207,7 @@ class offload_problem {
   template <class Executor, class Side>
   void decode(Executor const& exec, Side const& side, device_array<value_type> const& to) {
     std::int64_t const b = setup_.sequences;
-    method::decode(exec, side, cache_,
+    Method::decode(exec, side, cache_,
                    tessera::offload_tokens<value_type>{{queries_.data(), {b, query_heads, channels}},
                                                        {new_keys_.data(), {b, key_heads, channels}},
                                                        {new_values_.data(), {b, key_heads, channels}}},
@@ -223,7 +228,6 @@ class offload_problem {
   void fill_memory() {
     auto const& m = cache_.memory;
     check(cudaMemsetAsync(device_.data(), 0, static_cast<std::size_t>(device_.size()), stream()), "cudaMemsetAsync");
-    fill_view(m.landmarks, 0.35, 11);
     fill_view(m.coefficients, 1.0, 12);
     fill_view(m.directions, 0.079, 13);
     fill_view(m.ring_keys, 1.0, 14);
@@ -233,15 +237,28 @@ class offload_problem {
     fill_view(m.exact_values, 1.0, 18);
     std::int64_t const chunks = plan_.capacity(0);
     std::int64_t const bytes = plan_.record_bytes;
+    tessera::buffer<float> cosines(exec_, key_heads * chunks);
     // Put together on the device: single bytes would take the bus long.
     device_array<std::byte> const records(memory_, static_cast<std::size_t>(chunks * key_heads * bytes));
     for (std::int64_t i = 0; i < setup_.sequences; ++i) {
       tessera::view<value_type const, 3> const values(dense_values_.data() + i * key_heads * setup_.tokens * channels,
                                                       {key_heads, setup_.tokens, channels});
+      tessera::view<value_type const, 3> const keys(dense_keys_.data() + i * key_heads * setup_.tokens * channels,
+                                                    {key_heads, setup_.tokens, channels});
+      std::int64_t const row = plan_.first_rows[static_cast<std::size_t>(i)];
       tessera::run_program(exec_,
-                           tessera::put_values<value_type, Codec>{
+                           tessera::summarize_prompt<value_type, selector>{keys,
+                                                                           cache_.rotary,
+                                                                           cache_.selector,
+                                                                           0,
+                                                                           row,
+                                                                           chunks,
+                                                                           m.landmarks,
+                                                                           {cosines.data(), {key_heads, chunks}}});
+      tessera::run_program(exec_,
+                           tessera::put_values<value_type, codec>{
                                values, plan_.extents.chunk, 0, chunks, {records.data(), {chunks, key_heads, bytes}}});
-      copy(&m.values(plan_.first_rows[static_cast<std::size_t>(i)], 0, 0), records.data(), records.bytes());
+      copy(&m.values(row, 0, 0), records.data(), records.bytes());
     }
   }
   /// Archived chunks, as many as there is room for, or all but one; the outliers are spread over them.
@@ -314,9 +331,9 @@ class offload_problem {
   offload_setup setup_;
   device_memory memory_;
   tessera::cuda exec_{.stream = memory_.stream(), .memory = memory_};
-  tessera::side_queue<tessera::cuda> side_{exec_, method::side_marks, true};
+  tessera::side_queue<tessera::cuda> side_{exec_, Method::side_marks, true};
   tessera::pinned_memory pinned_;
-  typename method::template plan_type<value_type> plan_ = method::template plan<value_type>(
+  typename Method::template plan_type<value_type> plan_ = Method::template plan<value_type>(
       {query_heads, key_heads, channels,
        std::vector<std::int64_t>(static_cast<std::size_t>(setup_.sequences), setup_.tokens)},
       options(setup_));
@@ -326,8 +343,8 @@ class offload_problem {
   tessera::buffer<std::byte> device_{exec_, plan_.device.bytes()};
   tessera::buffer<std::byte> host_{plan_.host.bytes(), pinned_};
   tessera::buffer<std::byte> step_{exec_, plan_.step.bytes()};
-  typename method::template cache_type<value_type> cache_ =
-      method::open(plan_, device_.view(), host_.view(),
+  typename Method::template cache_type<value_type> cache_ =
+      Method::open(plan_, device_.view(), host_.view(),
                    tables_.embedding(tessera::rotary_pairs::halves, within_.data(), blocks_.data()));
   device_array<value_type> dense_keys_{memory_, count_of(key_heads* setup_.tokens* channels)};
   device_array<value_type> dense_values_{memory_, count_of(key_heads* setup_.tokens* channels)};

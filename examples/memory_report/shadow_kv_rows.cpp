@@ -33,7 +33,8 @@ using tessera::view;
 /// The text is short, so few chunks are kept exactly; the paper keeps 48 of 16384.
 template <int Rank, class Selector>
 using method_with = tessera::offloaded_cache<tessera::low_rank_projector<Rank>, Selector, tessera::keep_outliers<4>>;
-using landmarks = tessera::landmark_selector<8>;
+using landmarks = tessera::coded_landmark_selector<8>;
+using paper_landmarks = tessera::landmark_selector<8>;
 using quest = tessera::quest_selector<8>;
 
 constexpr std::int64_t long_context = 131072;
@@ -228,6 +229,7 @@ shadow_kv_report measure_shadow_kv(report_options const& options) {
     report.layers.push_back(layer.name);
   }
   add_rows<method_with<160, landmarks>>(report, "landmarks", {8, 16, 32}, data, options);
+  add_rows<method_with<160, paper_landmarks>>(report, "bf16 landmarks", {8, 16, 32}, data, options);
   add_rows<method_with<160, quest>>(report, "Quest", {8, 16, 32}, data, options);
   add_rows<method_with<96, landmarks>>(report, "landmarks", {16}, data, options);
   add_rows<method_with<32, landmarks>>(report, "landmarks", {16}, data, options);
@@ -239,6 +241,7 @@ shadow_kv_report measure_shadow_kv(report_options const& options) {
                                                      tessera::keep_outliers<48>, tessera::symmetric_quantizer<4, 64>>;
   report.planned_for = tessera::join("Llama 3 8B, a layer, ", llama.tokens[0], " tokens");
   report.plans = {plan_of<tessera::shadow_kv>("shadow_kv", llama),
+                  plan_of<tessera::shadow_kv_paper>("shadow_kv_paper", llama),
                   plan_of<with_coded_values>("with values in 4 bits", llama)};
   return report;
 }
@@ -271,14 +274,14 @@ void print(shadow_kv_report const& report) {
   table.print(stdout);
   std::printf(
       "\nLayers of SmolLM2-135M on real text (tests/data), on the CPU: %s come\n"
-      "one by one. Chunks of 8 tokens are selected by ShadowKV's landmarks or by Quest's boxes, all else is the same. "
-      "Device\n"
-      "and host are bytes of a layer, with ring, slots and directions, which do not grow; at 128K: bf16 to the "
-      "device's "
-      "bytes\n"
-      "for %lld tokens. Tokens are those that a head attends to, of all, and captured is their share in dense "
-      "attention;\n"
-      "errors are relative to dense attention in double precision, by layer; ms is a step of a layer.\n\n",
+      "one by one. Chunks of 8 tokens are selected by ShadowKV's landmarks, in 8 bits or in bf16, or by Quest's boxes, "
+      "all\n"
+      "else is the same. Device and host are bytes of a layer, with ring, slots and directions, which do not grow; at "
+      "128K:\n"
+      "bf16 to the device's bytes for %lld tokens. Tokens are those that a head attends to, of all, and captured is "
+      "their\n"
+      "share in dense attention; errors are relative to dense attention in double precision, by layer; ms is a step of "
+      "a\nlayer.\n\n",
       report.data.c_str(), static_cast<long long>(long_context));
   text_table plans({report.planned_for, "bf16", "GPU", "ratio", "pinned", "workspace"});
   for (shadow_kv_plan const& plan : report.plans) {

@@ -21,9 +21,13 @@
 /// On CUDA devices include algorithm/offloaded_cache.cuh too, for programs made for them; it says what limits a step.
 ///
 /// Of the keys of all heads of a token, k, before their rotation by the token's position, a = k Q is kept, with Q the
-/// 160 orthonormal directions that hold most of the prompt's keys. A chunk c of 8 tokens has a landmark L_c, the mean
-/// of its keys after their rotation. A step rotates the query q_h of each head h of a group that shares a key head,
-/// with scale s:
+/// 160 orthonormal directions that hold most of the prompt's keys. A chunk c of 8 tokens has a landmark L_c, which
+/// stands for m_c, the mean of its keys after their rotation, channel i in 8 bits with a scale of the chunk and head:
+///
+///     t_c = max_i |m_ci| / 127,   L_ci = t_c * nearest(m_ci / t_c)
+///
+/// (shadow_kv_paper: m_c in bf16). A step rotates the query q_h of each head h of a group that shares a key head, with
+/// scale s:
 ///
 ///     rank of chunk c = max_h (s q_h . L_c - log sum_c' exp(s q_h . L_c'))
 ///
@@ -34,18 +38,19 @@
 /// Chunks that are selected stay in slots of the GPU until others need those, so that only what is new is fetched and
 /// rebuilt. Results depend on no slot: the same bits with any number of slots and with none kept.
 ///
-/// What differs from the paper or its authors' code on purpose: directions come from the products of channels by
-/// subspace iteration, not from a singular value decomposition; ranks are not rounded to 16 bits, so that chunks do not
-/// tie; keys of selected chunks are always rebuilt, never at times exact, so that results do not depend on history;
-/// rotations are in fp32 with one rounding; tokens that are generated become chunks like those of the prompt when they
-/// leave the ring, so that sequences grow without bound; what their directions leave is watched (cached_sequence),
-/// chunks of which they leave much are kept exactly, and refit() finds other directions; lengths differ within a batch;
-/// any number of query heads up to 16 shares a key head; values may be coded (fourth argument of offloaded_cache: a
-/// Quantizer), or stay on the GPU (value_store::device), where pinned memory is short: what cannot be pinned is an
-/// error of the allocation, and plan.host.bytes() says before how much it is.
+/// What differs from the paper or its authors' code on purpose: landmarks are in 8 bits, half as much to keep and to
+/// read; directions come from the products of channels by subspace iteration, not from a singular value decomposition;
+/// ranks are not rounded to 16 bits, so that chunks do not tie; keys of selected chunks are always rebuilt, never at
+/// times exact, so that results do not depend on history; rotations are in fp32 with one rounding; tokens that are
+/// generated become chunks like those of the prompt when they leave the ring, so that sequences grow without bound;
+/// what their directions leave is watched (cached_sequence), chunks of which they leave much are kept exactly, and
+/// refit() finds other directions; lengths differ within a batch; any number of query heads up to 16 shares a key head;
+/// values may be coded (fourth argument of offloaded_cache: a Quantizer), or stay on the GPU (value_store::device),
+/// where pinned memory is short: what cannot be pinned is an error of the allocation, and plan.host.bytes() says before
+/// how much it is.
 ///
-/// Other methods are other arguments: quest_selector, key_code_selector, oracle_selector, recent_selector and
-/// random_selector (select/) in the second place, group_mean instead of group_max in theirs.
+/// Other methods are other arguments: landmark_selector, quest_selector, key_code_selector, oracle_selector,
+/// recent_selector and random_selector (select/) in the second place, group_mean instead of group_max in theirs.
 ///
 /// Accuracy, relative error of the attention output of a real layer (SmolLM2-135M, layers 14, 15 and 16; 64 steps after
 /// 448 tokens of text, ring of 32, 4 outliers, no strays, chunks of 8 for all; tests/shadow_kv_test.cpp), by the CPU.
@@ -61,15 +66,15 @@
 ///
 /// Rank 160, some of about 53 chunks selected, by selector:
 ///
-///     chunks   layer   landmarks   mean share   Quest   2-bit keys   oracle   recent   random   in slots already
-///        8       14      0.200       0.196      0.250     0.206      0.179    0.335    0.385          62 %
-///        8       15      0.203       0.203      0.243     0.244      0.180    0.305    0.393          66 %
-///       16       14      0.126       0.127      0.150     0.134      0.100    0.257    0.312          69 %
-///       16       15      0.119       0.121      0.147     0.131      0.100    0.246    0.310          72 %
-///       32       14      0.045       0.044      0.056     0.074      0.035    0.086    0.214          82 %
-///       32       15      0.045       0.045      0.058     0.049      0.038    0.096    0.183          83 %
+///     chunks   layer   landmarks   in bf16   mean share   Quest   2-bit keys   oracle   recent   random   in slots
+///        8       14      0.200      0.200      0.196      0.250     0.206      0.179    0.335    0.385     62 %
+///        8       15      0.203      0.203      0.202      0.243     0.244      0.180    0.305    0.393     66 %
+///       16       14      0.126      0.126      0.127      0.150     0.134      0.100    0.257    0.312     68 %
+///       16       15      0.119      0.119      0.122      0.147     0.131      0.100    0.246    0.310     72 %
+///       32       14      0.045      0.045      0.044      0.056     0.074      0.035    0.086    0.214     82 %
+///       32       15      0.045      0.045      0.045      0.058     0.049      0.038    0.096    0.183     83 %
 ///
-/// With 16 chunks of layer 15 (0.119), values in e4m3 give 0.119, in 4 bits 0.123. Tokens that are attended to have
+/// With 16 chunks of layer 15 (0.119), values in e4m3 give 0.119, in 4 bits 0.124. Tokens that are attended to have
 /// 87.3, 92.3 and 97.4 % of dense attention's weight with 8, 16 and 32 chunks, mean of the three layers; Quest's 85.3,
 /// 90.5 and 96.6 % (examples/memory_report).
 ///
@@ -78,23 +83,29 @@
 /// one token, 12 of 12 with two bits a channel; needles of whole chunks are found by means and by codes alike). Text
 /// that must be read densely is not for a fixed budget.
 ///
-/// Memory for 8 key heads of 128 channels and 131072 tokens, in bf16: 87 MB on the GPU instead of 537 (6.17 times
-/// less), 268 MB on the host. plan.describe() lists it all. Determinism: the same bits each time and for any number of
-/// threads; landmarks, outliers and records of values have the same bits on every executor, directions and results
-/// differ by rounding. A NaN among keys makes its sequence's results NaN. A step neither allocates nor waits and can be
-/// captured in a CUDA graph: all lengths are on the device, which reports sequences that are full to exec.wait().
+/// Memory for 8 key heads of 128 channels and 131072 tokens, in bf16: 71 MB on the GPU instead of 537 (7.59 times less;
+/// shadow_kv_paper: 87 MB, 6.17 times), 268 MB on the host. plan.describe() lists it all. Determinism: the same bits
+/// each time and for any number of threads; landmarks, outliers and records of values have the same bits on every
+/// executor, directions and results differ by rounding. A NaN among keys makes its sequence's results NaN. A step
+/// neither allocates nor waits and can be captured in a CUDA graph: all lengths are on the device, which reports
+/// sequences that are full to exec.wait().
 #pragma once
 
 #include <tessera/algorithm/offloaded_cache.hpp>
 #include <tessera/project/low_rank.hpp>
+#include <tessera/select/coded_landmark.hpp>
 #include <tessera/select/keep_outliers.hpp>
 #include <tessera/select/landmark.hpp>
 
 namespace tessera {
 inline namespace v0 {
 
-/// The paper's method with its parameters; landmark_selector's `chunks` (256) is how many chunks a head selects.
-using shadow_kv = offloaded_cache<low_rank_projector<160>, landmark_selector<8>, keep_outliers<48>>;
+/// The paper's method with its parameters, landmarks in 8 bits; coded_landmark_selector's `chunks` (256) is how many
+/// chunks a head selects.
+using shadow_kv = offloaded_cache<low_rank_projector<160>, coded_landmark_selector<8>, keep_outliers<48>>;
+
+/// As in the paper: landmarks are bfloat16.
+using shadow_kv_paper = offloaded_cache<low_rank_projector<160>, landmark_selector<8>, keep_outliers<48>>;
 
 }  // namespace v0
 }  // namespace tessera

@@ -10,6 +10,7 @@
 #include <tessera/algorithm/offloaded_cache.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/project/low_rank.hpp>
+#include <tessera/select/coded_landmark.hpp>
 #include <tessera/select/keep_outliers.hpp>
 #include <tessera/select/landmark.hpp>
 #include <tessera/testing/adversary.hpp>
@@ -29,6 +30,7 @@ namespace {
 
 using full_rank = offloaded_cache<low_rank_projector<32>, landmark_selector<8>, keep_outliers<3>>;
 using low_rank = offloaded_cache<low_rank_projector<16>, landmark_selector<8>, keep_outliers<3>>;
+using with_codes = offloaded_cache<low_rank_projector<16>, coded_landmark_selector<8>, keep_outliers<3>>;
 
 rotary_tables const& tables() {
   static rotary_tables const made(rotary_frequencies(10000.0, 16), 4096);
@@ -203,11 +205,11 @@ TEST_CASE("a ragged batch has the bits that its sequences have alone", "[host]")
   exec.wait();
 }
 
-TEST_CASE("a prompt in pieces has the bits of a prompt at once", "[host]") {
+TEMPLATE_TEST_CASE("a prompt in pieces has the bits of a prompt at once", "[host]", low_rank, with_codes) {
   cpu const exec{.threads = 2};
   auto const s = make_sequence<bfloat16>(small_heads, 330, 8);
-  host_cache<low_rank, bfloat16> whole(small_heads, {330}, embedding(), {}, {.chunks = 4});
-  host_cache<low_rank, bfloat16> pieces(small_heads, {330}, embedding(), {}, {.chunks = 4});
+  host_cache<TestType, bfloat16> whole(small_heads, {330}, embedding(), {}, {.chunks = 4});
+  host_cache<TestType, bfloat16> pieces(small_heads, {330}, embedding(), {}, {.chunks = 4});
   whole.prefill(exec, 0, s, 309);
   pieces.prefill(exec, 0, s, 309, 2048);
   CHECK(whole.decode(exec, {&s}, {309}) == pieces.decode(exec, {&s}, {309}));
@@ -225,20 +227,20 @@ TEST_CASE("a prompt in pieces has the bits of a prompt at once", "[host]") {
   CHECK(std::equal(a.ring_keys.data, a.ring_keys.data + 2 * 53 * 16, b.ring_keys.data));
 }
 
-TEST_CASE("a sequence that was generated is kept as one that was a prompt", "[host]") {
+TEMPLATE_TEST_CASE("a sequence that was generated is kept as one that was a prompt", "[host]", low_rank, with_codes) {
   cpu const exec{.threads = 2};
   auto const s = make_sequence<bfloat16>(small_heads, 480, 9);
   offload_options options;
   options.residual_limit = INFINITY;
-  host_cache<low_rank, bfloat16> streamed(small_heads, {480}, embedding(), options, {.chunks = 4});
-  host_cache<low_rank, bfloat16> prompt(small_heads, {480}, embedding(), options, {.chunks = 4});
+  host_cache<TestType, bfloat16> streamed(small_heads, {480}, embedding(), options, {.chunks = 4});
+  host_cache<TestType, bfloat16> prompt(small_heads, {480}, embedding(), options, {.chunks = 4});
   generate(exec, streamed, s, 150);  // 330 tokens more, five times the ring
   prompt.prefill(exec, 0, s, 480);
   auto const& a = streamed.memory();
   auto const& b = prompt.memory();
   std::int64_t const chunks = prompt.plan().extents.archived(480);
   REQUIRE(a.sequences[0].chunks == chunks);
-  CHECK(std::equal(a.landmarks.data, &a.landmarks(chunks - 1, 1, 15) + 1, b.landmarks.data));
+  CHECK(std::equal(a.landmarks.data, a.landmarks.data + a.landmarks.offset(chunks, 0, 0), b.landmarks.data));
   CHECK(std::equal(a.values.data, a.values.data + a.values.offset(chunks, 0, 0), b.values.data));
   for (std::int64_t head = 0; head < 2; ++head) {
     std::set<std::pair<std::int32_t, float>> exact_a;
@@ -254,6 +256,25 @@ TEST_CASE("a sequence that was generated is kept as one that was a prompt", "[ho
     for (std::int64_t token = 480 - 56; token < 480; ++token) {
       CHECK(a.ring_keys(0, head, token % 64, 3) == b.ring_keys(0, head, token % 64, 3));
     }
+  }
+}
+
+TEMPLATE_TEST_CASE("a NaN among keys makes its sequence's results NaN and no other's", "[host]", low_rank, with_codes) {
+  cpu const exec{.threads = 2};
+  auto broken = make_sequence<bfloat16>(small_heads, 420, 11);
+  auto const whole = make_sequence<bfloat16>(small_heads, 420, 12);
+  for (std::size_t token = 10; token < 400; token += 40) {
+    broken.keys[token * 16 + 5] = store<bfloat16>(NAN);  // of the first head, in more chunks than are exact
+  }
+  host_cache<TestType, bfloat16> cache(small_heads, {420, 420}, embedding(), {}, {.chunks = 4});
+  cache.prefill(exec, 0, broken, 300);
+  cache.prefill(exec, 1, whole, 300);
+  for (std::int64_t position = 300; position < 320; ++position) {
+    auto const results = cache.decode(exec, {&broken, &whole}, {position, position});
+    auto const middle = results.begin() + static_cast<std::ptrdiff_t>(results.size() / 2);
+    auto const is_nan_there = [](float value) { return std::isnan(value); };
+    CHECK(std::all_of(results.begin(), results.begin() + 2 * 16, is_nan_there));
+    CHECK(std::none_of(middle, results.end(), is_nan_there));
   }
 }
 
@@ -327,12 +348,12 @@ TEST_CASE("parts of a step are all of its sequences, one after the other", "[hos
   }
 }
 
-TEST_CASE("steps keep the rules for programs", "[host]") {
+TEMPLATE_TEST_CASE("steps keep the rules for programs", "[host]", low_rank, with_codes) {
   auto const s = make_sequence<float>(small_heads, 92, 12);
   offload_options options;
   options.ring = 16;
-  host_cache<low_rank, float> one(small_heads, {92}, embedding(), options, {.chunks = 2});
-  host_cache<low_rank, float> other(small_heads, {92}, embedding(), options, {.chunks = 2});
+  host_cache<TestType, float> one(small_heads, {92}, embedding(), options, {.chunks = 2});
+  host_cache<TestType, float> other(small_heads, {92}, embedding(), options, {.chunks = 2});
   CHECK(generate(cpu{.threads = 1}, one, s, 88) == generate(testing::adversary{.seed = 2}, other, s, 88));
 }
 

@@ -5,7 +5,7 @@
 /// Include it and use a cache as on the CPU, with a tessera::cuda executor and its side_queue (exec/side_queue.cuh).
 /// What they need beyond that; else the portable programs:
 ///
-///     score_means       landmarks that are means, of a cache of bfloat16
+///     score_means       landmarks that are means, in bfloat16 or in codes, of a cache of bfloat16
 ///     choose_largest    sequences of up to 40960 chunks
 ///     fetch_records     records of codes of up to 2560 bytes; up to 2048 key heads of all sequences of a step
 ///     rebuild_rotated   a rank of 32, 64, ... 192, chunks of 8, 16, ... tokens; rotations that turn neighbouring
@@ -17,7 +17,7 @@
 /// One layer of a sequence of 128K tokens with the paper's parameters (8 key heads of 128 channels, 32 query heads, 256
 /// chunks of 8 selected, of which 40 % are missed) reads and writes, at 4.55 TB/s, and over the bus at 55 GB/s:
 ///
-///     scores      33.5 MB of landmarks, 2.1 MB of scores                   7.8 us
+///     scores      17.3 MB of landmarks in 8 bits, 2.1 MB of scores         4.3 us
 ///     selection   2.1 MB of scores                                         0.5 us
 ///     values      1.68 MB over the bus, 0.89 MB as e4m3                    30.5 us, 16.2 us
 ///     keys        2.1 MB of coefficients, 1.7 MB of keys, 0.27 GFLOP       0.8 us
@@ -25,7 +25,7 @@
 ///
 /// of 537 MB, 118 us, that attention over all of them reads. Values cross the bus beside all but the scores and the
 /// selection of a batch's first part and the attention over what its last part selects: by these numbers a step of many
-/// sequences takes 3.6 times less time than all of attention at best, 6.2 times with e4m3, 10 times with values on the
+/// sequences takes 3.6 times less time than all of attention at best, 6.5 times with e4m3, 14 times with values on the
 /// device. On an H200 16 sequences take 3.1, 4.3 and 7.1 times less. One sequence alone waits for launches most of its
 /// time: 1.5, 1.6 and 2.0 times less. bench/shadow_kv_bench.cu measures it.
 #pragma once
@@ -46,7 +46,6 @@
 #include <tessera/program/project_rows.cuh>
 #include <tessera/program/rebuild_rotated.cuh>
 #include <tessera/program/score_means.cuh>
-#include <tessera/select/landmark.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -145,9 +144,11 @@ bool try_fetch(basic_cuda<Architectures> const& exec, fetch_values<T, E, Codec> 
 }  // namespace detail
 
 /// By score_means for heads of 64 or 128 channels on devices of compute capability 9, else by the portable program.
-template <class Architectures, int Chunk, class Group>
-void run_program(basic_cuda<Architectures> const& exec,
-                 score_chunks<bfloat16, landmark_selector<Chunk, Group>> const& call) {
+template <class Architectures, ChunkSelector S>
+requires requires {
+  landmark_lines<128, S>::bytes;
+}
+void run_program(basic_cuda<Architectures> const& exec, score_chunks<bfloat16, S> const& call) {
   if (!detail::try_scores<128>(exec, call) && !detail::try_scores<64>(exec, call)) {
     exec.run(call, call.groups());
   }

@@ -14,6 +14,8 @@
 #include <tessera/core/precision.hpp>
 #include <tessera/program/offloaded_memory.hpp>
 #include <tessera/project/rotary.hpp>
+#include <tessera/quantize/code_scale.hpp>
+#include <tessera/reduce/finite_magnitude.hpp>
 #include <tessera/select/chunk_landmarks.hpp>
 #include <tessera/select/keep_outliers.hpp>
 #include <tessera/tile/per_lane.hpp>
@@ -63,6 +65,34 @@ struct staged_keys {
   };
 };
 
+/// Whether all that a selector keeps of a chunk is codes of its mean.
+template <class S>
+inline constexpr bool codes_means = requires(typename S::element_type& code, code_scale const& fitted) {
+  S::keep(float{}, fitted, code);
+};
+
+/// Writes the codes of a mean that all lanes can read, and their scale: what the selector's reduce() writes.
+template <ChunkSelector S, class Group>
+TESSERA_FN void keep_mean(Group const& group, float const* mean, std::int64_t channels,
+                          typename S::element_type* kept) {
+  per_lane<finite_magnitude_reducer::state_type, Group> own;
+  for (int lane : group) {
+    own[lane] = S::range().identity();
+    for (std::int64_t channel = lane; channel < channels; channel += Group::size) {
+      S::range().push(own[lane], mean[channel]);
+    }
+  }
+  const code_scale fitted = S::fit(reduce(group, own, detail::larger{}));
+  for (int lane : group) {
+    for (std::int64_t channel = lane; channel < channels; channel += Group::size) {
+      S::keep(mean[channel], fitted, kept[channel]);
+    }
+    if (is_first(lane)) {
+      S::keep(fitted, kept + channels);
+    }
+  }
+}
+
 /// Of staged keys that all lanes have written, without a sync since: writes the landmark; gives all lanes the least
 /// cosine of a key with the mean. 32 lanes.
 template <ChunkSelector S, class Group, class T>
@@ -73,7 +103,7 @@ TESSERA_FN float summarize_chunk(Group const& group, S const& selector, staged_k
   const typename staged_keys<T>::reader keys{scratch.keys, channels};
   group.sync();
   for (int lane : group) {
-    for (std::int64_t piece = lane; piece < landmarks::pieces(channels); piece += Group::size) {
+    for (std::int64_t piece = lane; !codes_means<S> && piece < landmarks::pieces(channels); piece += Group::size) {
       landmarks::reduce(selector, keys, piece, channels, kept);
     }
     for (std::int64_t channel = lane; channel < channels; channel += Group::size) {
@@ -85,6 +115,9 @@ TESSERA_FN float summarize_chunk(Group const& group, S const& selector, staged_k
     }
   }
   group.sync();
+  if constexpr (codes_means<S>) {
+    keep_mean<S>(group, scratch.mean, channels, kept);
+  }
   per_lane<float, Group> of_mean;
   for (int lane : group) {
     of_mean[lane] = 0.0F;

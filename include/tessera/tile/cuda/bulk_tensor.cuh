@@ -86,6 +86,16 @@ struct cache_policy {
   }
 };
 
+/// load_bytes(); `policy` says how long L2 keeps them.
+__device__ __forceinline__ void load_bytes(void* shared, void const* global, int bytes, shared_barrier& done,
+                                           cache_policy policy) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], "
+      "%4;" ::"r"(detail::plain_shared_address(shared)),
+      "l"(global), "r"(bytes), "r"(detail::plain_shared_address(&done)), "l"(policy.bits)
+      : "memory");
+}
+
 /// Shared to global memory. Whoever wrote the box has called fence_async_proxy() before. `place` is not negative. Where
 /// rows of the matrix do not have whole 16 bytes, the rest of the last 16 is written too (seen on sm_90).
 __device__ __forceinline__ void store_box(tensor_map const& map, void const* shared, box_place place) {

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Selects chunks of keys by their mean, as landmark_selector does, of which 8 bits a channel are kept: half of what a
+/// mean in bfloat16 takes, and half to read for each query.
+///
+///     tessera::coded_landmark_selector<8> selector{.chunks = 256};
+///
+/// With m the mean of a chunk's keys, codes and scores are
+///
+///     scale = max_i |m_i| / 127,   code_i = nearest(m_i / scale),   score(q) = scale * sum_i q_i code_i
+///
+/// A code is off by half a step at most, 0.4 % of the largest channel. A chunk of zeros has scale 0; where a mean is
+/// not finite the scale is NaN, and so is every score.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/concepts/chunk_selector.hpp>
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/quantize/code_scale.hpp>
+#include <tessera/quantize/symmetric.hpp>
+#include <tessera/reduce/finite_magnitude.hpp>
+#include <tessera/reduce/mean.hpp>
+#include <tessera/select/query_group.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// `Chunk` neighbouring keys share a landmark. At most `chunks` chunks are taken. Group: how query heads agree that
+/// share a key head.
+template <int Chunk, class Group = group_max>
+struct coded_landmark_selector {
+  static_assert(Chunk > 0, "tessera: coded_landmark_selector needs chunks of at least one key");
+
+  using element_type = std::int8_t;
+  using group_type = Group;
+  /// Whose codes the channels of a mean have.
+  using quantizer_type = symmetric_quantizer<8, whole_tensor>;
+  static constexpr int chunk = Chunk;
+  static constexpr int scale_bytes = 4;  ///< behind the codes
+
+  std::int64_t chunks = 256;  ///< to take for each key head
+
+  /// The codes of all channels, then their scale, 4 bytes, the lowest first.
+  TESSERA_FN constexpr std::int64_t elements(std::int64_t channels) const { return channels + scale_bytes; }
+  /// One: the scale is that of all channels. Lanes that have the mean write it together: range(), fit(), keep().
+  TESSERA_FN constexpr std::int64_t pieces(std::int64_t) const { return 1; }
+
+  template <class Keys>
+  TESSERA_FN void reduce(Keys const& keys, std::int64_t, std::int64_t channels, element_type* kept) const {
+    auto largest = range().identity();
+    for (std::int64_t channel = 0; channel < channels; ++channel) {
+      range().push(largest, mean(keys, channel));
+    }
+    const code_scale fitted = fit(largest);
+    for (std::int64_t channel = 0; channel < channels; ++channel) {
+      keep(mean(keys, channel), fitted, kept[channel]);
+    }
+    keep(fitted, kept + channels);
+  }
+
+  template <class Query>
+  TESSERA_FN float score(Query const& query, element_type const* kept, std::int64_t channels,
+                         scored_chunk const&) const {
+    float sum = 0.0F;
+    for (std::int64_t channel = 0; channel < channels; ++channel) {
+      sum = multiply_add(query(channel), static_cast<float>(kept[channel]), sum);
+    }
+    return sum * scale_of(kept + channels);
+  }
+
+  TESSERA_FN constexpr std::int64_t budget(std::int64_t candidates) const {
+    return min(max(chunks, std::int64_t{0}), candidates);
+  }
+
+  // What reduce() does, for lanes that have the mean already.
+
+  /// Of the channels of a mean.
+  TESSERA_FN static constexpr finite_magnitude_reducer range() { return {}; }
+  /// Of what range() found.
+  TESSERA_FN static constexpr code_scale fit(finite_magnitude_reducer::state_type largest) {
+    return fit_scale(range().value(largest), static_cast<float>(quantizer_type::highest));
+  }
+  /// The code of a channel.
+  TESSERA_FN static constexpr void keep(float mean, code_scale const& fitted, element_type& code) {
+    code = quantizer_type::encode_scaled(mean, fitted.reciprocal);
+  }
+  /// The scale, behind the codes.
+  TESSERA_FN static constexpr void keep(code_scale const& fitted, element_type* behind) {
+    const auto bits = bit_cast<std::uint32_t>(fitted.scale);
+    for (int i = 0; i < scale_bytes; ++i) {
+      behind[i] = static_cast<element_type>(static_cast<std::uint8_t>(bits >> (8 * i)));
+    }
+  }
+
+ private:
+  template <class Keys>
+  TESSERA_FN static float mean(Keys const& keys, std::int64_t channel) {
+    const mean_reducer<float> reducer;
+    auto sum = reducer.identity();
+    for (int token = 0; token < Chunk; ++token) {
+      reducer.push(sum, keys(token, channel));
+    }
+    return reducer.value(sum);
+  }
+  TESSERA_FN static constexpr float scale_of(element_type const* behind) {
+    std::uint32_t bits = 0;
+    for (int i = 0; i < scale_bytes; ++i) {
+      bits |= static_cast<std::uint32_t>(static_cast<std::uint8_t>(behind[i])) << (8 * i);
+    }
+    return bit_cast<float>(bits);
+  }
+};
+
+static_assert(ChunkSelector<coded_landmark_selector<8>>);
+
+}  // namespace v0
+}  // namespace tessera
