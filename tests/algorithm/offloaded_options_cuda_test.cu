@@ -318,7 +318,7 @@ TEST_CASE("new directions hold on a GPU what the prompt did not have", "[cuda]")
   }
   auto const& memory = there.memory();
   auto const gram = to_host(exec, memory.gram.data, 128 * 128);
-  CHECK(largest_error(doubled(gram), products_of(s, prompt + steps)) < 1e-4);
+  CHECK(largest_error(doubled(gram), products_of(s, prompt + steps)) < 1e-5);
   cached_sequence const before = there.sequence(0);
   REQUIRE(before.streamed == before.chunks - there.plan().extents.archived(prompt));
   CHECK(before.streamed_residual / static_cast<float>(before.streamed) > 5 * usual);
@@ -340,7 +340,7 @@ TEST_CASE("new directions hold on a GPU what the prompt did not have", "[cuda]")
   for (std::size_t i = 0; i < unit.size(); i += 65) {
     unit[i] = 1;
   }
-  CHECK(largest_error(product(transposed(directions, 64), directions, 128, 64), unit) < 0.01);  // of 16-bit floats
+  CHECK(largest_error(product(transposed(directions, 64), directions, 128, 64), unit) < 0.004);  // of 16-bit floats
   auto const relation = product(transposed(old_directions, 64), directions, 128, 64);
   auto const coefficients = matrix_of(exec, memory.coefficients.data, rows * 64);
   CHECK(largest_error(coefficients, product(old_coefficients, relation, 64, 64)) < 0.004);
@@ -352,8 +352,8 @@ TEST_CASE("new directions hold on a GPU what the prompt did not have", "[cuda]")
   }
   for (std::int64_t position = prompt + steps; position < s.tokens; ++position) {
     auto const expected = here.decode(cpu{}, {&s}, {position});
-    REQUIRE(relative_error(there.decode({&s}, {position}), doubled(expected)) <
-            0.1);  // other directions that hold as much
+    auto const found = there.decode({&s}, {position});
+    REQUIRE(relative_error(found, doubled(expected)) < 0.06);  // by other directions that hold as much
   }
 }
 
@@ -479,11 +479,11 @@ TEST_CASE("a million tokens on a GPU are searched for two needles, which a step 
   for (std::size_t head = 0; head < 2; ++head) {
     std::vector<float> const own(found.begin() + static_cast<std::ptrdiff_t>(64 * head),
                                  found.begin() + static_cast<std::ptrdiff_t>(64 * head + 64));
-    CHECK(relative_error(own, attention_over(s, rotary, asked[head], attended)) < 0.03);
+    CHECK(relative_error(own, attention_over(s, rotary, asked[head], attended)) < 0.003);
     std::vector<double> needle;
     for (std::int64_t c = 0; c < 64; ++c) {
       needle.push_back(number(s.value(8 * s.needles[head], c)));
     }
-    CHECK(relative_error(own, needle) < 0.2);
+    CHECK(relative_error(own, needle) < 0.1);
   }
 }
