@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <cstdint>
 #include <cstring>
+#include <string>
 
 #include <tessera/exec/cuda_memory.cuh>
 
@@ -8,6 +9,7 @@
 #include "support/cuda.hpp"
 
 using namespace tessera;
+using tessera_test::contains;
 
 namespace {
 
@@ -30,6 +32,13 @@ TEST_CASE("a failure of the runtime names the function, the call and the reason"
   }
 }
 
+TEST_CASE("memory that cannot be had is refused with how many bytes it was", "[host]") {
+  CHECK_NOTHROW(detail::check_allocation(cudaSuccess, 12, "pinned_memory.allocate", "cudaMallocHost"));
+  CHECK_THROWS_WITH(
+      detail::check_allocation(cudaErrorMemoryAllocation, 268435456, "pinned_memory.allocate", "cudaMallocHost"),
+      "pinned_memory.allocate: cudaMallocHost of 268435456 bytes: out of memory (cudaErrorMemoryAllocation)");
+}
+
 TEST_CASE("device memory is aligned, on its device, and counted at its peak", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   device_memory pool;
@@ -48,7 +57,9 @@ TEST_CASE("device memory is aligned, on its device, and counted at its peak", "[
   CHECK_THROWS_WITH(pool.allocate(8, 512, nullptr),
                     "device_memory.allocate: an alignment of 512 is asked for but at most 256 is given");
   CHECK_THROWS_AS(pool.allocate(std::size_t{1} << 60, 256, nullptr), device_error);
-  static_cast<void>(cudaGetLastError());
+  CHECK_THROWS_WITH(pool.allocate(std::size_t{1} << 60, 256, nullptr),
+                    contains("device_memory.allocate: cudaMallocFromPoolAsync of 1152921504606846976 bytes: "));
+  CHECK(cudaGetLastError() == cudaSuccess);
 }
 
 TEST_CASE("pinned memory belongs to the host, and the device can reach it", "[cuda]") {
@@ -58,6 +69,20 @@ TEST_CASE("pinned memory belongs to the host, and the device can reach it", "[cu
   CHECK(attributes_of(block).devicePointer != nullptr);
   std::memset(block, 1, 4096);
   pinned_memory::deallocate(block, 4096, 256);
+}
+
+TEST_CASE("what a host cannot pin for a GPU is refused with how many bytes it was", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  try {
+    static_cast<void>(pinned_memory::allocate(std::size_t{1} << 60, 256));
+    FAIL("nothing was thrown");
+  } catch (device_error const& e) {
+    CHECK(e.code() == static_cast<int>(cudaErrorMemoryAllocation));
+    CHECK(std::string(e.what()) ==
+          "pinned_memory.allocate: cudaMallocHost of 1152921504606846976 bytes: out of memory "
+          "(cudaErrorMemoryAllocation)");
+  }
+  CHECK(cudaGetLastError() == cudaSuccess);
 }
 
 TEST_CASE("a guard makes its device current and sets back the one before", "[cuda]") {

@@ -31,6 +31,14 @@ inline void check_cuda(cudaError_t result, char const* function, char const* cal
 
 namespace detail {
 
+/// As check_cuda, and says how many bytes were asked for.
+inline void check_allocation(cudaError_t result, std::size_t bytes, char const* function, char const* call) {
+  if (result != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());  // reported here, so that the next call does not report it again
+    check_cuda(result, function, join(call, " of ", bytes, " bytes").c_str());
+  }
+}
+
 /// Makes a device current for as long as it lives.
 class device_guard {
  public:
@@ -79,8 +87,8 @@ class device_memory {
     check<value_error>(alignment <= device_alignment, "device_memory.allocate: an alignment of ", alignment,
                        " is asked for but at most ", device_alignment, " is given");
     void* pointer = nullptr;
-    check_cuda(cudaMallocFromPoolAsync(&pointer, bytes, pool_, static_cast<cudaStream_t>(stream)),
-               "device_memory.allocate", "cudaMallocFromPoolAsync");
+    detail::check_allocation(cudaMallocFromPoolAsync(&pointer, bytes, pool_, static_cast<cudaStream_t>(stream)), bytes,
+                             "device_memory.allocate", "cudaMallocFromPoolAsync");
     return pointer;
   }
   void deallocate(void* pointer, std::size_t, std::size_t, stream_handle stream) noexcept {
@@ -107,10 +115,11 @@ class device_memory {
 };
 
 /// Page-locked memory of the host.  To allocate and to give back takes long and may wait for the device: do it once.
+/// How much a host can pin is often limited; what it cannot pin is a device_error that says how many bytes it was.
 struct pinned_memory {
   static void* allocate(std::size_t bytes, std::size_t, stream_handle = nullptr) {
     void* pointer = nullptr;
-    check_cuda(cudaMallocHost(&pointer, bytes), "pinned_memory.allocate", "cudaMallocHost");
+    detail::check_allocation(cudaMallocHost(&pointer, bytes), bytes, "pinned_memory.allocate", "cudaMallocHost");
     return pointer;
   }
   static void deallocate(void* pointer, std::size_t, std::size_t, stream_handle = nullptr) noexcept {

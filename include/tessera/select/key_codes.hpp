@@ -86,7 +86,8 @@ struct key_code_selector {
     return (key < 0.0F ? 2 : 0) | (absolute(key) > border * scale ? 1 : 0);
   }
   TESSERA_FN static constexpr float level(int code) {
-    const float magnitude = (code & 1) != 0 ? levels[1] : levels[0];
+    // Values, not one of two variables: there is no array on the device.
+    const float magnitude = (code & 1) != 0 ? float{levels[1]} : float{levels[0]};
     return (code & 2) != 0 ? -magnitude : magnitude;
   }
   TESSERA_FN static float scale_of(element_type const* kept, int key, std::int64_t channels) {

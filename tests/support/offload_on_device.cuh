@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// An offloaded cache on the device, with the functions that host_cache (support/offload_problem.hpp) has on the host.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <tessera/algorithm/offloaded_cache.cuh>
+#include <tessera/exec/buffer.hpp>
+#include <tessera/exec/cuda.cuh>
+#include <tessera/exec/cuda_memory.cuh>
+#include <tessera/exec/side_queue.cuh>
+#include <tessera/project/rotary_tables.hpp>
+
+#include "support/cuda.hpp"
+#include "support/offload_problem.hpp"
+
+namespace tessera_test {
+
+/// What lies on the device; waits for it.
+template <class U>
+std::vector<U> to_host(tessera::cuda const& exec, U const* data, std::int64_t count) {
+  std::vector<U> copy(static_cast<std::size_t>(count));
+  exec.copy(tessera::array_view<U const>(data, count), copy);
+  exec.wait();
+  return copy;
+}
+template <class U>
+tessera::buffer<U> to_device(tessera::cuda const& exec, std::vector<U> const& values) {
+  tessera::buffer<U> copy(exec, static_cast<std::int64_t>(values.size()));
+  exec.copy(values, copy);
+  return copy;
+}
+
+/// Its memory is full of rubbish to begin with.
+template <class Method, class T>
+class offloaded_on_device {
+ public:
+  using cache_type = typename Method::template cache_type<T>;
+  using heads_view = tessera::view<T const, 3>;
+
+  offloaded_on_device(tessera::cuda const& exec, offload_heads const& heads, std::vector<std::int64_t> tokens,
+                      tessera::rotary_tables const& tables, tessera::offload_options const& options = {},
+                      typename Method::selector_type const& selector = {})
+      : exec_(exec),
+        side_(exec, Method::side_marks, true),
+        heads_(heads),
+        plan_(Method::template plan<T>({heads.query_heads, heads.key_heads, heads.channels, std::move(tokens)}, options,
+                                       selector)),
+        within_(to_device(exec, tables.within())),
+        blocks_(to_device(exec, tables.blocks())),
+        device_(exec, plan_.device.bytes()),
+        host_(plan_.host.bytes(), pinned_),
+        prompt_(exec, plan_.prompt.bytes()),
+        step_(exec, plan_.step.bytes()),
+        cache_(Method::open(plan_, device_.view(), host_.view(),
+                            tables.embedding(tessera::rotary_pairs::halves, within_.data(), blocks_.data()),
+                            selector)) {
+    for (auto* block : {&device_, &prompt_, &step_}) {
+      cuda_ok(cudaMemsetAsync(block->data(), 0xfb, block->bytes(), exec.stream));
+    }
+    std::fill(host_.begin(), host_.end(), std::byte{0xfb});
+    exec.wait();
+  }
+
+  /// Caches all of a prompt on the device, at once or in pieces of so many tokens.
+  void prefill(std::int64_t sequence, heads_view keys, heads_view values, std::int64_t piece = 0) {
+    tessera::workspace const space(plan_.prompt, prompt_.view());
+    if (piece == 0) {
+      Method::prefill(exec_, side_, cache_, sequence, keys, values, space);
+    } else {
+      auto prompt = Method::begin(exec_, cache_, sequence, space);
+      for (std::int64_t first = 0; first < keys.extent(1); first += piece) {
+        std::int64_t const taken = std::min(piece, keys.extent(1) - first);
+        Method::take(exec_, side_, cache_, prompt, keys.slice(1, first, taken), values.slice(1, first, taken), space);
+      }
+      Method::finish(exec_, side_, cache_, prompt, keys, values, space);
+    }
+    exec_.wait();
+  }
+  /// Caches the first `count` tokens.
+  void prefill(std::int64_t sequence, offload_sequence<T> const& s, std::int64_t count, std::int64_t piece = 0) {
+    auto const keys = to_device(exec_, s.keys);
+    auto const values = to_device(exec_, s.values);
+    heads_view const k(keys.data(), {heads_.key_heads, s.tokens, heads_.channels});
+    heads_view const v(values.data(), {heads_.key_heads, s.tokens, heads_.channels});
+    prefill(sequence, k.slice(1, 0, count), v.slice(1, 0, count), piece);
+  }
+
+  /// A step of the first sequences; queries, keys and values of one after the other.
+  std::vector<float> decode(std::vector<T> const& queries, std::vector<T> const& keys, std::vector<T> const& values) {
+    std::int64_t const row = heads_.query_heads * heads_.channels;
+    std::int64_t const steps = static_cast<std::int64_t>(queries.size()) / row;
+    auto const q = to_device(exec_, queries);
+    auto const k = to_device(exec_, keys);
+    auto const v = to_device(exec_, values);
+    tessera::buffer<float> result(exec_, steps * row);
+    tessera::offload_tokens<T> const in{{q.data(), {steps, heads_.query_heads, heads_.channels}},
+                                        {k.data(), {steps, heads_.key_heads, heads_.channels}},
+                                        {v.data(), {steps, heads_.key_heads, heads_.channels}}};
+    tessera::offload_results<float> const out{{result.data(), {steps, heads_.query_heads, heads_.channels}}};
+    Method::decode(exec_, side_, cache_, in, out, tessera::workspace(plan_.step, step_.view()));
+    return to_host(exec_, result.data(), result.size());
+  }
+  /// A step: the token at `position` of each sequence.
+  std::vector<float> decode(std::vector<offload_sequence<T> const*> const& all,
+                            std::vector<std::int64_t> const& positions) {
+    std::vector<T> q;
+    std::vector<T> k;
+    std::vector<T> v;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      append(q, *all[i], all[i]->queries, heads_.query_heads, positions[i]);
+      append(k, *all[i], all[i]->keys, heads_.key_heads, positions[i]);
+      append(v, *all[i], all[i]->values, heads_.key_heads, positions[i]);
+    }
+    return decode(q, k, v);
+  }
+  void refit(std::int64_t sequence) {
+    Method::refit(exec_, cache_, sequence, tessera::workspace(plan_.prompt, prompt_.view()));
+    exec_.wait();
+  }
+
+  [[nodiscard]] auto const& plan() const { return plan_; }
+  [[nodiscard]] auto const& memory() const { return cache_.memory; }
+  [[nodiscard]] tessera::cached_sequence sequence(std::int64_t which) const {
+    return to_host(exec_, cache_.memory.sequences.data + which, 1)[0];
+  }
+  [[nodiscard]] tessera::offload_statistics statistics() const { return Method::wait_for_statistics(exec_, cache_); }
+  /// What the latest step left, on the device.
+  [[nodiscard]] tessera::offload_step<T> step(std::int64_t steps) {
+    return plan_.step_of(tessera::workspace(plan_.step, step_.view()), steps, {});
+  }
+  /// All of the cache that is on the device.
+  [[nodiscard]] std::vector<std::byte> bytes() const { return to_host(exec_, device_.data(), device_.size()); }
+  /// All of the cache that is in pinned memory, once nothing is under way.
+  [[nodiscard]] std::vector<std::byte> pinned_bytes() const { return {host_.begin(), host_.end()}; }
+
+ private:
+  void append(std::vector<T>& to, offload_sequence<T> const& s, std::vector<T> const& from, std::int64_t heads,
+              std::int64_t position) const {
+    for (std::int64_t head = 0; head < heads; ++head) {
+      auto const first = from.begin() + static_cast<std::ptrdiff_t>((head * s.tokens + position) * heads_.channels);
+      to.insert(to.end(), first, first + static_cast<std::ptrdiff_t>(heads_.channels));
+    }
+  }
+
+  tessera::cuda exec_;
+  tessera::side_queue<tessera::cuda> side_;
+  offload_heads heads_;
+  typename Method::template plan_type<T> plan_;
+  tessera::pinned_memory pinned_;
+  tessera::buffer<tessera::rotation> within_;
+  tessera::buffer<tessera::rotation> blocks_;
+  tessera::buffer<std::byte> device_;
+  tessera::buffer<std::byte> host_;
+  tessera::buffer<std::byte> prompt_;
+  tessera::buffer<std::byte> step_;
+  cache_type cache_;
+};
+
+}  // namespace tessera_test
