@@ -21,7 +21,6 @@
 
 #include <tessera/algorithm/attention.hpp>
 #include <tessera/algorithm/quantized_attention.cuh>
-#include <tessera/core/arch.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/program/attention_of_few_queries.cuh>
 #include <tessera/program/attention_on_warpgroups.cuh>

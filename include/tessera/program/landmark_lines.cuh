@@ -14,7 +14,7 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/program/piece_operands.cuh>
 #include <tessera/quantize/code_scale.hpp>
-#include <tessera/reduce/finite_magnitude.hpp>
+#include <tessera/reduce/absolute_maximum_or_nan.hpp>
 #include <tessera/select/coded_landmark.hpp>
 #include <tessera/select/landmark.hpp>
 #include <tessera/tile/cuda/bytes.cuh>
@@ -109,7 +109,7 @@ struct landmark_lines<Channels, coded_landmark_selector<Chunk, Group>> {
       for (uint2 const& piece : raw.pieces) {
         magnitudes = __vmaxu2(magnitudes, __vmaxu2(piece.x & 0x7fff7fffU, piece.y & 0x7fff7fffU));
       }
-      const finite_magnitude_reducer range;
+      const absolute_maximum_or_nan_reducer range;
       auto largest = max(magnitudes << 16, magnitudes & 0xffff0000U);
       range.merge(largest, __shfl_xor_sync(0xffffffffU, largest, 1));
       range.merge(largest, __shfl_xor_sync(0xffffffffU, largest, 2));

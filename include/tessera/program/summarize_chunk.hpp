@@ -15,7 +15,7 @@
 #include <tessera/program/offloaded_memory.hpp>
 #include <tessera/project/rotary.hpp>
 #include <tessera/quantize/code_scale.hpp>
-#include <tessera/reduce/finite_magnitude.hpp>
+#include <tessera/reduce/absolute_maximum_or_nan.hpp>
 #include <tessera/select/chunk_landmarks.hpp>
 #include <tessera/select/keep_outliers.hpp>
 #include <tessera/tile/per_lane.hpp>
@@ -75,7 +75,7 @@ inline constexpr bool codes_means = requires(typename S::element_type& code, cod
 template <ChunkSelector S, class Group>
 TESSERA_FN void keep_mean(Group const& group, float const* mean, std::int64_t channels,
                           typename S::element_type* kept) {
-  per_lane<finite_magnitude_reducer::state_type, Group> own;
+  per_lane<absolute_maximum_or_nan_reducer::state_type, Group> own;
   for (int lane : group) {
     own[lane] = S::range().identity();
     for (std::int64_t channel = lane; channel < channels; channel += Group::size) {

@@ -20,7 +20,7 @@
 #include <tessera/core/math.hpp>
 #include <tessera/quantize/code_scale.hpp>
 #include <tessera/quantize/symmetric.hpp>
-#include <tessera/reduce/finite_magnitude.hpp>
+#include <tessera/reduce/absolute_maximum_or_nan.hpp>
 #include <tessera/reduce/mean.hpp>
 #include <tessera/select/query_group.hpp>
 
@@ -77,9 +77,9 @@ struct coded_landmark_selector {
   // What reduce() does, for lanes that have the mean already.
 
   /// Of the channels of a mean.
-  TESSERA_FN static constexpr finite_magnitude_reducer range() { return {}; }
+  TESSERA_FN static constexpr absolute_maximum_or_nan_reducer range() { return {}; }
   /// Of what range() found.
-  TESSERA_FN static constexpr code_scale fit(finite_magnitude_reducer::state_type largest) {
+  TESSERA_FN static constexpr code_scale fit(absolute_maximum_or_nan_reducer::state_type largest) {
     return fit_scale(range().value(largest), static_cast<float>(quantizer_type::highest));
   }
   /// The code of a channel.
