@@ -15,6 +15,7 @@
 #include <tessera/project/rotary_tables.hpp>
 #include <tessera/select/chunk_landmarks.hpp>
 #include <tessera/select/coded_landmark.hpp>
+#include <tessera/select/key_codes.hpp>
 #include <tessera/select/landmark.hpp>
 #include <tessera/testing/generators.hpp>
 #include <tessera/testing/laws/chunk_selector.hpp>
@@ -171,6 +172,8 @@ TEST_CASE("chunks of zeros and of keys that are not finite have landmarks of the
   CHECK(scale_in(tiny) == std::numeric_limits<float>::min());
   CHECK(tiny[0] == 0);
 }
+
+static_assert(codes_means<coded> && !codes_means<landmark_selector<8>> && !codes_means<key_code_selector<8>>);
 
 TEST_CASE("lanes together keep the bytes that the selector keeps alone", "[host]") {
   constexpr std::int64_t channels = 80;

@@ -5,7 +5,7 @@
 ///
 /// For each chunk and key head the bytes of a landmark are read, once, and 4 * group + 2 written and read: at 128K
 /// tokens in chunks of 8, 8 key heads of 128 channels and 32 query heads 17.3 MB of codes (33.5 MB of bfloat16) and
-/// 2.4 MB. On an H200 16 sequences take 86 us in codes, 0.80 of the read speed, and 143 us in bfloat16, 0.88. What that
+/// 2.4 MB. On an H200 16 sequences take 86 us in codes, 0.79 of the read speed, and 143 us in bfloat16, 0.88. What that
 /// takes:
 ///
 /// - A multiprocessor has up to 192 KiB of landmarks on their way, twice what keeps the memory busy. Those of 16 chunks

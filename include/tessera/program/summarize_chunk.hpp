@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include <tessera/config.hpp>
 #include <tessera/core/math.hpp>
@@ -67,8 +68,8 @@ struct staged_keys {
 
 /// Whether all that a selector keeps of a chunk is codes of its mean.
 template <class S>
-inline constexpr bool codes_means = requires(typename S::element_type& code, code_scale const& fitted) {
-  S::keep(float{}, fitted, code);
+inline constexpr bool codes_means = requires {
+  S::keep(float{}, code_scale{}, std::declval<typename S::element_type&>());
 };
 
 /// Writes the codes of a mean that all lanes can read, and their scale: what the selector's reduce() writes.
