@@ -141,7 +141,7 @@ TEST_CASE("SageAttention2 is close on a real model's queries, keys and values", 
 }
 
 TEST_CASE("on a real model smoothing, scales for fewer tokens and the format of weights rank as on made data",
-          "[host]") {
+          "[host][long]") {
   auto const p = real_problem();
   auto const expected = attention_by_formula(p);
   auto const error = [&](auto attention) { return error_on<decltype(attention)>(p, expected).relative_l1; };

@@ -101,15 +101,15 @@ TEST_CASE("on a device codes are those of the host, and portable attention agree
   TESSERA_NEEDS_CUDA();
   for (std::int64_t const tokens : {1, 63, 64, 65, 127, 128, 129, 1100}) {
     auto p = make_attention_problem<bfloat16>({1, 4, 2, tokens, tokens, 64});
-    check_on_device<sage_attention2>(p);
+    check_on_device<sage_attention2, true>(p);
     p.options.is_causal = true;
-    check_on_device<sage_attention2_int4>(p);
+    check_on_device<sage_attention2_int4, true>(p);
   }
   for (std::int64_t const channels : {16, 48, 128, 144, 256}) {
     check_on_device<sage_attention2>(make_attention_problem<float16>({2, 2, 1, 70, 300, channels}));
   }
   using whole = attention<smoothed<symmetric_quantizer<8, per_tensor>>, smoothed<symmetric_quantizer<8>>>;
-  check_on_device<whole>(make_attention_problem<bfloat16>({1, 2, 2, 70, 300, 64}));
+  check_on_device<whole, true>(make_attention_problem<bfloat16>({1, 2, 2, 70, 300, 64}));
 }
 
 TEST_CASE("on a GPU queries and keys have scales of any granularity, and values may have 16 bits", "[cuda]") {
