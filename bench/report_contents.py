@@ -396,7 +396,7 @@ def overview_rows():
     decoding, step = "decode/4bit/d128/64x4k", "decode/host/hit60/128k"
 
     def steps_beside_peers(ours, shape):
-        return [(f"flash2/decode/bf16/d128/{shape}", "ms", microseconds),
+        return [(f"cudnn/decode/bf16/d128/{shape}", "ms", microseconds),
                 (f"{BESIDE_PEERS}/decode/{ours}/d128/{shape}", "ms", microseconds)]
 
     both, zipf = f"forward_backward_exact/bf16/spread/{gemma}", f"forward_backward/bf16/zipf/{gemma}"
@@ -443,9 +443,9 @@ def overview_rows():
           (f"cudnn/{attention}", "TFLOPs", numbers(0)), (f"cudnn/{attention}", "relative_l1", percents(2)),
           (f"flash2/{attention}", "TFLOPs", numbers(0))]),
     ]] + [
-        with_peer_or_without(minicache, "FlashAttention-2 in PyTorch, 16 sequences: {} us, MiniCache from Python: {}",
+        with_peer_or_without(minicache, "cuDNN in PyTorch, 16 sequences: {} us, MiniCache from Python: {}",
                              steps_beside_peers("minicache_pair", "16x4k")),
-        with_peer_or_without(shadow, "FlashAttention-2 in PyTorch, 4 sequences: {} us, ShadowKV from Python: {}",
+        with_peer_or_without(shadow, "cuDNN in PyTorch, 4 sequences: {} us, ShadowKV from Python: {}",
                              steps_beside_peers("shadow_kv", "4x128k"))]
 
 

@@ -142,7 +142,7 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(self.report()[0], 0)
         error = "0.10 % by rounding; [the method's](#caches-that-fit)"
         self.assertIn(f"| {error} | – |", (self.root / "README.md").read_text())
-        dense, ours = "flash2/decode/bf16/d128/4x128k", "tessera/decode/shadow_kv/d128/4x128k"
+        dense, ours = "cudnn/decode/bf16/d128/4x128k", "tessera/decode/shadow_kv/d128/4x128k"
         self.write({dense: rows(dense, ms=0.5), ours: rows(ours, ms=0.25)}, "peers.json")
         self.assertEqual(self.report()[0], 0)
         lines = [line for line in (self.root / "README.md").read_text().split("\n") if line.startswith("| ShadowKV")]
