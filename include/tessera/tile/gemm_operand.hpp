@@ -2,11 +2,12 @@
 /// `gemm_operand<T>`: what a matrix product of Ts computes: how elements are stored, what their sums are.
 ///
 ///     using operand = gemm_operand<std::int8_t>;
-///     operand::sum_type total = 0;                                  // std::int32_t; float for all others
+///     operand::sum_type total = 0;                                  // std::int32_t; float of floats
 ///     total = operand::multiply_add(operand::widen(a), operand::widen(b), total);
 ///
-/// T: float, tf32, bfloat16, float16, float8_e4m3, float8_e5m2, std::int8_t. Products of all but float are exact. Sums
-/// of floats round as the machine at hand does: their error is a few 2^-24 of the sum of the products' magnitudes, and
+/// T: float, tf32, bfloat16, float16, float8_e4m3, float8_e5m2, std::int8_t, int4x2, an element of which is two along
+/// the depth of the product. Products of all but float are exact, and so are sums of integers in any order. Sums of
+/// floats round as the machine at hand does: their error is a few 2^-24 of the sum of the products' magnitudes, and
 /// on sm_90 with 8-bit floats, whose tensor cores keep about 13 bits, a few 2^-13.
 #pragma once
 
@@ -14,6 +15,7 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
+#include <tessera/core/int4.hpp>
 #include <tessera/core/precision.hpp>
 
 namespace tessera {
@@ -55,6 +57,25 @@ struct gemm_operand<std::int8_t> {
   /// Wraps where the sum does not fit 32 bits, which takes a depth over 131071.
   TESSERA_FN static constexpr std::int32_t multiply_add(std::int32_t a, std::int32_t b, std::int32_t sum) {
     return static_cast<std::int32_t>(static_cast<std::uint32_t>(sum) + static_cast<std::uint32_t>(a * b));
+  }
+};
+
+/// Pairs of 4-bit integers that are neighbours along the depth: the product of two pairs is a sum of two products.
+template <>
+struct gemm_operand<int4x2> {
+  using value_type = int4x2;
+  using sum_type = std::int32_t;
+  /// Both values of a pair.
+  struct wide_pair {
+    std::int32_t first;   ///< the low one
+    std::int32_t second;  ///< the high one
+  };
+  /// The values themselves.
+  TESSERA_FN static constexpr wide_pair widen(int4x2 pair) { return {low(pair), high(pair)}; }
+  /// Wraps where the sum does not fit 32 bits, which takes a depth over 16 million pairs.
+  TESSERA_FN static constexpr std::int32_t multiply_add(wide_pair a, wide_pair b, std::int32_t sum) {
+    const std::int32_t both = a.first * b.first + a.second * b.second;
+    return static_cast<std::int32_t>(static_cast<std::uint32_t>(sum) + static_cast<std::uint32_t>(both));
   }
 };
 

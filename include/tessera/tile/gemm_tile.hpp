@@ -18,6 +18,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include <tessera/concepts/tile_mma.hpp>
 #include <tessera/config.hpp>
@@ -51,15 +52,17 @@ struct gemm_tile {
   using group_type = Group;
   using operand_type = typename operand::value_type;
   using sum_type = typename operand::sum_type;
+  /// An element as it takes part in products.
+  using wide_type = decltype(operand::widen(std::declval<operand_type>()));
   static constexpr int rows = Shape::m;
   static constexpr int columns = Shape::n;
   static constexpr int depth = Shape::k;
 
   struct a_tile {
-    sum_type values[rows][depth];  ///< widened
+    wide_type values[rows][depth];  ///< widened
   };
   struct b_tile {
-    sum_type values[depth][columns];  ///< widened
+    wide_type values[depth][columns];  ///< widened
   };
   struct sum_tile {
     sum_type values[rows][columns];  ///< of the tile

@@ -79,9 +79,17 @@ struct one_tile {
   }
 };
 
+/// Numbers of an element along the depth.
 template <class T>
-T whole_number(double number) {
-  if constexpr (std::is_integral_v<T>) {
+constexpr std::size_t in_element = std::is_same_v<T, int4x2> ? 2 : 1;
+
+/// The element whose numbers lie `stride` apart.
+template <class T>
+T whole_number(double const* numbers, std::size_t stride = 1) {
+  double const number = *numbers;
+  if constexpr (std::is_same_v<T, int4x2>) {
+    return pack_int4(static_cast<int>(number), static_cast<int>(numbers[stride]));
+  } else if constexpr (std::is_integral_v<T>) {
     return static_cast<T>(number);
   } else {
     return store<T>(static_cast<float>(number));
@@ -94,20 +102,27 @@ void check_tile() {
   using value = typename program::value_type;
   using sum = typename program::sum_type;
   constexpr std::int64_t gap = 3;
-  std::vector<double> a(Shape::m * Shape::k);
-  std::vector<double> b(Shape::k * Shape::n);
-  std::vector<value> a_values(Shape::m * (Shape::k + gap), whole_number<value>(5));
-  std::vector<value> b_values(program::b_rows * (program::b_columns + gap), whole_number<value>(5));
+  constexpr std::size_t depth = in_element<value> * Shape::k;
+  constexpr double rubbish[2] = {5, 5};
+  std::vector<double> a(Shape::m * depth);
+  std::vector<double> b(depth * Shape::n);
+  std::vector<value> a_values(Shape::m * (Shape::k + gap), whole_number<value>(rubbish));
+  std::vector<value> b_values(program::b_rows * (program::b_columns + gap), whole_number<value>(rubbish));
   for (std::size_t i = 0; i < a.size(); ++i) {
     a[i] = static_cast<double>(i * 7 % 13 % 7) - 3;
-    a_values[i / Shape::k * (Shape::k + gap) + i % Shape::k] = whole_number<value>(a[i]);
   }
   for (std::size_t i = 0; i < b.size(); ++i) {
     b[i] = static_cast<double>(i * 5 % 11 % 7) - 3;
+  }
+  for (std::size_t i = 0; i < Shape::m * Shape::k; ++i) {
+    a_values[i / Shape::k * (Shape::k + gap) + i % Shape::k] = whole_number<value>(&a[i * in_element<value>]);
+  }
+  for (std::size_t i = 0; i < Shape::k * Shape::n; ++i) {
     std::size_t const k = i / Shape::n;
     std::size_t const column = i % Shape::n;
     std::size_t const stride = program::b_columns + gap;
-    b_values[program::is_transposed ? column * stride + k : k * stride + column] = whole_number<value>(b[i]);
+    b_values[program::is_transposed ? column * stride + k : k * stride + column] =
+        whole_number<value>(&b[k * in_element<value> * Shape::n + column], Shape::n);
   }
   tessera::cuda const exec;
   buffer<value> device_a(exec, static_cast<std::int64_t>(a_values.size()));
@@ -120,7 +135,7 @@ void check_tile() {
   exec.run(program{device_a.data(), device_b.data(), device_sums.data(), gap}, 1);
   exec.copy(device_sums, found);
   exec.wait();
-  auto const product = testing::reference_multiply(a, b, Shape::m, Shape::n, Shape::k);
+  auto const product = testing::reference_multiply(a, b, Shape::m, Shape::n, depth);
   std::int64_t wrong = 0;
   for (std::size_t i = 0; i < found.size(); ++i) {
     std::size_t const column = i % (Shape::n + gap);
@@ -142,6 +157,8 @@ TEST_CASE("a warp multiplies tiles of every operand", "[cuda]") {
   check_tile<float8_e4m3, shape<16, 16, 32>, 32, b_place::staged_transposed>();
   check_tile<float8_e5m2, shape<16, 16, 64>, 32, b_place::staged_rows>();
   check_tile<std::int8_t, shape<16, 16, 32>, 32, b_place::rows>();
+  check_tile<int4x2, shape<16, 16, 64>, 32, b_place::rows>();
+  check_tile<int4x2, shape<16, 8, 32>, 32, b_place::staged_transposed>();
 }
 
 TEST_CASE("the warps of a block share a tile", "[cuda]") {
@@ -150,4 +167,6 @@ TEST_CASE("the warps of a block share a tile", "[cuda]") {
   check_tile<bfloat16, shape<64, 64, 32>, 128, b_place::staged_transposed>();
   check_tile<bfloat16, shape<32, 64, 16>, 64, b_place::staged_rows>();
   check_tile<std::int8_t, shape<64, 128, 32>, 256, b_place::staged_transposed>();
+  check_tile<int4x2, shape<64, 128, 32>, 128, b_place::staged_transposed>();
+  check_tile<int4x2, shape<32, 64, 64>, 64, b_place::transposed>();
 }

