@@ -6,8 +6,6 @@
 #include <string>
 #include <vector>
 
-#include <tessera/algorithm/packed_codes.hpp>
-#include <tessera/core/int4.hpp>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/sage_attention2.hpp>
@@ -37,12 +35,6 @@ tessera::head_view<bfloat16 const> batch_of(tessera::view<bfloat16 const, 3> hea
   return {heads.data, {1, heads.extent(0), heads.extent(1), heads.extent(2)}};
 }
 
-/// Two codes of 4 bits to a byte.
-tessera::head_view<tessera::int4x2> pairs_of(std::vector<tessera::int4x2>& packed,
-                                             tessera::head_view<std::int8_t> codes) {
-  return {packed.data(), {codes.extent(0), codes.extent(1), codes.extent(2), codes.extent(3) / 2}};
-}
-
 /// Relative error of the attention of the last tokens; `kept` is how many bytes of codes and scales stay in memory.
 template <class Method>
 double attend(real_layers const& data, std::int64_t& kept) {
@@ -59,13 +51,6 @@ double attend(real_layers const& data, std::int64_t& kept) {
       {}, batch_of(data.keys_in(layer.rotated_keys)), batch_of(data.keys_in(layer.values))};
   Method::quantize(exec, shape, keys_and_values, {}, cache, cache_space, cached);
   kept = cache_plan.bytes();
-  auto const codes = cache.keys.codes;
-  std::vector<tessera::int4x2> packed;
-  if constexpr (Method::method::score_quantizer::bits == 4) {
-    packed.resize(static_cast<std::size_t>(codes.size() / 2));
-    kept -= codes.size() / 2;  // the bytes that are attended to are there only while attention runs
-    tessera::pack_int4_codes(exec, codes, pairs_of(packed, codes));
-  }
   // Each time that there are queries.
   quantized_parts const later{.keys = false, .values = false, .mean_scores = false};
   auto const plan = Method::plan(exec, shape, later);
@@ -75,9 +60,6 @@ double attend(real_layers const& data, std::int64_t& kept) {
   heads.keys = cache.keys;
   heads.values = cache.values;
   tessera::attention_inputs<bfloat16> const queries{batch_of(data.queries_in(layer.rotated_queries)), {}, {}};
-  if (!packed.empty()) {
-    tessera::widen_int4_codes(exec, pairs_of(packed, codes), codes);
-  }
   Method::quantize(exec, shape, queries, {}, heads, space, later);
   std::vector<float> result(layer.queries.size());
   tessera::attention_call<typename Method::method, float> const call{

@@ -55,10 +55,14 @@
 ///
 /// Codes may be made once and kept: quantize() makes those of the inputs that it is given, and forward() of an
 /// attention_call attends over them. Keys and values take channels + 0.125 and channels bytes a token, with float
-/// scales of 4 * channels bytes a head: half of bf16.
+/// scales of 4 * channels bytes a head: half of bf16. Keys of sage_attention2_int4 take channels / 2 + 0.125: 0.375 of
+/// bf16.
 ///
-/// INT4: its codes are multiplied as INT8, on every architecture: sm_90 has no INT4 product, and this one is for its
-/// accuracy to be studied and chosen (attention_score), and for keys to be kept in half a byte (packed_codes.hpp).
+/// INT4: codes of sage_attention2_int4 lie in pairs, two to a byte, and results are those of codes in bytes, to the
+/// last bit. Its products are the portable program's: INT4's own on sm_80 to sm_89; bytes, to which registers are
+/// widened, on sm_90 and later, which have no INT4 product (tile/cuda/gemm_tile.cuh says at what cost): there it is for
+/// less memory, not for speed. A method of 4 bits that is not two_to_a_byte and does not smooth queries runs in the
+/// programs for sm_90a, as INT8. Whether 4 bits are enough for a layer: attention_score.
 ///
 /// Accuracy, relative L1 error against double, bf16 in and out (tests/sage_attention2_test.cpp): normal data with
 /// offsets in 6 % of channels of queries and keys and in all of values, 4096 keys, 0.0029; a real model's layer with
@@ -91,6 +95,7 @@
 #include <tessera/quantize/scaled_float.hpp>
 #include <tessera/quantize/smoothed.hpp>
 #include <tessera/quantize/symmetric.hpp>
+#include <tessera/quantize/two_to_a_byte.hpp>
 #include <tessera/reduce/online_softmax.hpp>
 
 namespace tessera {
@@ -101,8 +106,9 @@ using sage_attention2 = attention<smoothed<symmetric_quantizer<8, per_thread>, s
                                   sampled_range<float8_quantizer<float8_e4m3>>, online_softmax<float>>;
 
 /// Its 4-bit method, with mean queries subtracted as well; the mean key and scales of values are those of all tokens.
-using sage_attention2_int4 = attention<smoothed<smoothed<symmetric_quantizer<4, per_thread>>, block_mean>,
-                                       float8_quantizer<float8_e4m3>, online_softmax<float>>;
+using sage_attention2_int4 =
+    attention<smoothed<smoothed<two_to_a_byte<symmetric_quantizer<4, per_thread>>>, block_mean>,
+              float8_quantizer<float8_e4m3>, online_softmax<float>>;
 
 }  // namespace v0
 }  // namespace tessera

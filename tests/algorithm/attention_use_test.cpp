@@ -68,6 +68,16 @@ TEST_CASE("keys and values that were quantized before serve queries that come la
   CHECK(farthest(by_codes.log_sum_exp, by_keys.log_sum_exp) < 0.02);
 }
 
+TEST_CASE("keys that were kept in 4 bits, two to a byte, serve as those in bytes do", "[host]") {
+  using in_bytes =
+      attention<smoothed<smoothed<symmetric_quantizer<4, per_thread>>, block_mean>, float8_quantizer<float8_e4m3>>;
+  auto const p = make_attention_problem<bfloat16>({1, 4, 2, 66, 200, 48});
+  auto const expected = run_later<in_bytes>(p);
+  auto const found = run_later<sage_attention2_int4>(p);
+  CHECK(found.result == expected.result);
+  CHECK(found.log_sum_exp == expected.log_sum_exp);
+}
+
 TEST_CASE("results may have any strides, and nothing between them is touched", "[host]") {
   cpu const exec{.threads = 1};
   auto const p = make_attention_problem<bfloat16>({2, 2, 1, 66, 70, 32});

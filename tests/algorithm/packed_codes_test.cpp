@@ -19,10 +19,12 @@ using namespace tessera_test;
 
 namespace {
 
+using in_bytes = attention<symmetric_quantizer<4, per_thread>, float8_quantizer<float8_e4m3>>;
+
 template <class Executor>
 void check_round_trip(Executor const& exec, std::int64_t tokens) {
   auto const p = make_attention_problem<bfloat16>({2, 2, 2, 1, tokens, 48});
-  auto const made = make_operands<sage_attention2_int4>(cpu{.threads = 1}, p);
+  auto const made = make_operands<in_bytes>(cpu{.threads = 1}, p);
   auto const codes = made.heads.keys.codes;
   std::int64_t const padded = padded_tokens(tokens);
   std::vector<int4x2> packed(as_size(2 * 2 * padded * 24 + 1), int4x2{0x5a});

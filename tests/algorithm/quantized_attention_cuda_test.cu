@@ -124,6 +124,25 @@ TEST_CASE("on a GPU queries and keys have scales of any granularity, and values 
   }
 }
 
+TEST_CASE("on a GPU products of codes in pairs are those of codes in bytes, to the last bit", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  using in_bytes =
+      attention<smoothed<smoothed<symmetric_quantizer<4, per_thread>>, block_mean>, float8_quantizer<float8_e4m3>>;
+  cuda const exec;
+  for (std::int64_t const channels : {16, 48, 64}) {
+    CAPTURE(channels);
+    auto p = make_attention_problem<bfloat16>({1, 4, 2, 130, 300, channels});
+    p.options.is_causal = channels == 64;
+    auto const found = run_portably<sage_attention2_int4, true>(exec, p).found;
+    auto const expected = run_portably<in_bytes, true>(exec, p).found;
+    CHECK(found.result == expected.result);
+    CHECK(found.log_sum_exp == expected.log_sum_exp);
+  }
+  for (std::int64_t const channels : {80, 128, 256}) {
+    check_on_device<sage_attention2_int4>(make_attention_problem<bfloat16>({1, 2, 1, 70, 300, channels}));
+  }
+}
+
 TEST_CASE("codes of 4 bits survive being two in a byte on a GPU", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   cuda const exec;

@@ -152,8 +152,8 @@ TEST_CASE("nothing is quantized where there are no tokens or no sequences", "[ho
   for (attention_shape const& s :
        {attention_shape{1, 2, 1, 0, 9, 32}, attention_shape{1, 2, 1, 9, 0, 32}, attention_shape{0, 2, 1, 9, 9, 32}}) {
     auto const made = make_operands<sage_attention2_int4>(exec, make_attention_problem<bfloat16>(s));
-    CHECK(made.heads.queries.codes.size() == s.batch * 2 * padded_tokens(s.queries) * 32);
-    CHECK(made.heads.keys.codes.size() == s.batch * padded_tokens(s.keys) * 32);
+    CHECK(made.heads.queries.codes.size() == s.batch * 2 * padded_tokens(s.queries) * 16);
+    CHECK(made.heads.keys.codes.size() == s.batch * padded_tokens(s.keys) * 16);
   }
 }
 
@@ -169,10 +169,10 @@ TEST_CASE("every granularity and width makes codes that decode to its tokens", "
     for (std::int64_t token = 0; token < 150; ++token) {
       float const scale = keys.scales(0, 0, method::method::key_groups::group_of(token));
       for (std::int64_t c = 0; c < 32; ++c) {
-        float const near = static_cast<float>(keys.codes(0, 0, token, c)) * scale;
+        int const code = keys.code(0, 0, token, c);
+        float const near = static_cast<float>(code) * scale;
         float const value = load(p.keys[as_size(token * 32 + c)]);
-        wrong +=
-            std::fabs(near - value) <= scale * 0.5001F && std::abs(keys.codes(0, 0, token, c)) <= q::highest ? 0 : 1;
+        wrong += std::fabs(near - value) <= scale * 0.5001F && std::abs(code) <= q::highest ? 0 : 1;
       }
     }
     CHECK(wrong == 0);
@@ -186,6 +186,8 @@ TEST_CASE("every granularity and width makes codes that decode to its tokens", "
   check(symmetric_quantizer<4, per_block>{});
   check(symmetric_quantizer<4, per_thread>{});
   check(symmetric_quantizer<4, per_token>{});
+  check(two_to_a_byte<symmetric_quantizer<4, per_tensor>>{});
+  check(two_to_a_byte<symmetric_quantizer<4, per_token>>{});
 }
 
 TEST_CASE("the programs keep the rules for programs, and every executor makes the same bits", "[host]") {

@@ -60,14 +60,14 @@ reference_attention decoded_operands(attention_problem<T> const& p, made_operand
     std::int64_t const b = i / s.channels / s.queries / s.query_heads;
     double const of_group =
         static_cast<double>(heads.queries.scales(b, head, method::query_groups::group_of(token))) * std::log(2.0);
-    decoded.queries.push_back(heads.queries.codes(b, head, token, c) * of_group / scale);
+    decoded.queries.push_back(heads.queries.code(b, head, token, c) * of_group / scale);
   }
   for (std::int64_t i = 0; i < s.batch * s.key_heads * s.keys * s.channels; ++i) {
     std::int64_t const c = i % s.channels;
     std::int64_t const token = i / s.channels % s.keys;
     std::int64_t const head = i / s.channels / s.keys % s.key_heads;
     std::int64_t const b = i / s.channels / s.keys / s.key_heads;
-    decoded.keys.push_back(heads.keys.codes(b, head, token, c) *
+    decoded.keys.push_back(heads.keys.code(b, head, token, c) *
                            static_cast<double>(heads.keys.scales(b, head, method::key_groups::group_of(token))));
     double const mean = heads.values.mean.data == nullptr ? 0.0 : static_cast<double>(heads.values.mean(b, head, c));
     decoded.values.push_back(

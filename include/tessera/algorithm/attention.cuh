@@ -3,16 +3,16 @@
 ///
 /// Include it and call attention as on the CPU, with a tessera::cuda executor. Nothing waits or allocates.
 ///
-/// Codes: quantized_attention.cuh. Attention, on sm_90a, over codes of 8 or 4 bits per_thread and values in e4m3, of
-/// any number of channels, to bfloat16 or float16, without a bias or lists of tiles (which are of 64 queries, fewer
-/// than a block of the program has): by warpgroups and the copy engine (program/attention_on_warpgroups.cuh), in a
-/// program of 64, 128 or 256 channels, the next that is large enough: 80 channels take as long as 128. Lengths of
+/// Codes: quantized_attention.cuh. Attention, on sm_90a, over codes of 8 or 4 bits per_thread, in bytes, and values in
+/// e4m3, of any number of channels, to bfloat16 or float16, without a bias or lists of tiles (which are of 64 queries,
+/// fewer than a block of the program has): by warpgroups and the copy engine (program/attention_on_warpgroups.cuh), in
+/// a program of 64, 128 or 256 channels, the next that is large enough: 80 channels take as long as 128. Lengths of
 /// sequences are read by the device, once for each block of queries; blocks behind the last query only write zeros.
-/// Keys of the last blocks of queries, or of all if they are few, are shared among multiprocessors, so that all of
-/// them have something to do until the end. Its log-sum-exps are of weights that are rounded to e4m3, by which results
-/// are divided: the right ones to merge results by. They, and what a sink leaves of results, are within 0.061 (log(17
-/// / 16)) of those of the portable program, and usually within 0.03 / sqrt(keys that matter). Sequences of up to 16
-/// queries, on sm_90, over such codes, without a bias or lists of tiles: with one read of keys and values for all
+/// Keys of the last blocks of queries, or of all if they are few, are shared among multiprocessors, so that all of them
+/// have something to do until the end. Its log-sum-exps are of weights that are rounded to e4m3, by which results are
+/// divided: the right ones to merge results by. They, and what a sink leaves of results, are within 0.061
+/// (log(17 / 16)) of those of the portable program, and usually within 0.03 / sqrt(keys that matter). Sequences of up
+/// to 16 queries, on sm_90, over such codes, without a bias or lists of tiles: with one read of keys and values for all
 /// query heads that share them (program/attention_of_few_queries.cuh). Else the portable programs with mma.sync.
 #pragma once
 

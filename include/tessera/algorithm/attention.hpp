@@ -117,9 +117,9 @@ std::int64_t floats_of_work_shares(Executor const&, quantized_regions<Method> co
   return 0;
 }
 
-/// QK: how queries and keys are coded: symmetric_quantizer<8 or 4, a granularity>, which may be smoothed. PV: how
-/// values are, and the weights of the softmax, whose scale is fixed: float8_quantizer, scaled_float_quantizer<float16>
-/// or symmetric_quantizer<8>; it may be smoothed.
+/// QK: how queries and keys are coded: symmetric_quantizer<8 or 4, a granularity>, which may be two_to_a_byte and
+/// smoothed. PV: how values are, and the weights of the softmax, whose scale is fixed: float8_quantizer,
+/// scaled_float_quantizer<float16> or symmetric_quantizer<8>; it may be smoothed.
 template <class QK, class PV, class Softmax = online_softmax<float>>
 struct attention {
   static_assert(
@@ -376,16 +376,17 @@ struct attention {
                              bool has_keys, bool has_values) {
     const std::int64_t queries = padded_tokens(s.queries);
     const std::int64_t keys = padded_tokens(s.keys);
+    const std::int64_t elements = s.channels / codes_in<typename method::score_code>;
     const std::int64_t query_scales = method::query_groups::count(queries);
     const std::int64_t key_scales = method::key_groups::count(keys);
     check_operand(function, "codes of queries", out.queries.codes, has_queries,
-                  {s.batch, s.query_heads, queries, s.channels});
+                  {s.batch, s.query_heads, queries, elements});
     check_operand(function, "scales of queries", out.queries.scales, has_queries,
                   {s.batch, s.query_heads, query_scales});
     check_operand(function, "scores of mean queries", out.queries.corrections, has_queries && regions::smooths_queries,
                   {s.batch, s.query_heads, divide_up(s.queries, std::int64_t{block_mean::tokens}), keys});
     check_extents(function, "scores of the mean key", out.queries.mean_scores, {s.batch, s.query_heads, s.queries});
-    check_operand(function, "codes of keys", out.keys.codes, has_keys, {s.batch, s.key_heads, keys, s.channels});
+    check_operand(function, "codes of keys", out.keys.codes, has_keys, {s.batch, s.key_heads, keys, elements});
     check_operand(function, "scales of keys", out.keys.scales, has_keys, {s.batch, s.key_heads, key_scales});
     check_operand(function, "means of keys", out.keys.mean, has_keys && regions::smooths_keys,
                   {s.batch, s.key_heads, s.channels});

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Codes and scales of queries, keys and values on CUDA devices.
 ///
-/// Where queries and keys have 8 or 4 bits per_thread, queries are not smoothed, values are e4m3, and inputs are
-/// bfloat16 or float16 of up to 256 channels, a multiple of 8, that lie next to each other in rows that begin at
+/// Where queries and keys have 8 or 4 bits per_thread, in bytes, queries are not smoothed, values are e4m3, and inputs
+/// are bfloat16 or float16 of up to 256 channels, a multiple of 8, that lie next to each other in rows that begin at
 /// multiples of 16 bytes: three launches or four. The first reads keys and values, or samples of them, and sums them up
 /// by tiles of 128 tokens (program/summarize_tiles.cuh), the second joins the tiles of each head (finish_tiles.cuh),
 /// the third reads everything and writes codes (encode_tiles.cuh). Where values were sampled a fourth makes codes of
@@ -40,9 +40,10 @@ namespace detail {
 /// Whether codes and scales of a method are those that the programs for CUDA make and read.
 template <class Method>
 inline constexpr bool has_lane_scales =
-    std::is_same_v<typename Method::score_quantizer::granularity_type, std::remove_cvref_t<decltype(per_thread)>>&&
-        std::is_same_v<typename Method::value_code, float8_e4m3> &&
-    !quantized_regions<Method>::smooths_queries;
+    !quantized_regions<Method>::smooths_queries &&
+    std::is_same_v<typename Method::score_quantizer::granularity_type, std::remove_cvref_t<decltype(per_thread)>> &&
+    std::is_same_v<typename Method::score_code, std::int8_t> &&
+    std::is_same_v<typename Method::value_code, float8_e4m3>;
 
 template <class T>
 inline constexpr bool has_16_bits = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;

@@ -21,6 +21,7 @@
 #include <tessera/program/head_source.hpp>
 #include <tessera/program/summarize_heads.hpp>
 #include <tessera/quantize/smoothed.hpp>
+#include <tessera/quantize/two_to_a_byte.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -28,8 +29,8 @@ inline namespace v0 {
 /// All three, of one Method (attention_method).
 template <class Method>
 struct quantized_heads {
-  quantized_queries queries;                                  ///< of a batch
-  quantized_keys keys;                                        ///< of a batch
+  quantized_queries<typename Method::score_code> queries;     ///< of a batch
+  quantized_keys<typename Method::score_code> keys;           ///< of a batch
   quantized_value_heads<typename Method::value_code> values;  ///< of a batch
 };
 
@@ -61,6 +62,8 @@ struct quantized_regions {
   using query_groups = typename Method::query_groups;
   /// Keys that share a scale: a token_groups.
   using key_groups = typename Method::key_groups;
+  /// What codes of queries and keys lie in.
+  using score_code = typename Method::score_code;
   /// The code of a value.
   using value_code = typename Method::value_code;
   static constexpr bool smooths_keys = has_mean_of_tokens<qk>;  ///< the mean key is subtracted
@@ -76,28 +79,27 @@ struct quantized_regions {
                 "tessera: smoothed values have the mean and the range of all tokens or both of a sample: "
                 "smoothed<sampled_range<Q>, sampled_mean> or smoothed<Q>");
 
-  attention_shape shape;            ///< of the operands
-  quantized_parts parts;            ///< which there is room for
-  workspace_plan plan;              ///< of the regions below
-  region<std::int8_t> query_codes;  ///< batch x query heads x padded queries x channels
-  region<float> query_scales;       ///< batch x query heads x query_scale_count()
-  region<float> mean_scores;        ///< of the mean key: batch x query heads x queries
-  region<float> corrections;        ///< of mean queries: batch x query heads x query_blocks() x padded keys
-  region<std::int8_t> key_codes;    ///< batch x key heads x padded keys x channels
-  region<float> key_scales;         ///< batch x key heads x key_scale_count()
-  region<float> key_mean;           ///< batch x key heads x channels
-  region<value_code> value_codes;   ///< batch x key heads x padded keys x channels, in blocks
-  region<float> value_scales;       ///< batch x key heads x channels
-  region<float> value_mean;         ///< batch x key heads x channels
+  attention_shape shape;           ///< of the operands
+  quantized_parts parts;           ///< which there is room for
+  workspace_plan plan;             ///< of the regions below
+  region<score_code> query_codes;  ///< batch x query heads x padded queries x elements()
+  region<float> query_scales;      ///< batch x query heads x query_scale_count()
+  region<float> mean_scores;       ///< of the mean key: batch x query heads x queries
+  region<float> corrections;       ///< of mean queries: batch x query heads x query_blocks() x padded keys
+  region<score_code> key_codes;    ///< batch x key heads x padded keys x elements()
+  region<float> key_scales;        ///< batch x key heads x key_scale_count()
+  region<float> key_mean;          ///< batch x key heads x channels
+  region<value_code> value_codes;  ///< batch x key heads x padded keys x channels, in blocks
+  region<float> value_scales;      ///< batch x key heads x channels
+  region<float> value_mean;        ///< batch x key heads x channels
 
   /// Throws shape_error for extents whose product is no size.
   quantized_regions(char const* where, attention_shape const& of, quantized_parts wanted = {})
       : shape(of),
         parts(wanted),
         plan(where),
-        query_codes(plan.add<std::int8_t>(
-            "codes of queries",
-            parts.queries ? size(where, query_heads(), padded_tokens(of.queries), of.channels) : 0)),
+        query_codes(plan.add<score_code>(
+            "codes of queries", parts.queries ? size(where, query_heads(), padded_tokens(of.queries), elements()) : 0)),
         query_scales(plan.add<float>("scales of queries", parts.queries ? query_heads() * query_scale_count() : 0)),
         mean_scores(plan.add<float>("scores of the mean key", smooths_keys && parts.queries && parts.mean_scores
                                                                   ? query_heads() * of.queries
@@ -105,8 +107,8 @@ struct quantized_regions {
         corrections(plan.add<float>(
             "scores of mean queries",
             smooths_queries && parts.queries ? size(where, query_heads(), query_blocks(), padded_tokens(of.keys)) : 0)),
-        key_codes(plan.add<std::int8_t>(
-            "codes of keys", parts.keys ? size(where, key_heads(), padded_tokens(of.keys), of.channels) : 0)),
+        key_codes(plan.add<score_code>("codes of keys",
+                                       parts.keys ? size(where, key_heads(), padded_tokens(of.keys), elements()) : 0)),
         key_scales(plan.add<float>("scales of keys", parts.keys ? key_heads() * key_scale_count() : 0)),
         key_mean(plan.add<float>("mean of keys", smooths_keys && parts.keys ? key_heads() * of.channels : 0)),
         value_codes(plan.add<value_code>(
@@ -114,6 +116,8 @@ struct quantized_regions {
         value_scales(plan.add<float>("scales of values", parts.values ? key_heads() * of.channels : 0)),
         value_mean(plan.add<float>("mean of values", smooths_values && parts.values ? key_heads() * of.channels : 0)) {}
 
+  /// Of a token's codes, where it is a query or a key.
+  [[nodiscard]] std::int64_t elements() const { return shape.channels / codes_in<score_code>; }
   /// Scales of a query head.
   [[nodiscard]] std::int64_t query_scale_count() const { return query_groups::count(padded_tokens(shape.queries)); }
   /// Scales of a key head.
@@ -129,7 +133,7 @@ struct quantized_regions {
     const std::int64_t keys = padded_tokens(s.keys);
     quantized_heads<Method> made;
     if (parts.queries) {
-      made.queries.codes = view_of(space[query_codes], {s.batch, s.query_heads, queries, s.channels});
+      made.queries.codes = view_of(space[query_codes], {s.batch, s.query_heads, queries, elements()});
       made.queries.scales = view_of(space[query_scales], {s.batch, s.query_heads, query_scale_count()});
     }
     if (smooths_keys && parts.queries && parts.mean_scores) {
@@ -139,7 +143,7 @@ struct quantized_regions {
       made.queries.corrections = view_of(space[corrections], {s.batch, s.query_heads, query_blocks(), keys});
     }
     if (parts.keys) {
-      made.keys.codes = view_of(space[key_codes], {s.batch, s.key_heads, keys, s.channels});
+      made.keys.codes = view_of(space[key_codes], {s.batch, s.key_heads, keys, elements()});
       made.keys.scales = view_of(space[key_scales], {s.batch, s.key_heads, key_scale_count()});
     }
     if (smooths_keys && parts.keys) {
@@ -326,7 +330,7 @@ void summarize(Executor const& exec, Source const& source, finish_summaries fini
 
 template <class Q, class Groups, class Executor, class Source>
 void encode(Executor const& exec, smoothed_heads<Source> const& source, array_view<std::uint32_t> magnitudes,
-            float factor, head_view<std::int8_t> codes, view<float, 3> scales) {
+            float factor, head_view<stored_code<Q>> codes, view<float, 3> scales) {
   const auto of_heads = view_of(magnitudes, {codes.extent(0), codes.extent(1)});
   if constexpr (Groups::is_whole) {
     const measure_heads<Source> measure{source, of_heads};
@@ -403,7 +407,8 @@ void correct_queries(Executor const& exec, Call const& call, view<float, 4> quer
   if (call.in.keys.data != nullptr) {
     run(smoothed_keys(call));
   } else {
-    using source = decoded_keys<typename Call::method::key_groups>;
+    using method = typename Call::method;
+    using source = decoded_keys<typename method::score_code, typename method::key_groups>;
     run(smoothed_heads<source>{{call.out.keys, call.in.key_lengths, call.shape.keys}, {}, 1});
   }
 }

@@ -48,9 +48,9 @@ struct mean_scores {
 };
 
 /// Keys as their codes say, without their mean: a source for query_corrections where keys themselves were not kept.
-template <class Groups>
+template <class Code, class Groups>
 struct decoded_keys {
-  quantized_keys keys;  ///< codes and scales
+  quantized_keys<Code> keys;  ///< codes and scales
   sequence_lengths lengths;
   std::int64_t tokens;  ///< of a sequence
 
@@ -60,7 +60,7 @@ struct decoded_keys {
   TESSERA_FN std::int64_t length(std::int64_t sequence) const { return length_of(lengths, sequence, tokens); }
   TESSERA_FN float operator()(std::int64_t sequence, std::int64_t head, std::int64_t token,
                               std::int64_t channel) const {
-    return static_cast<float>(keys.codes(sequence, head, token, channel)) *
+    return static_cast<float>(keys.code(sequence, head, token, channel)) *
            keys.scales(sequence, head, Groups::group_of(token));
   }
 };

@@ -13,6 +13,9 @@
 ///     values    codes   float8_e4m3  batch x key heads x tiles of 128 tokens x channels x places by value_place()
 ///               scales  float     batch x key heads x channels
 ///
+/// Codes of 4 bits may be two_to_a_byte (quantize/two_to_a_byte.hpp): queries and keys then have int4x2, half as many,
+/// a pair being two neighbouring channels.
+///
 /// A query's scale is multiplied by the softmax's and by log2(e): sums of codes times both scales are scores in base 2.
 /// A group or channel of zeros has scale 0. One with an infinity or a NaN has scale NaN and codes 0: everything that
 /// its tokens or its channel take part in is NaN, and nothing else.
@@ -23,6 +26,7 @@
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/float8.hpp>
+#include <tessera/core/int4.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/head_view.hpp>
 
@@ -97,22 +101,51 @@ struct sequence_starts {
   }
 };
 
-/// Codes of queries, which programs for scores read.
+/// Codes of queries and keys in an element of their views: of bytes 1, of pairs 2.
+template <class Code>
+inline constexpr int codes_in = 1;
+template <>
+inline constexpr int codes_in<int4x2> = 2;
+
+/// The code of a channel, of the element that it lies in.
+[[nodiscard]] TESSERA_FN constexpr int code_in(std::int8_t element, std::int64_t) {
+  return element;
+}
+/// Likewise: even channels are the first of a pair.
+[[nodiscard]] TESSERA_FN constexpr int code_in(int4x2 element, std::int64_t channel) {
+  return channel % 2 == 0 ? low(element) : high(element);
+}
+
+/// Codes of queries, which programs for scores read. Code: std::int8_t or int4x2.
+template <class Code>
 struct quantized_queries {
-  head_view<std::int8_t> codes;  ///< batch x query heads x padded queries x channels
-  view<float, 3> scales;         ///< batch x query heads x groups; times softmax scale and log2(e)
+  head_view<Code> codes;  ///< batch x query heads x padded queries x channels / codes_in
+  view<float, 3> scales;  ///< batch x query heads x groups; times softmax scale and log2(e)
   view<float, 3> mean_scores =
       {};  ///< batch x query heads x queries: softmax scale * query . mean of keys, natural, in
            ///< fp32; or null. Added to log-sum-exps.
   head_view<float> corrections = {};  ///< batch x query heads x blocks of 64 queries x padded keys: scores of the mean
                                       ///< query of the block, in base 2; null without a block_mean
+
+  /// Of a channel of a token.
+  [[nodiscard]] TESSERA_FN constexpr int code(std::int64_t sequence, std::int64_t head, std::int64_t token,
+                                              std::int64_t channel) const {
+    return code_in(codes(sequence, head, token, channel / codes_in<Code>), channel);
+  }
 };
 
-/// Codes of keys.
+/// Codes of keys. Code: std::int8_t or int4x2.
+template <class Code>
 struct quantized_keys {
-  head_view<std::int8_t> codes;  ///< batch x key heads x padded keys x channels
-  view<float, 3> scales;         ///< batch x key heads x groups
-  view<float, 3> mean = {};      ///< batch x key heads x channels; it has been subtracted before coding; or null
+  head_view<Code> codes;     ///< batch x key heads x padded keys x channels / codes_in
+  view<float, 3> scales;     ///< batch x key heads x groups
+  view<float, 3> mean = {};  ///< batch x key heads x channels; it has been subtracted before coding; or null
+
+  /// Of a channel of a token.
+  [[nodiscard]] TESSERA_FN constexpr int code(std::int64_t sequence, std::int64_t head, std::int64_t token,
+                                              std::int64_t channel) const {
+    return code_in(codes(sequence, head, token, channel / codes_in<Code>), channel);
+  }
 };
 
 /// Codes of values, by channels.

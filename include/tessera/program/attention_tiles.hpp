@@ -36,6 +36,7 @@
 #include <tessera/program/attention_mask.hpp>
 #include <tessera/program/attention_operands.hpp>
 #include <tessera/program/attention_rows.hpp>
+#include <tessera/quantize/two_to_a_byte.hpp>
 #include <tessera/tile/gemm_tile.hpp>
 #include <tessera/tile/per_lane.hpp>
 #include <tessera/tile/source/dense.hpp>
@@ -60,6 +61,8 @@ struct attention_method {
   using query_groups = typename QK::granularity_type::queries;
   /// Keys that share a scale: a token_groups.
   using key_groups = typename QK::granularity_type::keys;
+  /// What codes of queries and keys lie in: std::int8_t or int4x2.
+  using score_code = stored_code<QK>;
   /// The code of a value and of a weight.
   using value_code = typename PV::code_type;
 };
@@ -94,6 +97,7 @@ struct weight_operand<std::int8_t> {
 template <class Method, class T, class Bias, int Channels>
 struct attention_tiles {
   using softmax_type = typename Method::softmax;
+  using score_code = typename Method::score_code;
   /// The quantizer of weights.
   using weights = typename Method::value_quantizer;
   using code_type = typename weights::code_type;
@@ -104,7 +108,7 @@ struct attention_tiles {
   static constexpr int lanes = 128;
   static constexpr int rows = 64;                             ///< queries
   static constexpr int columns = 128;                         ///< keys
-  static constexpr int depth = 64;                            ///< channels of scores at a time
+  static constexpr int depth = 64 / codes_in<score_code>;     ///< elements of 64 channels of scores, at a time
   static constexpr int width = 64;                            ///< channels of values at a time
   static constexpr int parts = Channels / width;              ///< of 64 channels of values
   static constexpr int row_columns = columns * rows / lanes;  ///< of a lane
@@ -114,8 +118,8 @@ struct attention_tiles {
 
   /// Rows of scores lie one further apart than they are long: lanes that each read a row meet in different banks.
   struct scratch_type {
-    staged_tile<std::int8_t, rows, depth> q;      ///< codes of queries
-    staged_tile<std::int8_t, columns, depth> k;   ///< codes of keys
+    staged_tile<score_code, rows, depth> q;       ///< codes of queries
+    staged_tile<score_code, columns, depth> k;    ///< codes of keys
     staged_tile<operand_type, rows, columns> p;   ///< codes of weights
     staged_tile<operand_type, width, columns> v;  ///< codes of values, by channels
     /// In base 2.
@@ -132,8 +136,8 @@ struct attention_tiles {
   };
 
   attention_shape shape;
-  quantized_queries queries;                ///< codes and scales
-  quantized_keys keys;                      ///< codes and scales
+  quantized_queries<score_code> queries;    ///< codes and scales
+  quantized_keys<score_code> keys;          ///< codes and scales
   quantized_value_heads<code_type> values;  ///< codes and scales
   sequence_lengths query_lengths;
   sequence_lengths key_lengths;
@@ -243,15 +247,15 @@ struct attention_tiles {
   /// Fills the tile of scores. Ends with a sync.
   template <class Group>
   TESSERA_FN void make_scores(Group const& group, place const& at, std::int64_t first, scratch_type& scratch) const {
-    using product = gemm_tile<std::int8_t, tessera::shape<rows, columns, 32>, Group>;
-    const dense<std::int8_t> q{queries.codes[at.sequence][at.head]};
-    const dense<std::int8_t> k{keys.codes[at.sequence][at.key_head]};
+    using product = gemm_tile<score_code, tessera::shape<rows, columns, 32>, Group>;
+    const dense<score_code> q{queries.codes[at.sequence][at.head]};
+    const dense<score_code> k{keys.codes[at.sequence][at.key_head]};
     typename product::sum_tile sums;
     product::clear(group, sums);
-    for (std::int64_t channel = 0; channel < shape.channels; channel += depth) {
+    for (std::int64_t element = 0; element < q.columns(); element += depth) {
       group.sync();  // the tiles before have been read
-      q.load(group, scratch.q, at.first_query, channel);
-      k.load(group, scratch.k, first, channel);
+      q.load(group, scratch.q, at.first_query, element);
+      k.load(group, scratch.k, first, element);
       for (int step = 0; step < depth; step += product::depth) {
         typename product::a_tile a;
         typename product::b_tile b;

@@ -11,9 +11,11 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
+#include <tessera/core/int4.hpp>
 #include <tessera/program/attention_operands.hpp>
 #include <tessera/program/head_source.hpp>
 #include <tessera/quantize/code_scale.hpp>
+#include <tessera/quantize/two_to_a_byte.hpp>
 #include <tessera/reduce/absolute_maximum_or_nan.hpp>
 #include <tessera/tile/per_lane.hpp>
 #include <tessera/view/head_view.hpp>
@@ -78,9 +80,12 @@ struct measure_heads {
   }
 };
 
-/// Q: a symmetric_quantizer. Groups: the token_groups of its granularity. A group takes a block of 128 tokens.
+/// Q: a symmetric_quantizer, of which stored_code<Q> says what codes lie in. Groups: the token_groups of its
+/// granularity. A group takes a block of 128 tokens.
 template <class Q, class Groups, class Source>
 struct encode_tokens {
+  /// What codes lie in.
+  using code_type = stored_code<Q>;
   static constexpr int lanes = 128;
   /// Tokens that a group takes.
   static constexpr int block = static_cast<int>(attention_padding);
@@ -94,7 +99,7 @@ struct encode_tokens {
   smoothed_heads<Source> source;
   matrix_view<std::uint32_t const> magnitudes;  ///< of whole heads; for Groups::is_whole
   float factor;                                 ///< scales are multiplied by it after codes are made
-  head_view<std::int8_t> codes;                 ///< batch x heads x padded tokens x channels
+  head_view<code_type> codes;                   ///< batch x heads x padded tokens x channels / codes_in
   view<float, 3> scales;                        ///< batch x heads x groups
 
   TESSERA_FN constexpr std::int64_t groups() const {
@@ -120,20 +125,29 @@ struct encode_tokens {
       }
     }
     group.sync();
-    const std::int64_t channels = codes.extent(3);
+    const std::int64_t elements = codes.extent(3);
     for (int lane : group) {
-      for (std::int64_t i = lane; i < block * channels; i += lanes) {
-        const std::int64_t token = i / channels;
-        const std::int64_t channel = i % channels;
-        codes(sequence, head, first + token, channel) =
-            first + token < length
-                ? Q::encode_scaled(source(sequence, head, first + token, channel), scratch.reciprocal[token])
-                : std::int8_t{0};
+      for (std::int64_t i = lane; i < block * elements; i += lanes) {
+        const std::int64_t token = i / elements;
+        const std::int64_t element = i % elements;
+        codes(sequence, head, first + token, element) =
+            first + token < length ? encode(sequence, head, first + token, element, scratch.reciprocal[token])
+                                   : code_type{};
       }
     }
   }
 
  private:
+  TESSERA_FN code_type encode(std::int64_t sequence, std::int64_t head, std::int64_t token, std::int64_t element,
+                              float reciprocal) const {
+    if constexpr (codes_in<code_type> == 2) {
+      const std::int64_t channel = 2 * element;
+      return pack_int4(Q::encode_scaled(source(sequence, head, token, channel), reciprocal),
+                       Q::encode_scaled(source(sequence, head, token, channel + 1), reciprocal));
+    } else {
+      return Q::encode_scaled(source(sequence, head, token, element), reciprocal);
+    }
+  }
   TESSERA_FN code_scale fit(std::int64_t sequence, std::int64_t head, std::int64_t first, int token,
                             scratch_type const& scratch) const {
     std::uint32_t largest = 0;

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `two_to_a_byte<Q>`: a quantizer of 4 bits whose codes of queries and keys lie in pairs. Innermost of the adaptors.
+///
+///     using four = smoothed<smoothed<two_to_a_byte<symmetric_quantizer<4, per_thread>>>, block_mean>;
+///     static_assert(std::is_same_v<stored_code<four>, int4x2>);
+///
+/// Codes, scales and laws are those of Q, and so are results, to the last bit: sums of products are exact either way.
+/// Codes take half of the memory, and products of pairs are those of tile/gemm_operand.hpp. Without it codes lie in
+/// bytes, which the programs for sm_90a read.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/concepts/quantizer.hpp>
+#include <tessera/core/int4.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+template <Quantizer Q>
+struct two_to_a_byte : Q {
+  static_assert(Q::bits == 4, "tessera: two_to_a_byte is for codes of 4 bits: symmetric_quantizer<4, a granularity>");
+  static_assert(
+      !requires { typename Q::quantizer_type; },
+      "tessera: two_to_a_byte is the innermost adaptor: smoothed<two_to_a_byte<Q>>");
+  /// What two codes lie in, the first in the low bits.
+  using pair_type = int4x2;
+};
+
+namespace detail {
+
+template <class Q>
+struct code_place {
+  using type = std::int8_t;
+};
+template <class Q>
+requires requires {
+  typename Q::pair_type;
+}
+struct code_place<Q> {
+  using type = typename Q::pair_type;
+};
+
+}  // namespace detail
+
+/// What codes of queries and keys lie in: bytes, or pairs where Q, or what it adapts, is two_to_a_byte.
+template <class Q>
+using stored_code = typename detail::code_place<Q>::type;
+
+}  // namespace v0
+}  // namespace tessera
