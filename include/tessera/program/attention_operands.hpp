@@ -104,6 +104,7 @@ struct sequence_starts {
 /// Codes of queries and keys in an element of their views: of bytes 1, of pairs 2.
 template <class Code>
 inline constexpr int codes_in = 1;
+/// Of pairs.
 template <>
 inline constexpr int codes_in<int4x2> = 2;
 

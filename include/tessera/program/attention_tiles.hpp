@@ -97,6 +97,7 @@ struct weight_operand<std::int8_t> {
 template <class Method, class T, class Bias, int Channels>
 struct attention_tiles {
   using softmax_type = typename Method::softmax;
+  /// What codes of queries and keys lie in.
   using score_code = typename Method::score_code;
   /// The quantizer of weights.
   using weights = typename Method::value_quantizer;
