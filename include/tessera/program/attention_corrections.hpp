@@ -65,10 +65,14 @@ struct decoded_keys {
   }
 };
 
-/// factor * mean query . (key - mean key), for each block of queries and each key. A group takes a block and 128 keys.
+/// factor * mean query . (key - mean key), for each block of queries and each key. A group takes 128 keys and up to 64
+/// rows of scores, a row being a block of queries of any of the query heads that share the keys: keys are read from
+/// memory once for all of them.
 template <class Source>
 struct query_corrections {
   static constexpr int lanes = 128;
+  static constexpr int most_rows = 64;  ///< of a group
+  static constexpr int together = 8;    ///< rows that a key's channel is multiplied with while it is in a register
   struct scratch_type {};
 
   view<float const, 4> query_means;  ///< batch x query heads x blocks x channels
@@ -78,26 +82,54 @@ struct query_corrections {
 
   /// Groups of keys of a head.
   TESSERA_FN constexpr std::int64_t key_blocks() const { return corrections.extent(3) / lanes; }
+  /// Of a key head.
+  TESSERA_FN constexpr std::int64_t rows() const {
+    return corrections.extent(1) / keys.source.heads() * corrections.extent(2);
+  }
+  /// Groups of rows of a key head.
+  TESSERA_FN constexpr std::int64_t parts() const { return divide_up(rows(), std::int64_t{most_rows}); }
   TESSERA_FN constexpr std::int64_t groups() const {
-    return corrections.extent(0) * corrections.extent(1) * corrections.extent(2) * key_blocks();
+    return corrections.extent(0) * keys.source.heads() * parts() * key_blocks();
   }
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const std::int64_t of_queries = which / key_blocks();
-    const std::int64_t block = of_queries % corrections.extent(2);
-    const std::int64_t head = of_queries / corrections.extent(2) % corrections.extent(1);
-    const std::int64_t sequence = of_queries / corrections.extent(2) / corrections.extent(1);
-    const std::int64_t key_head = head / (corrections.extent(1) / keys.source.heads());
+    const std::int64_t part = which / key_blocks() % parts();
+    const std::int64_t key_head = which / key_blocks() / parts() % keys.source.heads();
+    const std::int64_t sequence = which / key_blocks() / parts() / keys.source.heads();
+    const std::int64_t end = min((part + 1) * most_rows, rows());
     for (int lane : group) {
       const std::int64_t key = which % key_blocks() * lanes + lane;
-      float sum = 0.0F;
-      if (key < keys.length(sequence)) {
-        for (std::int64_t channel = 0; channel < query_means.extent(3); ++channel) {
-          sum += query_means(sequence, head, block, channel) * keys(sequence, key_head, key, channel);
+      for (std::int64_t row = part * most_rows; row < end; row += together) {
+        correct(sequence, key_head, key, row, end);
+      }
+    }
+  }
+
+ private:
+  /// The rows from `row` on, but before `end`.
+  TESSERA_FN void correct(std::int64_t sequence, std::int64_t key_head, std::int64_t key, std::int64_t row,
+                          std::int64_t end) const {
+    const std::int64_t blocks = corrections.extent(2);
+    const std::int64_t first_head = key_head * (corrections.extent(1) / keys.source.heads());
+    float sums[together] = {};
+    if (key < keys.length(sequence)) {
+      float const* means[together];
+      for (int i = 0; i < together; ++i) {
+        const std::int64_t at = min(row + i, end - 1);  // what is beyond is the last once more
+        means[i] = &query_means(sequence, first_head + at / blocks, at % blocks, 0);
+      }
+      for (std::int64_t channel = 0; channel < query_means.extent(3); ++channel) {
+        const float value = keys(sequence, key_head, key, channel);
+        for (int i = 0; i < together; ++i) {
+          sums[i] += means[i][channel * query_means.stride(3)] * value;
         }
       }
-      corrections(sequence, head, block, key) = factor * sum;
+    }
+    for (int i = 0; i < together; ++i) {
+      if (row + i < end) {
+        corrections(sequence, first_head + (row + i) / blocks, (row + i) % blocks, key) = factor * sums[i];
+      }
     }
   }
 };
