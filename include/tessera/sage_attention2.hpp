@@ -81,10 +81,12 @@
 /// With a tessera::cuda executor include algorithm/attention.cuh, too; it says what its fast programs do.
 ///
 /// Cost: 4 * queries * keys * channels operations a head, half of them in INT8, less what masks leave out in whole
-/// tiles; the portable quantization reads keys, values and queries twice, and samples (sage_attention2_int4 keys three
-/// times). plan.describe() says what each region takes: about channels * (queries of query heads + 2.2 keys of key
-/// heads) bytes; for INT4 4 bytes for every 64 scores; and for few queries of many keys 4 bytes for each channel of at
-/// most 32768 rows.
+/// tiles. The portable quantization reads keys and values at most twice from memory, and samples: codes are made of 128
+/// tokens at a time, which are looked at twice; sage_attention2_int4 reads keys for codes and, once for every 4096
+/// queries of the heads that share them, for scores of mean queries. plan.describe() says what each region takes: about
+/// channels * (queries of query heads + 2.2 keys of key heads) bytes, for INT4 half of that for queries and 1.7 instead
+/// of 2.2, and 4 bytes for every 64 scores; and for few queries of many keys 4 bytes for each channel of at most 32768
+/// rows.
 #pragma once
 
 #include <tessera/algorithm/attention.hpp>
@@ -105,9 +107,9 @@ inline namespace v0 {
 using sage_attention2 = attention<smoothed<symmetric_quantizer<8, per_thread>, sampled_mean>,
                                   sampled_range<float8_quantizer<float8_e4m3>>, online_softmax<float>>;
 
-/// Its 4-bit method, with mean queries subtracted as well; the mean key and scales of values are those of all tokens.
+/// Its 4-bit method, with mean queries subtracted as well; scales of values are those of all tokens.
 using sage_attention2_int4 =
-    attention<smoothed<smoothed<two_to_a_byte<symmetric_quantizer<4, per_thread>>>, block_mean>,
+    attention<smoothed<smoothed<two_to_a_byte<symmetric_quantizer<4, per_thread>>, sampled_mean>, block_mean>,
               float8_quantizer<float8_e4m3>, online_softmax<float>>;
 
 }  // namespace v0

@@ -19,7 +19,7 @@ namespace {
 
 using four = symmetric_quantizer<4, per_thread>;
 /// sage_attention2_int4 with each code in a byte.
-using in_bytes = attention<smoothed<smoothed<four>, block_mean>, float8_quantizer<float8_e4m3>>;
+using in_bytes = attention<smoothed<smoothed<four, sampled_mean>, block_mean>, float8_quantizer<float8_e4m3>>;
 
 template <class T, int Rank>
 bool same_bits(view<T, Rank> a, view<T, Rank> b) {

@@ -69,8 +69,8 @@ TEST_CASE("keys and values that were quantized before serve queries that come la
 }
 
 TEST_CASE("keys that were kept in 4 bits, two to a byte, serve as those in bytes do", "[host]") {
-  using in_bytes =
-      attention<smoothed<smoothed<symmetric_quantizer<4, per_thread>>, block_mean>, float8_quantizer<float8_e4m3>>;
+  using in_bytes = attention<smoothed<smoothed<symmetric_quantizer<4, per_thread>, sampled_mean>, block_mean>,
+                             float8_quantizer<float8_e4m3>>;
   auto const p = make_attention_problem<bfloat16>({1, 4, 2, 66, 200, 48});
   auto const expected = run_later<in_bytes>(p);
   auto const found = run_later<sage_attention2_int4>(p);
