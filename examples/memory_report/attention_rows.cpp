@@ -116,15 +116,18 @@ attention_row measure(std::string mode, layer_problem const& problem, report_opt
   row.kept_milliseconds = 1e3 * seconds_of([&] { Attention::forward(exec, over_codes); }, wait, report.quick);
   double apart = 0;
   double length = 0;
+  double squares = 0;
   distance between;
   for (std::size_t i = 0; i < found.size(); ++i) {
     auto const value = static_cast<double>(found[i]);
     apart += std::abs(value - problem.expected[i]);
     length += std::abs(problem.expected[i]);
+    squares += (value - problem.expected[i]) * (value - problem.expected[i]);
     between.add(value, problem.expected[i]);
   }
   row.relative_l1 = apart / length;
   row.cosine = between.cosine();
+  row.rmse = std::sqrt(squares / static_cast<double>(found.size()));
   return row;
 }
 
@@ -149,12 +152,12 @@ attention_report measure_attention(report_options const& options) {
 
 void print(attention_report const& report) {
   text_table table(
-      {"SageAttention2", "keys and values", "codes", "ratio", "ms", "codes kept, ms", "error: L1", "cosine"});
+      {"SageAttention2", "keys and values", "codes", "ratio", "ms", "codes kept, ms", "error: L1", "cosine", "RMSE"});
   for (attention_row const& row : report.rows) {
     table.add({row.mode, readable_bytes(row.plain_bytes), readable_bytes(row.bytes),
                fixed(static_cast<double>(row.plain_bytes) / static_cast<double>(row.bytes), 2),
                fixed(row.milliseconds, 1), fixed(row.kept_milliseconds, 1), fixed(100 * row.relative_l1, 2) + " %",
-               fixed(row.cosine, 5)});
+               fixed(row.cosine, 5), fixed(row.rmse, 5)});
   }
   table.print(stdout);
   std::printf(

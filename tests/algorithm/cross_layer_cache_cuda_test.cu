@@ -396,8 +396,8 @@ TEST_CASE("two sequences share the pages of their beginning on a GPU", "[cuda]")
   }
   CHECK(shared.sealed() == std::vector<std::int32_t>{5, 5});
   check_same(shared, apart, tokens, 13);
-  auto const with = shared.cache().stats(exec, shared.sequences());
-  auto const without = apart.cache().stats(exec, apart.sequences());
+  auto const with = shared.cache().wait_for_statistics(exec, shared.sequences());
+  auto const without = apart.cache().wait_for_statistics(exec, apart.sequences());
   CHECK(with.codes * 10 == without.codes * 8);  // 8 blocks instead of 10
   CHECK(with.retained < without.retained);
 }
