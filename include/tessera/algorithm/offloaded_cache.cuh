@@ -26,8 +26,8 @@
 /// of 537 MB, 118 us, that attention over all of them reads. Values cross the bus beside all but the scores and the
 /// selection of a batch's first part and the attention over what its last part selects: by these numbers a step of many
 /// sequences takes 3.6 times less time than all of attention at best, 6.5 times with e4m3, 14 times with values on the
-/// device. On an H200 16 sequences take 3.1, 4.3 and 7.1 times less. One sequence alone waits for launches most of its
-/// time: 1.5, 1.6 and 2.0 times less. bench/shadow_kv_bench.cu measures it.
+/// device. On an H200 16 sequences take 3.2, 4.6 and 8.9 times less. One sequence alone waits for launches most of its
+/// time: 1.5, 1.6 and 2.1 times less. bench/shadow_kv_bench.cu measures it.
 #pragma once
 
 #include <cstdint>
