@@ -4,9 +4,9 @@
 /// Warps share the tile as a grid, each holding fragments of its rows of a, of its columns of b, and of its sums in
 /// registers. From shared memory whose rows begin at multiples of 16 bytes, fragments are loaded by ldmatrix; from
 /// anywhere else element by element. 8-bit floats have instructions from sm_89 on; before, they are widened to fp16.
-/// Pairs of 4-bit integers have one up to sm_89. From sm_90 on their fragments are widened to bytes: for 32 x 64 sums of
-/// 64 codes a warp then executes 848 instructions instead of 564, loads and stores included. With the subroutine that
-/// ptxas puts in the instruction's place, 190 long, it would be 3800.
+/// Pairs of 4-bit integers have one up to sm_89. From sm_90 on their fragments are widened to bytes: for 32 x 64 sums
+/// of 64 codes a warp then executes 848 instructions instead of 564, loads and stores included. With the subroutine
+/// that ptxas puts in the instruction's place, 190 long, it would be 3800.
 #pragma once
 
 #include <cstdint>
