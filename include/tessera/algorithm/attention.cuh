@@ -17,6 +17,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <type_traits>
 
 #include <tessera/algorithm/attention.hpp>
@@ -66,7 +67,7 @@ struct attention_work_cost {
 
   [[nodiscard]] std::int64_t operator()(std::int32_t index) const {
     constexpr attention_sharing_policy policy = attention_sharing_tuning{}(900);
-    constexpr int most = 3;
+    constexpr int most = static_cast<int>(std::size(policy.tile)) - 1;
     const std::int32_t first = schedule.at(index).block * rows;
     const std::int32_t end = min(first + rows, queries);
     return std::int64_t{band.tiles({first, end}, keys).count()} * policy.tile[min((end - first - 1) / 64, most)];

@@ -104,8 +104,10 @@ TESSERA_FN float summarize_chunk(Group const& group, S const& selector, staged_k
   const typename staged_keys<T>::reader keys{scratch.keys, channels};
   group.sync();
   for (int lane : group) {
-    for (std::int64_t piece = lane; !codes_means<S> && piece < landmarks::pieces(channels); piece += Group::size) {
-      landmarks::reduce(selector, keys, piece, channels, kept);
+    if constexpr (!codes_means<S>) {
+      for (std::int64_t piece = lane; piece < landmarks::pieces(channels); piece += Group::size) {
+        landmarks::reduce(selector, keys, piece, channels, kept);
+      }
     }
     for (std::int64_t channel = lane; channel < channels; channel += Group::size) {
       float total = 0.0F;

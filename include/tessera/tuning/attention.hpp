@@ -22,7 +22,9 @@ struct warpgroup_attention_policy {
 };
 
 /// H200, TFLOP/s of the program alone, 4 * queries * keys * channels operations a head (half of them if causal), 8 x 16
-/// heads of 4096, 2 x 16 of 16384 and 8 of 32768 tokens of 128 channels, and twice as many of 64:
+/// heads of 4096, 2 x 16 of 16384 and 8 of 32768 tokens of 128 channels, and twice as many of 64. Lines under a number
+/// of channels are of one run on one card, those of 128 before lanes gave back the scales that they read, which changed
+/// less than 1 %; what this version does on another card is in bench/results:
 ///
 ///     128 channels                          4K    16K    32K   causal 4K    16K    32K
 ///     this                                 915    993    972         797    906    967
