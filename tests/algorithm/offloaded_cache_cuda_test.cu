@@ -25,6 +25,7 @@ using tessera_test::dense_attention;
 using tessera_test::host_cache;
 using tessera_test::make_sequence;
 using tessera_test::offload_heads;
+using tessera_test::offload_rows;
 using tessera_test::offload_sequence;
 using tessera_test::relative_error;
 
@@ -106,17 +107,13 @@ class device_cache {
   }
   void set(step_buffers& b, std::vector<offload_sequence<T> const*> const& all,
            std::vector<std::int64_t> const& positions) const {
-    std::vector<T> q;
-    std::vector<T> k;
-    std::vector<T> v;
+    offload_rows<T> rows;
     for (std::size_t i = 0; i < all.size(); ++i) {
-      append(q, *all[i], all[i]->queries, heads.query_heads, positions[i]);
-      append(k, *all[i], all[i]->keys, heads.key_heads, positions[i]);
-      append(v, *all[i], all[i]->values, heads.key_heads, positions[i]);
+      rows.add(heads, *all[i], positions[i]);
     }
-    exec_.copy(q, b.queries);
-    exec_.copy(k, b.keys);
-    exec_.copy(v, b.values);
+    exec_.copy(rows.queries, b.queries);
+    exec_.copy(rows.keys, b.keys);
+    exec_.copy(rows.values, b.values);
     exec_.wait();
   }
   void enqueue(step_buffers& b) {
@@ -130,15 +127,6 @@ class device_cache {
   [[nodiscard]] auto const& memory() const { return cache_.memory; }
 
  private:
-  static void append(std::vector<T>& to, offload_sequence<T> const& s, std::vector<T> const& from, std::int64_t count,
-                     std::int64_t position) {
-    for (std::int64_t head = 0; head < count; ++head) {
-      for (std::int64_t c = 0; c < heads.channels; ++c) {
-        to.push_back(from[static_cast<std::size_t>((head * s.tokens + position) * heads.channels + c)]);
-      }
-    }
-  }
-
   static offload_options options_of(value_store store) {
     offload_options made;
     made.values = store;

@@ -107,15 +107,11 @@ class offloaded_on_device {
   /// A step: the token at `position` of each sequence.
   std::vector<float> decode(std::vector<offload_sequence<T> const*> const& all,
                             std::vector<std::int64_t> const& positions) {
-    std::vector<T> q;
-    std::vector<T> k;
-    std::vector<T> v;
+    offload_rows<T> rows;
     for (std::size_t i = 0; i < all.size(); ++i) {
-      append(q, *all[i], all[i]->queries, heads_.query_heads, positions[i]);
-      append(k, *all[i], all[i]->keys, heads_.key_heads, positions[i]);
-      append(v, *all[i], all[i]->values, heads_.key_heads, positions[i]);
+      rows.add(heads_, *all[i], positions[i]);
     }
-    return decode(q, k, v);
+    return decode(rows.queries, rows.keys, rows.values);
   }
   void refit(std::int64_t sequence) {
     Method::refit(exec_, cache_, sequence, tessera::workspace(plan_.prompt, prompt_.view()));
@@ -138,14 +134,6 @@ class offloaded_on_device {
   [[nodiscard]] std::vector<std::byte> pinned_bytes() const { return {host_.begin(), host_.end()}; }
 
  private:
-  void append(std::vector<T>& to, offload_sequence<T> const& s, std::vector<T> const& from, std::int64_t heads,
-              std::int64_t position) const {
-    for (std::int64_t head = 0; head < heads; ++head) {
-      auto const first = from.begin() + static_cast<std::ptrdiff_t>((head * s.tokens + position) * heads_.channels);
-      to.insert(to.end(), first, first + static_cast<std::ptrdiff_t>(heads_.channels));
-    }
-  }
-
   tessera::cuda exec_;
   tessera::side_queue<tessera::cuda> side_;
   offload_heads heads_;

@@ -34,6 +34,34 @@ struct offload_heads {
   std::int64_t channels;
 };
 
+/// Queries, keys and values of steps: of each step those of all heads, one behind the other.
+template <class T>
+struct offload_rows {
+  std::vector<T> queries;
+  std::vector<T> keys;
+  std::vector<T> values;
+
+  /// A step with a token of a sequence.
+  void add(offload_heads const& heads, offload_sequence<T> const& s, std::int64_t position) {
+    append(queries, s, s.queries, {heads.query_heads, heads.channels}, position);
+    append(keys, s, s.keys, {heads.key_heads, heads.channels}, position);
+    append(values, s, s.values, {heads.key_heads, heads.channels}, position);
+  }
+
+ private:
+  struct extents {
+    std::int64_t heads;
+    std::int64_t channels;
+  };
+  static void append(std::vector<T>& to, offload_sequence<T> const& s, std::vector<T> const& from, extents const& n,
+                     std::int64_t position) {
+    for (std::int64_t head = 0; head < n.heads; ++head) {
+      auto const first = from.begin() + static_cast<std::ptrdiff_t>((head * s.tokens + position) * n.channels);
+      to.insert(to.end(), first, first + static_cast<std::ptrdiff_t>(n.channels));
+    }
+  }
+};
+
 /// Coefficients of tokens in a few directions, of which each token keeps the share `persistence`, and some noise.
 template <class T>
 std::vector<T> make_heads(std::int64_t heads, std::int64_t tokens, std::int64_t channels, std::uint64_t seed,
@@ -173,18 +201,14 @@ class host_cache {
                             std::vector<std::int64_t> const& positions, std::vector<std::int32_t> const& named = {},
                             std::vector<float>* log_sum_exp = nullptr) {
     auto const steps = static_cast<std::int64_t>(all.size());
-    std::vector<T> q;
-    std::vector<T> k;
-    std::vector<T> v;
+    offload_rows<T> rows;
     for (std::size_t i = 0; i < all.size(); ++i) {
-      append(q, *all[i], all[i]->queries, heads_.query_heads, positions[i]);
-      append(k, *all[i], all[i]->keys, heads_.key_heads, positions[i]);
-      append(v, *all[i], all[i]->values, heads_.key_heads, positions[i]);
+      rows.add(heads_, *all[i], positions[i]);
     }
     std::vector<float> result(static_cast<std::size_t>(steps * heads_.query_heads * heads_.channels), -77.0F);
-    tessera::offload_tokens<T> in{{q.data(), {steps, heads_.query_heads, heads_.channels}},
-                                  {k.data(), {steps, heads_.key_heads, heads_.channels}},
-                                  {v.data(), {steps, heads_.key_heads, heads_.channels}}};
+    tessera::offload_tokens<T> in{{rows.queries.data(), {steps, heads_.query_heads, heads_.channels}},
+                                  {rows.keys.data(), {steps, heads_.key_heads, heads_.channels}},
+                                  {rows.values.data(), {steps, heads_.key_heads, heads_.channels}}};
     if (!named.empty()) {
       in.sequences = named;
     }
@@ -218,14 +242,6 @@ class host_cache {
                                                std::int64_t first, std::int64_t count) const {
     tessera::view<T const, 3> const all(heads.data(), {heads_.key_heads, s.tokens, heads_.channels});
     return all.slice(1, first, count);
-  }
-  void append(std::vector<T>& to, offload_sequence<T> const& s, std::vector<T> const& from, std::int64_t heads,
-              std::int64_t position) const {
-    for (std::int64_t head = 0; head < heads; ++head) {
-      for (std::int64_t c = 0; c < heads_.channels; ++c) {
-        to.push_back(from[static_cast<std::size_t>((head * s.tokens + position) * heads_.channels + c)]);
-      }
-    }
   }
 
   offload_heads heads_;

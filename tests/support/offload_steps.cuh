@@ -116,9 +116,9 @@ class step_problem {
   typename Method::template plan_type<T> const& plan() const { return plan_; }
   tessera::offload_tokens<T> tokens(std::int64_t after) {
     collect(after);
-    return {{queries_.data(), {steps(), setup_.heads.query_heads, setup_.heads.channels}},
-            {keys_.data(), {steps(), setup_.heads.key_heads, setup_.heads.channels}},
-            {values_.data(), {steps(), setup_.heads.key_heads, setup_.heads.channels}}};
+    return {{rows_.queries.data(), {steps(), setup_.heads.query_heads, setup_.heads.channels}},
+            {rows_.keys.data(), {steps(), setup_.heads.key_heads, setup_.heads.channels}},
+            {rows_.values.data(), {steps(), setup_.heads.key_heads, setup_.heads.channels}}};
   }
   tessera::view<float, 3> results() {
     results_.assign(static_cast<std::size_t>(steps() * setup_.heads.query_heads * setup_.heads.channels), -77.0F);
@@ -132,9 +132,9 @@ class step_problem {
   template <class Side>
   std::vector<float> decode_there(Side const& side, std::int64_t after) {
     tessera::offload_tokens<T> in = tokens(after);
-    auto const queries = on_device(queries_);
-    auto const keys = on_device(keys_);
-    auto const values = on_device(values_);
+    auto const queries = on_device(rows_.queries);
+    auto const keys = on_device(rows_.keys);
+    auto const values = on_device(rows_.values);
     in.queries.data = queries.data();
     in.keys.data = keys.data();
     in.values.data = values.data();
@@ -224,23 +224,11 @@ class step_problem {
     }
   }
   void collect(std::int64_t after) {
-    queries_.clear();
-    keys_.clear();
-    values_.clear();
+    rows_ = {};
     for (std::int64_t i = 0; i < steps(); ++i) {
       std::int64_t const named = setup_.named.empty() ? i : std::int64_t{setup_.named[static_cast<std::size_t>(i)]};
       auto const which = static_cast<std::size_t>(named < 0 ? 0 : named);
-      std::int64_t const position = setup_.prompts[which] + after;
-      append(queries_, sequences_[which], sequences_[which].queries, setup_.heads.query_heads, position);
-      append(keys_, sequences_[which], sequences_[which].keys, setup_.heads.key_heads, position);
-      append(values_, sequences_[which], sequences_[which].values, setup_.heads.key_heads, position);
-    }
-  }
-  void append(std::vector<T>& to, offload_sequence<T> const& s, std::vector<T> const& from, std::int64_t heads,
-              std::int64_t position) const {
-    for (std::int64_t head = 0; head < heads; ++head) {
-      auto const first = (head * s.tokens + position) * setup_.heads.channels;
-      to.insert(to.end(), from.begin() + first, from.begin() + first + setup_.heads.channels);
+      rows_.add(setup_.heads, sequences_[which], setup_.prompts[which] + after);
     }
   }
 
@@ -254,9 +242,7 @@ class step_problem {
   tessera::buffer<tessera::rotation> within_;
   tessera::buffer<tessera::rotation> around_;
   std::vector<offload_sequence<T>> sequences_;
-  std::vector<T> queries_;
-  std::vector<T> keys_;
-  std::vector<T> values_;
+  offload_rows<T> rows_;
   std::vector<float> results_;
   std::vector<float> sums_;
   using block = std::unique_ptr<tessera::buffer<std::byte>>;
