@@ -112,7 +112,7 @@ struct score_means {
                                              scratch_type& scratch) const {
     if (group.lane < stages) {
       scratch.full[group.lane].init(1);
-      scratch.empty[group.lane].init(warps);
+      scratch.empty[group.lane].init(32 * warps);
     }
     for (int at = group.lane; at < most_known && at < call.step.steps(); at += lanes) {
       scratch.known[at] = known_of(at);
@@ -293,10 +293,7 @@ struct score_means {
       if (is_part) {
         load_lines(lines, scratch.landmarks[place.stage] + from, part.work, part.first + stage * tile, lane);
       }
-      __syncwarp();
-      if (lane == 0) {
-        scratch.empty[place.stage].arrive();
-      }
+      scratch.empty[place.stage].arrive();  // by all lanes, which have read
       if (is_part) {
         take(lines, queries, scratch.scores[warp], stage * tile, lane);
       }
