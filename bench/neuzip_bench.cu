@@ -70,6 +70,28 @@ struct minilm_tensors {
   }
 };
 
+/// One tensor of `size` weights, those of MiniLM again and again: no coder here looks for repetitions.
+struct repeated_minilm {
+  std::int64_t size;
+
+  tensors<bfloat16> operator()(tessera::cuda const& exec) const {
+    tensors<bfloat16> const once = minilm_tensors{}(exec);
+    tensors<bfloat16> made;
+    made.emplace_back(exec, size);
+    std::int64_t filled = 0;
+    for (std::size_t next = 0; filled < size; next = (next + 1) % once.size()) {
+      std::int64_t const count = std::min(once[next].size(), size - filled);
+      bench::check(cudaMemcpyAsync(made.back().data() + filled, once[next].data(),
+                                   static_cast<std::size_t>(count) * sizeof(bfloat16), cudaMemcpyDeviceToDevice,
+                                   exec.stream),
+                   "cudaMemcpyAsync");
+      filled += count;
+    }
+    exec.wait();  // before `once` goes
+    return made;
+  }
+};
+
 template <class Elements>
 double bytes_of(Elements const& buffers) {
   double total = 0;
@@ -307,6 +329,7 @@ bench::registration const registered([] {
   add_large<neuzip>("", "laplace", tessera::testing::laplace{.scale = 0.02});
   add_large<neuzip>("", "student_t", tessera::testing::student_t{.freedom = 4, .scale = 0.02});
   add_large<tessera::neuzip_fixed<bfloat16>>("_fixed", "gauss", weights);
+  add_both<neuzip>("", "bf16/minilm/512MiB", repeated_minilm{256 * mebibyte}, {});
   add_both<neuzip>("", "bf16/minilm/all", minilm_tensors{}, {.as_graph = true});  // small, all of them together
 });
 

@@ -204,8 +204,7 @@ struct decode_weights_on_warps {
     report(status_code::bad_header, 0);
   }
 
-  /// Where time goes: whole blocks whose payload fits the scratch, with at most one escape a lane, from block `mine`
-  /// on, which is already staged. No calls in here: what has to survive one would be spilled for every block.
+  /// Where time goes: whole blocks whose payload fits the scratch, from block `mine` on, which is already staged. No calls in here: what has to survive one would be spilled for every block.
   __device__ __forceinline__ void decode_plain_blocks(scratch_type& scratch, int warp, int mine) const {
     decode_part<T> const& part = scratch.part;
     std::uint16_t* const words = scratch.words[warp];
@@ -219,7 +218,10 @@ struct decode_weights_on_warps {
       } else if (!decoder::is_plain(parts)) {
         scratch.skipped = 1;
       } else if (!decoder::pop_plain_rows(part.stream + parts.begin, part.planes_of(mine), part.window(), parts, coded,
-                                          scratch.table.entries, words, part.weights_of(mine))) {
+                                          scratch.table.entries, words, part.weights_of(mine)) ||
+                 (decoder::needs_patches(parts) &&
+                  !decoder::patch_rest(part.stream + parts.begin, part.planes_of(mine), parts, coded,
+                                       part.weights_of(mine)))) {
         refuse_block(part, mine);
       }
       mine = part.position_of(take_block(scratch, cuda_warp{}.lane));

@@ -42,22 +42,21 @@ struct warp_decoder {
   static constexpr int granularity = max(max(steps::residual_planes.granularity(), steps::code_planes.granularity()),
                                          steps::exponent_planes.granularity());
 
-  /// What pop_plain_rows can take: the whole payload fits the warp's room, and no lane has two escapes.
+  /// What pop_plain_rows can take: what is staged fits the warp's room.
   __device__ __forceinline__ static bool is_plain(block_parts const& parts) {
-    return parts.fits && !parts.raw && parts.escapes <= 32 &&
-           parts.escapes_begin / 2 + 2 * parts.escapes <= state_words + staged_words;
+    return parts.fits && !parts.raw && words_to_stage(parts) <= state_words + staged_words;
   }
 
-  /// Starts copying a plain block's states, words and escapes.
+  /// Starts copying a plain block's states, words and an escape for each lane.
   __device__ __forceinline__ static void stage(std::uint8_t const* stream, block_parts const& parts,
                                                std::uint16_t* words) {
     if (is_plain(parts)) {
       auto const* const source = reinterpret_cast<std::uint16_t const*>(stream + parts.begin);
-      stage_words(source, parts.escapes_begin / 2 + 2 * parts.escapes, words, cuda_warp{}.lane);
+      stage_words(source, words_to_stage(parts), words, cuda_warp{}.lane);
     }
   }
 
-  /// A plain block, whose states, words and escapes are being copied to `words`.
+  /// A plain block, whose states, words and first escapes are being copied to `words`; patch_rest() has the others.
   __device__ __forceinline__ static bool pop_plain_rows(std::uint8_t const* payload, std::uint8_t const* planes,
                                                         exponent_window window, block_parts const& parts, int coded,
                                                         std::uint32_t const* table, std::uint16_t* words, T* weights) {
@@ -112,6 +111,17 @@ struct warp_decoder {
     return __all_sync(0xffffffffu, sound) && lanes_state.cursor == words_end;
   }
 
+  /// The escapes of a plain block that no lane had in pop_plain_rows. Real tensors have some blocks of many.
+  __device__ __forceinline__ static bool patch_rest(std::uint8_t const* payload, std::uint8_t const* planes,
+                                                    block_parts const& parts, int coded, T* weights) {
+    auto const* const escapes = reinterpret_cast<std::uint32_t const*>(payload + parts.escapes_begin);
+    return patch(escapes + escapes_at_once, parts.escapes - escapes_at_once, planes, coded, coded, weights);
+  }
+  /// Whether there are any.
+  __device__ __forceinline__ static bool needs_patches(block_parts const& parts) {
+    return parts.escapes > escapes_at_once;
+  }
+
   /// Any block whose parts fit the stream, with all that a stream may hold. False if it was not sound.
   __device__ __forceinline__ static bool decode(decode_part<T> const& part, int block, block_parts const& parts,
                                                 int coded, std::uint32_t const* table, std::uint16_t* words) {
@@ -140,6 +150,12 @@ struct warp_decoder {
 
  private:
   static constexpr int row_weights = steps::row_weights;
+  static constexpr int escapes_at_once = 32;  ///< one a lane
+
+  /// Of a plain block.
+  __device__ __forceinline__ static int words_to_stage(block_parts const& parts) {
+    return parts.escapes_begin / 2 + 2 * min(parts.escapes, escapes_at_once);
+  }
 
   // Plain: the block is whole, its output aligned, its window without an exponent from elsewhere.
   /// A lane's 16 bytes of one row.
@@ -259,19 +275,35 @@ struct warp_decoder {
     }
   }
 
-  /// Writes the weights that escaped, 32 at a time.
+  /// Writes the weights that escaped, four a lane at a time: all are asked for before any is waited for.
   __device__ __forceinline__ static bool patch(std::uint32_t const* escapes, int escape_count,
                                                std::uint8_t const* planes, int count, int coded, T* weights) {
+    constexpr int at_once = 4;
     bool sound = true;
-    for (int i = cuda_warp{}.lane; i < escape_count; i += 32) {
-      const std::uint32_t entry = escapes[i];
-      const int position = static_cast<int>(weight_escape::position(entry));
-      const std::uint32_t exponent = weight_escape::exponent(entry);
-      if (position < count && exponent <= exponent_split<T>::largest_exponent) {
-        const std::uint32_t residual = steps::residual_at(planes, coded, position);
-        weights[position] = steps::join_weight({exponent, residual, false}, nullptr, 0, position);
-      } else {
-        sound = false;
+#pragma unroll 1
+    for (int first = cuda_warp{}.lane; first < escape_count; first += 32 * at_once) {
+      std::uint32_t entries[at_once];
+      std::uint32_t residuals[at_once];
+#pragma unroll
+      for (int i = 0; i < at_once; ++i) {
+        entries[i] = first + 32 * i < escape_count ? __ldg(escapes + first + 32 * i) : 0;
+      }
+#pragma unroll
+      for (int i = 0; i < at_once; ++i) {
+        const int position = static_cast<int>(weight_escape::position(entries[i]));
+        residuals[i] = steps::residual_at(planes, coded, min(position, coded - 1));
+      }
+#pragma unroll
+      for (int i = 0; i < at_once; ++i) {
+        const int position = static_cast<int>(weight_escape::position(entries[i]));
+        const std::uint32_t exponent = weight_escape::exponent(entries[i]);
+        if (first + 32 * i < escape_count) {
+          if (position < count && exponent <= exponent_split<T>::largest_exponent) {
+            weights[position] = steps::join_weight({exponent, residuals[i], false}, nullptr, 0, position);
+          } else {
+            sound = false;
+          }
+        }
       }
     }
     return __all_sync(0xffffffffu, sound);
