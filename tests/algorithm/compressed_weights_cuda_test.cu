@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What does not depend on the type of weights: parts of streams, many tensors at once, graphs, reports.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <iterator>
 #include <string>
@@ -139,6 +140,32 @@ class captured_work {
   cudaGraphExec_t graph_ = nullptr;
 };
 
+/// Weights of fifteen neighbouring exponents, those for which there are codes; but block i has escapes[i] far smaller
+/// ones, spread over the block and over so many exponents that no code is made for one.
+bf16_array weights_with_escapes(std::vector<int> const& escapes, std::int64_t block) {
+  bf16_array weights(block * std::ssize(escapes));
+  for (std::int64_t i = 0; i < weights.count(); ++i) {
+    const std::uint64_t random = testing::hash(5, static_cast<std::uint64_t>(i));
+    const auto below_largest = static_cast<int>(std::min(random % 15, (random >> 16) % 15));
+    const float mantissa = 1.0F + static_cast<float>((random >> 32) % 128) / 128;
+    weights[i] = store<bfloat16>(std::ldexp((random >> 63) != 0 ? -mantissa : mantissa, -4 - below_largest));
+  }
+  for (std::size_t i = 0; i < escapes.size(); ++i) {
+    for (int k = 0; k < escapes[i]; ++k) {
+      const std::int64_t place = k * block / escapes[i];
+      weights[static_cast<std::int64_t>(i) * block + place] = store<bfloat16>(std::ldexp(1.25F, -100 + k % 60));
+    }
+  }
+  return weights;
+}
+
+/// What a stream says of a block.
+weight_block_index index_entry(stream_on_device const& stream, std::int64_t block) {
+  weight_block_index entry;
+  std::memcpy(&entry, stream.bytes.data() + stream.spec.index_offset() + 8 * block, sizeof(entry));
+  return entry;
+}
+
 template <class Call>
 std::string message_of(Call&& call) {
   try {
@@ -165,6 +192,51 @@ TEST_CASE("a part of the blocks decodes on its own on the device", "[cuda]") {
       const bf16_array found = part.download();
       CHECK((count == 0 || std::memcmp(found.data(), weights.data() + begin, found.size() * 2) == 0));
       CHECK(part.guards_are_intact());
+    }
+  }
+}
+
+TEST_CASE("blocks of any number of escapes decode on the device", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  const cuda exec;
+  const std::vector<int> escapes{0, 1, 31, 32, 33, 63, 64, 65, 159, 160, 161, 300, 511, 512, 0, 40};
+  for (int block : {8192, 1024}) {
+    const bf16_array weights = weights_with_escapes(escapes, block);
+    const stream_on_device stream(weights, {.block = block});
+    for (std::size_t i = 0; i < escapes.size(); ++i) {
+      const weight_block_index entry = index_entry(stream, static_cast<std::int64_t>(i));
+      CHECK((entry.escapes == escapes[i] || entry.words == weight_block_index::raw));
+    }
+    CHECK(index_entry(stream, 4).escapes == 33);  // not all of them are raw
+    device_weights<bfloat16> decoded(weights.count());
+    CHECK(failure_of(exec, stream, 0, std::ssize(escapes), decoded) == -1);
+    CHECK((decoded.download() == weights));
+    CHECK(decoded.guards_are_intact());
+  }
+}
+
+TEST_CASE("an escape that cannot be is reported by the device, whichever of its block it is", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  const cuda exec;
+  constexpr int block = 8192;
+  const bf16_array weights = weights_with_escapes({3, 200, 5}, block);
+  for (int which : {0, 31, 32, 100, 199}) {
+    for (const std::uint32_t spoiled : {~0U, 0xffffU}) {
+      stream_on_device stream(weights, {.block = block});
+      const weight_block_index entry = index_entry(stream, 1);
+      REQUIRE(entry.escapes == 200);
+      const std::int64_t begin = stream.spec.payload_offset() + std::int64_t{entry.position} * 16 +
+                                 stream.spec.escapes_offset(block, entry.words) + 4 * which;
+      std::memcpy(stream.bytes.data() + begin, &spoiled, sizeof(spoiled));
+      stream.upload();
+      device_weights<bfloat16> decoded(weights.count());
+      CHECK(failure_of(exec, stream, 0, 3, decoded) == 1);
+      const bf16_array found = decoded.download();
+      int wrong = 0;
+      for (std::int64_t i = 0; i < found.count(); ++i) {
+        wrong += found[i].bits == (i / block == 1 ? 0 : weights[i].bits) ? 0 : 1;
+      }
+      CHECK(wrong == 0);
     }
   }
 }

@@ -54,7 +54,7 @@ template <class T, class Architectures, class Policy>
 void encode_on_warps(basic_cuda<Architectures> const& exec, array_view<weight_encoding<T> const> list, Policy) {
   constexpr neuzip_encode_policy policy = Policy::value;
   count_exponents_on_blocks<T> count{};
-  write_codebooks_on_blocks<T> codebooks{};
+  write_codebooks_on_blocks codebooks{};
   encode_weights_on_warps<T, policy> encode{};
   std::int64_t sampled = 0;
   std::int64_t tiles = 0;
@@ -62,7 +62,7 @@ void encode_on_warps(basic_cuda<Architectures> const& exec, array_view<weight_en
     weight_encoding<T> const& encoding = list[i];
     // The first word is the counter of tiles taken, of which only the first tensor's is used.
     count.task[i] = encode_task<T>::of(encoding, encoding.tile_sums + 1, sampled);
-    codebooks.encoding[i] = encoding;
+    codebooks.writing[i] = codebook_writing::of(encoding);
     encode.task[i] = encode_task<T>::of(encoding, encoding.tile_sums + 1, tiles);
     sampled += divide_up(encoding.spec.block_count(), histogram_stride(encoding.spec.block_count()));
     tiles += tiles_of(encoding.spec, policy);

@@ -114,7 +114,7 @@ void run_encode(Executor const& exec, array_view<weight_encoding<T> const> list)
     with_block_steps<T, Mantissa>(exec, [&](auto steps) {
       using count = count_exponents<T, Mantissa, decltype(steps)>;
       exec.run(count{encoding}, count::groups(encoding.spec));
-      exec.run(write_codebook<T>{encoding}, 1);
+      exec.run(write_codebook{codebook_writing::of(encoding)}, 1);
       exec.run(encode_weights<T, Mantissa, decltype(steps)>{encoding}, blocks);
     });
     exec.run(place_blocks<T>{encoding}, 1);

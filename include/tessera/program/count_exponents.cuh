@@ -133,17 +133,17 @@ __device__ std::uint32_t codebook_checksum(cuda_block<Lanes> const& group, std::
   return group.lane < 32 ? warp_crc32c<16, 32>(group.lane, codebook) : 0;
 }
 
-/// One thread block for each tensor: the same as write_codebook.
-template <class T>
+/// One thread block for each tensor: the same as write_codebook. What takes its time is fetching instructions, each of
+/// which is used once.
 struct write_codebooks_on_blocks {
   static constexpr int lanes = 256;
   static constexpr int most_tasks = 32;
   using scratch_type = codebook_scratch;
-  weight_encoding<T> encoding[most_tasks];  ///< of each tensor
+  codebook_writing writing[most_tasks];  ///< of each tensor
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
-    write_codebook<T, lanes>{encoding[which]}(group, 0, scratch);
+    write_codebook{writing[which]}(group, 0, scratch);
   }
 };
 

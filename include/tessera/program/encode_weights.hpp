@@ -110,34 +110,64 @@ struct count_exponents {
   }
 };
 
+/// What write_codebook does with one stream. All that follows from the spec is worked out on the host: on a device that
+/// was most of the program's instructions, each of which is fetched for one use.
+struct codebook_writing {
+  static constexpr int sections = 4;  ///< index, checksums, normalizers, planes
+
+  std::uint64_t const* counts;          ///< of exponents, 256
+  pair_coder::encode_table* table;      ///< for pushing
+  std::uint8_t* stream;                 ///< where header and codebook go
+  weight_stream_header header;          ///< without window and checksums
+  std::int64_t section_ends[sections];  ///< bytes of the stream; zeros follow up to a multiple of section_alignment
+
+  /// Of an encoding.
+  template <class T>
+  static codebook_writing of(weight_encoding<T> const& encoding) {
+    weight_stream_spec const& spec = encoding.spec;
+    return {encoding.counts,
+            encoding.table,
+            encoding.stream,
+            spec.header(),
+            {spec.index_end(), spec.checksums_end(), spec.normalizers_end(), spec.planes_end()}};
+  }
+
+  /// Else codes of a fixed length.
+  TESSERA_FN constexpr bool has_codebook() const {
+    return header.coder == static_cast<std::uint8_t>(weight_coder::rans_pairs);
+  }
+  /// Of the type of weights.
+  TESSERA_FN constexpr std::uint32_t largest_exponent() const {
+    return (1U << weight_type_traits::of(static_cast<weight_type>(header.type)).exponent_bits) - 1;
+  }
+};
+
 /// One group: window and frequencies, into the header and the codebook.
-template <class T, int Lanes = 32>
 struct write_codebook {
-  static constexpr int lanes = Lanes;
+  static constexpr int lanes = 32;
   using scratch_type = codebook_scratch;
-  weight_encoding<T> encoding;
+  codebook_writing writing;
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type& scratch) const {
-    const exponent_window window = fit_codebook(group, encoding.counts, exponent_split<T>::largest_exponent, scratch);
-    std::uint8_t* const codebook = encoding.stream + encoding.spec.codebook_offset();
-    const bool has_codebook = encoding.spec.coder == weight_coder::rans_pairs;
+    const exponent_window window = fit_codebook(group, writing.counts, writing.largest_exponent(), scratch);
+    std::uint8_t* const codebook = writing.stream + weight_stream_spec::section_alignment;
     for (int lane : group) {
-      for (int symbol = lane; has_codebook && symbol < 256; symbol += lanes) {
+      for (int symbol = lane; writing.has_codebook() && symbol < 256; symbol += Group::size) {
         codebook[2 * symbol] = static_cast<std::uint8_t>(scratch.table.frequency[symbol]);
         codebook[2 * symbol + 1] = static_cast<std::uint8_t>(scratch.table.frequency[symbol] >> 8);
       }
     }
-    write_encode_table(group, scratch.table, *encoding.table);
+    write_encode_table(group, scratch.table, *writing.table);
     clear_gaps(group);
-    const std::uint32_t checksum = has_codebook ? codebook_checksum(group, codebook) : 0;
+    const std::uint32_t checksum = writing.has_codebook() ? codebook_checksum(group, codebook) : 0;
     for (int lane : group) {
       if (is_first(lane)) {
-        weight_stream_header header = encoding.spec.header();
+        weight_stream_header header = writing.header;
         header.window_base = window.base;
         header.window_extra = window.extra;
         header.content_checksum = checksum;
-        *encoding.header() = header;
+        *reinterpret_cast<weight_stream_header*>(writing.stream) = header;
       }
     }
   }
@@ -146,14 +176,12 @@ struct write_codebook {
   /// Zeros between the end of each section and the start of the next.
   template <class Group>
   TESSERA_FN void clear_gaps(Group const& group) const {
-    weight_stream_spec const& spec = encoding.spec;
-    const std::int64_t ends[4] = {spec.index_end(), spec.checksums_end(), spec.normalizers_end(), spec.planes_end()};
-    const std::int64_t starts[4] = {spec.checksums_offset(), spec.normalizers_offset(), spec.planes_offset(),
-                                    spec.payload_offset()};
-    for (int gap = 0; gap < 4; ++gap) {
-      for (int lane : group) {
-        for (std::int64_t i = ends[gap] + lane; i < starts[gap]; i += lanes) {
-          encoding.stream[i] = 0;
+    constexpr int alignment = weight_stream_spec::section_alignment;
+    for (int lane : group) {
+      for (int i = lane; i < codebook_writing::sections * alignment; i += Group::size) {
+        const std::int64_t end = writing.section_ends[i / alignment];
+        if (i % alignment < (-end & (alignment - 1))) {
+          writing.stream[end + i % alignment] = 0;
         }
       }
     }

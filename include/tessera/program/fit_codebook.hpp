@@ -96,16 +96,17 @@ template <class Group>
 TESSERA_FN exponent_window fit_window(Group const& group, std::uint32_t largest_exponent, codebook_scratch& scratch) {
   scan_counts(group, scratch);
   const int candidates = static_cast<int>(exponent_window_candidates(largest_exponent));
-  per_lane<std::uint64_t, Group> key;  // covered << 8 | 255 - base: the largest has the lowest base among equals
+  per_lane<std::uint64_t, Group> key;  // covered << 16 | 255 - base << 8 | extra: the largest has the lowest base
   for (int lane : group) {
     key[lane] = 0;
     for (int base = lane; base < candidates; base += Group::size) {
       const auto candidate = window_candidate(scratch, static_cast<std::uint32_t>(base), largest_exponent);
-      key[lane] = max(key[lane], (candidate.covered << 8) | static_cast<std::uint64_t>(255 - base));
+      const auto place = static_cast<std::uint64_t>(255 - base);
+      key[lane] = max(key[lane], (candidate.covered << 16) | (place << 8) | candidate.window.extra);
     }
   }
   const std::uint64_t best = maximum(group, key);
-  return window_candidate(scratch, static_cast<std::uint32_t>(255 - (best & 255)), largest_exponent).window;
+  return {static_cast<std::uint8_t>(255 - ((best >> 8) & 255)), static_cast<std::uint8_t>(best & 255)};
 }
 
 /// Shares of the sixteen codes.
@@ -136,13 +137,13 @@ TESSERA_FN void share_codes(Group const& group, exponent_window window, codebook
 
 /// All frequencies, rounded; gives what is left of the slots, which may be negative.
 template <class Group>
-TESSERA_FN std::int64_t share_slots(Group const& group, codebook_scratch& scratch) {
+TESSERA_FN int share_slots(Group const& group, codebook_scratch& scratch) {
   std::uint64_t share_sum = 0;
   for (int code = 0; code < exponent_window::codes; ++code) {
     share_sum += scratch.share[code];
   }
   const std::uint64_t weight_sum = share_sum * share_sum;
-  per_lane<std::uint64_t, Group> ones;
+  per_lane<std::uint32_t, Group> ones;
   per_lane<std::uint64_t, Group> proportional;
   for (int lane : group) {
     ones[lane] = 0;
@@ -150,13 +151,13 @@ TESSERA_FN std::int64_t share_slots(Group const& group, codebook_scratch& scratc
     for (int symbol = lane; symbol < 256; symbol += Group::size) {
       const std::uint64_t weight = pair_weight(scratch, static_cast<std::uint32_t>(symbol));
       const auto kind = pair_model::classify(static_cast<std::uint32_t>(symbol), weight, weight_sum);
-      ones[lane] += kind == pair_model::kind::one ? 1 : 0;
+      ones[lane] += kind == pair_model::kind::one ? 1U : 0U;
       proportional[lane] += kind == pair_model::kind::proportional ? weight : 0;
     }
   }
   const std::uint64_t slots = pair_model::total - sum(group, ones);
   const std::uint64_t proportional_sum = sum(group, proportional);
-  per_lane<std::uint64_t, Group> given;
+  per_lane<std::uint32_t, Group> given;
   for (int lane : group) {
     given[lane] = 0;
     for (int symbol = lane; symbol < 256; symbol += Group::size) {
@@ -166,21 +167,21 @@ TESSERA_FN std::int64_t share_slots(Group const& group, codebook_scratch& scratc
       scratch.table.frequency[symbol] = static_cast<std::uint16_t>(kind == pair_model::kind::absent ? 0
                                                                    : kind == pair_model::kind::one  ? 1
                                                                                                     : rounded);
-      given[lane] += kind == pair_model::kind::proportional ? rounded : 0;
+      given[lane] += kind == pair_model::kind::proportional ? rounded : 0U;
     }
   }
-  const std::uint64_t all_given = sum(group, given);
+  const std::uint32_t all_given = sum(group, given);
   group.sync();
-  return static_cast<std::int64_t>(slots) - static_cast<std::int64_t>(all_given);
+  return static_cast<int>(slots) - static_cast<int>(all_given);
 }
 
 /// Gives or takes what is left, one each, to or from the first symbols of at least the frequency `enough`. False if
 /// there are too few of them.
 template <class Group>
-TESSERA_FN bool settle_slots(Group const& group, std::int64_t left, std::uint32_t enough, codebook_scratch& scratch) {
-  const std::int64_t change = left < 0 ? -1 : 1;
-  std::int64_t open = left < 0 ? -left : left;
-  per_lane<std::int64_t, Group> eligible;
+TESSERA_FN bool settle_slots(Group const& group, int left, std::uint32_t enough, codebook_scratch& scratch) {
+  const int change = left < 0 ? -1 : 1;
+  int open = left < 0 ? -left : left;
+  per_lane<int, Group> eligible;
   for (int lane : group) {
     eligible[lane] = 0;
     for (int symbol = lane; symbol < 256; symbol += Group::size) {
@@ -191,16 +192,15 @@ TESSERA_FN bool settle_slots(Group const& group, std::int64_t left, std::uint32_
     return false;
   }
   for (int first = 0; first < 256; first += Group::size) {
-    per_lane<std::int64_t, Group> before;
+    per_lane<int, Group> before;
     for (int lane : group) {
       before[lane] = scratch.table.frequency[first + lane] >= enough ? 1 : 0;
     }
-    const std::int64_t here = exclusive_sum(group, before);
+    const int here = exclusive_sum(group, before);
     for (int lane : group) {
-      const std::uint32_t frequency = scratch.table.frequency[first + lane];
-      if (frequency >= enough && before[lane] < open) {
-        scratch.table.frequency[first + lane] =
-            static_cast<std::uint16_t>(static_cast<std::int64_t>(frequency) + change);
+      const int frequency = scratch.table.frequency[first + lane];
+      if (frequency >= static_cast<int>(enough) && before[lane] < open) {
+        scratch.table.frequency[first + lane] = static_cast<std::uint16_t>(frequency + change);
       }
     }
     open = here < open ? open - here : 0;
@@ -224,11 +224,13 @@ TESSERA_FN exponent_window fit_codebook(Group const& group, std::uint64_t const*
   group.sync();
   const exponent_window window = detail::fit_window(group, largest_exponent, scratch);
   detail::share_codes(group, window, scratch);
-  const std::int64_t left = detail::share_slots(group, scratch);
+  const int left = detail::share_slots(group, scratch);
   // Frequent symbols lose the least by it. Rounding leaves at most half a slot a symbol, so the last always succeeds.
-  bool settled = detail::settle_slots(group, left, 64, scratch);
-  settled = settled || detail::settle_slots(group, left, 8, scratch);
-  settled = settled || detail::settle_slots(group, left, left < 0 ? 2 : 1, scratch);
+  const std::uint32_t fewest = left < 0 ? 2 : 1;
+  bool settled = false;
+  for (int bits = 6; bits >= 0 && !settled; bits -= 3) {
+    settled = detail::settle_slots(group, left, max(1U << bits, fewest), scratch);
+  }
   return window;
 }
 
