@@ -134,7 +134,7 @@ __device__ std::uint32_t codebook_checksum(cuda_block<Lanes> const& group, std::
 }
 
 /// One thread block for each tensor: the same as write_codebook. What takes its time is fetching instructions, each of
-/// which is used once.
+/// which is used once: 3480 of them 12 us, 6976 of them (offsets of sections worked out here, too) 31 us.
 struct write_codebooks_on_blocks {
   static constexpr int lanes = 256;
   static constexpr int most_tasks = 32;
