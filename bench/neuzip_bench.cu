@@ -81,10 +81,10 @@ struct repeated_minilm {
     std::int64_t filled = 0;
     for (std::size_t next = 0; filled < size; next = (next + 1) % once.size()) {
       std::int64_t const count = std::min(once[next].size(), size - filled);
-      bench::check(cudaMemcpyAsync(made.back().data() + filled, once[next].data(),
-                                   static_cast<std::size_t>(count) * sizeof(bfloat16), cudaMemcpyDeviceToDevice,
-                                   exec.stream),
-                   "cudaMemcpyAsync");
+      bench::check(
+          cudaMemcpyAsync(made.back().data() + filled, once[next].data(),
+                          static_cast<std::size_t>(count) * sizeof(bfloat16), cudaMemcpyDeviceToDevice, exec.stream),
+          "cudaMemcpyAsync");
       filled += count;
     }
     exec.wait();  // before `once` goes
