@@ -231,7 +231,7 @@ struct decode_weights_on_warps {
     }
   }
 
-  /// The escapes that no lane had, of blocks with more than there are lanes: with it MiniLM decodes at 2.01 TB/s, not 1.81.
+  /// The escapes that no lane had, of blocks with more than there are lanes: MiniLM decodes at 2.01 TB/s, not at 1.81.
   /// What the index says is read again: to keep it meanwhile costs a register in the loop (fp32 1.887 for 1.904 TB/s).
   __device__ __forceinline__ static bool patch_rest(decode_part<T> const& part, int block, int coded) {
     const block_parts parts = part.parts_of(part.index_entry(block), coded);
