@@ -18,6 +18,7 @@
 #include <tessera/reduce/online_softmax.hpp>
 #include <tessera/tile/cuda/barrier.cuh>
 #include <tessera/tile/cuda/bulk_tensor.cuh>
+#include <tessera/tile/cuda/worker_warps.cuh>
 #include <tessera/view/head_view.hpp>
 
 namespace tessera {
@@ -214,7 +215,7 @@ struct decode_works {
         }
       }
     }
-    sync_named(1, 32 * Warps);
+    worker_warps<Warps>::sync();
     constexpr int pairs = Channels / 2;
     for (int i = 32 * warp + lane; i < row_count * pairs; i += 32 * Warps) {
       join(work, all, i / pairs, i % pairs);
