@@ -189,8 +189,8 @@ struct dense_decode {
       works.load_query(works.await(scratch.ahead, turn, work, lane), lane, queries);
       const std::int32_t total = scratch.ahead.length[ahead_type::place(turn)];
       const std::int32_t pieces = scratch.ahead.pieces[ahead_type::place(turn)];
-      const std::int32_t seen[2] = {works.seen(work, 2 * (lane % 4), total),
-                                    works.seen(work, 2 * (lane % 4) + 1, total)};
+      std::int32_t seen[2];
+      works.find_seen(work, lane, total, seen);
       columns_type columns;
       columns.clear();
       for (; next < pieces; next += warps) {
@@ -203,7 +203,7 @@ struct dense_decode {
       }
       next -= pieces;
       if (lane == 0) {
-        scratch.ahead.empty[ahead_type::place(turn)].arrive();
+        scratch.ahead.leave(turn);
       }
       ++turn;
       works.finish(work, columns, shares, warp, lane);

@@ -243,7 +243,7 @@ struct page_decode {
       next -= state.has.own_pages;
       columns.finish();
       if (lane == 0) {
-        scratch.ahead.empty[ahead_type::place(turn)].arrive();
+        scratch.ahead.leave(turn);
       }
       ++turn;
       works.finish(state.work, columns.columns, shares, warp, lane);
@@ -269,8 +269,7 @@ struct page_decode {
     state.has.length = ahead.length[ahead_type::place(turn)];
     state.has.pages = ahead.pieces[ahead_type::place(turn)];
     state.has.own_pages = works.pieces_of(work, state.has.pages);
-    state.seen[0] = works.seen(work, 2 * (state.lane % 4), state.has.length);
-    state.seen[1] = works.seen(work, 2 * (state.lane % 4) + 1, state.has.length);
+    works.find_seen(work, state.lane, state.has.length, state.seen);
     state.listed = 0;
     state.has_batch = false;
     columns.template begin<T>(words, factor, state.lane);
