@@ -238,7 +238,7 @@ struct attention_of_few_queries {
       state.first_key[half] = static_cast<std::int32_t>(seen.first);
       state.seen_keys[half] = static_cast<std::int32_t>(seen.end - seen.first);
       state.factor[half] = 1.0F;
-      state.rows[half] = {softmax_type{}.identity(), 0.0F};
+      state.rows[half] = row_type::nothing(softmax_type{});
     }
 #pragma unroll
     for (auto& column : state.outputs) {
