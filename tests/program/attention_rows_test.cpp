@@ -21,7 +21,6 @@ struct method {
 };
 using row_type = attention_row<method::softmax::state_type>;
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
-constexpr double ln_2 = 0.69314718055994530942;
 
 std::size_t at(std::int64_t i) {
   return static_cast<std::size_t>(i);
