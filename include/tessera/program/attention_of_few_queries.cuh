@@ -57,6 +57,7 @@ struct attention_of_few_queries {
   using shape = few_queries_shape<Channels>;
   using softmax_type = online_softmax<float>;
   using row_type = attention_row<softmax_type::state_type>;
+  /// Those that multiply, and one that starts copies.
   using block_warps = worker_warps<shape::warps>;
   static constexpr int lanes = block_warps::lanes;
   static constexpr int blocks_per_multiprocessor = Policy.blocks;

@@ -68,6 +68,7 @@ struct dense_decode {
   static constexpr int tokens = Policy.tokens;
   static constexpr int tiles = tokens / 16;  ///< of 16 tokens, of a piece
   static constexpr int stages = Policy.stages;
+  /// Those that multiply, and one that starts copies.
   using block_warps = worker_warps<warps>;
   static constexpr int lanes = block_warps::lanes;
   static constexpr int blocks_per_multiprocessor = 1;

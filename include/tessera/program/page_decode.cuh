@@ -34,6 +34,7 @@ struct page_decode {
   static constexpr int channels = Columns::channels;
   static constexpr int warps = Policy.warps;
   static constexpr int stages = Policy.stages;
+  /// Those that multiply, and one that starts copies.
   using block_warps = worker_warps<warps>;
   static constexpr int lanes = block_warps::lanes;
   static constexpr int blocks_per_multiprocessor = Policy.blocks;

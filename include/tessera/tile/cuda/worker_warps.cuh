@@ -22,8 +22,8 @@ inline namespace v0 {
 
 template <int Workers>
 struct worker_warps {
-  static constexpr int worker_lanes = 32 * Workers;
-  static constexpr int lanes = worker_lanes + 32;  ///< of the block
+  static constexpr int worker_lanes = 32 * Workers;  ///< of those that work
+  static constexpr int lanes = worker_lanes + 32;    ///< of the block
 
   int warp;  ///< of the block; workers are 0 to Workers - 1
   int lane;  ///< of the warp
