@@ -34,6 +34,12 @@ TEST_CASE("sizes that do not fit are refused, those that just fit are not", "[ho
                     "plan: 4294967296 times 2147483648 is not a size");
   CHECK_THROWS_AS(checked_multiply("f", -1, 3), shape_error);
   CHECK_THROWS_AS(checked_multiply("f", -1, -3), shape_error);
+  CHECK(checked_multiply("f", 3, 5, 7, 11) == 1155);
+  CHECK(checked_multiply("f", std::int64_t{1} << 31, std::int64_t{1} << 30, 1) == std::int64_t{1} << 61);
+  CHECK_THROWS_WITH(checked_multiply("plan", std::int64_t{1} << 30, std::int64_t{1} << 30, 8),
+                    "plan: 1152921504606846976 times 8 is not a size");
+  CHECK_THROWS_AS(checked_multiply("f", std::int64_t{1} << 32, std::int64_t{1} << 32, 0), shape_error);
+  CHECK_THROWS_AS(checked_multiply("f", 2, 3, -1), shape_error);
   CHECK(checked_add("f", most - 1, 1) == most);
   CHECK_THROWS_AS(checked_add("f", most, 1), shape_error);
   CHECK_THROWS_AS(checked_add("f", -1, 1), shape_error);

@@ -136,20 +136,25 @@ matrix_view<T const> rows_of_heads(view<T, Rank> codes) {
   return {codes.data, {rows, codes.extent(Rank - 1)}};
 }
 
-template <class Program, class Architectures, class Method, class T, class Bias>
-void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attention_call<Method, T, Bias> const& call,
-                                 int multiprocessors) {
-  using shape = typename Program::shape;
+/// The order of a call's blocks: as many heads at a time as have their keys and values in L2.
+template <class Method, class T, class Bias>
+attention_schedule schedule_of(attention_call<Method, T, Bias> const& call, int rows) {
+  constexpr std::int64_t cached_bytes = std::int64_t{32} << 20;  // of codes
+  attention_shape const& s = call.shape;
+  const std::int64_t head_bytes = max(2 * padded_tokens(s.keys) * s.channels * s.key_heads / s.query_heads, 1);
+  const std::int64_t heads = s.batch * s.query_heads;
+  const std::int64_t at_a_time = clamp(cached_bytes / head_bytes, std::int64_t{1}, max(heads, std::int64_t{1}));
+  return {static_cast<std::int32_t>(heads), static_cast<std::int32_t>(divide_up(s.queries, std::int64_t{rows})),
+          static_cast<std::int32_t>(at_a_time), call.options.keys_behind() >= 0};
+}
+
+/// Operands, extents and order, without shares.
+template <class Pieces, class Method, class T, class Bias>
+void set_pieces(Pieces& pieces, attention_call<Method, T, Bias> const& call) {
+  using shape = typename Pieces::shape;
   constexpr char const* where = "attention.forward";
-  constexpr std::int64_t cached_bytes = std::int64_t{32} << 20;  // of codes of keys and values, in L2
   attention_shape const& s = call.shape;
   auto const& heads = call.heads;
-  const std::int64_t right = call.options.is_causal ? 0 : call.options.window_right;
-  const std::int64_t head_bytes = max(2 * padded_tokens(s.keys) * s.channels * s.key_heads / s.query_heads, 1);
-  const auto all_heads = static_cast<std::int32_t>(s.batch * s.query_heads);
-  const auto blocks = static_cast<std::int32_t>(divide_up(s.queries, std::int64_t{shape::rows}));
-  Program program{};
-  auto& pieces = program.pieces;
   pieces.query_map =
       make_tensor_map(where, rows_of_heads(heads.queries.codes), {shape::rows, shape::row_bytes}, shape::swizzle);
   pieces.key_map = make_tensor_map(where, rows_of_heads(heads.keys.codes),
@@ -164,23 +169,36 @@ void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attentio
   pieces.padded_keys = static_cast<std::int32_t>(padded_tokens(s.keys));
   pieces.query_heads = static_cast<std::int32_t>(s.query_heads);
   pieces.key_heads = static_cast<std::int32_t>(s.key_heads);
-  pieces.band = key_band::of({s.queries, s.keys, call.options.window_left, right});
+  pieces.band = key_band::of({s.queries, s.keys, call.options.window_left, call.options.keys_behind()});
   pieces.query_lengths = call.query_lengths;
   pieces.key_lengths = call.key_lengths;
-  pieces.schedule = {all_heads, blocks,
-                     static_cast<std::int32_t>(clamp(cached_bytes / head_bytes, std::int64_t{1},
-                                                     max(std::int64_t{all_heads}, std::int64_t{1}))),
-                     right >= 0};
+  pieces.schedule = schedule_of(call, shape::rows);
   pieces.taken = reinterpret_cast<std::int32_t*>(call.counters.data);
   pieces.channels = static_cast<std::int32_t>(s.channels);
+}
+
+/// Ranges that there is memory for. Of lengths that the host does not know, a work may have more tiles than the
+/// schedule thinks.
+template <class Method, class T, class Bias>
+std::int64_t ranges_in_memory(attention_call<Method, T, Bias> const& call, int rows, int channels) {
   using slots = typename attention_share_output::slots_type;
   const bool has_lengths = call.query_lengths.data != nullptr || call.key_lengths.data != nullptr;
-  // Of lengths that the host does not know, a work may have more tiles than the schedule thinks.
   const bool has_memory = is_aligned(call.work_shares.data) && call.work_shares.is_contiguous() &&
-                          !(has_lengths && s.keys / attention_padding >= attention_share::most_cost);
-  const std::int64_t range_floats = 2 * slots::floats_of_slot(shape::rows, shape::channels);
+                          !(has_lengths && call.shape.keys / attention_padding >= attention_share::most_cost);
+  return has_memory ? call.work_shares.size() / (2 * slots::floats_of_slot(rows, channels)) : 0;
+}
+
+template <class Program, class Architectures, class Method, class T, class Bias>
+void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attention_call<Method, T, Bias> const& call,
+                                 int multiprocessors) {
+  using shape = typename Program::shape;
+  using slots = typename attention_share_output::slots_type;
+  auto const& heads = call.heads;
+  Program program{};
+  auto& pieces = program.pieces;
+  set_pieces(pieces, call);
   pieces.shares = attention_work_cost{pieces.schedule, pieces.band, pieces.queries, pieces.keys, shape::rows}.shared(
-      multiprocessors, has_memory ? call.work_shares.size() / range_floats : 0);
+      multiprocessors, ranges_in_memory(call, shape::rows, shape::channels));
   program.share_output.slots = slots::in(call.work_shares, 2 * pieces.shares.ranges, shape::rows, shape::channels);
   const bool needs_offsets = call.out.log_sum_exp.data != nullptr || call.sinks.data != nullptr;
   program.output = {call.out.result,
@@ -250,7 +268,7 @@ bool try_attention_of_few_queries(basic_cuda<Architectures> const& exec, attenti
       heads.queries.scales.data,
       heads.keys.scales.data,
       few_query_works::of(call.shape, call.query_lengths, call.key_lengths, call.options.window_left,
-                          call.options.is_causal ? 0 : call.options.window_right, call.partials.shares()),
+                          call.options.keys_behind(), call.partials.shares()),
       writer_of(call),
       call.partials};
   const std::int64_t most = std::int64_t{exec.state->multiprocessors()} * program_type::blocks_per_multiprocessor;

@@ -75,7 +75,7 @@ void merge_shares(Executor const& exec, attention_call<Method, T, Bias> const& c
 template <int Channels, class Executor, class Method, class T, class Bias>
 void run_attention_tiles(Executor const& exec, attention_call<Method, T, Bias> const& call) {
   auto const& heads = call.heads;
-  const std::int64_t right = call.options.is_causal ? 0 : call.options.window_right;
+  const std::int64_t right = call.options.keys_behind();
   const attention_tiles<Method, T, Bias, Channels> program{call.shape,
                                                            heads.queries,
                                                            heads.keys,

@@ -24,6 +24,9 @@ struct attention_options {
   bool is_causal = false;          ///< a query sees no key behind its own; the last query's own is the last key
   std::int64_t window_left = -1;   ///< so many keys before its own a query sees; -1: all
   std::int64_t window_right = -1;  ///< likewise behind it; with is_causal none
+
+  /// What both say of keys behind a query's own; -1: all.
+  [[nodiscard]] constexpr std::int64_t keys_behind() const { return is_causal ? 0 : window_right; }
 };
 
 /// Whether attention reads and writes this type.

@@ -68,6 +68,8 @@ struct cache_layout {
                        " heads but none may be negative and heads must be at least 1");
     check<shape_error>(e.window >= 0 && e.window % cache_page_format::tokens == 0, where, ": the window has ", e.window,
                        " tokens but must have a multiple of ", cache_page_format::tokens);
+    check<shape_error>(e.channels >= 32 && e.channels <= 256, where, ": heads have ", e.channels,
+                       " channels but must have from 32 to ", 256);
     for (cache_layers const& part : parts) {
       add(e, part);
     }
@@ -89,23 +91,26 @@ struct cache_layout {
 
  private:
   void add(cache_extents const& e, cache_layers const& part) {
-    check<value_error>(part.value_group >= 16, "cross_layer_cache: groups of values have ", part.value_group,
+    constexpr char const* where = "cross_layer_cache";
+    check<value_error>(part.value_group >= 16, where, ": groups of values have ", part.value_group,
                        " channels but must have at least ", 16);
     const auto channels = static_cast<int>(e.channels);
     const cache_page_format format{channels, part.key_bits, part.value_bits, divide_up(channels, part.value_group),
                                    part.layers};
-    check_page_format("cross_layer_cache", format);
+    check_page_format(where, format);
     constexpr std::int64_t share = 20;
     const std::int64_t capacity = part.row_capacity >= 0 ? part.row_capacity : divide_up(e.tokens, share);
-    check<shape_error>(checked_multiply("cross_layer_cache", e.slots * e.heads, capacity) <= UINT32_MAX,
-                       "cross_layer_cache: rows of ", e.slots * e.heads, " heads of ", capacity,
-                       " tokens need numbers of more than 32 bits");
+    const std::int64_t heads = checked_multiply(where, e.slots, e.heads);
+    check<shape_error>(checked_multiply(where, heads, capacity) <= UINT32_MAX, where, ": rows of ", heads, " heads of ",
+                       capacity, " tokens need numbers of more than 32 bits");
     const cache_memory<T> sizes{format, e.heads, e.window, capacity, {}, {}, {}, {}, {}, {}};
     const std::string name = "part " + std::to_string(places.size());
-    const std::int64_t heads = e.slots * e.heads;
+    const std::int64_t head_tail = std::int64_t{2} * format.layers * cache_page_format::tokens * format.channels;
+    const std::int64_t tails = checked_multiply(where, heads, sizes.tail_blocks());
+    const std::int64_t pages = checked_multiply(where, e.blocks, e.heads);
     place added{format, capacity, {}, {}, {}, {}, {}, {}};
-    added.pages = plan.template add<std::byte>(name + ": pages", sizes.page_bytes(e.blocks));
-    added.tail = plan.template add<T>(name + ": tail", sizes.tail_values(e.slots));
+    added.pages = plan.template add<std::byte>(name + ": pages", checked_multiply(where, pages, format.bytes()));
+    added.tail = plan.template add<T>(name + ": tail", checked_multiply(where, tails, head_tail));
     added.rows = plan.template add<T>(name + ": retained", sizes.row_values(e.slots));
     added.row_counts = plan.template add<std::uint32_t>(name + ": counts of retained", heads);
     added.refused = plan.template add<std::uint32_t>(name + ": counts of refused", heads);

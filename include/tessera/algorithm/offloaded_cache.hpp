@@ -83,6 +83,8 @@ struct offloaded_cache {
     check<value_error>(n.ring >= 2 * n.chunk && n.ring % n.chunk == 0, here, ": the ring has ", n.ring,
                        " tokens but needs a multiple of the chunk of ", n.chunk, ", and at least two of them");
     check<value_error>(n.strays >= 0, here, ": there are ", n.strays, " places for strays but that is no number");
+    check<value_error>(n.ring <= 0x7fffffff && n.strays <= 0x7fffffff / n.chunk, here, ": the ring has ", n.ring,
+                       " tokens and there are places for ", n.strays, " strays but numbers of tokens have 31 bits");
     std::vector<std::int64_t> rows{0};
     for (std::int64_t const tokens : shape.tokens) {
       check<shape_error>(tokens >= 0, here, ": a sequence has room for ", tokens, " tokens but that is no number");
@@ -381,6 +383,8 @@ struct offloaded_cache {
                        " query heads share a key head but at most ", most_group, " can");
     check<shape_error>(s.channels >= 16 && s.channels <= most_channels && s.channels % 16 == 0, here, ": heads have ",
                        s.channels, " channels but must have a multiple of 16 up to ", most_channels);
+    check<shape_error>(s.key_heads <= 0x7fffffff / s.channels, here, ": there are ", s.key_heads, " key heads of ",
+                       s.channels, " channels but numbers of channels have 31 bits");
     check<shape_error>(S::chunk * s.channels <= most_chunk_elements, here, ": a chunk of ", S::chunk, " tokens of ",
                        s.channels, " channels has more than ", most_chunk_elements, " elements");
   }

@@ -121,9 +121,10 @@ struct offload_plan {
         search(n.width(), n.rank, chosen.search) {
     add_parts();
     add_step();
-    prompt_parts.gram = prompt.add<float>("products of channels", chosen.keeps_products ? 0 : n.width() * n.width());
-    prompt_parts.cosines = prompt.add<float>("least cosines of chunks", n.key_heads * n.longest);
-    prompt_parts.directions = prompt.add<T>("new directions", chosen.keeps_products ? n.width() * n.rank : 0);
+    prompt_parts.gram =
+        prompt.add<float>("products of channels", chosen.keeps_products ? 0 : size(n.width(), n.width()));
+    prompt_parts.cosines = prompt.add<float>("least cosines of chunks", size(n.key_heads, n.longest));
+    prompt_parts.directions = prompt.add<T>("new directions", chosen.keeps_products ? size(n.width(), n.rank) : 0);
     prompt_parts.relation =
         prompt.add<float>("old directions in new ones", chosen.keeps_products ? n.rank * n.rank : 0);
     prompt_parts.search = search.add_to(prompt);
@@ -217,48 +218,54 @@ struct offload_plan {
  private:
   [[nodiscard]] std::int64_t score_blocks() const { return divide_up(extents.longest, scored_chunks); }
 
+  /// The product of counts.
+  template <class... Counts>
+  [[nodiscard]] static std::int64_t size(Counts... counts) {
+    return checked_multiply("offloaded_cache.plan", counts...);
+  }
+
   void add_parts() {
     offload_extents const& n = extents;
-    std::int64_t const heads = n.batch * n.key_heads;
+    std::int64_t const heads = size(n.batch, n.key_heads);
     std::int64_t const elements_of_chunk = n.chunk * n.channels;
     parts.sequences = device.add<cached_sequence>("sequences", n.batch);
-    parts.landmarks = device.add<element_type>("landmarks", n.rows * n.key_heads * elements);
-    parts.places = device.add<std::int16_t>("places of chunks", n.rows * n.key_heads);
-    parts.coefficients = device.add<T>("coefficients of keys", n.rows * n.chunk * n.rank);
-    parts.directions = device.add<T>("directions of keys", n.batch * n.width() * n.rank);
-    parts.ring_keys = device.add<T>("ring, keys", heads * n.ring * n.channels);
-    parts.ring_values = device.add<T>("ring, values", heads * n.ring * n.channels);
-    parts.ring_sources = device.add<T>("ring, keys before their rotation", heads * n.ring * n.channels);
-    parts.exact_keys = device.add<T>("exact chunks, keys", heads * n.exact() * elements_of_chunk);
-    parts.exact_values = device.add<T>("exact chunks, values", heads * n.exact() * elements_of_chunk);
-    parts.exact_ids = device.add<std::int32_t>("exact chunks, numbers", heads * n.exact());
-    parts.exact_measures = device.add<float>("exact chunks, measures", heads * n.exact());
-    parts.slot_keys = device.add<T>("slots, keys", heads * n.slots * elements_of_chunk);
-    parts.slot_values = device.add<T>("slots, values", heads * n.slots * elements_of_chunk);
-    parts.slot_ids = device.add<std::int32_t>("slots, numbers of chunks", heads * n.slots);
+    parts.landmarks = device.add<element_type>("landmarks", size(n.rows, n.key_heads, elements));
+    parts.places = device.add<std::int16_t>("places of chunks", size(n.rows, n.key_heads));
+    parts.coefficients = device.add<T>("coefficients of keys", size(n.rows, n.chunk, n.rank));
+    parts.directions = device.add<T>("directions of keys", size(n.batch, n.width(), n.rank));
+    parts.ring_keys = device.add<T>("ring, keys", size(heads, n.ring, n.channels));
+    parts.ring_values = device.add<T>("ring, values", size(heads, n.ring, n.channels));
+    parts.ring_sources = device.add<T>("ring, keys before their rotation", size(heads, n.ring, n.channels));
+    parts.exact_keys = device.add<T>("exact chunks, keys", size(heads, n.exact(), elements_of_chunk));
+    parts.exact_values = device.add<T>("exact chunks, values", size(heads, n.exact(), elements_of_chunk));
+    parts.exact_ids = device.add<std::int32_t>("exact chunks, numbers", size(heads, n.exact()));
+    parts.exact_measures = device.add<float>("exact chunks, measures", size(heads, n.exact()));
+    parts.slot_keys = device.add<T>("slots, keys", size(heads, n.slots, elements_of_chunk));
+    parts.slot_values = device.add<T>("slots, values", size(heads, n.slots, elements_of_chunk));
+    parts.slot_ids = device.add<std::int32_t>("slots, numbers of chunks", size(heads, n.slots));
     parts.hands = device.add<std::int32_t>("slots, next to be taken", heads);
     parts.usage = device.add<chunk_usage>("usage", heads);
     parts.gram =
-        device.add<float>("products of channels", options.keeps_products ? n.batch * n.width() * n.width() : 0);
+        device.add<float>("products of channels", options.keeps_products ? size(n.batch, n.width(), n.width()) : 0);
     auto& store = options.values == value_store::host ? host : device;
-    parts.values = store.template add<std::byte>("values", n.rows * n.key_heads * record_bytes);
+    parts.values = store.template add<std::byte>("values", size(n.rows, n.key_heads, record_bytes));
   }
 
   void add_step() {
     offload_extents const& n = extents;
     std::int64_t const shares = resident_shares(n) + selected_shares(n);
-    std::int64_t const lists = n.batch * n.key_heads * n.budget;
-    step_parts.queries = step.add<T>("queries", n.batch * n.query_heads * n.channels);
-    step_parts.scores = step.add<float>("scores of chunks", n.rows * n.query_heads);
+    std::int64_t const lists = size(n.batch, n.key_heads, n.budget);
+    step_parts.queries = step.add<T>("queries", size(n.batch, n.query_heads, n.channels));
+    step_parts.scores = step.add<float>("scores of chunks", size(n.rows, n.query_heads));
     step_parts.score_sums =
-        step.add<scaled_exponentials<float>>("sums of scores", n.batch * score_blocks() * n.query_heads);
+        step.add<scaled_exponentials<float>>("sums of scores", size(n.batch, score_blocks(), n.query_heads));
     step_parts.selected = step.add<std::int32_t>("selected chunks", lists);
     step_parts.selected_slots = step.add<std::int32_t>("slots of selected chunks", lists);
-    step_parts.selected_counts = step.add<std::int32_t>("numbers of selected chunks", n.batch * n.key_heads);
+    step_parts.selected_counts = step.add<std::int32_t>("numbers of selected chunks", size(n.batch, n.key_heads));
     step_parts.missed = step.add<missed_chunk>("missed chunks", lists);
-    step_parts.missed_counts = step.add<std::int32_t>("numbers of missed chunks", n.batch * n.key_heads);
-    step_parts.states = step.add<softmax_state<float>>("shares of rows, sums", shares * n.batch * n.query_heads);
-    step_parts.totals = step.add<float>("shares of rows, values", shares * n.batch * n.query_heads * n.channels);
+    step_parts.missed_counts = step.add<std::int32_t>("numbers of missed chunks", size(n.batch, n.key_heads));
+    step_parts.states = step.add<softmax_state<float>>("shares of rows, sums", size(shares, n.batch, n.query_heads));
+    step_parts.totals = step.add<float>("shares of rows, values", size(shares, n.batch, n.query_heads, n.channels));
     step_parts.residuals = step.add<float>("residuals of archived chunks", n.batch);
   }
 };

@@ -251,8 +251,11 @@ void number_rows(saved_part<T>& part, cache_memory<T> const& memory, std::int64_
       std::byte* const at = part.pages.data() + (page * memory.heads + head) * std::int64_t{f.bytes()};
       const cache_page_header header = saved_part<T>::header_of(at, f);
       const auto marked = static_cast<std::uint32_t>(popcount(header.retained));
-      check<corrupt_data>(header.rows == marked && (marked == 0 || header.first_row == count), "load_cache: page ",
-                          page, " has retained ", marked, " tokens but says ", header.rows);
+      check<corrupt_data>(header.rows == marked, "load_cache: page ", page, " has retained ", marked,
+                          " tokens but says ", header.rows);
+      check<corrupt_data>(marked == 0 || header.first_row == count, "load_cache: page ", page,
+                          " has retained tokens from number ", header.first_row, " on but there are ", count,
+                          " before it");
       saved_part<T>::set_first_row(at, f, begin + count);
       count += marked;
     }

@@ -57,6 +57,13 @@ constexpr void check(bool holds, Parts const&... parts) {
   return product;
 }
 
+/// The product of more counts, likewise.
+template <std::convertible_to<std::int64_t>... More>
+[[nodiscard]] std::int64_t checked_multiply(char const* function, std::int64_t a, std::int64_t b, std::int64_t c,
+                                            More... more) {
+  return checked_multiply(function, checked_multiply(function, a, b), c, more...);
+}
+
 /// `a + b` of two counts; a `shape_error` that names `function` if one is negative or the sum does not fit.
 [[nodiscard]] inline std::int64_t checked_add(char const* function, std::int64_t a, std::int64_t b) {
   std::int64_t sum = 0;

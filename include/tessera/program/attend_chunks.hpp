@@ -154,10 +154,8 @@ struct merge_chunks {
         auto state = softmax.identity();
         float total = 0.0F;
         for (std::int64_t share = 0; share < shares; ++share) {
-          const auto other = step.states(share, at, head);
-          const auto by = softmax.merge_factors(state, other);
+          const auto by = softmax.merge(state, step.states(share, at, head));
           total = total * by.of_first + step.totals(share, at, head, channel) * by.of_second;
-          softmax.merge(state, other);
         }
         const finished_row row =
             is_there ? finish_attention_row<softmax_type>({state, state.sum}, -infinity, 0.0F) : no_attention_row();

@@ -44,8 +44,8 @@
 #include <tessera/tile/cuda/load_matrix.cuh>
 #include <tessera/tile/cuda/mma.cuh>
 #include <tessera/tile/cuda/ring_place.cuh>
-#include <tessera/tile/cuda/stream_order.cuh>
 #include <tessera/tile/cuda/tensor_map.cuh>
+#include <tessera/tile/cuda/worker_warps.cuh>
 #include <tessera/tuning/attention.hpp>
 
 namespace tessera {
@@ -57,7 +57,9 @@ struct attention_of_few_queries {
   using shape = few_queries_shape<Channels>;
   using softmax_type = online_softmax<float>;
   using row_type = attention_row<softmax_type::state_type>;
-  static constexpr int lanes = shape::lanes;
+  /// Those that multiply, and one that starts copies.
+  using block_warps = worker_warps<shape::warps>;
+  static constexpr int lanes = block_warps::lanes;
   static constexpr int blocks_per_multiprocessor = Policy.blocks;
   static constexpr int from_architecture = 900;
   static constexpr int before_architecture = 1000;
@@ -96,27 +98,16 @@ struct attention_of_few_queries {
   /// The launch has as many blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
                                              scratch_type& scratch) const {
-    const int warp = __shfl_sync(0xffffffffU, group.lane / 32, 0);
-    const int lane = group.lane % 32;
-    if (warp == shape::warps) {
-      if (lane == 0) {
-        init_barriers(scratch);
-      }
-      __syncwarp();
-      arrive_named(begin_barrier, lanes);
-    }
-    let_next_kernel_start();
-    wait_for_stream();
-    if (warp < shape::warps) {
-      attend(scratch, warp, lane);
-    } else if (lane == 0) {
+    const auto own = block_warps::of(group);
+    own.begin([&] { init_barriers(scratch); });
+    if (own.warp < shape::warps) {
+      attend(scratch, own.warp, own.lane);
+    } else if (own.lane == 0) {
       produce(scratch);
     }
   }
 
  private:
-  static constexpr int warps_barrier = 1;
-  static constexpr int begin_barrier = 2;  ///< of all warps: barriers can be waited for
   using scores_mma = warp_mma<std::int8_t>;
   using values_mma = warp_mma<float16>;
   using place_type = ring_place<Policy.stages>;
@@ -200,14 +191,14 @@ struct attention_of_few_queries {
       const few_query_work at = works.at(work);
       begin_work(state, at);
       if (work == blockIdx.x) {
-        sync_named(begin_barrier, lanes);
+        block_warps::wait_for_barriers();
       }
       const auto first_key = static_cast<std::int32_t>(at.first_tile * shape::keys);
       if (at.tiles > 0) {
         make_scores(scratch, state, first_key, 0);
       }
       for (std::int32_t i = 0; i < at.tiles; ++i) {
-        sync_warps();
+        block_warps::sync();
         float const before[2] = {state.factor[0], state.factor[1]};
         make_weights(scratch, state, i % 2);
         if (i > 0) {
@@ -218,22 +209,11 @@ struct attention_of_few_queries {
         }
       }
       if (at.tiles > 0) {
-        sync_warps();
+        block_warps::sync();
         add_values(scratch, state, state.factor, (at.tiles - 1) % 2);
       }
       finish(scratch, state, at, turn);
       turn ^= 1;
-    }
-  }
-
-  __device__ __forceinline__ static void sync_warps() {
-    sync_named(warps_barrier, 32 * shape::warps);
-  }
-
-  __device__ __forceinline__ static void release(shared_barrier& barrier, int lane, int lanes) {
-    __syncwarp();
-    if (lane < lanes) {
-      barrier.arrive();
     }
   }
 
@@ -259,7 +239,7 @@ struct attention_of_few_queries {
       state.first_key[half] = static_cast<std::int32_t>(seen.first);
       state.seen_keys[half] = static_cast<std::int32_t>(seen.end - seen.first);
       state.factor[half] = 1.0F;
-      state.rows[half] = {softmax_type{}.identity(), 0.0F};
+      state.rows[half] = row_type::nothing(softmax_type{});
     }
 #pragma unroll
     for (auto& column : state.outputs) {
@@ -278,7 +258,7 @@ struct attention_of_few_queries {
     multiply_keys(detail::plain_shared_address(scratch.key[state.key.stage]), state, sums);
     const float read = state.lane < shape::lane_scales ? scratch.key_scale[state.key.stage][state.lane] : 0.0F;
     const float key_scale = __shfl_sync(0xffffffffU, read, state.lane % shape::lane_scales);
-    release(scratch.key_empty[state.key.stage], state.lane, shape::lane_scales);  // by those who have read
+    block_warps::release(scratch.key_empty[state.key.stage], state.lane, shape::lane_scales);  // by those who have read
     state.key.advance();
     const std::int32_t own_key = first_key + shape::warp_keys * state.warp + 2 * (state.lane % 4);
 #pragma unroll
@@ -395,7 +375,7 @@ struct attention_of_few_queries {
         }
       }
     }
-    release(scratch.value_empty[state.value.stage], state.lane, 1);
+    block_warps::release(scratch.value_empty[state.value.stage], state.lane);
     state.value.advance();
 #pragma unroll
     for (int column = 0; column < shape::column_steps; ++column) {
@@ -421,7 +401,7 @@ struct attention_of_few_queries {
         to.rounded[state.warp] = rounded;
       }
     }
-    sync_warps();
+    block_warps::sync();
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       if (half == 1 && !state.has_second_half) {

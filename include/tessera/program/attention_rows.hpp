@@ -21,6 +21,24 @@ template <class State>
 struct attention_row {
   State state;    ///< of the softmax
   float rounded;  ///< the sum of the weights' codes
+
+  /// Before the first key.
+  template <class Softmax>
+  [[nodiscard]] TESSERA_FN static constexpr attention_row nothing(Softmax const& softmax) {
+    return {softmax.identity(), 0.0F};
+  }
+  /// Adds sums of other keys of the row, which `factor` makes relative to this row's reference.
+  TESSERA_FN void add(attention_row const& other, float factor) {
+    state.sum += other.state.sum * factor;
+    rounded += other.rounded * factor;
+  }
+  /// Adds other keys of the row. Gives what totals by the weights of both are to be multiplied by.
+  template <class Softmax>
+  TESSERA_FN typename Softmax::factors merge(Softmax const& softmax, attention_row const& other) {
+    const auto by = softmax.merge(state, other.state);
+    rounded = rounded * by.of_first + other.rounded * by.of_second;
+    return by;
+  }
 };
 
 constexpr int most_attention_shares = 64;  ///< of the keys of a row
@@ -220,7 +238,7 @@ struct merge_attention {
       scratch.totals[part * most_channels + channel] = total;
     }
     if (lane == 0) {
-      row_type sum{softmax_type{}.identity(), 0.0F};
+      auto sum = row_type::nothing(softmax_type{});
       for (int share = begin; share < end; ++share) {
         add(sum, scratch.rows[share], scratch.factors[share]);
       }
@@ -242,7 +260,7 @@ struct merge_attention {
   }
 
   TESSERA_FN void finish(place const& at, std::int64_t channel, scratch_type const& scratch) const {
-    row_type whole{softmax_type{}.identity(), 0.0F};
+    auto whole = row_type::nothing(softmax_type{});
     float total = 0.0F;
     for (int part = 0; part < parts; ++part) {
       add(whole, scratch.part_rows[part], 1.0F);
@@ -259,8 +277,7 @@ struct merge_attention {
   TESSERA_FN static void add(row_type& whole, row_type const& part, float factor) {
     whole.state.largest = max(whole.state.largest, part.state.largest);
     whole.state.reference = max(whole.state.reference, part.state.reference);
-    whole.state.sum += part.state.sum * factor;
-    whole.rounded += part.rounded * factor;
+    whole.add(part, factor);
   }
 };
 

@@ -197,7 +197,7 @@ struct cached_attention {
         scratch.totals[i] = 0.0F;
       }
       if (lane < at.row_count) {
-        scratch.row[lane] = {softmax_type{}.identity(), 0.0F};
+        scratch.row[lane] = row_type::nothing(softmax_type{});
       }
     }
     group.sync();

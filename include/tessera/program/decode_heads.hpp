@@ -87,7 +87,7 @@ struct decode_heads {
     const std::int64_t seen = seen_by(at);
     const std::int64_t tiles = divide_up(seen, std::int64_t{tile});
     const std::int64_t each = divide_up(tiles, partials.shares());
-    row_type row{softmax_type{}.identity(), 0.0F};
+    auto row = row_type::nothing(softmax_type{});
     for (std::int64_t i = at.share * each; i < min((at.share + 1) * each, tiles); ++i) {
       attend(group, at, i * tile, seen, row, scratch);
     }

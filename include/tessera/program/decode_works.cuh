@@ -18,6 +18,7 @@
 #include <tessera/reduce/online_softmax.hpp>
 #include <tessera/tile/cuda/barrier.cuh>
 #include <tessera/tile/cuda/bulk_tensor.cuh>
+#include <tessera/tile/cuda/worker_warps.cuh>
 #include <tessera/view/head_view.hpp>
 
 namespace tessera {
@@ -61,6 +62,8 @@ struct decode_ahead {
   [[nodiscard]] __device__ __forceinline__ static unsigned place(unsigned turn) { return turn % Works; }
   /// The parity of its barriers.
   [[nodiscard]] __device__ __forceinline__ static unsigned phase(unsigned turn) { return turn / Works & 1U; }
+  /// One lane of each warp, when it needs nothing of that any more.
+  __device__ __forceinline__ void leave(unsigned turn) { empty[place(turn)].arrive(); }
 };
 
 /// Warps: of a block, that keep columns. T: of queries.
@@ -147,6 +150,12 @@ struct decode_works {
         static_cast<std::int32_t>(length_of(results.query_lengths, work.sequence, results.shape.queries));
     return max(length - max(count_of_queries - 1 - row_of(work, row).query, 0), 0);
   }
+  /// Likewise, of the lane's columns.
+  __device__ __forceinline__ void find_seen(decode_work const& work, int lane, std::int32_t length,
+                                            std::int32_t (&tokens)[2]) const {
+    tokens[0] = seen(work, 2 * (lane % 4), length);
+    tokens[1] = seen(work, 2 * (lane % 4) + 1, length);
+  }
   /// And what all rows of any work do.
   [[nodiscard]] __device__ __forceinline__ std::int32_t seen_by_all(std::int32_t length) const {
     return is_causal ? max(length - static_cast<std::int32_t>(by_queries.divisor) + 1, 0) : length;
@@ -214,7 +223,7 @@ struct decode_works {
         }
       }
     }
-    sync_named(1, 32 * Warps);
+    worker_warps<Warps>::sync();
     constexpr int pairs = Channels / 2;
     for (int i = 32 * warp + lane; i < row_count * pairs; i += 32 * Warps) {
       join(work, all, i / pairs, i % pairs);

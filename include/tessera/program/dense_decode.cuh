@@ -22,8 +22,8 @@
 #include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/ring_place.cuh>
-#include <tessera/tile/cuda/stream_order.cuh>
 #include <tessera/tile/cuda/tensor_map.cuh>
+#include <tessera/tile/cuda/worker_warps.cuh>
 #include <tessera/tuning/decode.hpp>
 #include <tessera/view/matrix_view.hpp>
 
@@ -68,7 +68,9 @@ struct dense_decode {
   static constexpr int tokens = Policy.tokens;
   static constexpr int tiles = tokens / 16;  ///< of 16 tokens, of a piece
   static constexpr int stages = Policy.stages;
-  static constexpr int lanes = 32 * (warps + 1);
+  /// Those that multiply, and one that starts copies.
+  using block_warps = worker_warps<warps>;
+  static constexpr int lanes = block_warps::lanes;
   static constexpr int blocks_per_multiprocessor = 1;
   static constexpr int from_architecture = 900;
   static constexpr int before_architecture = 1000;
@@ -107,28 +109,17 @@ struct dense_decode {
   /// The launch has as many blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
                                              scratch_type& scratch) const {
-    const int warp = __shfl_sync(0xffffffffU, group.lane / 32, 0);
-    const int lane = group.lane % 32;
-    if (warp == warps) {
-      if (lane == 0) {
-        init_barriers(scratch);
-      }
-      __syncwarp();
-      arrive_named(begin_barrier, lanes);
-    }
-    let_next_kernel_start();
-    wait_for_stream();
-    if (warp < warps) {
-      sync_named(begin_barrier, lanes);
-      attend(scratch, warp, lane);
+    const auto own = block_warps::of(group);
+    own.begin([&] { init_barriers(scratch); });
+    if (own.warp < warps) {
+      block_warps::wait_for_barriers();
+      attend(scratch, own.warp, own.lane);
     } else {
-      produce(scratch, lane);
+      produce(scratch, own.lane);
     }
   }
 
  private:
-  static constexpr int begin_barrier = 2;  ///< of all warps: barriers can be waited for
-
   __device__ __forceinline__ void init_barriers(scratch_type& scratch) const {
     prefetch_tensor_map(keys.map);
     prefetch_tensor_map(values.map);
@@ -199,8 +190,8 @@ struct dense_decode {
       works.load_query(works.await(scratch.ahead, turn, work, lane), lane, queries);
       const std::int32_t total = scratch.ahead.length[ahead_type::place(turn)];
       const std::int32_t pieces = scratch.ahead.pieces[ahead_type::place(turn)];
-      const std::int32_t seen[2] = {works.seen(work, 2 * (lane % 4), total),
-                                    works.seen(work, 2 * (lane % 4) + 1, total)};
+      std::int32_t seen[2];
+      works.find_seen(work, lane, total, seen);
       columns_type columns;
       columns.clear();
       for (; next < pieces; next += warps) {
@@ -208,19 +199,16 @@ struct dense_decode {
         scratch.full[place.stage].wait(place.phase);
         take(scratch, place.stage, columns, queries, {first, min(tokens, total - first) - 1, seen[0], seen[1]},
              first + tokens > works.seen_by_all(total), lane);
-        __syncwarp();
-        if (lane == 0) {
-          scratch.empty[place.stage].arrive();
-        }
+        block_warps::release(scratch.empty[place.stage], lane);
         place.skip(warps);
       }
       next -= pieces;
       if (lane == 0) {
-        scratch.ahead.empty[ahead_type::place(turn)].arrive();
+        scratch.ahead.leave(turn);
       }
       ++turn;
       works.finish(work, columns, shares, warp, lane);
-      sync_named(1, 32 * warps);  // the next work's shares come to the same place
+      block_warps::sync();  // the next work's shares come to the same place
     }
   }
 

@@ -131,7 +131,7 @@ struct join_decoded {
   __device__ __forceinline__ static void find_factors(float4 const (&row)[lane_rows], float (&factor)[lane_rows],
                                                       row_type& whole) {
     const softmax_type softmax;
-    whole = {softmax.identity(), 0.0F};
+    whole = row_type::nothing(softmax);
 #pragma unroll
     for (float4 const& one : row) {
       whole.state.largest = fmaxf(whole.state.largest, one.x);
@@ -144,9 +144,9 @@ struct join_decoded {
     }
 #pragma unroll
     for (int i = 0; i < lane_rows; ++i) {
-      factor[i] = softmax.merge_factors({row[i].x, row[i].y, row[i].z}, whole.state).of_first;
-      whole.state.sum = __fmaf_rn(row[i].z, factor[i], whole.state.sum);
-      whole.rounded = __fmaf_rn(row[i].w, factor[i], whole.rounded);
+      const row_type share{{row[i].x, row[i].y, row[i].z}, row[i].w};
+      factor[i] = softmax.merge_factors(share.state, whole.state).of_first;
+      whole.add(share, factor[i]);
     }
 #pragma unroll
     for (int step = 1; step < 32; step *= 2) {

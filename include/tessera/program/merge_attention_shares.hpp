@@ -113,7 +113,6 @@ struct merge_attention_shares {
   TESSERA_FN constexpr std::int32_t channels() const { return static_cast<std::int32_t>(results.shape.channels); }
   TESSERA_FN constexpr std::int32_t rows_of_group() const { return warps / parts; }
   TESSERA_FN constexpr std::int32_t groups_of_work() const { return slots.block_rows / rows_of_group(); }
-  TESSERA_FN static row_type nothing() { return {softmax_type{}.identity(), 0.0F}; }
 
   /// A warp's part of a row's shares.
   TESSERA_FN void add_up(std::int32_t number, std::int32_t row, int lane, scratch_type& scratch) const {
@@ -124,7 +123,7 @@ struct merge_attention_shares {
     const std::int32_t begin = first + warp % parts * each;
     const std::int32_t end = min(begin + each, beyond);
     for (std::int32_t channel = lane % 32 * 4; channel < channels(); channel += 128) {
-      row_type whole = nothing();
+      auto whole = row_type::nothing(softmax_type{});
       four_floats totals{};
       for (std::int32_t range = begin; range < end; range += at_a_time) {
         add_shares(whole, totals, number, row, channel, range, end);
@@ -149,7 +148,7 @@ struct merge_attention_shares {
     }
     for (int i = 0; i < at_a_time; ++i) {
       if (first + i < end) {
-        const auto by = add(whole, rows[i]);
+        const auto by = whole.merge(softmax_type{}, rows[i]);
         for (int j = 0; j < 4; ++j) {
           totals.values[j] = totals.values[j] * by.of_first + values[i].values[j] * by.of_second;
         }
@@ -157,21 +156,12 @@ struct merge_attention_shares {
     }
   }
 
-  /// Gives what sums by their weights are to be multiplied by.
-  TESSERA_FN static typename softmax_type::factors add(row_type& whole, row_type const& part) {
-    const softmax_type softmax;
-    const auto by = softmax.merge_factors(whole.state, part.state);
-    whole.rounded = whole.rounded * by.of_first + part.rounded * by.of_second;
-    softmax.merge(whole.state, part.state);
-    return by;
-  }
-
   /// A row, of its warps.
   TESSERA_FN void finish(std::int32_t head, std::int64_t query, int row, scratch_type& scratch) const {
     const softmax_type softmax;
-    row_type whole = nothing();
+    auto whole = row_type::nothing(softmax);
     for (std::int32_t part = 0; part < parts; ++part) {
-      add(whole, scratch.rows[row * parts + part]);
+      whole.merge(softmax, scratch.rows[row * parts + part]);
     }
     for (std::int32_t part = 0; part < parts; ++part) {
       const int warp = row * parts + part;

@@ -22,7 +22,7 @@
 #include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/ring_place.cuh>
-#include <tessera/tile/cuda/stream_order.cuh>
+#include <tessera/tile/cuda/worker_warps.cuh>
 #include <tessera/tuning/decode.hpp>
 
 namespace tessera {
@@ -34,7 +34,9 @@ struct page_decode {
   static constexpr int channels = Columns::channels;
   static constexpr int warps = Policy.warps;
   static constexpr int stages = Policy.stages;
-  static constexpr int lanes = 32 * (warps + 1);
+  /// Those that multiply, and one that starts copies.
+  using block_warps = worker_warps<warps>;
+  static constexpr int lanes = block_warps::lanes;
   static constexpr int blocks_per_multiprocessor = Policy.blocks;
   static constexpr int from_architecture = 900;
   static constexpr int before_architecture = 1000;
@@ -85,28 +87,17 @@ struct page_decode {
   /// The launch has as many blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
                                              scratch_type& scratch) const {
-    const int warp = __shfl_sync(0xffffffffU, group.lane / 32, 0);
-    const int lane = group.lane % 32;
-    if (warp == warps) {
-      if (lane == 0) {
-        init_barriers(scratch);
-      }
-      __syncwarp();
-      arrive_named(begin_barrier, lanes);
-    }
-    let_next_kernel_start();
-    wait_for_stream();
-    if (warp < warps) {
-      sync_named(begin_barrier, lanes);
-      attend(scratch, warp, lane);
+    const auto own = block_warps::of(group);
+    own.begin([&] { init_barriers(scratch); });
+    if (own.warp < warps) {
+      block_warps::wait_for_barriers();
+      attend(scratch, own.warp, own.lane);
     } else {
-      produce(scratch, lane);
+      produce(scratch, own.lane);
     }
   }
 
  private:
-  static constexpr int begin_barrier = 2;  ///< of all warps: barriers can be waited for
-
   __device__ __forceinline__ static void init_barriers(scratch_type& scratch) {
 #pragma unroll
     for (int stage = 0; stage < stages; ++stage) {
@@ -253,12 +244,12 @@ struct page_decode {
       next -= state.has.own_pages;
       columns.finish();
       if (lane == 0) {
-        scratch.ahead.empty[ahead_type::place(turn)].arrive();
+        scratch.ahead.leave(turn);
       }
       ++turn;
       works.finish(state.work, columns.columns, shares, warp, lane);
-      fence_async_proxy();        // the memory is written by the copy engine next
-      sync_named(1, 32 * warps);  // and read by others until here
+      fence_async_proxy();  // the memory is written by the copy engine next
+      block_warps::sync();  // and read by others until here
     }
   }
 
@@ -279,8 +270,7 @@ struct page_decode {
     state.has.length = ahead.length[ahead_type::place(turn)];
     state.has.pages = ahead.pieces[ahead_type::place(turn)];
     state.has.own_pages = works.pieces_of(work, state.has.pages);
-    state.seen[0] = works.seen(work, 2 * (state.lane % 4), state.has.length);
-    state.seen[1] = works.seen(work, 2 * (state.lane % 4) + 1, state.has.length);
+    works.find_seen(work, state.lane, state.has.length, state.seen);
     state.listed = 0;
     state.has_batch = false;
     columns.template begin<T>(words, factor, state.lane);
@@ -300,10 +290,7 @@ struct page_decode {
     }
     const bool is_masked = retained != 0 || first + page_tokens > works.seen_by_all(state.has.length);
     columns.take(page, parts, {retained, {state.seen[0] - first, state.seen[1] - first}, is_masked}, state.lane);
-    __syncwarp();
-    if (state.lane == 0) {
-      scratch.empty[stage].arrive();
-    }
+    block_warps::release(scratch.empty[stage], state.lane);
     state.place.skip(warps);
   }
 

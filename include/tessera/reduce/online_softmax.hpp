@@ -62,11 +62,13 @@ struct online_softmax {
   }
   TESSERA_FN void push(state_type& state, input_type score) const { merge(state, {score, score, T{1}}); }
 
-  TESSERA_FN void merge(state_type& into, state_type const& other) const {
+  /// Gives merge_factors().
+  TESSERA_FN factors merge(state_type& into, state_type const& other) const {
     const factors by = merge_factors(into, other);
     into.sum = into.sum * by.of_first + other.sum * by.of_second;
     into.largest = max(into.largest, other.largest);
     into.reference = max(into.reference, other.reference);
+    return by;
   }
 
   /// By what merge() multiplies the sum of either state, and its caller what it has added up by its weights.

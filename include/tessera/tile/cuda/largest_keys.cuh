@@ -75,11 +75,51 @@ struct key_bins {
   std::uint32_t low;
   std::uint32_t span;
   int shift;
+
+  /// Leaves only those of one bin.
+  __device__ __forceinline__ void keep(std::uint32_t bin) {
+    low += bin << shift;
+    span = min((1U << shift) - 1, span - (bin << shift));
+  }
 };
 
 template <int Lanes>
 __device__ __forceinline__ void clear_bins(int lane, largest_keys_scratch<Lanes>& scratch) {
   reinterpret_cast<uint2*>(scratch.counts)[lane] = uint2{0, 0};
+}
+
+/// Of what lanes have, the least and the largest. Nobody reads the scratch any more; it is made ready.
+template <int Lanes>
+__device__ __forceinline__ uint2 find_range(cuda_block<Lanes> const& group, std::uint32_t own,
+                                            largest_keys_scratch<Lanes>& scratch) {
+  constexpr int warps = largest_keys_scratch<Lanes>::warps;
+  clear_bins(group.lane, scratch);
+  const std::uint32_t lowest = __reduce_min_sync(whole_warp, own);
+  const std::uint32_t highest = __reduce_max_sync(whole_warp, own);
+  if (group.lane % 32 == 0) {
+    scratch.lowest[group.lane / 32] = lowest;
+    scratch.highest[group.lane / 32] = highest;
+  }
+  if (group.lane == 0) {
+    scratch.contender_count = 0;
+  }
+  group.sync();
+  const std::uint32_t high = __reduce_max_sync(whole_warp, scratch.highest[group.lane % warps]);
+  const std::uint32_t low = __reduce_min_sync(whole_warp, scratch.lowest[group.lane % warps]);
+  return {low, high};
+}
+
+/// Counts the lane's keys into bins.
+template <int Lanes>
+__device__ __forceinline__ void count_keys(key_places<Lanes> const& own, std::uint32_t const* keys,
+                                           key_bins const& bins, largest_keys_scratch<Lanes>& scratch) {
+#pragma unroll 4
+  for (std::int32_t place = own.first; place < own.end; place += 32) {
+    const std::uint32_t beyond = keys[place] - bins.low;
+    if (beyond <= bins.span) {
+      atomicAdd(&scratch.counts[beyond >> bins.shift], 1U);
+    }
+  }
 }
 
 /// The sum over the warps before this one of what each has; and of all of them.
@@ -241,44 +281,25 @@ __device__ __forceinline__ std::int32_t largest_keys(cuda_block<Lanes> const& gr
   using scratch_type = largest_keys_scratch<Lanes>;
   constexpr int bin_bits = log2_ceil(static_cast<unsigned>(scratch_type::bins));
   group.sync();  // what was there has been read
-  detail::clear_bins(group.lane, scratch);
-  const std::uint32_t lowest = __reduce_min_sync(detail::whole_warp, own);
-  const std::uint32_t highest = __reduce_max_sync(detail::whole_warp, own);
-  if (group.lane % 32 == 0) {
-    scratch.lowest[group.lane / 32] = lowest;
-    scratch.highest[group.lane / 32] = highest;
-  }
-  if (group.lane == 0) {
-    scratch.contender_count = 0;
-  }
-  group.sync();
-  const std::uint32_t high = __reduce_max_sync(detail::whole_warp, scratch.highest[group.lane % scratch_type::warps]);
-  const std::uint32_t low = __reduce_min_sync(detail::whole_warp, scratch.lowest[group.lane % scratch_type::warps]);
-  if (high == 0 || take <= 0) {
+  const uint2 range = detail::find_range(group, own, scratch);
+  if (range.y == 0 || take <= 0) {
     return 0;
   }
-  detail::key_bins bins{take <= Lanes && low > 0 ? low : 1U, 0, 0};
-  bins.span = high - bins.low;
+  detail::key_bins bins{take <= Lanes && range.x > 0 ? range.x : 1U, 0, 0};
+  bins.span = range.y - bins.low;
   bins.shift = max(32 - __clz(static_cast<int>(bins.span)) - bin_bits, 0);
   auto left = static_cast<std::uint32_t>(take);
   std::uint32_t taken = 0;
   typename scratch_type::last_bin last;
   const key_places<Lanes> places(group.lane, count);
   while (true) {
-#pragma unroll 4
-    for (std::int32_t place = places.first; place < places.end; place += 32) {
-      const std::uint32_t beyond = keys[place] - bins.low;
-      if (beyond <= bins.span) {
-        atomicAdd(&scratch.counts[beyond >> bins.shift], 1U);
-      }
-    }
+    detail::count_keys(places, keys, bins, scratch);
     group.sync();
     detail::find_last_bin(group, left, scratch);
     last = scratch.last;
     taken = taken == 0 ? last.take : taken;
     left = last.take - last.above;
-    bins.low += last.bin << bins.shift;
-    bins.span = min((1U << bins.shift) - 1, bins.span - (last.bin << bins.shift));
+    bins.keep(last.bin);
     if (left == last.within || bins.shift == 0 || last.within <= static_cast<std::uint32_t>(Lanes)) {
       break;
     }

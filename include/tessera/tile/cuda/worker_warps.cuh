@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `worker_warps`: a block of warps that work and one more, which has the copy engine bring what they work on: how it
+/// begins, and where they meet.
+///
+///     using block_warps = worker_warps<4>;                // the program's lanes are block_warps::lanes
+///     const auto own = block_warps::of(group);
+///     own.begin([&] { init_barriers(scratch); });
+///     if (own.warp < 4) {
+///       block_warps::wait_for_barriers();
+///       work(scratch, own.warp, own.lane);
+///     } else {
+///       bring(scratch, own.lane);
+///     }
+#pragma once
+
+#include <tessera/tile/cuda/barrier.cuh>
+#include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/stream_order.cuh>
+
+namespace tessera {
+inline namespace v0 {
+
+template <int Workers>
+struct worker_warps {
+  static constexpr int worker_lanes = 32 * Workers;  ///< of those that work
+  static constexpr int lanes = worker_lanes + 32;    ///< of the block
+
+  int warp;  ///< of the block; workers are 0 to Workers - 1
+  int lane;  ///< of the warp
+
+  /// The thread's place.
+  [[nodiscard]] __device__ __forceinline__ static worker_warps of(cuda_block<lanes> const& group) {
+    return {__shfl_sync(0xffffffffU, group.lane / 32, 0), group.lane % 32};
+  }
+
+  /// All lanes, as the first thing they do. One lane of the warp that brings calls `init_barriers`, which ends with
+  /// fence_barrier_init, while earlier kernels of the stream may still run; what these wrote can be read from here on.
+  template <class InitBarriers>
+  __device__ __forceinline__ void begin(InitBarriers const& init_barriers) const {
+    if (warp == Workers) {
+      if (lane == 0) {
+        init_barriers();
+      }
+      __syncwarp();
+      arrive_named(begin_barrier, lanes);
+    }
+    let_next_kernel_start();
+    wait_for_stream();
+  }
+
+  /// Workers, once, before they wait for what is brought: barriers can be waited for from here on.
+  __device__ __forceinline__ static void wait_for_barriers() { sync_named(begin_barrier, lanes); }
+  /// Workers wait for each other.
+  __device__ __forceinline__ static void sync() { sync_named(workers_barrier, worker_lanes); }
+  /// A worker has read what `barrier` guards: one of its lanes arrives there.
+  __device__ __forceinline__ static void release(shared_barrier& barrier, int lane) {
+    __syncwarp();
+    if (lane == 0) {
+      barrier.arrive();
+    }
+  }
+  /// Likewise so many of them, those who have read.
+  __device__ __forceinline__ static void release(shared_barrier& barrier, int lane, int readers) {
+    __syncwarp();
+    if (lane < readers) {
+      barrier.arrive();
+    }
+  }
+
+ private:
+  static constexpr int workers_barrier = 1;
+  static constexpr int begin_barrier = 2;
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cmath>
+
+#include <tessera/algorithm/linear_loss_types.hpp>
+
+#include "support/catch.hpp"
+
+using namespace tessera;
+
+TEST_CASE("a filter leaves out what is less than a power of two, and one of no bits nothing", "[host]") {
+  CHECK(gradient_filter<0>::threshold == 0.0F);
+  CHECK(gradient_filter<1>::threshold == 0.5F);
+  CHECK(gradient_filter<12>::threshold == std::ldexp(1.0F, -12));
+  CHECK(gradient_filter<31>::threshold == std::ldexp(1.0F, -31));
+  CHECK(gradient_filter<60>::threshold == std::ldexp(1.0F, -60));
+  CHECK((gradient_filter<12>::rows == 128 && gradient_filter<12>::columns == 128));
+  CHECK((gradient_filter<12, 64, 32>::rows == 64 && gradient_filter<12, 64, 32>::columns == 32));
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <vector>
+
+#include <tessera/core/bfloat16.hpp>
+#include <tessera/program/cache_memory.hpp>
+
+#include "support/catch.hpp"
+
+using namespace tessera;
+
+namespace {
+
+/// Memory whose elements have places but no values.
+struct places {
+  cache_memory<bfloat16> memory{{32, 4, 2, 2, 2}, 3, 128, 5, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
+  std::vector<bfloat16> tail;
+  std::vector<bfloat16> rows;
+  std::vector<std::byte> pages;
+
+  places(std::int64_t slots, std::int64_t blocks)
+      : tail(static_cast<std::size_t>(memory.tail_values(slots))),
+        rows(static_cast<std::size_t>(memory.row_values(slots))),
+        pages(static_cast<std::size_t>(memory.page_bytes(blocks))) {
+    memory.tail = tail.data();
+    memory.rows = rows.data();
+    memory.pages = pages.data();
+  }
+};
+
+/// Every `step`-th place from `first` on, each once.
+template <class T>
+void check_places(std::set<T*> const& found, T* first, std::int64_t step, std::size_t count) {
+  REQUIRE(found.size() == count);
+  for (T* place : found) {
+    REQUIRE(place == first);
+    first += step;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("keys and values of a tail, and retained ones, fill their memory", "[host]") {
+  places const p(2, 4);
+  std::set<bfloat16*> tail;
+  std::set<bfloat16*> rows;
+  for (int layer = 0; layer < 2; ++layer) {
+    for (int part : {key_part, value_part}) {
+      for (std::int64_t slot = 0; slot < 2; ++slot) {
+        for (std::int64_t head = 0; head < 3; ++head) {
+          for (std::int64_t token = 1000; token < 1000 + 256; ++token) {  // the window, an open page, and one more
+            tail.insert(p.memory.tail_row(slot, layer, part, head, token));
+          }
+          for (std::int64_t row = 0; row < 5; ++row) {
+            rows.insert(p.memory.retained_row(p.memory.head_of(slot, head) * 5 + row, layer, part));
+          }
+        }
+      }
+    }
+  }
+  check_places(tail, p.memory.tail, 32, p.tail.size() / 32);
+  check_places(rows, p.memory.rows, 32, p.rows.size() / 32);
+  std::set<std::byte*> pages;
+  for (std::int64_t block = 0; block < 4; ++block) {
+    for (std::int64_t head = 0; head < 3; ++head) {
+      pages.insert(p.memory.page(block, head));
+    }
+  }
+  check_places(pages, p.memory.pages, p.memory.format.bytes(), 12);
+}
+
+TEST_CASE("tokens of a tail come back to their places after all of its blocks", "[host]") {
+  places const p(2, 1);
+  REQUIRE(p.memory.tail_blocks() == 4);
+  for (std::int64_t token : {0, 63, 64, 255}) {
+    auto* const place = p.memory.tail_row(1, 1, value_part, 2, token);
+    CHECK(p.memory.tail_row(1, 1, value_part, 2, token + 256) == place);
+    CHECK(p.memory.tail_row(1, 1, value_part, 2, token + 128) != place);
+  }
+  CHECK(p.memory.tail_row(0, 1, key_part, 2, 70) - p.memory.tail_row(0, 1, key_part, 2, 6) ==
+        p.memory.tail_block_stride());
+  cache_memory<bfloat16> without = p.memory;
+  without.window = 0;
+  CHECK(without.tail_blocks() == 2);
+}
+
+TEST_CASE("numbers of sealed pages stay within block tables", "[host]") {
+  std::vector<std::int32_t> const pages{-3, 2, 9};
+  std::vector<std::int32_t> const lengths{1000, 200, 0};
+  std::vector<std::int32_t> const slots{4, 0, 2};
+  cache_sequences s;
+  s.blocks = {nullptr, {3, 5}};
+  CHECK(s.slot(2) == 2);
+  CHECK(s.length(2) == 0);
+  CHECK(s.sealed(0, 128, 128) == 0);
+  CHECK(s.sealed(0, 191, 128) == 0);
+  CHECK(s.sealed(0, 192, 128) == 1);
+  CHECK(s.sealed(0, 64 * 5 + 128, 128) == 5);
+  CHECK(s.sealed(0, 64 * 6 + 128, 128) == 5);
+  s.pages = pages;
+  s.lengths = lengths;
+  s.slots = slots;
+  CHECK(s.slot(0) == 4);
+  CHECK(s.length(1) == 200);
+  CHECK(s.sealed(0, 1000, 0) == 0);
+  CHECK(s.sealed(1, 0, 0) == 2);
+  CHECK(s.sealed(2, 0, 0) == 5);
+}
+
+TEST_CASE("a call seals the pages that its tokens complete, no more than there is room for", "[host]") {
+  std::vector<std::int32_t> const lengths{64 * 3, 64 * 3 - 1, 10, 64 * 9, 0};
+  std::vector<std::int32_t> const fresh{64, 64, 50, 64 * 9, 0};
+  cache_source<bfloat16> source{};
+  source.memory.window = 64;
+  source.sequences.blocks = {nullptr, {5, 6}};
+  source.sequences.lengths = lengths;
+  source.sequences.count = 5;
+  source.tokens = 64 * 9;
+  source.most_pages = 8;
+  source.new_tokens = fresh;
+  auto const check = [&](std::int64_t sequence, std::int64_t before, std::int64_t first, std::int64_t end) {
+    CAPTURE(sequence);
+    CHECK(source.before(sequence) == before);
+    CHECK(source.after(sequence) == lengths[static_cast<std::size_t>(sequence)]);
+    CHECK(source.first_page(sequence) == first);
+    CHECK(source.end_page(sequence) == end);
+  };
+  check(0, 128, 1, 2);
+  check(1, 127, 0, 1);
+  check(2, 0, 0, 0);  // more new tokens than the sequence has
+  check(3, 0, 0, 6);  // eight pages, but a block table of six
+  check(4, 0, 0, 0);
+  source.most_pages = 2;
+  check(3, 0, 0, 2);
+  source.new_tokens = {};
+  CHECK(source.before(0) == 0);
+}
+
+TEST_CASE("pieces of rows are read and written wherever they begin, at any stride", "[host]") {
+  using piece = row_chunk<bfloat16>;
+  for (std::int64_t const first : {0, 1, 3, 8}) {
+    for (std::int64_t const stride : {1, 2, 5}) {
+      alignas(16) bfloat16 from[128];
+      alignas(16) bfloat16 to[64];
+      for (int i = 0; i < 128; ++i) {
+        from[i] = bfloat16{static_cast<std::uint16_t>(1000 + i)};
+      }
+      for (auto& one : to) {
+        one = bfloat16{7};
+      }
+      piece const found = piece::of({from + first, stride}, 1);
+      found.store_to(to + first, 2);
+      for (int i = 0; i < 64; ++i) {
+        std::int64_t const channel = i - first - 16;
+        bool const is_written = channel >= 0 && channel < 8;
+        CAPTURE(first, stride, i);
+        REQUIRE(to[i].bits == (is_written ? 1000 + first + (8 + channel) * stride : 7));
+      }
+    }
+  }
+}
