@@ -22,6 +22,7 @@
 #include <tessera/quantize/symmetric.hpp>
 #include <tessera/reduce/absolute_maximum_or_nan.hpp>
 #include <tessera/reduce/mean.hpp>
+#include <tessera/select/chunk_budget.hpp>
 #include <tessera/select/query_group.hpp>
 
 namespace tessera {
@@ -70,9 +71,7 @@ struct coded_landmark_selector {
     return sum * scale_of(kept + channels);
   }
 
-  TESSERA_FN constexpr std::int64_t budget(std::int64_t candidates) const {
-    return min(max(chunks, std::int64_t{0}), candidates);
-  }
+  TESSERA_FN constexpr std::int64_t budget(std::int64_t candidates) const { return chunk_budget(chunks, candidates); }
 
   // What reduce() does, for lanes that have the mean already.
 

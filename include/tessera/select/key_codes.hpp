@@ -16,6 +16,7 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/reduce/log_sum_exp.hpp>
+#include <tessera/select/chunk_budget.hpp>
 #include <tessera/select/query_group.hpp>
 
 namespace tessera {
@@ -76,9 +77,7 @@ struct key_code_selector {
     return reducer.value(all);
   }
 
-  TESSERA_FN constexpr std::int64_t budget(std::int64_t candidates) const {
-    return min(max(chunks, std::int64_t{0}), candidates);
-  }
+  TESSERA_FN constexpr std::int64_t budget(std::int64_t candidates) const { return chunk_budget(chunks, candidates); }
 
  private:
   /// The sign above, the magnitude below.
