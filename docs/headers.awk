@@ -221,12 +221,6 @@ BEGIN {
   rule("program", "^ *shared_barrier [a-z_]*full\\[", "One a stage: what was asked for is there.")
   rule("program", "^ *shared_barrier [a-z_]*empty\\[", "One a stage: what was there is not needed any more.")
   rule("program", "^ *__device__ __forceinline__ (static )?[a-z0-9_]+ not_a_number\\(", "A NaN.")
-  rule("program", "^ *TESSERA_FN static constexpr std::uint16_t load_u16",
-       "Two bytes, the lowest first, at any address.")
-  rule("program", "^ *TESSERA_FN static constexpr std::uint32_t load_u32",
-       "Four bytes, the lowest first, at any address.")
-  rule("program", "^ *TESSERA_FN static constexpr void store_u16", "Two bytes, the lowest first, at any address.")
-  rule("program", "^ *TESSERA_FN static constexpr void store_u32", "Four bytes, the lowest first, at any address.")
   rule("program", "^ *TESSERA_FN static void clear\\(Group const& group, std::uint8_t", "Writes `count` zeros.")
   rule("program", "^ *TESSERA_FN constexpr void operator\\(\\)\\(std::int64_t row, std::int64_t column, Sum",
        "Takes the finished sum of a place.")

@@ -14,6 +14,7 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
+#include <tessera/core/little_endian.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/entropy/bit_planes.hpp>
 #include <tessera/entropy/exponent_split.hpp>
@@ -195,7 +196,7 @@ struct weight_block_steps {
     per_lane<std::uint32_t, Group> state;
     per_lane<bool, Group> sound;
     for (int lane : group) {
-      state[lane] = load_u32(states + 4 * lane);
+      state[lane] = load_little_endian<std::uint32_t>(states + 4 * lane);
       sound[lane] = pair_coder::is_state(state[lane]);
     }
     int used = 0;
@@ -210,7 +211,9 @@ struct weight_block_steps {
         for (int lane : group) {
           const int position = used + count_below(group, mask, lane);
           if (wants[lane]) {
-            pair_coder::feed(state[lane], position < word_count ? load_u16(words + 2 * position) : std::uint16_t{0});
+            pair_coder::feed(state[lane], position < word_count
+                                              ? load_little_endian<std::uint16_t>(words + 2 * position)
+                                              : std::uint16_t{0});
           }
         }
         used += popcount(mask);
@@ -263,21 +266,6 @@ struct weight_block_steps {
 
   TESSERA_FN static constexpr std::uint32_t code_at(weight_block_scratch const& scratch, int position) {
     return (scratch.codes[position / 2] >> (4 * (position % 2))) & 15u;
-  }
-
-  TESSERA_FN static constexpr std::uint16_t load_u16(std::uint8_t const* bytes) {
-    return static_cast<std::uint16_t>(bytes[0] | (bytes[1] << 8));
-  }
-  TESSERA_FN static constexpr std::uint32_t load_u32(std::uint8_t const* bytes) {
-    return load_u16(bytes) | (static_cast<std::uint32_t>(load_u16(bytes + 2)) << 16);
-  }
-  TESSERA_FN static constexpr void store_u16(std::uint8_t* bytes, std::uint32_t value) {
-    bytes[0] = static_cast<std::uint8_t>(value);
-    bytes[1] = static_cast<std::uint8_t>(value >> 8);
-  }
-  TESSERA_FN static constexpr void store_u32(std::uint8_t* bytes, std::uint32_t value) {
-    store_u16(bytes, value);
-    store_u16(bytes + 2, value >> 16);
   }
 
   template <class Group>
