@@ -15,7 +15,6 @@ struct few_queries_shape {
   static constexpr int keys = static_cast<int>(attention_padding);  ///< of a tile
   static constexpr int warps = 8;                                   ///< that multiply; one more starts copies
   static constexpr int lanes = 32 * (warps + 1);
-  static constexpr int lane_scales = 4;                       ///< of a tile of keys: those of a group of four lanes
   static constexpr int warp_keys = keys / warps;              ///< of a tile, that a warp multiplies
   static constexpr int warp_channels = Channels / warps;      ///< of values, that a warp adds up
   static constexpr int row_bytes = Channels > 64 ? 128 : 64;  ///< of keys, which lie in panels of so many
