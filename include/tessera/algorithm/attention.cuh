@@ -115,8 +115,8 @@ inline std::int64_t floats_of_work_shares(attention_shape const& s, int multipro
   return 2 * ranges * slots::floats_of_slot(block_rows_of(s), program_channels(s));
 }
 
-template <class Method, class T, class Bias>
-bool suits_attention_on_warpgroups(attention_call<Method, T, Bias> const& call, int multiprocessors) {
+template <class Method, class T>
+bool suits_attention_on_warpgroups(attention_call<Method, T> const& call, int multiprocessors) {
   attention_shape const& s = call.shape;
   const std::int64_t blocks = s.batch * s.query_heads * divide_up(s.queries, std::int64_t{block_rows_of(s)});
   const bool is_shared = call.partials.rows.data != nullptr && call.work_shares.data == nullptr &&
@@ -136,8 +136,8 @@ matrix_view<T const> rows_of_heads(view<T, Rank> codes) {
   return {codes.data, {rows, codes.extent(Rank - 1)}};
 }
 
-template <class Program, class Architectures, class Method, class T, class Bias>
-void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attention_call<Method, T, Bias> const& call,
+template <class Program, class Architectures, class Method, class T>
+void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call,
                                  int multiprocessors) {
   using shape = typename Program::shape;
   constexpr char const* where = "attention.forward";
@@ -202,8 +202,8 @@ void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attentio
 }
 
 /// Whether it did. The call has so many channels, or fewer.
-template <int Channels, class Architectures, class Method, class T, class Bias>
-bool try_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attention_call<Method, T, Bias> const& call) {
+template <int Channels, class Architectures, class Method, class T>
+bool try_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
   using program = attention_on_warpgroups<Channels, T, warpgroup_attention_tuning<Channels>{}(900)>;
   const int multiprocessors = exec.state->multiprocessors();
   if (!suits_attention_on_warpgroups(call, multiprocessors) || !can_map(rows_of_heads(call.heads.queries.codes)) ||
@@ -215,8 +215,8 @@ bool try_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attentio
   return true;
 }
 
-template <class Method, class T, class Bias>
-bool suits_attention_of_few_queries(attention_call<Method, T, Bias> const& call) {
+template <class Method, class T>
+bool suits_attention_of_few_queries(attention_call<Method, T> const& call) {
   constexpr std::int64_t most = std::int64_t{1} << 29;
   attention_shape const& s = call.shape;
   auto const& heads = call.heads;
@@ -231,8 +231,8 @@ bool suits_attention_of_few_queries(attention_call<Method, T, Bias> const& call)
 }
 
 /// Whether it did. The call has so many channels, or fewer.
-template <int Channels, class Architectures, class Method, class T, class Bias>
-bool try_attention_of_few_queries(basic_cuda<Architectures> const& exec, attention_call<Method, T, Bias> const& call) {
+template <int Channels, class Architectures, class Method, class T>
+bool try_attention_of_few_queries(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
   using program_type = attention_of_few_queries<Channels, Method, T, few_queries_tuning<Channels>{}(900)>;
   using shape = typename program_type::shape;
   constexpr char const* where = "attention.forward";
@@ -263,8 +263,8 @@ bool try_attention_of_few_queries(basic_cuda<Architectures> const& exec, attenti
 }
 
 /// Whether one of the programs for sm_90 did.
-template <int Channels, class Architectures, class Method, class T, class Bias>
-bool try_attention_by_copy_engine(basic_cuda<Architectures> const& exec, attention_call<Method, T, Bias> const& call) {
+template <int Channels, class Architectures, class Method, class T>
+bool try_attention_by_copy_engine(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
   return try_attention_of_few_queries<Channels>(exec, call) || try_attention_on_warpgroups<Channels>(exec, call);
 }
 
