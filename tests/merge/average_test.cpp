@@ -50,7 +50,7 @@ TEMPLATE_TEST_CASE("the mergers to compare with keep the laws", "[host]", averag
   auto const report = testing::check_laws<TestType>({random_pair(1, 1.0), random_pair(5, 40.0), random_pair(9, 1e-12)},
                                                     4e-3, nearly_same);
   INFO(report.text());
-  CHECK(report.empty());
+  CHECK(report.is_empty());
 }
 
 TEST_CASE("the average is half of the sum, and the longer vector is itself", "[host]") {
