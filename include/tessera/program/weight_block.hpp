@@ -100,10 +100,11 @@ template <class T, class Mantissa>
 struct weight_block_steps {
   static constexpr int lanes = 32;
   static constexpr int weights_per_lane = 16 / static_cast<int>(sizeof(T));
-  static constexpr int pairs_per_lane = weights_per_lane / 2;
+  static constexpr int pairs_per_lane = weights_per_lane / 2;  ///< symbols that a lane takes at a time
   static constexpr int row_weights = lanes * weights_per_lane;
-  static constexpr bit_planes residual_planes{1 + Mantissa::kept_bits, weights_per_lane};
-  static constexpr bit_planes code_planes{4, weights_per_lane};
+  static constexpr bit_planes residual_planes{1 + Mantissa::kept_bits, weights_per_lane};  ///< signs and mantissas
+  static constexpr bit_planes code_planes{4, weights_per_lane};                            ///< codes of 4 bits
+  /// Where exponents of raw blocks lie.
   static constexpr bit_planes exponent_planes{scalar_traits<T>::exponent_bits + (Mantissa::kept_bits == 0 ? 1 : 0),
                                               weights_per_lane};
 
@@ -185,7 +186,7 @@ struct weight_block_steps {
     return packed;
   }
 
-  static constexpr int words_end = weight_stream_spec::largest_words + 32;
+  static constexpr int words_end = weight_stream_spec::largest_words + 32;  ///< of a block that is not raw, at most
 
   /// Undoes pack. states and words: of the payload. False if the states or the number of words do not fit the codes
   /// that came out.
@@ -264,10 +265,12 @@ struct weight_block_steps {
     return load_planes<residual_planes>(planes, coded, lane_row / lanes, lane_row % lanes, position % weights_per_lane);
   }
 
+  /// The code of a position of the block.
   TESSERA_FN static constexpr std::uint32_t code_at(weight_block_scratch const& scratch, int position) {
     return (scratch.codes[position / 2] >> (4 * (position % 2))) & 15u;
   }
 
+  /// Writes `count` zeros.
   template <class Group>
   TESSERA_FN static void clear(Group const& group, std::uint8_t* bytes, std::int64_t count) {
     for (int lane : group) {
