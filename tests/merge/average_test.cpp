@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <cmath>
 #include <cstddef>
+#include <type_traits>
 #include <vector>
 
 #include <tessera/merge/average.hpp>
@@ -88,4 +89,12 @@ TEST_CASE("factors by least squares leave the least error, and lengths the lengt
     }
     CHECK(error_of(other, pair.first) > error_of(least.first, pair.first));
   }
+}
+
+TEST_CASE("mergers have a share where their rule has one", "[host]") {
+  static_assert(std::is_same_v<average_direction_merger<float>::share_type, tessera::no_share>);
+  static_assert(std::is_same_v<tessera::norm_weighted_slerp_merger<float>::share_type, tessera::no_share>);
+  static_assert(std::is_same_v<slerp_merger<float>::share_type, float>);
+  CHECK(slerp_merger<float>{}.share == 0.6F);
+  CHECK(slerp_merger<tessera::bfloat16>{.share = 0.25F}.share == 0.25F);
 }
