@@ -3,6 +3,7 @@
 #   1. The licence line becomes @file, so that the comment below it is the file's.
 #   2. The type or concept that a header is named for is described by the header, if it has no comment of its own.
 #   3. What a concept asks for is described by the concept: a declaration without a comment gets one that says which.
+#      Members that are described by their type get its first sentence.
 
 function rule(folders, pattern, text) {
   rules += 1
@@ -15,6 +16,11 @@ BEGIN {
   any = "[a-z]+"
   type_or_namespace = "^ *(template <.*> *)?(requires.* )?(inline )?(struct|class|union|enum|namespace)"
   values = "quantize|reduce|merge|select|project|program"
+  # Members of programs that say what the first sentence of their type says.
+  typed = "offload_extents|offloaded_memory|offload_step|cache_sequences|cache_source|rotary_embedding|" \
+          "cache_page_format|weight_encoding|weight_decoding|parameter_stream|weight_stream_spec|loss_token_list|" \
+          "loss_part_range|loss_mark_reader|loss_token_outputs|logit_map|smoothed_heads|attention_writer|key_band|" \
+          "attention_schedule|gradient_thresholds|loss_product_works"
   rule(any, "operator==\\(.*(= default;|\\{)", "Whether all members are equal.")
   rule(any, "operator!=\\([a-z_]*( const&)? ?[a-z]*\\) const", "Whether a loop goes on.")
   rule("program|testing|algorithm|tile", "static constexpr int lanes = ", "Lanes of its group: see Program.")
@@ -135,43 +141,19 @@ BEGIN {
   rule("testing", " value\\(std::uint64_t seed, std::uint64_t index\\) const",
        "The number at `index`; the same on every machine.")
   # Members that many programs have; the type says what they are for.
-  rule("program", "^ *offload_extents extents;", "What there is room for, and how heads are shared.")
-  rule("program", "^ *offloaded_memory<T, [A-Za-z_]+> memory;", "Where all of the cache lies.")
-  rule("program", "^ *offload_step<T> step;", "What this step brings: see offload_step.")
   rule("program", "^ *cache_memory<T> memory;", "Where the layers of this part lie.")
-  rule("program", "^ *cache_sequences sequences;", "Lengths, slots and block tables.")
-  rule("program", "^ *cache_source<T> source;", "Tokens that are new, and those in the tail.")
-  rule("program", "^ *rotary_embedding rotary;", "How keys and queries are turned.")
   rule("program", "^ *S selector;", "Scores landmarks and says how many chunks are taken.")
-  rule("program", "^ *cache_page_format format;", "Bits, channels and layers of a page.")
   rule("program", "^ *status_word\\* status( = nullptr)?;", "What failures are reported to; null if nobody asks.")
-  rule("program", "^ *weight_encoding<T> encoding;", "The tensor, its stream and its place in the workspace.")
-  rule("program", "^ *weight_decoding<T> decoding;", "The stream and where its weights go.")
-  rule("program", "^ *parameter_stream<T> stream;", "The parameter and all memory that its stream may use.")
-  rule("program", "^ *weight_stream_spec spec;", "Decides the layout of the stream.")
-  rule("program", "^ *loss_token_list tokens;", "The tokens that have a label.")
   rule("program", "^ *array_view<loss_token_factors const> tokens;", "What the gradient needs of each token.")
   rule("program", "^ *loss_entry_order order;", "Memory for the order of entries.")
-  rule("program", "^ *loss_part_range range;", "The part of the vocabulary that is at work.")
   rule("program", "^ *loss_marks marks;", "Which entries may matter to which tokens.")
-  rule("program", "^ *loss_mark_reader marks;", "Which entries matter to which tokens.")
-  rule("program", "^ *loss_token_outputs outputs;", "Where losses of tokens go; null where nobody asks.")
-  rule("program", "^ *logit_map<T> map;", "From sums to logits: bias, cap and temperature.")
   rule("program", "^ *Epilogue epilogue;", "What becomes of sums.")
   rule("program", "^ *Map map;", "What is stored for a sum.")
   rule("program", "^ *R reducer;", "What rows are reduced by.")
-  rule("program", "^ *smoothed_heads<Source> source;", "Tokens less their mean.")
   rule("program", "^ *attention_shape shape;", "The extents of the call.")
-  rule("program", "^ *attention_writer<[A-Za-z_, ]+> results;", "Where results and log-sum-exps go.")
   rule("program", "^ *attention_partials<softmax_type::state_type> partials;", "Memory for shares of rows, or null.")
-  rule("program", "^ *sequence_lengths query_lengths;", "Of each sequence; null: all are whole.")
-  rule("program", "^ *sequence_lengths key_lengths;", "Of each sequence; null: all are whole.")
-  rule("program", "^ *sequence_lengths lengths;", "Of each sequence; null: all are whole.")
+  rule("program", "^ *sequence_lengths (query_|key_)?lengths;", "Of each sequence; null: all are whole.")
   rule("program", "^ *bool is_causal;", "Whether a query sees no key behind its own.")
-  rule("program", "^ *key_band band;", "Which keys a query sees.")
-  rule("program", "^ *attention_schedule schedule;", "In which order blocks are worked on.")
-  rule("program", "^ *view<merged_row const, 5> rows;",
-       "What measure_pages found: sequences x pages x heads x (keys, values) x tokens.")
   rule("program", "^ *static constexpr bool needs_specific_architecture",
        "It needs the instructions of one architecture, sm_90a: exec/cuda.cuh.")
   rule("program", "^ *static constexpr bool waits_for_stream",
@@ -188,14 +170,8 @@ BEGIN {
   rule("program", "^ *static constexpr int tokens =", "Tokens at a time.")
   rule("program", "^ *static constexpr int row_weights", "Weights that all lanes take at a time.")
   rule("program", "^ *static constexpr int weights_per_lane", "Neighbouring weights that a lane takes at a time.")
-  rule("program", "^ *static constexpr int pairs_per_lane", "Symbols that a lane takes at a time.")
   rule("program", "^ *static constexpr int pairs =", "Symbols of a row of a lane.")
   rule("program", "^ *static constexpr int granularity", "Coded blocks hold a multiple of this many weights.")
-  rule("program", "^ *static constexpr bit_planes residual_planes", "Where signs and mantissas lie.")
-  rule("program", "^ *static constexpr bit_planes code_planes", "Where codes of 4 bits lie.")
-  rule("program", "^ *static constexpr bit_planes exponent_planes", "Where exponents of raw blocks lie.")
-  rule("program", "^ *static constexpr int words_end", "Words of a block at most, of those that are not raw.")
-  rule("program", "^ *static constexpr int registers =", "Registers of a thread.")
   rule("program", "^ *static constexpr box_swizzle swizzle", "How rows are permuted in shared memory.")
   rule("program", "^ *static constexpr int stages", "Pieces that the ring holds.")
   rule("program", "^ *using softmax_type =", "How rows of scores are reduced.")
@@ -213,26 +189,16 @@ BEGIN {
   rule("program", "^ *using layout =", "The tile of logits.")
   rule("program", "^ *using operand =", "What elements are and how products add up.")
   rule("program", "^ *using operand_type =", "The type of an element of a and b.")
-  rule("program", "^ *using sum_type =", "The type of a sum.")
   rule("program", "^ *using mantissa =", "All bits of mantissas are kept.")
   rule("program", "^ *using steps =", "How blocks are read and written.")
   rule("program", "^ *using portable =", "The portable program, whose bytes these are.")
   rule("program", "^ *using code_type =", "The code of a value.")
   rule("program", "^ *shared_barrier [a-z_]*full\\[", "One a stage: what was asked for is there.")
   rule("program", "^ *shared_barrier [a-z_]*empty\\[", "One a stage: what was there is not needed any more.")
-  rule("program", "^ *__device__ __forceinline__ (static )?[a-z0-9_]+ not_a_number\\(", "A NaN.")
-  rule("program", "^ *TESSERA_FN static constexpr std::uint16_t load_u16",
-       "Two bytes, the lowest first, at any address.")
-  rule("program", "^ *TESSERA_FN static constexpr std::uint32_t load_u32",
-       "Four bytes, the lowest first, at any address.")
-  rule("program", "^ *TESSERA_FN static constexpr void store_u16", "Two bytes, the lowest first, at any address.")
-  rule("program", "^ *TESSERA_FN static constexpr void store_u32", "Four bytes, the lowest first, at any address.")
-  rule("program", "^ *TESSERA_FN static void clear\\(Group const& group, std::uint8_t", "Writes `count` zeros.")
   rule("program", "^ *TESSERA_FN constexpr void operator\\(\\)\\(std::int64_t row, std::int64_t column, Sum",
        "Takes the finished sum of a place.")
   rule("program", "^ *TESSERA_FN (constexpr )?[a-zA-Z]+ operator\\(\\)\\(Sum sum, std::int64_t",
        "What is stored for a sum.")
-  rule("program", "^ *TESSERA_FN constexpr float operator\\(\\)\\(float sum, std::int64_t", "What is stored for a sum.")
   rule("program", "^ *TESSERA_FN float operator\\(\\)\\(std::int64_t sequence, std::int64_t head, std::int64_t token",
        "One channel of a token.")
   rule("program", "^ *using base = ", "What it is made from.")
@@ -246,22 +212,13 @@ BEGIN {
   rule("program", "^ *alignas\\(1024\\) unsigned char [ab]\\[", "Stages of an operand.")
   rule("program", "^ *float const\\* scale;", "What all gradients are multiplied by, in memory.")
   rule("program", "^ *loss_logits<Tile> logits;", "How logits are made.")
-  rule("program", "^ *gradient_thresholds thresholds;", "Of the filter.")
   rule("program", "^ *float smoothing;", "Of labels: so much probability is spread over the vocabulary.")
   rule("program", "^ *float z_factor;", "Of the squared log-sum-exp.")
-  rule("program", "^ *array_view<float const> row_lse;", "Log-sum-exps of the tokens that have a label.")
-  rule("program", "^ *array_view<float const> row_entropy;", "Entropies of the tokens that have a label.")
-  rule("program", "^ *array_view<float const> targets;", "The logit of each label.")
-  rule("program", "^ *array_view<float> targets;", "Where the logit of each label goes.")
   rule("program", "^ *std::int64_t vocabulary;", "Entries of the vocabulary.")
-  rule("program", "^ *std::int32_t vocabulary;", "Entries of the vocabulary.")
-  rule("program", "^ *array_view<loss_row_gradient const> rows;", "What each row of the list depends on.")
   rule("program", "^ *matrix_view<Output> target;", "Rows x columns of results.")
   rule("program", "^ *works_type works;", "How works are handed out.")
   rule("program", "^ *ahead_type ahead;", "What warps want to know of the works ahead.")
   rule("program", "^ *tile_summaries summaries;", "Sums and ranges of tiles.")
-  rule("program", "^ *loss_product_works works;", "All tiles of both products.")
-  rule("program", "^ *array_view<subspace_measures const> measures;", "Of the search for directions.")
   rule("program", "^ *array_view<subspace_measures> measures;", "Of the search for directions.")
   rule("program", "^ *__device__ __forceinline__ void load\\(std::uint8_t const\\* planes",
        "Asks for the signs and mantissas of `rows` rows.")
@@ -273,8 +230,6 @@ BEGIN {
        "Writes the signs and mantissas of `rows` rows.")
   rule("program", "^ *__device__ __forceinline__ void prepare\\(\\) const", "Called once, before all tiles.")
   rule("program", "^ *__device__ __forceinline__ void finish\\(\\) const", "Called once, after all tiles.")
-  rule("program", "^ *TESSERA_FN (static )?constexpr std::uint32_t code_at\\(", "The code of a position of the block.")
-  rule("program", "^ *TESSERA_FN static constexpr std::uint32_t code_at\\(", "The code of a position of the block.")
   rule("program", "^ *__device__ __forceinline__ void operator\\(\\)\\((Sum const|float) \\(&sums\\)",
        "Takes the finished sums of a warp; gemm_on_warpgroups.cuh has their layout.")
   rule("program", "^ *__device__ __forceinline__ void operator\\(\\)\\(loss_part_range",
@@ -292,6 +247,11 @@ function description(line, i) {
   if (folder == "concepts" && line ~ "^concept " concept_name " =") return "@copydoc " path
   # Doxygen 1.9.4 says nothing of such concepts, but it does of this command.
   if (line ~ /^concept /) return "@concept_without_a_comment"
+  if (folder == "program" && line ~ "^ *(" typed ")(<.*>)? [a-z_]+;") {
+    sub(/^ */, "", line)
+    sub(/[< ].*/, "", line)
+    return "@copybrief tessera::v0::" line
+  }
   for (i = 1; i <= rules; ++i) {
     if (folder ~ rule_folders[i] && line ~ rule_pattern[i]) return rule_text[i]
   }

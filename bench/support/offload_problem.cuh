@@ -211,7 +211,7 @@ class offload_problem {
                    tessera::offload_tokens<value_type>{{queries_.data(), {b, query_heads, channels}},
                                                        {new_keys_.data(), {b, key_heads, channels}},
                                                        {new_values_.data(), {b, key_heads, channels}}},
-                   tessera::offload_results<value_type>{{to.data(), {b, query_heads, channels}}},
+                   tessera::offload_outputs<value_type>{{to.data(), {b, query_heads, channels}}},
                    tessera::workspace(plan_.step, step_.view()));
   }
   tessera::offload_step<value_type> latest() {

@@ -30,6 +30,7 @@
 #include <vector>
 
 #include <tessera/core/crc32c_host.hpp>
+#include <tessera/core/little_endian.hpp>
 
 #include "../support/safetensors.hpp"
 #include "../support/weight_engine.hpp"
@@ -96,9 +97,7 @@ class container_reader {
   /// Length and header of the original file.
   [[nodiscard]] std::string original_prefix() const {
     std::string prefix(8, '\0');
-    for (std::size_t i = 0; i < 8; ++i) {
-      prefix[i] = static_cast<char>((header_text_.size() >> (8 * i)) & 0xff);
-    }
+    tessera::store_little_endian(prefix.data(), std::uint64_t{header_text_.size()});
     return prefix + header_text_;
   }
 

@@ -51,7 +51,7 @@ void check_laws_of_ours() {
   }
   values.push_back(std::numeric_limits<float>::infinity());
   auto const report = tessera::testing::check_laws<mxfp4_quantizer>(values);
-  require(exit_code::unsound, report.empty(), "mxfp4_quantizer: ", report.text());
+  require(exit_code::unsound, report.is_empty(), "mxfp4_quantizer: ", report.text());
 }
 
 /// Weights as codes, groups of neighbours in a row with parameters of their own.

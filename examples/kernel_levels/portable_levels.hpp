@@ -83,13 +83,13 @@ struct tiles_of_product {
 };
 
 /// Adds to `sums` the product of two staged tiles.
-template <class Tile, class Group, class A, class B, class Sums>
-TESSERA_FN void multiply_staged(Group const& group, A const& a, B const& b, Sums& sums) {
-  for (int at = 0; at < A::columns; at += Tile::depth) {
+template <class Tile, class Group, class Staged>
+TESSERA_FN void multiply_staged(Group const& group, Staged const& a, Staged const& b, typename Tile::sum_tile& sums) {
+  for (int at = 0; at < Staged::columns; at += Tile::depth) {
     typename Tile::a_tile a_part;
     typename Tile::b_tile b_part;
-    Tile::load_a(group, a_part, a.values + at, A::stride);
-    Tile::load_b_transposed(group, b_part, b.values + at, B::stride);
+    Tile::load_a(group, a_part, a.values + at, Staged::stride);
+    Tile::load_b_transposed(group, b_part, b.values + at, Staged::stride);
     Tile::multiply(group, a_part, b_part, sums);
   }
 }

@@ -135,7 +135,7 @@ class pair_cache {
   /// Of the layers of a part, the first of which is `layer`.
   [[nodiscard]] tessera::cache_inputs<bfloat16> inputs_from(int layer) const {
     tessera::cache_inputs<bfloat16> inputs;
-    int const layers = cache_.policy_of(cache_.part_of(layer)).layers;
+    int const layers = cache_.layers_of(cache_.part_of(layer)).layers;
     for (int side = 0; side < layers; ++side) {
       inputs.keys[side] = one_sequence(data_.keys_in(layer_at(layer + side).rotated_keys));
       inputs.values[side] = one_sequence(data_.keys_in(layer_at(layer + side).values));

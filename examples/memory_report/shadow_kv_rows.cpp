@@ -87,7 +87,7 @@ class layer_cache {
     auto const one = [](view<bfloat16 const, 3> heads, std::int64_t token) {
       return heads.slice(1, token, 1).transposed(0, 1);
     };
-    tessera::offload_results<float> const out{{result.data(), {1, data_.query_heads, real_layers::channels}}};
+    tessera::offload_outputs<float> const out{{result.data(), {1, data_.query_heads, real_layers::channels}}};
     Method::decode(exec_, side_, cache_,
                    {one(data_.queries_in(layer_.queries), query), one(keys(), at), one(values(), at)}, out,
                    tessera::workspace(plan_.step, step_));

@@ -53,9 +53,9 @@ void add_prompt(cpu const& exec, cache_type const& cache, real_layers const& dat
   auto const plan = cache.append_plan(1, prompt);
   buffer<std::byte> memory(exec, plan.bytes());
   sequence.length = static_cast<std::int32_t>(prompt);
-  for (int layer = 0; layer < cache.layers(); layer += cache.policy_of(cache.part_of(layer)).layers) {
+  for (int layer = 0; layer < cache.layers(); layer += cache.layers_of(cache.part_of(layer)).layers) {
     tessera::cache_inputs<bfloat16> in;
-    for (int side = 0; side < cache.policy_of(cache.part_of(layer)).layers; ++side) {
+    for (int side = 0; side < cache.layers_of(cache.part_of(layer)).layers; ++side) {
       real_layer const& from = data.layers[static_cast<std::size_t>(layer + side)];
       in.keys[side] = part_of(data.keys_in(from.rotated_keys), 0, prompt);
       in.values[side] = part_of(data.keys_in(from.values), 0, prompt);
@@ -108,7 +108,7 @@ void save_and_load(cpu const& exec, cache_type const& cache, one_sequence const&
   auto const info = tessera::inspect_saved_cache(saved.data(), std::ssize(saved));
   std::vector<tessera::cache_layers> parts;
   for (int part = 0; part < cache.parts(); ++part) {
-    parts.push_back(cache.policy_of(part));
+    parts.push_back(cache.layers_of(part));
   }
   cache_type const other(exec, cache.extents(), parts);
   one_sequence back{sequence.blocks, static_cast<std::int32_t>(info.tokens), static_cast<std::int32_t>(info.pages)};

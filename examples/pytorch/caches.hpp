@@ -43,10 +43,10 @@ class kv_cache_on final : public kv_cache {
     lengths_.add_(tokens);
     auto const plan = cache_.append_plan(lengths_.size(0), tokens);
     auto space = scratch(exec, plan);
-    for (int layer = 0; layer < cache_.layers(); layer += cache_.policy_of(cache_.part_of(layer)).layers) {
+    for (int layer = 0; layer < cache_.layers(); layer += cache_.layers_of(cache_.part_of(layer)).layers) {
       int const part = cache_.part_of(layer);
       tessera::cache_inputs<bfloat16> in;
-      for (int side = 0; side < cache_.policy_of(part).layers; ++side) {
+      for (int side = 0; side < cache_.layers_of(part).layers; ++side) {
         in.keys[side] = view_of<bfloat16, 4>(keys[static_cast<std::size_t>(layer + side)], device_);
         in.values[side] = view_of<bfloat16, 4>(values[static_cast<std::size_t>(layer + side)], device_);
       }
@@ -144,7 +144,7 @@ class long_cache_on final : public long_cache {
     method::decode(exec_, side_, cache_,
                    {view_of<bfloat16, 3>(queries, device_), view_of<bfloat16, 3>(keys, device_),
                     view_of<bfloat16, 3>(values, device_)},
-                   tessera::offload_results<bfloat16>{writable<bfloat16, 3>(result)},
+                   tessera::offload_outputs<bfloat16>{writable<bfloat16, 3>(result)},
                    tessera::workspace(plan_.step, space));
     return result;
   }

@@ -72,7 +72,7 @@ outcome generate(real_layers const& data, Selector const& selector) {
     view<float, 3> const result(&results(0, step, 0), {1, data.query_heads, data.channels}, {0, results.stride(0), 1});
     method::decode(exec, side, cache,
                    {token_of(queries, step), token_of(keys, prompt + step), token_of(values, prompt + step)},
-                   tessera::offload_results<float>{result}, workspace(plan.step, step_memory));
+                   tessera::offload_outputs<float>{result}, workspace(plan.step, step_memory));
   }
   auto const statistics = method::wait_for_statistics(exec, cache);
   return {relative_error(found, layer), statistics.hit_rate(), plan.device.bytes(), plan.host.bytes()};

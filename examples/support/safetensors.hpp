@@ -23,6 +23,8 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/core/little_endian.hpp>
+
 #include "failure.hpp"
 
 namespace tessera_examples {
@@ -228,14 +230,6 @@ inline void check_layout(std::string const& file, safetensors_header& header) {
   }
 }
 
-inline std::uint64_t load_little_endian(std::byte const* bytes) {
-  std::uint64_t value = 0;
-  for (int i = 0; i < 8; ++i) {
-    value |= std::to_integer<std::uint64_t>(bytes[i]) << (8 * i);
-  }
-  return value;
-}
-
 }  // namespace detail
 
 /// Reads the JSON of a header. `file` is what messages name.
@@ -259,7 +253,7 @@ class safetensors_reader {
     auto const size = static_cast<std::int64_t>(file.size());
     require(exit_code::unsound, size >= 8, name, ": not a safetensors file: it has ", size,
             " bytes but the length alone has ", 8);
-    std::uint64_t const length = detail::load_little_endian(file.data());
+    std::uint64_t const length = tessera::load_little_endian<std::uint64_t>(file.data());
     require(exit_code::unsound, length <= static_cast<std::uint64_t>(largest_safetensors_header), name,
             ": not a safetensors file: its header would have ", length, " bytes but may have ",
             largest_safetensors_header);
@@ -313,9 +307,7 @@ inline std::string safetensors_prefix(safetensors_header const& header, std::siz
   require(exit_code::unwritable, static_cast<std::int64_t>(text.size()) <= largest_safetensors_header,
           "the header would have ", text.size(), " bytes but the format allows ", largest_safetensors_header);
   std::string prefix(8, '\0');
-  for (int i = 0; i < 8; ++i) {
-    prefix[static_cast<std::size_t>(i)] = static_cast<char>((text.size() >> (8 * i)) & 0xff);
-  }
+  tessera::store_little_endian(prefix.data(), std::uint64_t{text.size()});
   return prefix + text;
 }
 

@@ -49,7 +49,7 @@
 /// sequences lie one behind the other (attention_inputs). Masks: is_causal, window_left, window_right, block_list
 /// (which tiles of 64 queries x 128 keys there are), and a bias, any function object of (sequence, head, query, key).
 /// `sinks`: a score for each head that takes weight and has no value. Queries and keys may come through functions, such
-/// as a rotary embedding (attention_maps). Where queries are few, groups share their keys, and what they have is
+/// as a rotary embedding (attention_functions). Where queries are few, groups share their keys, and what they have is
 /// merged; up to 16 queries a sequence are for decoding: on sm_90 all query heads of a key head take one read of its
 /// codes.
 ///

@@ -14,7 +14,7 @@
 ///     auto const cache = method::open(plan, device.view(), host.view(), rotary);
 ///     method::prefill(exec, side, cache, sequence, keys, values, tessera::workspace(plan.prompt, memory));
 ///     for (each token) {
-///       method::decode(exec, side, cache, {queries, new_keys, new_values}, offload_results<bfloat16>{result},
+///       method::decode(exec, side, cache, {queries, new_keys, new_values}, offload_outputs<bfloat16>{result},
 ///                      tessera::workspace(plan.step, memory));
 ///     }
 ///

@@ -138,8 +138,8 @@ void check_maps(Queries const& queries, Keys const& keys, double apart_from_form
   auto const plan = Attention::plan(exec, p.shape);
   buffer<std::byte> memory(exec, plan.bytes());
   attention_outputs<float> const out{{results[0].data(), {1, 2, 140, 32}}};
-  Attention::forward(exec, p.inputs(), {}, out, workspace(plan, memory), no_bias{},
-                     attention_maps<Queries, Keys>{queries, keys});
+  Attention::forward(exec, p.inputs(), {}, out, workspace(plan, memory),
+                     attention_functions<no_bias, Queries, Keys>{{}, queries, keys});
   apply(queries, p.queries, 2, 140, 32);
   apply(keys, p.keys, 1, 140, 32);
   attention_outputs<float> const after{{results[1].data(), {1, 2, 140, 32}}};

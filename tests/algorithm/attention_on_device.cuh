@@ -139,10 +139,10 @@ struct device_attention_results {
 };
 
 /// Memory begins as rubbish.
-template <class Attention, class Result, class T, class Bias = tessera::no_bias, class Maps = tessera::attention_maps<>>
+template <class Attention, class Result, class T, class Functions = tessera::attention_functions<>>
 device_attention_results run_on_device(tessera::cuda const& exec, attention_problem<T> const& p,
                                        head_layout layout = head_layout::heads_first, bool with_lse = true,
-                                       Bias const& bias = {}, Maps const& maps = {}) {
+                                       Functions const& functions = {}) {
   tessera::attention_shape const& s = p.shape;
   device_attention<T> const in(exec, p, layout);
   auto const plan = Attention::plan(exec, s);
@@ -153,7 +153,7 @@ device_attention_results run_on_device(tessera::cuda const& exec, attention_prob
   if (with_lse) {
     out.log_sum_exp = {const_cast<float*>(lse.data()), {s.batch, s.query_heads, s.queries}};
   }
-  Attention::forward(exec, in.inputs(), p.options, out, tessera::workspace(plan, memory), bias, maps);
+  Attention::forward(exec, in.inputs(), p.options, out, tessera::workspace(plan, memory), functions);
   device_attention_results results{to_host(exec, memory), {}, false};
   results.found.result = as_doubles(result.values(exec, results.is_clean));
   auto const lse_values = to_host(exec, lse);

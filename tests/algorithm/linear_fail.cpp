@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// expect: inputs and weights of linear<T> have elements of type T
+// expect: (cannot convert|no known conversion from) .*matrix_view<const float>.* to .*(operands|matrix_view)
 #include <tessera/algorithm/linear.hpp>
 #include <tessera/exec/cpu.hpp>
 

@@ -120,7 +120,7 @@ class device_cache {
     offload_tokens<T> const in{{b.queries.data(), {b.steps, heads.query_heads, heads.channels}},
                                {b.keys.data(), {b.steps, heads.key_heads, heads.channels}},
                                {b.values.data(), {b.steps, heads.key_heads, heads.channels}}};
-    offload_results<float> const out{{b.results.data(), {b.steps, heads.query_heads, heads.channels}}};
+    offload_outputs<float> const out{{b.results.data(), {b.steps, heads.query_heads, heads.channels}}};
     method::decode(exec_, side_, cache_, in, out, workspace(plan_.step, step_.view()));
   }
 

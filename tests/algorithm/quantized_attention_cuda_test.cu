@@ -56,7 +56,8 @@ portable_results run_portably(cuda const& exec, attention_problem<T> const& p) {
       {{result.data(), {s.batch, s.query_heads, s.queries, s.channels}},
        {lse.data(), {s.batch, s.query_heads, s.queries}}}};
   if constexpr (IsNarrow) {
-    detail::run_attention_tiles<64>(exec, call);
+    auto const program = detail::tiles_of<64>(call);
+    exec.run(program, program.groups());
   } else {
     detail::run_attention_portably(exec, call);
   }

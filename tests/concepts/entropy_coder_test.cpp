@@ -95,12 +95,12 @@ using namespace entropy_coder_test;
 TEST_CASE("a user's own entropy coder keeps the laws", "[host]") {
   auto const report = check_laws<nibble_coder>({}, symbols);
   INFO(report.text());
-  CHECK(report.empty());
+  CHECK(report.is_empty());
 }
 
 TEST_CASE("an entropy coder that loses a symbol is caught", "[host]") {
   CHECK(check_laws<losing_a_symbol>({}, symbols).mentions("pop inverts push in reverse order"));
-  CHECK(check_laws<losing_a_symbol>({}, {0, 1, 2}).empty());
+  CHECK(check_laws<losing_a_symbol>({}, {0, 1, 2}).is_empty());
 }
 
 TEST_CASE("an entropy coder that drops a word is caught", "[host]") {

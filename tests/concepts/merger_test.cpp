@@ -70,7 +70,7 @@ using namespace merger_test;
 TEST_CASE("a user's own merger keeps the laws", "[host]") {
   auto const report = check_laws<longer_one>(pairs, 1e-6, nearly_same);
   INFO(report.text());
-  CHECK(report.empty());
+  CHECK(report.is_empty());
 }
 
 TEST_CASE("a merger that does not restore a vector of zeros is caught", "[host]") {

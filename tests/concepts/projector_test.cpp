@@ -81,7 +81,7 @@ using namespace projector_test;
 TEST_CASE("a user's own projector keeps the laws where its data allow it", "[host]") {
   auto const report = check_laws<window_projector>(narrow_rows(), width, 1e-6);
   INFO(report.text());
-  CHECK(report.empty());
+  CHECK(report.is_empty());
 }
 
 TEST_CASE("a projector that misses where its rows lie is caught", "[host]") {

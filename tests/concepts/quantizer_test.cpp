@@ -70,7 +70,7 @@ using namespace quantizer_test;
 TEST_CASE("a user's own quantizer keeps the laws", "[host]") {
   auto const report = check_laws<sign_quantizer>(values);
   INFO(report.text());
-  CHECK(report.empty());
+  CHECK(report.is_empty());
 }
 
 TEST_CASE("an encode that is not idempotent is caught", "[host]") {

@@ -61,7 +61,7 @@ using namespace reducer_test;
 TEST_CASE("a user's own reducer keeps the laws", "[host]") {
   auto const report = check_laws<longest>({3, 1, 4, 1, 5});
   INFO(report.text());
-  CHECK(report.empty());
+  CHECK(report.is_empty());
 }
 
 TEST_CASE("a reducer whose identity is not neutral is caught", "[host]") {

@@ -51,7 +51,7 @@ using namespace selector_test;
 TEST_CASE("a user's own selector keeps the laws", "[host]") {
   auto const report = check_laws<box_selector>(keys, queries, 0.0, equal);
   INFO(report.text());
-  CHECK(report.empty());
+  CHECK(report.is_empty());
 }
 
 TEST_CASE("a selector that takes more chunks than there are is caught", "[host]") {

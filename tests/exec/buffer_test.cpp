@@ -59,7 +59,7 @@ TEST_CASE("an empty buffer takes no memory, and impossible sizes are refused", "
   tracking_memory counted{memory_handle()};
   buffer<int> const none(0, counted);
   CHECK(counted.allocations() == 0);
-  CHECK(none.empty());
+  CHECK(none.is_empty());
   CHECK_THROWS_AS(buffer<int>(-1), shape_error);
   CHECK_THROWS_WITH(buffer<int>(std::int64_t{1} << 61),
                     "buffer: 2305843009213693952 elements of 4 bytes are not a size");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <cmath>
 #include <cstddef>
+#include <type_traits>
 #include <vector>
 
 #include <tessera/merge/average.hpp>
@@ -50,7 +51,7 @@ TEMPLATE_TEST_CASE("the mergers to compare with keep the laws", "[host]", averag
   auto const report = testing::check_laws<TestType>({random_pair(1, 1.0), random_pair(5, 40.0), random_pair(9, 1e-12)},
                                                     4e-3, nearly_same);
   INFO(report.text());
-  CHECK(report.empty());
+  CHECK(report.is_empty());
 }
 
 TEST_CASE("the average is half of the sum, and the longer vector is itself", "[host]") {
@@ -88,4 +89,12 @@ TEST_CASE("factors by least squares leave the least error, and lengths the lengt
     }
     CHECK(error_of(other, pair.first) > error_of(least.first, pair.first));
   }
+}
+
+TEST_CASE("mergers have a share where their rule has one", "[host]") {
+  static_assert(std::is_same_v<average_direction_merger<float>::share_type, tessera::no_share>);
+  static_assert(std::is_same_v<tessera::norm_weighted_slerp_merger<float>::share_type, tessera::no_share>);
+  static_assert(std::is_same_v<slerp_merger<float>::share_type, float>);
+  CHECK(slerp_merger<float>{}.share == 0.6F);
+  CHECK(slerp_merger<tessera::bfloat16>{.share = 0.25F}.share == 0.25F);
 }

@@ -128,7 +128,7 @@ struct decode_problem {
 
 /// With two groups of 128 channels. One program: run_cached_attention has those of all formats.
 constexpr auto decode_128 = [](auto const& exec, auto const& call) {
-  REQUIRE(detail::try_page_decode<128, 2>(exec, call));
+  REQUIRE(detail::try_page_decode<page_columns<128, 2>>(exec, call));
 };
 
 /// Weights are rounded to fp16, or to T for tokens that are kept as they were.
@@ -141,7 +141,7 @@ void check_setup(decode_setup setup, double tolerance = 1.5e-3) {
   decode_problem<T> const problem(setup);
   for (int layer = 0; layer < setup.format.layers; ++layer) {
     auto const found = problem.template run<float>(layer, [](auto const& exec, auto const& call) {
-      REQUIRE(detail::try_page_decode<Channels, Groups, Bits>(exec, call));
+      REQUIRE(detail::try_page_decode<page_columns<Channels, Groups, Bits>>(exec, call));
     });
     auto const expected = problem.expected(layer);
     CAPTURE(layer, Channels, Groups, Bits, setup.query_heads, setup.queries, setup.tokens);

@@ -145,14 +145,14 @@ struct comparison {
     CHECK(std::equal(wanted.state.values, wanted.state.values + 32, got.state.values));
     std::vector<std::uint8_t> payload(128);
     for (int lane = 0; lane < 32; ++lane) {
-      portable::store_u32(payload.data() + 4 * lane, wanted.state.values[lane]);
+      store_little_endian(payload.data() + 4 * lane, wanted.state.values[lane]);
     }
     if (wanted.words <= weight_stream_spec::largest_words) {
       const int first = portable::words_end - wanted.words;
       CHECK(std::equal(expected->words + first, expected->words + portable::words_end, actual->words + first));
       for (int i = first; i < portable::words_end; ++i) {
         payload.resize(payload.size() + 2);
-        portable::store_u16(payload.data() + payload.size() - 2, expected->words[i]);
+        store_little_endian(payload.data() + payload.size() - 2, expected->words[i]);
       }
     }
     return payload;

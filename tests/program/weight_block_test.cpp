@@ -47,10 +47,10 @@ struct coded_pairs {
     std::vector<std::uint8_t> payload(static_cast<std::size_t>(128 + 2 * packed.words));
     for (int lane = 0; lane < 32; ++lane) {
       CHECK(pair_coder::is_state(packed.state.values[lane]));
-      steps::store_u32(payload.data() + 4 * lane, packed.state.values[lane]);
+      store_little_endian(payload.data() + 4 * lane, packed.state.values[lane]);
     }
     for (int i = 0; i < packed.words && packed.words <= weight_stream_spec::largest_words; ++i) {
-      steps::store_u16(payload.data() + 128 + 2 * i, scratch->words[steps::words_end - packed.words + i]);
+      store_little_endian(payload.data() + 128 + 2 * i, scratch->words[steps::words_end - packed.words + i]);
     }
     return payload;
   }

@@ -199,7 +199,8 @@ attention_results run_attention_problem(Executor const& exec, attention_problem<
   }
   tessera::attention_outputs<Result> const out{{result.data(), {s.batch, s.query_heads, s.queries, s.channels}},
                                                {lse.data(), {s.batch, s.query_heads, s.queries}}};
-  Attention::forward(exec, p.inputs(), p.options, out, tessera::workspace(plan, memory), bias);
+  Attention::forward(exec, p.inputs(), p.options, out, tessera::workspace(plan, memory),
+                     tessera::attention_functions<Bias>{bias});
   exec.wait();
   return {as_doubles(result), std::vector<double>(lse.begin(), lse.end())};
 }

@@ -100,7 +100,7 @@ class offloaded_on_device {
     tessera::offload_tokens<T> const in{{q.data(), {steps, heads_.query_heads, heads_.channels}},
                                         {k.data(), {steps, heads_.key_heads, heads_.channels}},
                                         {v.data(), {steps, heads_.key_heads, heads_.channels}}};
-    tessera::offload_results<float> const out{{result.data(), {steps, heads_.query_heads, heads_.channels}}};
+    tessera::offload_outputs<float> const out{{result.data(), {steps, heads_.query_heads, heads_.channels}}};
     Method::decode(exec_, side_, cache_, in, out, tessera::workspace(plan_.step, step_.view()));
     return to_host(exec_, result.data(), result.size());
   }

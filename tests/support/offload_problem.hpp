@@ -212,7 +212,7 @@ class host_cache {
     if (!named.empty()) {
       in.sequences = named;
     }
-    tessera::offload_results<float> out{{result.data(), {steps, heads_.query_heads, heads_.channels}}};
+    tessera::offload_outputs<float> out{{result.data(), {steps, heads_.query_heads, heads_.channels}}};
     if (log_sum_exp != nullptr) {
       log_sum_exp->assign(static_cast<std::size_t>(steps * heads_.query_heads), -77.0F);
       out.log_sum_exp = {log_sum_exp->data(), {steps, heads_.query_heads}};

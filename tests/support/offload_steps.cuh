@@ -140,7 +140,7 @@ class step_problem {
     in.values.data = values.data();
     auto const expected = results();
     tessera::buffer<float> made(exec_, expected.size());
-    Method::decode(exec_, side, there->cache, in, tessera::offload_results<float>{{made.data(), expected.extents}},
+    Method::decode(exec_, side, there->cache, in, tessera::offload_outputs<float>{{made.data(), expected.extents}},
                    tessera::workspace(plan_.step, there_[2]->view()));
     std::vector<float> copied(static_cast<std::size_t>(made.size()));
     exec_.copy(made.view(), copied);
@@ -219,7 +219,7 @@ class step_problem {
     for (std::int64_t k = 0; k < setup_.steps_before; ++k) {
       tessera::offload_tokens<T> in = tokens(k);
       in.sequences = setup_.named;
-      Method::decode(tessera::cpu{}, side, here->cache, in, tessera::offload_results<float>{results()},
+      Method::decode(tessera::cpu{}, side, here->cache, in, tessera::offload_outputs<float>{results()},
                      tessera::workspace(plan_.step, here_[2]->view()));
     }
   }

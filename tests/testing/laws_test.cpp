@@ -15,7 +15,7 @@ using tessera::testing::law_report;
 TEST_CASE("a report keeps the first counterexample of each law", "[host]") {
   law_report report;
   report.expect(true, "water is wet", "never shown");
-  CHECK(report.empty());
+  CHECK(report.is_empty());
   report.expect(false, "two is one", "at 2");
   report.expect(false, "two is one", "at 3");
   report.expect(false, "up is down");
@@ -34,8 +34,8 @@ TEST_CASE("the failures of a part carry its name", "[host]") {
 }
 
 TEST_CASE("one header holds the laws of all concepts, told apart by the type", "[host]") {
-  CHECK(check_laws<tessera::sum_reducer<int>>({1, 2, 3}).empty());
-  CHECK(check_laws<tessera::symmetric_quantizer<8>>({1.0F, -2.0F}).empty());
+  CHECK(check_laws<tessera::sum_reducer<int>>({1, 2, 3}).is_empty());
+  CHECK(check_laws<tessera::symmetric_quantizer<8>>({1.0F, -2.0F}).is_empty());
 }
 
 TEST_CASE("closeness is relative for large numbers, absolute for small ones, and exact for infinities", "[host]") {

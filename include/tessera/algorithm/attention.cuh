@@ -115,8 +115,8 @@ inline std::int64_t floats_of_work_shares(attention_shape const& s, int multipro
   return 2 * ranges * slots::floats_of_slot(block_rows_of(s), program_channels(s));
 }
 
-template <class Method, class T, class Bias>
-bool suits_attention_on_warpgroups(attention_call<Method, T, Bias> const& call, int multiprocessors) {
+template <class Method, class T>
+bool suits_attention_on_warpgroups(attention_call<Method, T> const& call, int multiprocessors) {
   attention_shape const& s = call.shape;
   const std::int64_t blocks = s.batch * s.query_heads * divide_up(s.queries, std::int64_t{block_rows_of(s)});
   const bool is_shared = call.partials.rows.data != nullptr && call.work_shares.data == nullptr &&
@@ -137,8 +137,8 @@ matrix_view<T const> rows_of_heads(view<T, Rank> codes) {
 }
 
 /// The order of a call's blocks: as many heads at a time as have their keys and values in L2.
-template <class Method, class T, class Bias>
-attention_schedule schedule_of(attention_call<Method, T, Bias> const& call, int rows) {
+template <class Method, class T>
+attention_schedule schedule_of(attention_call<Method, T> const& call, int rows) {
   constexpr std::int64_t cached_bytes = std::int64_t{32} << 20;  // of codes
   attention_shape const& s = call.shape;
   const std::int64_t head_bytes = max(2 * padded_tokens(s.keys) * s.channels * s.key_heads / s.query_heads, 1);
@@ -149,8 +149,8 @@ attention_schedule schedule_of(attention_call<Method, T, Bias> const& call, int 
 }
 
 /// Operands, extents and order, without shares.
-template <class Pieces, class Method, class T, class Bias>
-void set_pieces(Pieces& pieces, attention_call<Method, T, Bias> const& call) {
+template <class Pieces, class Method, class T>
+void set_pieces(Pieces& pieces, attention_call<Method, T> const& call) {
   using shape = typename Pieces::shape;
   constexpr char const* where = "attention.forward";
   attention_shape const& s = call.shape;
@@ -179,8 +179,8 @@ void set_pieces(Pieces& pieces, attention_call<Method, T, Bias> const& call) {
 
 /// Ranges that there is memory for. Of lengths that the host does not know, a work may have more tiles than the
 /// schedule thinks.
-template <class Method, class T, class Bias>
-std::int64_t ranges_in_memory(attention_call<Method, T, Bias> const& call, int rows, int channels) {
+template <class Method, class T>
+std::int64_t ranges_in_memory(attention_call<Method, T> const& call, int rows, int channels) {
   using slots = typename attention_share_output::slots_type;
   const bool has_lengths = call.query_lengths.data != nullptr || call.key_lengths.data != nullptr;
   const bool has_memory = is_aligned(call.work_shares.data) && call.work_shares.is_contiguous() &&
@@ -188,8 +188,8 @@ std::int64_t ranges_in_memory(attention_call<Method, T, Bias> const& call, int r
   return has_memory ? call.work_shares.size() / (2 * slots::floats_of_slot(rows, channels)) : 0;
 }
 
-template <class Program, class Architectures, class Method, class T, class Bias>
-void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attention_call<Method, T, Bias> const& call,
+template <class Program, class Architectures, class Method, class T>
+void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call,
                                  int multiprocessors) {
   using shape = typename Program::shape;
   using slots = typename attention_share_output::slots_type;
@@ -220,8 +220,8 @@ void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attentio
 }
 
 /// Whether it did. The call has so many channels, or fewer.
-template <int Channels, class Architectures, class Method, class T, class Bias>
-bool try_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attention_call<Method, T, Bias> const& call) {
+template <int Channels, class Architectures, class Method, class T>
+bool try_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
   using program = attention_on_warpgroups<Channels, T, warpgroup_attention_tuning<Channels>{}(900)>;
   const int multiprocessors = exec.state->multiprocessors();
   if (!suits_attention_on_warpgroups(call, multiprocessors) || !can_map(rows_of_heads(call.heads.queries.codes)) ||
@@ -233,8 +233,8 @@ bool try_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attentio
   return true;
 }
 
-template <class Method, class T, class Bias>
-bool suits_attention_of_few_queries(attention_call<Method, T, Bias> const& call) {
+template <class Method, class T>
+bool suits_attention_of_few_queries(attention_call<Method, T> const& call) {
   constexpr std::int64_t most = std::int64_t{1} << 29;
   attention_shape const& s = call.shape;
   auto const& heads = call.heads;
@@ -249,8 +249,8 @@ bool suits_attention_of_few_queries(attention_call<Method, T, Bias> const& call)
 }
 
 /// Whether it did. The call has so many channels, or fewer.
-template <int Channels, class Architectures, class Method, class T, class Bias>
-bool try_attention_of_few_queries(basic_cuda<Architectures> const& exec, attention_call<Method, T, Bias> const& call) {
+template <int Channels, class Architectures, class Method, class T>
+bool try_attention_of_few_queries(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
   using program_type = attention_of_few_queries<Channels, Method, T, few_queries_tuning<Channels>{}(900)>;
   using shape = typename program_type::shape;
   constexpr char const* where = "attention.forward";
@@ -281,8 +281,8 @@ bool try_attention_of_few_queries(basic_cuda<Architectures> const& exec, attenti
 }
 
 /// Whether one of the programs for sm_90 did.
-template <int Channels, class Architectures, class Method, class T, class Bias>
-bool try_attention_by_copy_engine(basic_cuda<Architectures> const& exec, attention_call<Method, T, Bias> const& call) {
+template <int Channels, class Architectures, class Method, class T>
+bool try_attention_by_copy_engine(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
   return try_attention_of_few_queries<Channels>(exec, call) || try_attention_on_warpgroups<Channels>(exec, call);
 }
 

@@ -72,35 +72,36 @@ void merge_shares(Executor const& exec, attention_call<Method, T, Bias> const& c
   }
 }
 
-template <int Channels, class Executor, class Method, class T, class Bias>
-void run_attention_tiles(Executor const& exec, attention_call<Method, T, Bias> const& call) {
+/// The portable program, for so many channels or fewer.
+template <int Channels, class Method, class T, class Bias>
+attention_tiles<Method, T, Bias, Channels> tiles_of(attention_call<Method, T, Bias> const& call) {
   auto const& heads = call.heads;
   const std::int64_t right = call.options.keys_behind();
-  const attention_tiles<Method, T, Bias, Channels> program{call.shape,
-                                                           heads.queries,
-                                                           heads.keys,
-                                                           heads.values,
-                                                           call.query_lengths,
-                                                           call.key_lengths,
-                                                           call.options.window_left,
-                                                           right,
-                                                           call.block_list,
-                                                           call.bias,
-                                                           writer_of(call),
-                                                           call.partials};
-  exec.run(program, program.groups());
-  merge_shares(exec, call);
+  return {call.shape,
+          heads.queries,
+          heads.keys,
+          heads.values,
+          call.query_lengths,
+          call.key_lengths,
+          call.options.window_left,
+          right,
+          call.block_list,
+          call.bias,
+          writer_of(call),
+          call.partials};
 }
 
 template <class Executor, class Method, class T, class Bias>
 void run_attention_portably(Executor const& exec, attention_call<Method, T, Bias> const& call) {
+  const auto run = [&](auto const& program) { exec.run(program, program.groups()); };
   if (call.shape.channels <= 64) {
-    run_attention_tiles<64>(exec, call);
+    run(tiles_of<64>(call));
   } else if (call.shape.channels <= 128) {
-    run_attention_tiles<128>(exec, call);
+    run(tiles_of<128>(call));
   } else {
-    run_attention_tiles<256>(exec, call);
+    run(tiles_of<256>(call));
   }
+  merge_shares(exec, call);
 }
 
 }  // namespace detail
@@ -170,24 +171,23 @@ struct attention {
   }
 
   /// Enqueues everything. Throws shape_error or value_error for what does not fit together. T, Result: bfloat16,
-  /// float16 or float. Bias: see no_bias. Maps: see attention_maps.
-  template <class Executor, class T = bfloat16, class Result = T, class Bias = no_bias, class Maps = attention_maps<>>
+  /// float16 or float. Functions: attention_functions.
+  template <class Executor, class T = bfloat16, class Result = T, class Functions = attention_functions<>>
   static void forward(Executor const& exec, attention_inputs<T> const& in, attention_options const& options,
-                      attention_outputs<Result> const& out, workspace const& space, Bias const& bias = {},
-                      Maps const& maps = {}) {
+                      attention_outputs<Result> const& out, workspace const& space, Functions const& functions = {}) {
     const attention_shape shape = check_inputs(where, in);
     heads quantized = operands(shape, space);
     if (out.log_sum_exp.data == nullptr && in.sinks.data == nullptr) {
       quantized.queries.mean_scores = {};
     }
-    attention_call<method, Result, Bias> call{
-        shape,          options,  quantized, out,           in.query_lengths,
-        in.key_lengths, in.sinks, bias,      in.block_list, partials(shape, space),
+    attention_call<method, Result, typename Functions::bias_type> call{
+        shape,          options,  quantized,      out,           in.query_lengths,
+        in.key_lengths, in.sinks, functions.bias, in.block_list, partials(shape, space),
         in.query_starts};
     call.counters = counters(shape, space);
     call.work_shares = work_shares(exec, shape, space);
     check_call(where, call);
-    make_codes(exec, where, shape, in, options, quantized, {}, space, maps);
+    make_codes(exec, where, shape, in, options, quantized, {}, space, functions);
     run_attention(exec, call);
   }
 
@@ -195,10 +195,10 @@ struct attention {
   /// plan() with the same parts, or elsewhere. Queries alone need the mean of keys in `out`, if the method smooths
   /// keys, and if it smooths queries the keys or else their codes in `out`. Only `softmax_scale` of the options
   /// matters.
-  template <class Executor, class T, class Maps = attention_maps<>>
+  template <class Executor, class T, class Functions = attention_functions<>>
   static void quantize(Executor const& exec, attention_shape const& shape, attention_inputs<T> const& in,
                        attention_options const& options, heads const& out, workspace const& space,
-                       quantized_parts parts = {}, Maps const& maps = {}) {
+                       quantized_parts parts = {}, Functions const& functions = {}) {
     constexpr char const* here = "attention.quantize";
     check_shape(here, shape);
     check_heads(here, "queries", in.queries, shape.batch, shape.query_heads, shape.queries, shape.channels);
@@ -215,7 +215,7 @@ struct attention {
     }
     check_operands(here, shape, out, in.queries.data != nullptr, in.keys.data != nullptr || needs_keys,
                    in.values.data != nullptr);
-    make_codes(exec, here, shape, in, options, out, parts, space, maps);
+    make_codes(exec, here, shape, in, options, out, parts, space, functions);
   }
 
   /// Enqueues attention over operands that quantize() made.
@@ -234,10 +234,10 @@ struct attention {
  private:
   static constexpr char const* where = "attention.forward";
 
-  template <class Executor, class T, class Maps>
+  template <class Executor, class T, class Functions>
   static void make_codes(Executor const& exec, char const* function, attention_shape const& shape,
                          attention_inputs<T> const& in, attention_options const& options, heads const& out,
-                         quantized_parts parts, workspace const& space, Maps const& maps) {
+                         quantized_parts parts, workspace const& space, Functions const& functions) {
     check_starts(function, shape, in.query_starts, in.key_starts);
     check<value_error>(options.softmax_scale >= 0 && options.softmax_scale < infinity, function,
                        ": the scale of the softmax is ", options.softmax_scale, " but must be finite and not negative");
@@ -245,7 +245,7 @@ struct attention {
                             ? options.softmax_scale
                             : static_cast<float>(1.0 / ::sqrt(static_cast<double>(shape.channels)));
     const regions places(function, shape, parts);
-    quantize_attention(exec, quantize_call<method, T, Maps>{shape, scale, in, out, places, space, maps});
+    quantize_attention(exec, quantize_call<method, T, Functions>{shape, scale, in, out, places, space, functions});
   }
 
   static void check_shape(char const* function, attention_shape const& shape) {

@@ -64,9 +64,9 @@ class cross_layer_cache {
   static_assert(sizeof(T) == 2, "tessera: cross_layer_cache holds bfloat16 or float16");
 
   /// A layer by itself, and a pair.
-  [[nodiscard]] static cache_layers single() { return policy(1); }
+  [[nodiscard]] static cache_layers single() { return kept_as(1); }
   /// Two neighbouring layers that share directions.
-  [[nodiscard]] static cache_layers pair() { return policy(2); }
+  [[nodiscard]] static cache_layers pair() { return kept_as(2); }
   /// The paper's choice: the first half of the layers by themselves, then pairs; of an odd rest the first by itself.
   [[nodiscard]] static std::vector<cache_layers> half_merged(int layers) {
     const int pairs = layers / 2 / 2;
@@ -107,7 +107,7 @@ class cross_layer_cache {
   /// Pairs of layers, and layers by themselves.
   [[nodiscard]] int parts() const { return static_cast<int>(parts_.size()); }
   /// How a part is kept.
-  [[nodiscard]] cache_layers const& policy_of(int part) const { return parts_[checked("part", part, parts())]; }
+  [[nodiscard]] cache_layers const& layers_of(int part) const { return parts_[checked("part", part, parts())]; }
   /// The pair that a layer belongs to, or the layer's own part.
   [[nodiscard]] int part_of(int layer) const { return part_of_[checked("layer", layer, layers())]; }
   /// 0 for the first layer of its part, 1 for the second.
@@ -130,7 +130,7 @@ class cross_layer_cache {
               cache_tokens const& brings, workspace const& space) const {
     constexpr char const* where = "cross_layer_cache.append";
     check_sequences(where, sequences);
-    for (int layer = 0; layer < policy_of(part).layers; ++layer) {
+    for (int layer = 0; layer < layers_of(part).layers; ++layer) {
       check_heads(where, "keys", inputs.keys[layer], sequences, brings.tokens);
       check_heads(where, "values", inputs.values[layer], sequences, brings.tokens);
     }
@@ -249,7 +249,7 @@ class cross_layer_cache {
   }
 
  private:
-  [[nodiscard]] static cache_layers policy(int layers) {
+  [[nodiscard]] static cache_layers kept_as(int layers) {
     cache_layers made;
     made.layers = layers;
     made.key_bits = Quantizer::bits;
@@ -275,7 +275,7 @@ class cross_layer_cache {
   void run_append(Executor const& exec, char const* where, int part, cache_inputs<T> const& inputs,
                   cache_sequences const& sequences, cache_tokens const& brings, workspace const& space) const {
     const cache_append_regions places = regions(where, sequences.count, brings.tokens);
-    cache_layers const& as = policy_of(part);
+    cache_layers const& as = layers_of(part);
     const auto run = [&](auto const& merger) {
       run_cache_append(exec, cache_append_call<std::remove_cvref_t<decltype(merger)>, T>{
                                  merger,

@@ -42,10 +42,11 @@ bool suits_box_stores(matrix_view<Output> outputs) {
   return can_map(outputs) && outputs.extent(1) * static_cast<std::int64_t>(sizeof(Output)) % 16 == 0;
 }
 
-template <warpgroup_gemm_policy Policy, class Operand, class Output, class Map, class Architectures, class Epilogue>
-void run_on_warpgroups(basic_cuda<Architectures> const& exec, linear_problem<Operand, Output, Map> const& problem,
-                       Epilogue const& epilogue, std::int64_t multiprocessors) {
-  using program = gemm_on_warpgroups<Operand, dense_schedule, Epilogue, Policy>;
+/// Problem: a linear_problem.
+template <warpgroup_gemm_policy Policy, class Architectures, class Problem, class Epilogue>
+void run_on_warpgroups(basic_cuda<Architectures> const& exec, Problem const& problem, Epilogue const& epilogue,
+                       std::int64_t multiprocessors) {
+  using program = gemm_on_warpgroups<typename Problem::operand, dense_schedule, Epilogue, Policy>;
   constexpr char const* where = "linear.forward";
   const auto pieces = static_cast<std::int32_t>(divide_up(problem.inputs.extent(1), std::int64_t{program::depth}));
   const dense_schedule schedule{

@@ -29,6 +29,8 @@ inline namespace v0 {
 /// What a linear layer is asked for; all shapes fit.
 template <class Operand, class Output, class Map>
 struct linear_problem {
+  /// How elements are multiplied: tile/gemm_operand.hpp.
+  using operand = Operand;
   /// What inputs and weights are stored as.
   using operand_type = typename gemm_operand<Operand>::value_type;
 
@@ -60,16 +62,18 @@ void run_linear(Executor const& exec, linear_problem<Operand, Output, Map> const
 template <class Operand>
 struct linear {
   using value_type = typename gemm_operand<Operand>::value_type;
+  /// Inputs and weights: elements of type Operand, float for tf32.
+  using operands = matrix_view<value_type const>;
 
   /// outputs = inputs weights^T. Throws shape_error for extents that do not fit together; nothing waits or allocates.
-  template <class Executor, class Input, class Weight, class Output>
-  static void forward(Executor const& exec, view<Input, 2> inputs, view<Weight, 2> weights, view<Output, 2> outputs) {
+  template <class Executor, class Output>
+  static void forward(Executor const& exec, operands inputs, operands weights, view<Output, 2> outputs) {
     forward(exec, inputs, weights, plain_sum{}, outputs);
   }
 
   /// `bias` has a value for each column.
-  template <class Executor, class Input, class Weight, class Bias, class Output>
-  static void forward(Executor const& exec, view<Input, 2> inputs, view<Weight, 2> weights, view<Bias, 1> bias,
+  template <class Executor, class Bias, class Output>
+  static void forward(Executor const& exec, operands inputs, operands weights, view<Bias, 1> bias,
                       view<Output, 2> outputs) {
     check<shape_error>(bias.size() == outputs.extent(1), where, ": the bias has ", bias.size(),
                        " values but the outputs have ", outputs.extent(1), " columns");
@@ -77,12 +81,8 @@ struct linear {
   }
 
   /// `map` is called once for each sum before it is stored.
-  template <class Executor, class Input, class Weight, class Map, class Output>
-  static void forward(Executor const& exec, view<Input, 2> inputs, view<Weight, 2> weights, Map map,
-                      view<Output, 2> outputs) {
-    static_assert(std::is_same_v<std::remove_const_t<Input>, value_type> &&
-                      std::is_same_v<std::remove_const_t<Weight>, value_type>,
-                  "tessera: inputs and weights of linear<T> have elements of type T (float for tf32)");
+  template <class Executor, class Map, class Output>
+  static void forward(Executor const& exec, operands inputs, operands weights, Map map, view<Output, 2> outputs) {
     static_assert(std::is_trivially_copyable_v<Map>, "tessera: a map of sums is trivially copyable");
     check_shapes(inputs, weights, outputs);
     if (!outputs.is_empty()) {
@@ -93,8 +93,8 @@ struct linear {
  private:
   static constexpr char const* where = "linear.forward";
 
-  template <class Input, class Weight, class Output>
-  static void check_shapes(view<Input, 2> inputs, view<Weight, 2> weights, view<Output, 2> outputs) {
+  template <class Output>
+  static void check_shapes(operands inputs, operands weights, view<Output, 2> outputs) {
     check<shape_error>(inputs.extent(0) == outputs.extent(0), where, ": the inputs have ", inputs.extent(0),
                        " rows but the outputs have ", outputs.extent(0));
     check<shape_error>(weights.extent(0) == outputs.extent(1), where, ": the weights have ", weights.extent(0),

@@ -288,12 +288,10 @@ constexpr bool keeps_softmaxes(basic_cuda<arch_list<Architectures...>> const&, s
 }
 
 /// For CUDA devices: on sm_90a by wgmma where the layout suits the copy engine, else the portable programs.
-template <int... Architectures, class Tile, class Reducer, class Filter, class Gradient>
-void run_loss_gradients(basic_cuda<arch_list<Architectures...>> const& exec,
-                        loss_gradient_call<Tile, Reducer, Filter, Gradient> const& call) {
-  using call_type = loss_gradient_call<Tile, Reducer, Filter, Gradient>;
-  if constexpr (detail::makes_gradients_on_warpgroups<typename call_type::blocks, Architectures...>) {
-    const detail::loss_gradients_on_warpgroups<arch_list<Architectures...>, call_type> launches{
+template <int... Architectures, class Call>
+void run_loss_gradients(basic_cuda<arch_list<Architectures...>> const& exec, Call const& call) {
+  if constexpr (detail::makes_gradients_on_warpgroups<typename Call::blocks, Architectures...>) {
+    const detail::loss_gradients_on_warpgroups<arch_list<Architectures...>, Call> launches{
         exec, call, max(exec.state->multiprocessors() / 2, 1) * 2, detail::can_order_entries(call)};
     if (launches.is_suitable()) {
       launches.run();

@@ -130,9 +130,9 @@ constexpr bool keeps_softmaxes(Executor const&, std::type_identity<Blocks>) {
   return false;
 }
 
-/// An executor with programs of its own overloads this for itself.
-template <class Executor, class Tile, class Reducer, class Filter, class Gradient>
-void run_loss_gradients(Executor const& exec, loss_gradient_call<Tile, Reducer, Filter, Gradient> const& call) {
+/// Call: a loss_gradient_call. An executor with programs of its own overloads this for itself.
+template <class Executor, class Call>
+void run_loss_gradients(Executor const& exec, Call const& call) {
   detail::run_loss_gradients_portably(exec, call);
 }
 

@@ -95,20 +95,19 @@ inline std::int64_t rebuild_splits(offload_extents const& n, std::int64_t steps,
   return best;
 }
 
-template <int Channels, rotary_pairs Pairs, class Architectures, class T, class E>
-void run_pairs(basic_cuda<Architectures> const& exec, rebuild_keys<T, E> const& call) {
-  using program_type = rebuild_rotated<Channels, T, E, Pairs>;
-  const std::int64_t most = program_type::blocks_per_multiprocessor * std::int64_t{exec.state->multiprocessors()};
-  const auto program =
-      program_type::of(call, rebuild_splits(call.extents, call.step.steps(), most, program_type::of_block));
+/// Program: a rebuild_rotated for the call.
+template <class Program, class Architectures, class Call>
+void run_pairs(basic_cuda<Architectures> const& exec, Call const& call) {
+  const std::int64_t most = Program::blocks_per_multiprocessor * std::int64_t{exec.state->multiprocessors()};
+  const auto program = Program::of(call, rebuild_splits(call.extents, call.step.steps(), most, Program::of_block));
   exec.run(program, program.groups());
 }
 template <int Channels, class Architectures, class T, class E>
 void run_rebuild(basic_cuda<Architectures> const& exec, rebuild_keys<T, E> const& call) {
   if (call.rotary.pairs == rotary_pairs::halves) {
-    run_pairs<Channels, rotary_pairs::halves>(exec, call);
+    run_pairs<rebuild_rotated<Channels, T, E, rotary_pairs::halves>>(exec, call);
   } else {
-    run_pairs<Channels, rotary_pairs::neighbours>(exec, call);
+    run_pairs<rebuild_rotated<Channels, T, E, rotary_pairs::neighbours>>(exec, call);
   }
 }
 
@@ -127,16 +126,16 @@ bool can_rebuild(rebuild_keys<T, E> const& call) {
   return n.rank % 32 == 0 && n.rank <= 192 && n.chunk % 8 == 0 && can_turn;
 }
 
-template <int Channels, class Architectures, class T, class E, class Codec>
-bool try_fetch(basic_cuda<Architectures> const& exec, fetch_values<T, E, Codec> const& call) {
-  using program_type = fetch_records<Channels, T, E, Codec>;
-  if (!program_type::takes(call)) {
+/// Whether it did. Program: a fetch_records for the call.
+template <class Program, class Architectures, class Call>
+bool try_fetch(basic_cuda<Architectures> const& exec, Call const& call) {
+  if (!Program::takes(call)) {
     return false;
   }
   constexpr std::int64_t over_bus = 64;  // what is in memory of the device is there sooner
-  const std::int64_t most = divide_up(call.groups(), std::int64_t{program_type::records});
+  const std::int64_t most = divide_up(call.groups(), std::int64_t{Program::records});
   const std::int64_t count = call.crosses_bus ? over_bus : 4 * std::int64_t{exec.state->multiprocessors()};
-  const program_type program{call, max(min(count, most), std::int64_t{1})};
+  const Program program{call, max(min(count, most), std::int64_t{1})};
   exec.run(program, program.groups());
   return true;
 }
@@ -171,7 +170,8 @@ void run_program(basic_cuda<Architectures> const& exec, select_chunks<T, S> cons
 template <class Architectures, class T, class E, class Codec>
 void run_program(basic_cuda<Architectures> const& exec, fetch_values<T, E, Codec> const& call) {
   if constexpr (detail::has_pieces<T>) {
-    if (detail::try_fetch<128>(exec, call) || detail::try_fetch<64>(exec, call)) {
+    if (detail::try_fetch<fetch_records<128, T, E, Codec>>(exec, call) ||
+        detail::try_fetch<fetch_records<64, T, E, Codec>>(exec, call)) {
       return;
     }
   }

@@ -7,7 +7,7 @@
 ///     auto const cache = method::open(plan, device_block, pinned_block, rotary);
 ///     side_queue<Executor> const side(exec, method::side_marks, true);
 ///     method::prefill(exec, side, cache, sequence, keys, values, tessera::workspace(plan.prompt, memory));
-///     method::decode(exec, side, cache, {queries, keys, values}, offload_results<bfloat16>{result},
+///     method::decode(exec, side, cache, {queries, keys, values}, offload_outputs<bfloat16>{result},
 ///                    tessera::workspace(plan.step, memory));
 ///
 /// What it is for, costs, accuracy: shadow_kv.hpp, which is this with the paper's parameters. Where everything lies:
@@ -209,7 +209,7 @@ struct offloaded_cache {
   /// is cached. Full sequences are reported to exec.wait(). Nothing waits or allocates.
   template <class Executor, class Side, class T, class Result>
   static void decode(Executor const& exec, Side const& side, cache_type<T> const& cache,
-                     offload_tokens<std::type_identity_t<T>> const& in, offload_results<Result> const& out,
+                     offload_tokens<std::type_identity_t<T>> const& in, offload_outputs<Result> const& out,
                      workspace const& space) {
     offload_extents const& n = cache.plan.extents;
     check_step(n, in, out);
@@ -225,7 +225,7 @@ struct offloaded_cache {
     } else {
       attend_on_device(exec, side, cache, step);
     }
-    run_program(exec, merge_chunks<T, element, Result>{n, memory.sequences, step, out.results, out.log_sum_exp});
+    run_program(exec, merge_chunks<T, element, Result>{n, memory.sequences, step, out.result, out.log_sum_exp});
     run_program(exec, archive_chunks<T, S, Codec>{n, memory, step, cache.selector, cache.plan.options.residual_limit});
     run_program(exec, finish_steps<T, element>{n, memory, step});
   }
@@ -409,14 +409,14 @@ struct offloaded_cache {
                        found.size(), " elements");
   }
   template <class T, class Result>
-  static void check_step(offload_extents const& n, offload_tokens<T> const& in, offload_results<Result> const& out) {
+  static void check_step(offload_extents const& n, offload_tokens<T> const& in, offload_outputs<Result> const& out) {
     constexpr char const* here = "offloaded_cache.decode";
     std::int64_t const steps = in.queries.extent(0);
     check<shape_error>(steps <= n.batch, here, ": there are ", steps, " steps but ", n.batch, " sequences");
     check_heads(here, "queries", in.queries, {steps, n.query_heads, n.channels});
     check_heads(here, "keys", in.keys, {steps, n.key_heads, n.channels});
     check_heads(here, "values", in.values, {steps, n.key_heads, n.channels});
-    check_heads(here, "results", out.results, {steps, n.query_heads, n.channels});
+    check_heads(here, "results", out.result, {steps, n.query_heads, n.channels});
     check<shape_error>(in.sequences.data == nullptr || in.sequences.size() == steps, here, ": ", in.sequences.size(),
                        " sequences are named for ", steps, " steps");
     for (int dimension = 0; out.log_sum_exp.data != nullptr && dimension < 2; ++dimension) {

@@ -56,8 +56,8 @@ struct offload_tokens {
 
 /// Steps of no sequence, or of a full one, get zeros and minus infinity.
 template <class Result>
-struct offload_results {
-  view<Result, 3> results;          ///< steps x query heads x channels
+struct offload_outputs {
+  view<Result, 3> result;           ///< steps x query heads x channels
   view<float, 2> log_sum_exp = {};  ///< steps x query heads: natural, of the scaled scores attended to; or null
 };
 

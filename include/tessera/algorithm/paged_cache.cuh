@@ -31,11 +31,11 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// Whether it did.
-template <int Channels, int Groups, int Bits = 4, class Architectures, class T, class Result>
+/// Whether it did. Columns: page_columns.
+template <class Columns, class Architectures, class T, class Result>
 bool try_page_decode(basic_cuda<Architectures> const& exec, cached_attention_call<T, Result> const& call) {
-  using program_type =
-      page_decode<page_columns<Channels, Groups, Bits>, T, Result, page_decode_tuning<Channels, Bits>{}(900)>;
+  constexpr page_decode_policy policy = page_decode_tuning<Columns::channels, Columns::format.key_bits>{}(900);
+  using program_type = page_decode<Columns, T, Result, policy>;
   const auto is_whole = [](void const* address) { return reinterpret_cast<std::uintptr_t>(address) % 16 == 0; };
   const bool has_memory = is_whole(call.memory.pages) && is_whole(call.memory.tail) && is_whole(call.memory.rows);
   if (!has_memory || !has_whole_rows(call.queries) || call.sequences.blocks.stride(1) != 1 ||
@@ -54,20 +54,20 @@ bool try_page_decode(basic_cuda<Architectures> const& exec, cached_attention_cal
 
 /// Of 4 bits.
 template <class Architectures, class T, class Result>
-bool try_page_decode(basic_cuda<Architectures> const& exec, cached_attention_call<T, Result> const& call) {
+bool try_codes_of_4_bits(basic_cuda<Architectures> const& exec, cached_attention_call<T, Result> const& call) {
   const int groups = call.memory.format.value_groups;
   switch (call.memory.format.channels) {
     case 64:
-      return groups == 1 && try_page_decode<64, 1>(exec, call);
+      return groups == 1 && try_page_decode<page_columns<64, 1>>(exec, call);
     case 96:
-      return groups == 1 && try_page_decode<96, 1>(exec, call);
+      return groups == 1 && try_page_decode<page_columns<96, 1>>(exec, call);
     case 128:
-      return (groups == 1 && try_page_decode<128, 1>(exec, call)) ||
-             (groups == 2 && try_page_decode<128, 2>(exec, call));
+      return (groups == 1 && try_page_decode<page_columns<128, 1>>(exec, call)) ||
+             (groups == 2 && try_page_decode<page_columns<128, 2>>(exec, call));
     case 256:
-      return (groups == 1 && try_page_decode<256, 1>(exec, call)) ||
-             (groups == 2 && try_page_decode<256, 2>(exec, call)) ||
-             (groups == 4 && try_page_decode<256, 4>(exec, call));
+      return (groups == 1 && try_page_decode<page_columns<256, 1>>(exec, call)) ||
+             (groups == 2 && try_page_decode<page_columns<256, 2>>(exec, call)) ||
+             (groups == 4 && try_page_decode<page_columns<256, 4>>(exec, call));
     default:
       return false;
   }
@@ -79,11 +79,11 @@ bool try_codes_of(basic_cuda<Architectures> const& exec, cached_attention_call<T
   const int groups = call.memory.format.value_groups;
   switch (call.memory.format.channels) {
     case 64:
-      return groups == 1 && try_page_decode<64, 1, Bits>(exec, call);
+      return groups == 1 && try_page_decode<page_columns<64, 1, Bits>>(exec, call);
     case 128:
-      return groups == 2 && try_page_decode<128, 2, Bits>(exec, call);
+      return groups == 2 && try_page_decode<page_columns<128, 2, Bits>>(exec, call);
     case 256:
-      return groups == 4 && try_page_decode<256, 4, Bits>(exec, call);
+      return groups == 4 && try_page_decode<page_columns<256, 4, Bits>>(exec, call);
     default:
       return false;
   }
@@ -104,10 +104,10 @@ bool has_whole_elements(cache_append_call<Merger, T> const& call) {
   return are_whole && call.marks.size() < most;
 }
 
-/// Whether it did.
-template <int Channels, int Groups, class Architectures, class Merger, class T>
-bool try_compression(basic_cuda<Architectures> const& exec, cache_append_call<Merger, T> const& call) {
-  using program_type = compress_pages<Channels, Groups, Merger, T>;
+/// Whether it did. Call: a cache_append_call.
+template <int Channels, int Groups, class Architectures, class Call>
+bool try_compression(basic_cuda<Architectures> const& exec, Call const& call) {
+  using program_type = compress_pages<Channels, Groups, typename Call::merger_type, typename Call::value_type>;
   cache_page_format const& format = call.source.memory.format;
   if (format.channels != Channels || format.value_groups != Groups || !exec.template has<program_type>()) {
     return false;
@@ -149,7 +149,7 @@ void run_cached_attention(basic_cuda<arch_list<Architectures...>> const& exec,
   if constexpr (has_hopper && (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>)) {
     cache_page_format const& format = call.memory.format;
     const int bits = format.key_bits == format.value_bits ? format.key_bits : 0;
-    if ((bits == 4 && detail::try_page_decode(exec, call)) || (bits == 2 && detail::try_codes_of<2>(exec, call)) ||
+    if ((bits == 4 && detail::try_codes_of_4_bits(exec, call)) || (bits == 2 && detail::try_codes_of<2>(exec, call)) ||
         (bits == 3 && detail::try_codes_of<3>(exec, call)) || (bits == 8 && detail::try_codes_of<8>(exec, call))) {
       return;
     }

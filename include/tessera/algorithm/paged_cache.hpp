@@ -66,6 +66,10 @@ struct cache_append_regions {
 /// New tokens for a cache. Merger: of pairs; of one layer, what makes directions and lengths.
 template <class Merger, class T>
 struct cache_append_call {
+  /// How pairs of vectors are merged.
+  using merger_type = Merger;
+  using value_type = T;
+
   Merger merger;               ///< of pairs
   retain_most_different rule;  ///< what is retained
   bool whole_tokens;           ///< vectors are those of all heads of a token together

@@ -419,7 +419,7 @@ class parameter_store {
     enlarge(staged_bytes_, 1);
     enlarge(encode_memory_, encoding);
     enlarge(arena_, options_.overflow_tensors * blocks * added.spec.block_weights());
-    if (overflow_.empty()) {
+    if (overflow_.is_empty()) {
       enlarge(overflow_, 1);
       exec_.clear(overflow_);
     }

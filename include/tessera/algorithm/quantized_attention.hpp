@@ -256,16 +256,22 @@ struct quantization_regions : quantized_regions<Method> {
   }
 };
 
-/// Functions through which queries and keys are read, such as a rotary embedding or a norm: see head_source.hpp.
-template <class Queries = as_stored, class Keys = as_stored>
-struct attention_maps {
+/// A caller's own functions: what is added to scores (see no_bias), and through which queries and keys are read, such
+/// as a rotary embedding or a norm (see head_source.hpp).
+template <class Bias = no_bias, class Queries = as_stored, class Keys = as_stored>
+struct attention_functions {
+  /// What is added to scores.
+  using bias_type = Bias;
+
+  Bias bias = {};        ///< of a sequence, head, query and key
   Queries queries = {};  ///< of the queries
   Keys keys = {};        ///< of the keys
 };
 
 /// Codes and scales to be made of the inputs that are not null. Queries need the mean of keys, if those are smoothed,
 /// and the keys or their codes if queries are.
-template <class Method, class T, class Maps = attention_maps<>>
+/// Functions: attention_functions, whose bias does not matter.
+template <class Method, class T, class Functions = attention_functions<>>
 struct quantize_call {
   /// How operands are coded.
   using method = Method;
@@ -277,17 +283,17 @@ struct quantize_call {
   quantized_heads<Method> out;                 ///< where codes, scales and means go
   quantization_regions<Method> const& places;  ///< in the workspace
   workspace const& space;                      ///< of quantization_regions
-  Maps maps = {};                              ///< through which they are read
+  Functions functions = {};                    ///< through which they are read
 
   /// The queries as they are read.
   [[nodiscard]] auto queries() const {
-    using map = decltype(maps.queries);
-    return head_source<T, map>{{in.queries, in.query_lengths, in.query_starts}, maps.queries};
+    using map = decltype(functions.queries);
+    return head_source<T, map>{{in.queries, in.query_lengths, in.query_starts}, functions.queries};
   }
   /// The keys as they are read.
   [[nodiscard]] auto keys() const {
-    using map = decltype(maps.keys);
-    return head_source<T, map>{{in.keys, in.key_lengths, in.key_starts}, maps.keys};
+    using map = decltype(functions.keys);
+    return head_source<T, map>{{in.keys, in.key_lengths, in.key_starts}, functions.keys};
   }
   /// The values as they are read.
   [[nodiscard]] auto values() const { return head_source<T>{{in.values, in.key_lengths, in.key_starts}}; }
@@ -454,8 +460,8 @@ void quantize_attention_portably(Executor const& exec, Call const& call) {
 }  // namespace detail
 
 /// An executor with programs of its own overloads this for itself.
-template <class Executor, class Method, class T, class Maps>
-void quantize_attention(Executor const& exec, quantize_call<Method, T, Maps> const& call) {
+template <class Executor, class Method, class T, class Functions>
+void quantize_attention(Executor const& exec, quantize_call<Method, T, Functions> const& call) {
   detail::quantize_attention_portably(exec, call);
 }
 

@@ -23,6 +23,7 @@
 
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
+#include <tessera/core/little_endian.hpp>
 #include <tessera/entropy/frequency_table.hpp>
 #include <tessera/entropy/rans_coder.hpp>
 
@@ -59,17 +60,11 @@ inline byte_coder::model_type fit_bytes(std::byte const* bytes, std::size_t size
   return model;
 }
 
-inline void append_number(std::vector<std::byte>& out, std::uint32_t value, int bytes) {
-  for (int i = 0; i < bytes; ++i) {
-    out.push_back(static_cast<std::byte>(value >> (8 * i)));
-  }
-}
-inline std::uint32_t number_at(std::byte const* bytes, int count) {
-  std::uint32_t value = 0;
-  for (int i = 0; i < count; ++i) {
-    value |= static_cast<std::uint32_t>(bytes[i]) << (8 * i);
-  }
-  return value;
+template <class Unsigned>
+void append_number(std::vector<std::byte>& out, Unsigned value) {
+  std::byte bytes[sizeof(value)];
+  store_little_endian(bytes, value);
+  out.insert(out.end(), bytes, bytes + sizeof(value));
 }
 
 inline void append_byte_block(std::byte const* bytes, std::size_t size, std::vector<std::byte>& out) {
@@ -83,18 +78,18 @@ inline void append_byte_block(std::byte const* bytes, std::size_t size, std::vec
     }
   }
   if (8 + 512 + 2 * words.size() >= size + 4) {
-    append_number(out, bytes_as_they_are, 4);
+    append_number(out, bytes_as_they_are);
     out.insert(out.end(), bytes, bytes + size);
     out.resize(out.size() + size % 2);
     return;
   }
-  append_number(out, static_cast<std::uint32_t>(words.size()), 4);
-  append_number(out, state, 4);
+  append_number(out, static_cast<std::uint32_t>(words.size()));
+  append_number(out, std::uint32_t{state});
   for (std::uint16_t frequency : model.frequency) {
-    append_number(out, frequency, 2);
+    append_number(out, frequency);
   }
   for (std::size_t i = words.size(); i-- > 0;) {
-    append_number(out, words[i], 2);
+    append_number(out, words[i]);
   }
 }
 
@@ -102,7 +97,7 @@ inline void append_byte_block(std::byte const* bytes, std::size_t size, std::vec
 inline std::size_t read_byte_block(std::byte const* coded, std::size_t given, std::byte* bytes, std::size_t size) {
   constexpr char const* where = "read_coded_bytes";
   check<corrupt_data>(given >= 4, where, ": a block has ", given, " bytes but needs ", 4);
-  const std::uint32_t words = number_at(coded, 4);
+  const std::uint32_t words = load_little_endian<std::uint32_t>(coded);
   const bool is_plain = words == bytes_as_they_are;
   const std::size_t taken = is_plain ? 4 + align_up(size, 2) : 8 + 512 + 2 * std::size_t{words};
   check<corrupt_data>(given >= taken, where, ": a block has ", given, " bytes but needs ", taken);
@@ -110,11 +105,11 @@ inline std::size_t read_byte_block(std::byte const* coded, std::size_t given, st
     std::memcpy(bytes, coded + 4, size);
     return taken;
   }
-  byte_coder::decode_state state = number_at(coded + 4, 4);
+  byte_coder::decode_state state = load_little_endian<std::uint32_t>(coded + 4);
   check<corrupt_data>(byte_coder::is_state(state), where, ": a state is ", state, " but must be below ", 1U << 31);
   byte_coder::model_type model;
   for (int symbol = 0; symbol < 256; ++symbol) {
-    model.frequency[symbol] = static_cast<std::uint16_t>(number_at(coded + 8 + 2 * symbol, 2));
+    model.frequency[symbol] = load_little_endian<std::uint16_t>(coded + 8 + 2 * symbol);
   }
   check<corrupt_data>(model.is_valid(), where, ": the frequencies of a block do not sum to ", byte_coder::slots);
   byte_coder::decode_table table;
@@ -124,7 +119,7 @@ inline std::size_t read_byte_block(std::byte const* coded, std::size_t given, st
     bytes[i] = static_cast<std::byte>(byte_coder::pop(state, table));
     if (byte_coder::wants_word(state)) {
       check<corrupt_data>(next < words, where, ": a block wants more words than its ", words);
-      byte_coder::feed(state, static_cast<std::uint16_t>(number_at(coded + 520 + 2 * std::size_t{next}, 2)));
+      byte_coder::feed(state, load_little_endian<std::uint16_t>(coded + 520 + 2 * std::size_t{next}));
       ++next;
     }
   }

@@ -79,7 +79,7 @@ class buffer {
   /// How many elements there are.
   [[nodiscard]] std::int64_t size() const { return size_; }
   /// Whether there are no elements.
-  [[nodiscard]] bool empty() const { return size_ == 0; }
+  [[nodiscard]] bool is_empty() const { return size_ == 0; }
   /// size() elements in bytes.
   [[nodiscard]] std::size_t bytes() const { return static_cast<std::size_t>(size_) * sizeof(T); }
   /// Where the memory comes from and goes to.

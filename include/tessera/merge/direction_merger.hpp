@@ -4,8 +4,15 @@
 ///     struct halfway {                                       // a rule: the weights of two vectors that are not zero
 ///       TESSERA_FN static mix_weights weights(pair_products const& measured);
 ///     };
-///     using merger = tessera::direction_merger<halfway, float, preserve_length>;
+///     struct part_of_the_way {                               // a rule with a share, which callers choose
+///       static constexpr float usual_share = 0.6F;
+///       TESSERA_FN static mix_weights weights(pair_products const& measured, float share);
+///     };
+///     tessera::direction_merger<halfway, float, preserve_length> merger;
+///     tessera::direction_merger<part_of_the_way, float, preserve_length> other{.share = 0.5F};
 #pragma once
+
+#include <type_traits>
 
 #include <tessera/concepts/merger.hpp>
 #include <tessera/config.hpp>
@@ -16,15 +23,53 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Rule: an empty type with `static mix_weights weights(pair_products const&)`. Length: the storage type of the kept
-/// factors. Magnitude: see merge/magnitude.hpp.
+/// In the place of a share, where a rule has none.
+struct no_share {};
+
+namespace detail {
+
+template <class Rule>
+struct share_of {
+  using type = no_share;
+  TESSERA_FN static constexpr type usual() { return {}; }
+};
+
+template <class Rule>
+requires requires {
+  Rule::usual_share;
+}
+struct share_of<Rule> {
+  using type = float;
+  TESSERA_FN static constexpr type usual() { return Rule::usual_share; }
+};
+
+/// The direction of the only vector that has one; nothing where both are zero.
+TESSERA_FN inline mix_weights only_direction(float first, float second) {
+  return {first == 0.0F ? 0.0F : 1.0F / first, second == 0.0F ? 0.0F : 1.0F / second};
+}
+
+}  // namespace detail
+
+/// Rule: an empty type with `static mix_weights weights(pair_products const&)`, or with a `usual_share` and
+/// `static mix_weights weights(pair_products const&, float share)`. Length: the storage type of the kept factors.
+/// Magnitude: see merge/magnitude.hpp.
 template <class Rule, class Length, class Magnitude>
 struct direction_merger {
   using kept_type = two_lengths<Length>;
+  /// A float, or no_share.
+  using share_type = typename detail::share_of<Rule>::type;
+
+  share_type share = detail::share_of<Rule>::usual();  ///< 0 gives the first direction, 1 the second one
 
   TESSERA_FN constexpr pair_products_reducer measure() const { return {}; }
 
-  TESSERA_FN mix_weights mix(pair_products const& measured) const { return Rule::weights(measured); }
+  TESSERA_FN mix_weights mix(pair_products const& measured) const {
+    if constexpr (std::is_same_v<share_type, no_share>) {
+      return Rule::weights(measured);
+    } else {
+      return Rule::weights(measured, share);
+    }
+  }
 
   TESSERA_FN kept_type keep(pair_products const& measured) const {
     const two_factors factors = Magnitude::factors(measured, mix(measured));
@@ -34,13 +79,5 @@ struct direction_merger {
   TESSERA_FN float restore(float merged, kept_type kept, side which) const { return merged * kept.of_side(which); }
 };
 
-namespace detail {
-
-/// The direction of the only vector that has one; nothing where both are zero.
-TESSERA_FN inline mix_weights only_direction(float first, float second) {
-  return {first == 0.0F ? 0.0F : 1.0F / first, second == 0.0F ? 0.0F : 1.0F / second};
-}
-
-}  // namespace detail
 }  // namespace v0
 }  // namespace tessera

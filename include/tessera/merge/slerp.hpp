@@ -58,32 +58,14 @@ TESSERA_FN inline mix_weights slerp_weights(pair_products const& measured, float
   return {static_cast<float>(to_second * scale) / first, static_cast<float>(to_first * scale) / second};
 }
 
-/// Spherical interpolation. With the angle W between the two directions, the merged direction is at `share` * W from
-/// the first and (1 - `share`) * W from the second; a restored vector has its own length and is that far off in angle.
-/// `Length` is the storage type of the kept lengths; with another `Magnitude` other factors are kept.
-///
-/// Finite vectors longer than the largest float are restored to that length; an infinity or a NaN comes back as NaN.
-template <class Length, class Magnitude = preserve_length>
-struct slerp_merger {
-  using kept_type = two_lengths<Length>;
-
-  float share = 0.6F;  ///< 0 gives the first direction, 1 the second one
-
-  TESSERA_FN constexpr pair_products_reducer measure() const { return {}; }
-
-  TESSERA_FN mix_weights mix(pair_products const& measured) const { return slerp_weights(measured, share); }
-
-  TESSERA_FN kept_type keep(pair_products const& measured) const {
-    const two_factors factors = Magnitude::factors(measured, mix(measured));
-    return kept_type::of(factors.first, factors.second);
-  }
-
-  TESSERA_FN float restore(float merged, kept_type kept, side which) const { return merged * kept.of_side(which); }
-};
-
-static_assert(Merger<slerp_merger<float>>);
-
 namespace detail {
+
+struct spherical_rule {
+  static constexpr float usual_share = 0.6F;
+  TESSERA_FN static mix_weights weights(pair_products const& measured, float share) {
+    return slerp_weights(measured, share);
+  }
+};
 
 /// The share that makes the squares of both restored vectors' errors together least, within 0.006 for angles below 0.6:
 /// r^2 / (1 + r^2), with r the second length over the first.
@@ -95,6 +77,16 @@ struct norm_weighted_rule {
 };
 
 }  // namespace detail
+
+/// Spherical interpolation. With the angle W between the two directions, the merged direction is at `share` * W from
+/// the first and (1 - `share`) * W from the second; a restored vector has its own length and is that far off in angle.
+/// `Length` is the storage type of the kept lengths; with another `Magnitude` other factors are kept.
+///
+/// Finite vectors longer than the largest float are restored to that length; an infinity or a NaN comes back as NaN.
+template <class Length, class Magnitude = preserve_length>
+using slerp_merger = direction_merger<detail::spherical_rule, Length, Magnitude>;
+
+static_assert(Merger<slerp_merger<float>>);
 
 /// Spherical interpolation with a share of each pair's own: the longer vector is the closer one.
 template <class Length, class Magnitude = preserve_length>

@@ -76,7 +76,7 @@ struct attention_of_few_queries {
     alignas(1024) unsigned char key[Policy.stages][shape::tile_bytes];
     /// Tiles of values' codes.
     alignas(1024) unsigned char value[Policy.stages][shape::tile_bytes];
-    alignas(16) float key_scale[Policy.stages][shape::lane_scales];           ///< of tiles of keys
+    alignas(16) float key_scale[Policy.stages][lane_scales];                  ///< of tiles of keys
     alignas(16) std::uint32_t weights[2][shape::rows * shape::weight_words];  ///< pairs of fp16; of tiles in turn
     alignas(16) float largest[2][shape::rows][shape::warps];                  ///< likewise
     alignas(16) row_sums sums[2][shape::rows];                                ///< of works in turn
@@ -121,7 +121,7 @@ struct attention_of_few_queries {
     for (int stage = 0; stage < Policy.stages; ++stage) {
       scratch.key_full[stage].init(1);
       scratch.value_full[stage].init(1);
-      scratch.key_empty[stage].init(shape::lane_scales * shape::warps);
+      scratch.key_empty[stage].init(lane_scales * shape::warps);
       scratch.value_empty[stage].init(shape::warps);
     }
     fence_barrier_init();
@@ -147,7 +147,7 @@ struct attention_of_few_queries {
     scratch.key_empty[place.stage].wait(place.phase ^ 1U);
     constexpr int scale_bytes = sizeof(scratch.key_scale[0]);
     full.arrive_and_expect(shape::tile_bytes + scale_bytes);
-    load_bytes(scratch.key_scale[place.stage], key_scales + shape::lane_scales * tile, scale_bytes, full);
+    load_bytes(scratch.key_scale[place.stage], key_scales + lane_scales * tile, scale_bytes, full);
 #pragma unroll
     for (int panel = 0; panel < shape::panels; ++panel) {
       load_box(scratch.key[place.stage] + panel * shape::keys * shape::row_bytes, key_map, full,
@@ -256,9 +256,9 @@ struct attention_of_few_queries {
     std::int32_t sums[2][4] = {};
     scratch.key_full[state.key.stage].wait(state.key.phase);
     multiply_keys(detail::plain_shared_address(scratch.key[state.key.stage]), state, sums);
-    const float read = state.lane < shape::lane_scales ? scratch.key_scale[state.key.stage][state.lane] : 0.0F;
-    const float key_scale = __shfl_sync(0xffffffffU, read, state.lane % shape::lane_scales);
-    block_warps::release(scratch.key_empty[state.key.stage], state.lane, shape::lane_scales);  // by those who have read
+    const float read = state.lane < lane_scales ? scratch.key_scale[state.key.stage][state.lane] : 0.0F;
+    const float key_scale = __shfl_sync(0xffffffffU, read, state.lane % lane_scales);
+    block_warps::release(scratch.key_empty[state.key.stage], state.lane, lane_scales);  // by those who have read
     state.key.advance();
     const std::int32_t own_key = first_key + shape::warp_keys * state.warp + 2 * (state.lane % 4);
 #pragma unroll

@@ -48,6 +48,9 @@ struct attention_shape {
 /// Tokens of codes and scales are whole multiples of this.
 inline constexpr std::int64_t attention_padding = 128;
 
+/// Scales of a tile of 128 keys that are per_thread: a lane's is that of its place among four.
+inline constexpr int lane_scales = 4;
+
 /// So many queries or fewer, of a sequence, are for a program that reads keys and values once for as many rows of all
 /// query heads of a key head (attention_of_few_queries.cuh): memory is what it waits for.
 inline constexpr std::int64_t few_queries = 16;

@@ -29,7 +29,6 @@ struct warpgroup_attention_shape {
   static constexpr int warpgroup = 128;      ///< threads
   static constexpr int warpgroup_rows = 64;  ///< queries that a warpgroup multiplies
   static constexpr int lanes = warpgroup * (Policy.consumers + 1);
-  static constexpr int lane_scales = 4;  ///< of a tile of keys; a lane's is that of its place among four
   static constexpr int rows = warpgroup_rows * Policy.consumers;  ///< of queries, of a block
   static constexpr int query_stages = 2;                          ///< blocks of queries in shared memory
   static constexpr int work_stages = query_stages;                ///< a work's are at the same place
@@ -94,7 +93,7 @@ struct attention_pieces {
     /// Of each block of queries.
     alignas(16) float query_scales[shape::query_stages][shape::rows / 2];
     /// Of each tile of keys.
-    alignas(16) float key_scales[Policy.stages][shape::lane_scales];
+    alignas(16) float key_scales[Policy.stages][lane_scales];
     shared_barrier query_full[shape::query_stages];
     shared_barrier query_empty[shape::query_stages];
     shared_barrier key_full[Policy.stages];
@@ -310,11 +309,10 @@ struct attention_pieces {
                                              std::int32_t tile) const {
     shared_barrier& full = scratch.key_full[place.stage];
     scratch.key_empty[place.stage].wait(place.phase ^ 1);
-    constexpr int scale_bytes = shape::lane_scales * static_cast<int>(sizeof(float));
+    constexpr int scale_bytes = lane_scales * static_cast<int>(sizeof(float));
     const std::int32_t which = head * (padded_keys / attention_tile_keys) + tile;
     full.arrive_and_expect(shape::key_bytes + scale_bytes);
-    load_bytes(scratch.key_scales[place.stage], key_scales + shape::lane_scales * std::int64_t{which}, scale_bytes,
-               full);
+    load_bytes(scratch.key_scales[place.stage], key_scales + lane_scales * std::int64_t{which}, scale_bytes, full);
 #pragma unroll
     for (int panel = 0; panel < shape::panels; ++panel) {
       load_box(scratch.key[place.stage] + panel * attention_tile_keys * shape::row_bytes, key_map, full,

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include <tessera/config.hpp>
+#include <tessera/core/little_endian.hpp>
 #include <tessera/core/status.hpp>
 #include <tessera/entropy/weight_stream.hpp>
 #include <tessera/program/weight_block.hpp>
@@ -179,7 +180,7 @@ struct decode_weights {
     bool sound = decoding.table->is_sound != 0 && decoding.find(block, entry);
     if (sound && spec.block_checksums && decoding.verify_checksums) {
       std::uint8_t const* const stored = decoding.stream + spec.checksums_offset() + 4 * block;
-      sound = block_checksum(group, spec, decoding.stream, block, entry) == base_steps::load_u32(stored);
+      sound = block_checksum(group, spec, decoding.stream, block, entry) == load_little_endian<std::uint32_t>(stored);
       code = sound ? code : status_code::bad_checksum;
     }
     sound = sound && decode_sound(group, block, entry, weights, scratch);
@@ -277,7 +278,7 @@ struct decode_weights {
     for (int lane : group) {
       sound[lane] = true;
       for (int i = lane; i < escape_count; i += lanes) {
-        const std::uint32_t entry = base_steps::load_u32(escapes + 4 * i);
+        const std::uint32_t entry = load_little_endian<std::uint32_t>(escapes + 4 * i);
         const int position = static_cast<int>(weight_escape::position(entry));
         const std::uint32_t exponent = weight_escape::exponent(entry);
         if (position >= count || exponent > exponent_split<T>::largest_exponent) {
@@ -310,10 +311,7 @@ struct verify_blocks {
       return;
     }
     std::uint8_t const* const stored = decoding.stream + spec.checksums_offset() + 4 * block;
-    std::uint32_t expected = 0;
-    for (int i = 0; i < 4; ++i) {
-      expected |= static_cast<std::uint32_t>(stored[i]) << (8 * i);
-    }
+    const auto expected = load_little_endian<std::uint32_t>(stored);
     if (block_checksum(group, spec, decoding.stream, block, entry) == expected) {
       return;
     }

@@ -38,7 +38,7 @@ struct encode_pages {
   };
 
   cache_source<T> source;
-  view<merged_row const, 5> rows;
+  view<merged_row const, 5> rows;  ///< from measure_pages: sequences x pages x heads x (keys, values) x tokens
   view<page_mark const, 3> marks;  ///< retained tokens: sequences x pages x heads
 
   TESSERA_FN constexpr std::int64_t groups() const { return marks.size(); }

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include <tessera/config.hpp>
+#include <tessera/core/little_endian.hpp>
 #include <tessera/core/status.hpp>
 #include <tessera/entropy/block_normalizer.hpp>
 #include <tessera/entropy/weight_stream.hpp>
@@ -223,7 +224,7 @@ struct encode_weights {
       rans ? store_words(group, packed, scratch, slot) : store_codes(group, block.coded, scratch, slot);
       for (int lane : group) {
         for (int i = lane; i < escapes; i += lanes) {
-          steps::store_u32(slot + spec.escapes_offset(block.coded, entry.words) + 4 * i, scratch.escapes[i]);
+          store_little_endian(slot + spec.escapes_offset(block.coded, entry.words) + 4 * i, scratch.escapes[i]);
         }
       }
     }
@@ -240,10 +241,10 @@ struct encode_weights {
                                      weight_block_scratch const& scratch, std::uint8_t* slot) {
     using steps = weight_block_steps<T, Mantissa>;
     for (int lane : group) {
-      steps::store_u32(slot + 4 * lane, packed.state[lane]);
+      store_little_endian(slot + 4 * lane, packed.state[lane]);
       for (int i = lane; i < packed.words; i += lanes) {
-        steps::store_u16(slot + weight_stream_spec::states_bytes + 2 * i,
-                         scratch.words[steps::words_end - packed.words + i]);
+        store_little_endian(slot + weight_stream_spec::states_bytes + 2 * i,
+                            scratch.words[steps::words_end - packed.words + i]);
       }
     }
   }

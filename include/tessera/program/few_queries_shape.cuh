@@ -14,10 +14,9 @@ struct few_queries_shape {
   static constexpr int rows = static_cast<int>(few_queries);  ///< of a work: queries of heads that share a key head
   static constexpr int keys = static_cast<int>(attention_padding);  ///< of a tile
   static constexpr int warps = 8;                                   ///< that multiply; one more starts copies
-  static constexpr int lane_scales = 4;                       ///< of a tile of keys: those of a group of four lanes
-  static constexpr int warp_keys = keys / warps;              ///< of a tile, that a warp multiplies
-  static constexpr int warp_channels = Channels / warps;      ///< of values, that a warp adds up
-  static constexpr int row_bytes = Channels > 64 ? 128 : 64;  ///< of keys, which lie in panels of so many
+  static constexpr int warp_keys = keys / warps;                    ///< of a tile, that a warp multiplies
+  static constexpr int warp_channels = Channels / warps;            ///< of values, that a warp adds up
+  static constexpr int row_bytes = Channels > 64 ? 128 : 64;        ///< of keys, which lie in panels of so many
   static constexpr int panels = Channels / row_bytes;
   static constexpr int tile_bytes = keys * Channels;  ///< of keys, and of values
   static constexpr int depth_steps = Channels / 32;

@@ -75,9 +75,9 @@ struct finish_loss_tokens {
   loss_token_list tokens;
   R reducer;
   matrix_view<typename R::state_type const> states;  ///< pieces x tokens
-  array_view<float const> targets;
-  array_view<float const> weights;  ///< a value for each token, or null for ones
-  loss_terms terms;                 ///< what is added to a loss
+  array_view<float const> targets;                   ///< the logit of each label
+  array_view<float const> weights;                   ///< a value for each token, or null for ones
+  loss_terms terms;                                  ///< what is added to a loss
   loss_token_outputs outputs;
   array_view<float> row_lse;      ///< for the backward pass
   array_view<float> row_entropy;  ///< likewise

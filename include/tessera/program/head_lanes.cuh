@@ -123,6 +123,7 @@ struct head_lanes {
       found[i] = all[i];
     }
   }
+  /// A NaN.
   __device__ __forceinline__ static float not_a_number() {
     return __int_as_float(0x7fffffff);
   }

@@ -72,7 +72,7 @@ struct loss_gradient_tiles {
 
   loss_logits<Tile> logits;
   loss_token_list tokens;
-  array_view<loss_row_gradient const> rows;
+  array_view<loss_row_gradient const> rows;  ///< what each row of the list depends on
   float smoothing;
   gradient_thresholds thresholds;
   loss_gradient_part<value_type> part;  ///< where gradients go

@@ -31,10 +31,10 @@ struct prepare_loss_gradients {
   struct scratch_type {};
 
   loss_token_list tokens;
-  array_view<float const> weights;  ///< of tokens, or null
-  array_view<float const> row_lse;
-  array_view<float const> row_entropy;
-  loss_upstream upstream;  ///< gradients of the results
+  array_view<float const> weights;      ///< of tokens, or null
+  array_view<float const> row_lse;      ///< log-sum-exps of the tokens that have a label
+  array_view<float const> row_entropy;  ///< entropies of the tokens that have a label
+  loss_upstream upstream;               ///< gradients of the results
   float z_factor;
   bool is_reduced;                     ///< else a loss for each token
   array_view<float const> mean_scale;  ///< one element
@@ -75,6 +75,7 @@ struct prepare_loss_gradients {
 /// A map of sums: times a number that is in memory.
 struct scaled_by_memory {
   float const* scale;  ///< in memory
+  /// What is stored for a sum.
   TESSERA_FN constexpr float operator()(float sum, std::int64_t, std::int64_t) const { return sum * *scale; }
 };
 

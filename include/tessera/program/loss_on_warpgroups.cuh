@@ -56,9 +56,9 @@ struct reduce_loss_rows {
   row_schedule schedule;  ///< whose workers keep rows
   loss_token_list tokens;
   matrix_view<state_type> states;  ///< schedule.states() x rows of the list
-  array_view<float> targets;
+  array_view<float> targets;       ///< where the logit of each label goes
   logit_map<T> map;
-  std::int32_t vocabulary;
+  std::int32_t vocabulary;  ///< entries
   loss_marks marks;
   kept_softmaxes<T> softmaxes;  ///< null: none are kept
 

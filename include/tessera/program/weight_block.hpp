@@ -14,6 +14,7 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
+#include <tessera/core/little_endian.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/entropy/bit_planes.hpp>
 #include <tessera/entropy/exponent_split.hpp>
@@ -99,10 +100,11 @@ template <class T, class Mantissa>
 struct weight_block_steps {
   static constexpr int lanes = 32;
   static constexpr int weights_per_lane = 16 / static_cast<int>(sizeof(T));
-  static constexpr int pairs_per_lane = weights_per_lane / 2;
+  static constexpr int pairs_per_lane = weights_per_lane / 2;  ///< symbols that a lane takes at a time
   static constexpr int row_weights = lanes * weights_per_lane;
-  static constexpr bit_planes residual_planes{1 + Mantissa::kept_bits, weights_per_lane};
-  static constexpr bit_planes code_planes{4, weights_per_lane};
+  static constexpr bit_planes residual_planes{1 + Mantissa::kept_bits, weights_per_lane};  ///< signs and mantissas
+  static constexpr bit_planes code_planes{4, weights_per_lane};                            ///< codes of 4 bits
+  /// Where exponents of raw blocks lie.
   static constexpr bit_planes exponent_planes{scalar_traits<T>::exponent_bits + (Mantissa::kept_bits == 0 ? 1 : 0),
                                               weights_per_lane};
 
@@ -184,7 +186,7 @@ struct weight_block_steps {
     return packed;
   }
 
-  static constexpr int words_end = weight_stream_spec::largest_words + 32;
+  static constexpr int words_end = weight_stream_spec::largest_words + 32;  ///< of a block that is not raw, at most
 
   /// Undoes pack. states and words: of the payload. False if the states or the number of words do not fit the codes
   /// that came out.
@@ -195,7 +197,7 @@ struct weight_block_steps {
     per_lane<std::uint32_t, Group> state;
     per_lane<bool, Group> sound;
     for (int lane : group) {
-      state[lane] = load_u32(states + 4 * lane);
+      state[lane] = load_little_endian<std::uint32_t>(states + 4 * lane);
       sound[lane] = pair_coder::is_state(state[lane]);
     }
     int used = 0;
@@ -210,7 +212,9 @@ struct weight_block_steps {
         for (int lane : group) {
           const int position = used + count_below(group, mask, lane);
           if (wants[lane]) {
-            pair_coder::feed(state[lane], position < word_count ? load_u16(words + 2 * position) : std::uint16_t{0});
+            pair_coder::feed(state[lane], position < word_count
+                                              ? load_little_endian<std::uint16_t>(words + 2 * position)
+                                              : std::uint16_t{0});
           }
         }
         used += popcount(mask);
@@ -261,25 +265,12 @@ struct weight_block_steps {
     return load_planes<residual_planes>(planes, coded, lane_row / lanes, lane_row % lanes, position % weights_per_lane);
   }
 
+  /// The code of a position of the block.
   TESSERA_FN static constexpr std::uint32_t code_at(weight_block_scratch const& scratch, int position) {
     return (scratch.codes[position / 2] >> (4 * (position % 2))) & 15u;
   }
 
-  TESSERA_FN static constexpr std::uint16_t load_u16(std::uint8_t const* bytes) {
-    return static_cast<std::uint16_t>(bytes[0] | (bytes[1] << 8));
-  }
-  TESSERA_FN static constexpr std::uint32_t load_u32(std::uint8_t const* bytes) {
-    return load_u16(bytes) | (static_cast<std::uint32_t>(load_u16(bytes + 2)) << 16);
-  }
-  TESSERA_FN static constexpr void store_u16(std::uint8_t* bytes, std::uint32_t value) {
-    bytes[0] = static_cast<std::uint8_t>(value);
-    bytes[1] = static_cast<std::uint8_t>(value >> 8);
-  }
-  TESSERA_FN static constexpr void store_u32(std::uint8_t* bytes, std::uint32_t value) {
-    store_u16(bytes, value);
-    store_u16(bytes + 2, value >> 16);
-  }
-
+  /// Writes `count` zeros.
   template <class Group>
   TESSERA_FN static void clear(Group const& group, std::uint8_t* bytes, std::int64_t count) {
     for (int lane : group) {

@@ -17,11 +17,13 @@
 #include <tessera/concepts/chunk_selector.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
+#include <tessera/core/little_endian.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/quantize/code_scale.hpp>
 #include <tessera/quantize/symmetric.hpp>
 #include <tessera/reduce/absolute_maximum_or_nan.hpp>
 #include <tessera/reduce/mean.hpp>
+#include <tessera/select/chunk_budget.hpp>
 #include <tessera/select/query_group.hpp>
 
 namespace tessera {
@@ -70,9 +72,7 @@ struct coded_landmark_selector {
     return sum * scale_of(kept + channels);
   }
 
-  TESSERA_FN constexpr std::int64_t budget(std::int64_t candidates) const {
-    return min(max(chunks, std::int64_t{0}), candidates);
-  }
+  TESSERA_FN constexpr std::int64_t budget(std::int64_t candidates) const { return chunk_budget(chunks, candidates); }
 
   // What reduce() does, for lanes that have the mean already.
 
@@ -88,10 +88,7 @@ struct coded_landmark_selector {
   }
   /// The scale, behind the codes.
   TESSERA_FN static constexpr void keep(code_scale const& fitted, element_type* behind) {
-    const auto bits = bit_cast<std::uint32_t>(fitted.scale);
-    for (int i = 0; i < scale_bytes; ++i) {
-      behind[i] = static_cast<element_type>(static_cast<std::uint8_t>(bits >> (8 * i)));
-    }
+    store_little_endian(behind, bit_cast<std::uint32_t>(fitted.scale));
   }
 
  private:
@@ -105,11 +102,7 @@ struct coded_landmark_selector {
     return reducer.value(sum);
   }
   TESSERA_FN static constexpr float scale_of(element_type const* behind) {
-    std::uint32_t bits = 0;
-    for (int i = 0; i < scale_bytes; ++i) {
-      bits |= static_cast<std::uint32_t>(static_cast<std::uint8_t>(behind[i])) << (8 * i);
-    }
-    return bit_cast<float>(bits);
+    return bit_cast<float>(load_little_endian<std::uint32_t>(behind));
   }
 };
 

@@ -14,8 +14,10 @@
 #include <tessera/concepts/chunk_selector.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
+#include <tessera/core/little_endian.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/reduce/log_sum_exp.hpp>
+#include <tessera/select/chunk_budget.hpp>
 #include <tessera/select/query_group.hpp>
 
 namespace tessera {
@@ -53,10 +55,7 @@ struct key_code_selector {
       }
       kept[(piece * channels + first) / 4] = static_cast<element_type>(codes);
     }
-    const auto bits = bit_cast<std::uint32_t>(scale);
-    for (int i = 0; i < 4; ++i) {
-      kept[Chunk * channels / 4 + 4 * piece + i] = static_cast<element_type>(bits >> (8 * i));
-    }
+    store_little_endian(kept + Chunk * channels / 4 + 4 * piece, bit_cast<std::uint32_t>(scale));
   }
 
   /// The logarithm of the sum of exp(score) over the keys.
@@ -76,9 +75,7 @@ struct key_code_selector {
     return reducer.value(all);
   }
 
-  TESSERA_FN constexpr std::int64_t budget(std::int64_t candidates) const {
-    return min(max(chunks, std::int64_t{0}), candidates);
-  }
+  TESSERA_FN constexpr std::int64_t budget(std::int64_t candidates) const { return chunk_budget(chunks, candidates); }
 
  private:
   /// The sign above, the magnitude below.
@@ -91,11 +88,7 @@ struct key_code_selector {
     return (code & 2) != 0 ? -magnitude : magnitude;
   }
   TESSERA_FN static float scale_of(element_type const* kept, int key, std::int64_t channels) {
-    std::uint32_t bits = 0;
-    for (int i = 0; i < 4; ++i) {
-      bits |= static_cast<std::uint32_t>(kept[Chunk * channels / 4 + 4 * key + i]) << (8 * i);
-    }
-    return bit_cast<float>(bits);
+    return bit_cast<float>(load_little_endian<std::uint32_t>(kept + Chunk * channels / 4 + 4 * key));
   }
 };
 

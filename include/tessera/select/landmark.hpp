@@ -13,8 +13,8 @@
 
 #include <tessera/concepts/selector.hpp>
 #include <tessera/config.hpp>
-#include <tessera/core/bits.hpp>
 #include <tessera/reduce/mean.hpp>
+#include <tessera/select/chunk_budget.hpp>
 #include <tessera/select/query_group.hpp>
 
 namespace tessera {
@@ -37,9 +37,7 @@ struct landmark_selector {
     return summary().value(summarised);
   }
   TESSERA_FN constexpr float score(float query, landmark_type landmark) const { return query * landmark; }
-  TESSERA_FN constexpr std::int64_t budget(std::int64_t candidates) const {
-    return min(max(chunks, std::int64_t{0}), candidates);
-  }
+  TESSERA_FN constexpr std::int64_t budget(std::int64_t candidates) const { return chunk_budget(chunks, candidates); }
 };
 
 static_assert(Selector<landmark_selector<8>>);

@@ -10,10 +10,10 @@
 #include <tessera/concepts/chunk_selector.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/bfloat16.hpp>
-#include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/reduce/log_sum_exp.hpp>
+#include <tessera/select/chunk_budget.hpp>
 #include <tessera/select/query_group.hpp>
 
 namespace tessera {
@@ -53,9 +53,7 @@ struct oracle_selector {
     }
     return reducer.value(all);
   }
-  TESSERA_FN constexpr std::int64_t budget(std::int64_t candidates) const {
-    return min(max(chunks, std::int64_t{0}), candidates);
-  }
+  TESSERA_FN constexpr std::int64_t budget(std::int64_t candidates) const { return chunk_budget(chunks, candidates); }
 };
 
 static_assert(ChunkSelector<oracle_selector<8>>);

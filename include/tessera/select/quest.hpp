@@ -14,6 +14,7 @@
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/reduce/minimum_maximum.hpp>
+#include <tessera/select/chunk_budget.hpp>
 #include <tessera/select/query_group.hpp>
 
 namespace tessera {
@@ -37,9 +38,7 @@ struct quest_selector {
   TESSERA_FN constexpr float score(float query, landmark_type const& box) const {
     return max(query * box.minimum, query * box.maximum);
   }
-  TESSERA_FN constexpr std::int64_t budget(std::int64_t candidates) const {
-    return min(max(chunks, std::int64_t{0}), candidates);
-  }
+  TESSERA_FN constexpr std::int64_t budget(std::int64_t candidates) const { return chunk_budget(chunks, candidates); }
 };
 
 static_assert(Selector<quest_selector<16>>);

@@ -9,8 +9,8 @@
 
 #include <tessera/concepts/chunk_selector.hpp>
 #include <tessera/config.hpp>
-#include <tessera/core/bits.hpp>
 #include <tessera/core/mix_bits.hpp>
+#include <tessera/select/chunk_budget.hpp>
 #include <tessera/select/query_group.hpp>
 
 namespace tessera {
@@ -40,9 +40,7 @@ struct random_selector {
     const std::uint64_t lot = mix_bits(of_query, static_cast<std::uint64_t>(at.chunk));
     return static_cast<float>(lot >> 40) * 0x1p-24F;
   }
-  TESSERA_FN constexpr std::int64_t budget(std::int64_t candidates) const {
-    return min(max(chunks, std::int64_t{0}), candidates);
-  }
+  TESSERA_FN constexpr std::int64_t budget(std::int64_t candidates) const { return chunk_budget(chunks, candidates); }
 };
 
 static_assert(ChunkSelector<random_selector<8>>);

@@ -8,7 +8,7 @@
 
 #include <tessera/concepts/chunk_selector.hpp>
 #include <tessera/config.hpp>
-#include <tessera/core/bits.hpp>
+#include <tessera/select/chunk_budget.hpp>
 #include <tessera/select/query_group.hpp>
 
 namespace tessera {
@@ -33,9 +33,7 @@ struct recent_selector {
   TESSERA_FN float score(Query const&, element_type const*, std::int64_t, scored_chunk const& at) const {
     return static_cast<float>(at.chunk);
   }
-  TESSERA_FN constexpr std::int64_t budget(std::int64_t candidates) const {
-    return min(max(chunks, std::int64_t{0}), candidates);
-  }
+  TESSERA_FN constexpr std::int64_t budget(std::int64_t candidates) const { return chunk_budget(chunks, candidates); }
 };
 
 static_assert(ChunkSelector<recent_selector<8>>);

@@ -3,7 +3,7 @@
 ///
 ///     using longest = ...;                                            // a user's own Reducer
 ///     auto const report = tessera::testing::check_laws<longest>({3, 1, 4, 1, 5});
-///     if (!report.empty()) { std::puts(report.text().c_str()); }       // one sentence for each law that is broken
+///     if (!report.is_empty()) { std::puts(report.text().c_str()); }       // one sentence for each law that is broken
 ///
 /// There is one overload for each concept of primitives, tiles and tuning, in `testing/laws/`; each says which inputs
 /// it wants. That of a ChunkSelector, which may be a Selector, too, is `check_chunk_laws`. A report that is empty means

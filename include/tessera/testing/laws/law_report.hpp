@@ -31,7 +31,7 @@ class law_report {
   }
 
   /// Whether all laws hold.
-  [[nodiscard]] bool empty() const { return failures_.empty(); }
+  [[nodiscard]] bool is_empty() const { return failures_.empty(); }
   /// The broken laws, each with a counterexample.
   [[nodiscard]] std::vector<std::string> const& failures() const { return failures_; }
 
