@@ -34,9 +34,13 @@ struct block_products {
   static constexpr int depth = 64;                    ///< rows that are staged at a time
   static constexpr int slice_depth = depth / slices;  ///< of which a slice has so many
 
+  /// Neighbours in a row, which are read at once.
+  struct alignas(16) quad {
+    float values[4];
+  };
   struct scratch_type {
-    alignas(16) float a[depth][block];  ///< rows of a
-    alignas(16) float b[depth][block];  ///< rows of b
+    quad a[depth][block / 4];           ///< rows of a
+    quad b[depth][block / 4];           ///< rows of b
     double sums[slices][block][block];  ///< of each slice
   };
 
@@ -87,12 +91,18 @@ struct block_products {
     staged found;
     const std::int64_t a_column = at.a_column + lane % block;
     const std::int64_t b_column = at.b_column + lane % block;
-    const bool has_a = a_column < a.extent(1);
-    const bool has_b = b_column < b.extent(1);
+    const std::int64_t row = first + lane / block;
+    const auto rows_left = static_cast<int>(clamp(at.end - row, std::int64_t{0}, std::int64_t{depth}));
+    const int a_rows = a_column < a.extent(1) ? rows_left : 0;
+    const int b_rows = b_column < b.extent(1) ? rows_left : 0;
+    constexpr int step = lanes / block;
+    std::int64_t from_a = row * a.stride(0) + a_column * a.stride(1);
+    std::int64_t from_b = row * b.stride(0) + b_column * b.stride(1);
     for (int i = 0; i < fetched; ++i) {
-      const std::int64_t row = first + lane / block + lanes / block * i;
-      found.a[i] = has_a && row < at.end ? a(row, a_column) : 0.0F;
-      found.b[i] = has_b && row < at.end ? b(row, b_column) : 0.0F;
+      found.a[i] = step * i < a_rows ? a.data[from_a] : 0.0F;
+      found.b[i] = step * i < b_rows ? b.data[from_b] : 0.0F;
+      from_a += step * a.stride(0);
+      from_b += step * b.stride(0);
     }
     return found;
   }
@@ -100,24 +110,24 @@ struct block_products {
   TESSERA_FN static void put(int lane, staged const& from, scratch_type& scratch) {
     for (int i = 0; i < fetched; ++i) {
       const int place = lane + lanes * i;
-      scratch.a[place / block][place % block] = from.a[i];
-      scratch.b[place / block][place % block] = from.b[i];
+      scratch.a[place / block][place % block / 4].values[place % 4] = from.a[i];
+      scratch.b[place / block][place % block / 4].values[place % 4] = from.b[i];
     }
   }
 
   template <product_sums Sums>
   TESSERA_FN static void multiply(int lane, scratch_type const& scratch, totals& sums) {
     const int first = lane / 64 * slice_depth;
-    const int row = lane % 64 / 8 * 4;
-    const int column = lane % 8 * 4;
+    const int row = lane % 64 / 8;  // in fours, as the column
+    const int column = lane % 8;
     if constexpr (Sums == product_sums::in_double) {
       for (int k = first; k < first + slice_depth; ++k) {
-        add_products(scratch.a[k] + row, scratch.b[k] + column, sums.values);
+        add_products(scratch.a[k][row], scratch.b[k][column], sums.values);
       }
     } else {
       float part[16] = {};
       for (int k = first; k < first + slice_depth; ++k) {
-        add_products(scratch.a[k] + row, scratch.b[k] + column, part);
+        add_products(scratch.a[k][row], scratch.b[k][column], part);
       }
       for (int i = 0; i < 16; ++i) {
         sums.values[i] += static_cast<double>(part[i]);
@@ -126,10 +136,10 @@ struct block_products {
   }
 
   template <class Sum>
-  TESSERA_FN static void add_products(float const* a, float const* b, Sum (&sums)[16]) {
+  TESSERA_FN static void add_products(quad a, quad b, Sum (&sums)[16]) {
     for (int i = 0; i < 4; ++i) {
       for (int j = 0; j < 4; ++j) {
-        sums[4 * i + j] += static_cast<Sum>(a[i]) * static_cast<Sum>(b[j]);
+        sums[4 * i + j] += static_cast<Sum>(a.values[i]) * static_cast<Sum>(b.values[j]);
       }
     }
   }
