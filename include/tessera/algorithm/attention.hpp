@@ -22,6 +22,7 @@
 
 #include <tessera/algorithm/attention_types.hpp>
 #include <tessera/algorithm/quantized_attention.hpp>
+#include <tessera/config.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/core/math.hpp>
@@ -400,3 +401,7 @@ struct attention {
 
 }  // namespace v0
 }  // namespace tessera
+
+#if defined(TESSERA_COMPILES_CUDA)
+#include <tessera/algorithm/attention.cuh>
+#endif

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/config.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/program/gemm_tiles.hpp>
 #include <tessera/program/linear_map.hpp>
@@ -114,3 +115,7 @@ struct linear {
 
 }  // namespace v0
 }  // namespace tessera
+
+#if defined(TESSERA_COMPILES_CUDA)
+#include <tessera/algorithm/linear.cuh>
+#endif

@@ -20,6 +20,7 @@
 #include <tessera/algorithm/linear_loss_gradients.hpp>
 #include <tessera/algorithm/linear_loss_regions.hpp>
 #include <tessera/algorithm/linear_loss_types.hpp>
+#include <tessera/config.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/finish_loss.hpp>
@@ -315,3 +316,7 @@ struct linear_loss {
 
 }  // namespace v0
 }  // namespace tessera
+
+#if defined(TESSERA_COMPILES_CUDA)
+#include <tessera/algorithm/linear_loss.cuh>
+#endif

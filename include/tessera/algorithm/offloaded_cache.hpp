@@ -22,6 +22,7 @@
 
 #include <tessera/algorithm/offloaded_cache_plan.hpp>
 #include <tessera/algorithm/offloaded_cache_types.hpp>
+#include <tessera/config.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/append_tokens.hpp>
@@ -426,3 +427,7 @@ struct offloaded_cache {
 
 }  // namespace v0
 }  // namespace tessera
+
+#if defined(TESSERA_COMPILES_CUDA)
+#include <tessera/algorithm/offloaded_cache.cuh>
+#endif

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <tessera/concepts/executor.hpp>
+#include <tessera/config.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -46,3 +47,7 @@ class side_queue {
 
 }  // namespace v0
 }  // namespace tessera
+
+#if defined(TESSERA_COMPILES_CUDA)
+#include <tessera/exec/side_queue.cuh>
+#endif

@@ -144,3 +144,7 @@ static_assert(TileMma<gemm_tile<float, shape<2, 3, 4>>>);
 
 }  // namespace v0
 }  // namespace tessera
+
+#if defined(TESSERA_COMPILES_CUDA)
+#include <tessera/tile/cuda/gemm_tile.cuh>
+#endif

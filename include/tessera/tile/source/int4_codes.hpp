@@ -173,3 +173,7 @@ static_assert(TileSource<int4_codes>);
 
 }  // namespace v0
 }  // namespace tessera
+
+#if defined(TESSERA_COMPILES_CUDA)
+#include <tessera/tile/cuda/widen_int4.cuh>
+#endif
