@@ -7,7 +7,7 @@
 ///     auto stream = codec::encode(exec, weights);               // two thirds of the bytes
 ///     codec::decode(exec, stream, weights);                     // the same bits
 ///
-/// On a GPU include compressed_weights.cuh and keep the spec, from which all sizes follow, whatever the stream holds:
+/// On a GPU keep the spec, from which all sizes follow, whatever the stream holds:
 ///
 ///     auto spec = codec::spec(count);
 ///     auto plan = codec::encode_plan(exec, spec);               // plan.bytes() of workspace

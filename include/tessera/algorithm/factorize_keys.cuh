@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Directions of keys on CUDA devices.
 ///
-/// Use key_factorization, or a cache made of it, as on the CPU, with a tessera::cuda executor. Products of keys of 16
-/// bits, with each other and with directions, are by tensor cores on sm_90a (program/head_products.cuh) where heads
-/// have a multiple of 64 channels and rows begin at multiples of 16 bytes, else by the portable programs. Searches:
-/// subspace_search.cuh. Nothing waits or allocates; all of it can be captured in a CUDA graph.
+/// factorize_keys.hpp brings it where nvcc compiles: use key_factorization, or a cache made of it, as on the CPU, with
+/// a tessera::cuda executor. Products of keys of 16 bits, with each other and with directions, are by tensor cores on
+/// sm_90a (program/head_products.cuh) where heads have a multiple of 64 channels and rows begin at multiples of 16
+/// bytes, else by the portable programs. Searches: subspace_search.cuh. Nothing waits or allocates; all of it can be
+/// captured in a CUDA graph.
 ///
 /// Launches for 131072 tokens, 1024 channels and 160 directions: 2 for each 26624 tokens, 50 of the search, 1 of the
 /// projection. What bounds them: tensor cores 0.25 + 0.07 ms; in a search the factorizations, 10 of them by one thread

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `side_queue`: a second place to enqueue work beside an executor, for work that may overlap with what comes later on
-/// the executor. exec/side_queue.cuh has the one for CUDA, a stream; this one is for executors whose work is done when
-/// run returns.
+/// the executor. That for CUDA is a stream (exec/side_queue.cuh, which comes along where nvcc compiles); this one is
+/// for executors whose work is done when run returns.
 ///
 ///     side_queue<Executor> side(exec, 2);
 ///     side.follow();                             // what comes now on the side sees all that exec was given so far
