@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// expect: tessera: attention.forward takes an executor, attention_inputs<T>, attention_options, attention_outputs<Result>
+// expect: tessera: attention.forward takes an executor, attention_inputs<T>, attention_options, attention_outputs
 #include <tessera/cut_cross_entropy.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/sage_attention2.hpp>
