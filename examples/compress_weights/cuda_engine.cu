@@ -2,7 +2,6 @@
 /// The GPU as a weight_engine: copies a piece there, runs the same codec, copies the result back.
 #include <cuda_runtime_api.h>
 
-#include <tessera/algorithm/compressed_weights.cuh>
 #include <tessera/exec/cuda.cuh>
 
 #include "../support/weight_engine.hpp"

@@ -6,8 +6,6 @@
 
 #include <tessera/exec/cuda.cuh>
 #include <tessera/testing/generators.hpp>
-#include <tessera/tile/cuda/gemm_tile.cuh>
-#include <tessera/tile/cuda/widen_int4.cuh>
 
 #include "../support/cublas_linear.hpp"
 #include "../support/seconds_on_stream.hpp"

@@ -5,7 +5,6 @@
 #include <cstdio>
 
 #include <tessera/exec/cuda.cuh>
-#include <tessera/tile/cuda/gemm_tile.cuh>
 
 #include "../support/cublas_linear.hpp"
 #include "../support/seconds_on_stream.hpp"

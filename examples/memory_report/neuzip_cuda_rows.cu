@@ -2,7 +2,6 @@
 /// NeuZip on the GPU: lossless in three precisions. No rows where there is no GPU.
 #include <cuda_runtime_api.h>
 
-#include <tessera/algorithm/compressed_weights.cuh>
 #include <tessera/exec/cuda.cuh>
 
 #include "neuzip_measurement.hpp"

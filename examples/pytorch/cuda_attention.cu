@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/algorithm/attention.cuh>
-
 #include "attention.hpp"
 #include "cuda_device.hpp"
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/algorithm/offloaded_cache.cuh>
-#include <tessera/algorithm/paged_cache.cuh>
-#include <tessera/exec/side_queue.cuh>
+#include <tessera/exec/side_queue.hpp>
 
 #include "caches.hpp"
 #include "cuda_device.hpp"

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/algorithm/linear_loss.cuh>
-
 #include "cuda_device.hpp"
 #include "loss.hpp"
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/algorithm/compressed_weights.cuh>
-
 #include "cuda_device.hpp"
 #include "weights.hpp"
 

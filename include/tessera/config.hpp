@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The one macro that library code needs: which functions run on both sides.
+/// What library code asks of the compiler: which functions run on both sides, and whether programs for CUDA belong in.
 #pragma once
 
 /// Marks a function that runs on the host and, when nvcc compiles it, on the device.
@@ -7,4 +7,16 @@
 #define TESSERA_FN __host__ __device__
 #else
 #define TESSERA_FN
+#endif
+
+/// Defined where a CUDA source is compiled, though not at run time by NVRTC. There a header that has overloads or
+/// specialisations for CUDA in a .cuh of its name ends by including it:
+///
+///     #if defined(TESSERA_COMPILES_CUDA)
+///     #include <tessera/algorithm/attention.cuh>
+///     #endif
+///
+/// So all sources of a program mean the same by a call with a tessera::cuda executor, whatever else they include.
+#if defined(__CUDACC__) && !defined(__CUDACC_RTC__)
+#define TESSERA_COMPILES_CUDA
 #endif

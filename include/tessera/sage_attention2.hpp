@@ -78,7 +78,8 @@
 /// call can be captured in a CUDA graph. Determinism: the same bits each time and for any number of threads; codes and
 /// scales are the same on every executor, results differ by rounding. Samples depend on a sequence's length alone.
 ///
-/// With a tessera::cuda executor include algorithm/attention.cuh, too; it says what its fast programs do.
+/// With a tessera::cuda executor, in a source for nvcc, nothing else changes; algorithm/attention.cuh says what its
+/// fast programs do.
 ///
 /// Cost: 4 * queries * keys * channels operations a head, half of them in INT8, less what masks leave out in whole
 /// tiles. The portable quantization reads keys and values at most twice from memory, and samples: codes are made of 128

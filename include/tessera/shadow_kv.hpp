@@ -5,20 +5,30 @@
 /// Sun, Chang, Bao, Zheng, Zheng, Liu, Dong, Chi, Chen: "ShadowKV: KV Cache in Shadows for High-Throughput Long-Context
 /// LLM Inference" (arXiv 2410.21465).
 ///
+///     #include <tessera/exec/buffer.hpp>
+///     #include <tessera/exec/cpu.hpp>
+///     #include <tessera/exec/side_queue.hpp>
+///     #include <tessera/shadow_kv.hpp>
+///
 ///     using method = tessera::shadow_kv;
-///     tessera::cuda exec;
-///     side_queue<tessera::cuda> side(exec, method::side_marks, true);   // a second stream, which goes first
-///     auto const plan = method::plan<bfloat16>({query_heads, key_heads, channels, {131072, 8192}});
-///     buffer<std::byte> device(exec, plan.device.bytes());
-///     buffer<std::byte> host(plan.host.bytes(), pinned_memory_handle);
+///     tessera::cpu exec;
+///     tessera::side_queue<tessera::cpu> side(exec, method::side_marks, true);
+///     auto const plan = method::plan<tessera::bfloat16>({query_heads, key_heads, channels, {131072, 8192}});
+///     tessera::buffer<std::byte> device(exec, plan.device.bytes());
+///     tessera::buffer<std::byte> host(plan.host.bytes());
+///     tessera::buffer<std::byte> memory(exec, tessera::max(plan.prompt.bytes(), plan.step.bytes()));
 ///     auto const cache = method::open(plan, device.view(), host.view(), rotary);
 ///     method::prefill(exec, side, cache, sequence, keys, values, tessera::workspace(plan.prompt, memory));
-///     for (each token) {
-///       method::decode(exec, side, cache, {queries, new_keys, new_values}, offload_outputs<bfloat16>{result},
+///     tessera::offload_outputs<tessera::bfloat16> const outputs{result};
+///     for (std::int64_t step = 0; step < steps; ++step) {    // of a token of each sequence
+///       method::decode(exec, side, cache, {queries, new_keys, new_values}, outputs,
 ///                      tessera::workspace(plan.step, memory));
 ///     }
+///     exec.wait();
 ///
-/// On CUDA devices include algorithm/offloaded_cache.cuh too, for programs made for them; it says what limits a step.
+/// On a GPU, in a source for nvcc: tessera::cuda in both places (the side is a second stream, which goes first), and
+/// host(plan.host.bytes(), tessera::pinned_memory{}) of exec/cuda_memory.cuh. algorithm/offloaded_cache.cuh says what
+/// limits a step.
 ///
 /// Of the keys of all heads of a token, k, before their rotation by the token's position, a = k Q is kept, with Q the
 /// 160 orthonormal directions that hold most of the prompt's keys. A chunk c of 8 tokens has a landmark L_c, which

@@ -67,8 +67,9 @@ void check_attention(cuda const& exec, cache_problem<T> const& host, cache_memor
         {{out, {s.batch, s.query_heads, s.queries, s.channels}}, {sums, {s.batch, s.query_heads, s.queries}}},
         regions.partials(with)};
   };
-  run_cached_attention(exec, call(memory, {{blocks.data(), {2, host.most_pages}}, {}, lengths.view(), {}, 2},
-                                  their_queries.data(), result.data(), lse.data(), workspace(regions.plan, space)));
+  detail::attend_cache_portably(
+      exec, call(memory, {{blocks.data(), {2, host.most_pages}}, {}, lengths.view(), {}, 2}, their_queries.data(),
+                 result.data(), lse.data(), workspace(regions.plan, space)));
   run_cached_attention(cpu{}, call(host.memory, host.sequences(), queries.data(), expected.data(), expected_lse.data(),
                                    workspace(regions.plan, host_space)));
   CHECK(error_of(as_doubles(on_host(exec, result)), as_doubles(expected)).relative_l1 < 1e-5);
@@ -115,7 +116,7 @@ void check_format(cache_page_format const& format, std::int64_t tokens) {
     workspace const space(regions.plan, space_memory);
     cache_inputs<T> const part{{all[0][0].slice(2, from, count), all[1][0].slice(2, from, count)},
                                {all[0][1].slice(2, from, count), all[1][1].slice(2, from, count)}};
-    run_cache_append(
+    detail::append_portably(
         exec,
         cache_append_call<slerp_merger<float>, T>{
             {},
@@ -138,7 +139,7 @@ void check_format(cache_page_format const& format, std::int64_t tokens) {
 
 }  // namespace
 
-TEST_CASE("a cache has the same bytes wherever it is made", "[cuda]") {
+TEST_CASE("portable programs make the same bytes of a cache wherever they run", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   check_format<bfloat16>({128, 4, 4, 2, 2}, 700);
   check_format<float16>({64, 4, 4, 1, 2}, 700);

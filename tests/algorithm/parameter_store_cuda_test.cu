@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <tessera/algorithm/parameter_store.cuh>
+#include <tessera/algorithm/parameter_store.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/neuzip.hpp>

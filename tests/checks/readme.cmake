@@ -85,6 +85,11 @@ tessera_check_example(cut_cross_entropy.hpp "${loss}, ${matrix}> hidden_gradient
 tessera_check_example(sage_attention2.hpp "${attention}, tessera::view<float, 3> log_sum_exp")
 tessera_check_example(minicache.hpp "std::int64_t slots, std::int64_t tokens, std::int64_t blocks, \
   std::int64_t key_heads, std::int64_t channels, int layers")
+set(tokens "tessera::view<tessera::bfloat16 const, 3>")
+tessera_check_example(shadow_kv.hpp "std::int64_t query_heads, std::int64_t key_heads, std::int64_t channels, \
+  std::int64_t sequence, std::int64_t steps, tessera::rotary_embedding const& rotary, ${tokens} keys, \
+  ${tokens} values, ${tokens} queries, ${tokens} new_keys, ${tokens} new_values, \
+  tessera::view<tessera::bfloat16, 3> result")
 tessera_check_example(algorithm/attention.hpp "${given_too}, ${attention}"
   "${executor}using namespace tessera;\n")
 tessera_check_example(algorithm/linear_loss.hpp "${given_too}, ${loss}, tessera::linear_loss_options const& options"

@@ -30,6 +30,9 @@ TEST_CASE("a failure of the runtime names the function, the call and the reason"
     CHECK(e.code() == static_cast<int>(cudaErrorInvalidValue));
     CHECK(std::string(e.what()) == "buffer: cudaMalloc: invalid argument (cudaErrorInvalidValue)");
   }
+  CHECK_THROWS_WITH(check_cuda(cudaErrorIllegalAddress, "cuda.wait", "cudaStreamSynchronize"),
+                    "cuda.wait: cudaStreamSynchronize: an illegal memory access was encountered "
+                    "(cudaErrorIllegalAddress); views for CUDA are of memory that the device reads, not of the host's");
 }
 
 TEST_CASE("memory that cannot be had is refused with how many bytes it was", "[host]") {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Quantized attention on CUDA devices.
 ///
-/// Include it and call attention as on the CPU, with a tessera::cuda executor. Nothing waits or allocates.
+/// attention.hpp brings it where nvcc compiles: call attention as on the CPU, with a tessera::cuda executor. Nothing
+/// waits or allocates.
 ///
 /// Codes: quantized_attention.cuh. Attention, on sm_90a, over codes of 8 or 4 bits per_thread, in bytes, and values in
 /// e4m3, of any number of channels, to bfloat16 or float16, without a bias or lists of tiles (which are of 64 queries,

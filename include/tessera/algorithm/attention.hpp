@@ -22,6 +22,8 @@
 
 #include <tessera/algorithm/attention_types.hpp>
 #include <tessera/algorithm/quantized_attention.hpp>
+#include <tessera/concepts/refused_call.hpp>
+#include <tessera/config.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/core/math.hpp>
@@ -231,7 +233,35 @@ struct attention {
     run_attention(exec, call);
   }
 
+  /// Says what forward() takes, of calls that it cannot.
+  template <class Executor, class In = anything, class Options = attention_options, class Out = anything, class... More>
+  requires(!(MadeOrBraces<In, attention_inputs> && IsFirst<attention_options, Options> &&
+             MadeOrBraces<Out, attention_outputs> &&
+             IsFirst<workspace, More...>)) static void forward(Executor const&, In const&, Options const&, Out const&,
+                                                               More const&...) {
+    refuse<In>();
+  }
+  /// Likewise, of outputs before options.
+  template <class Executor, class In = anything, class Out = attention_outputs<bfloat16>, class... More>
+  requires Made<Out, attention_outputs>
+  static void forward(Executor const&, In const&, Out const&, attention_options const&, More const&...) {
+    refuse<In>();
+  }
+  /// Likewise, of braces that hold other things.
+  template <class... None>
+  static void forward(anything, anything, attention_options const&, anything, anything, anything = {}, anything = {}) {
+    refuse<None...>();
+  }
+
  private:
+  template <class... Given>
+  static void refuse() {
+    static_assert(never<Given...>,
+                  "tessera: attention.forward takes an executor, attention_inputs<T>, attention_options, "
+                  "attention_outputs<Result>, a workspace of plan(), and perhaps a bias and maps; in braces without a "
+                  "type T and Result are bfloat16");
+  }
+
   static constexpr char const* where = "attention.forward";
 
   template <class Executor, class T, class Functions>
@@ -400,3 +430,7 @@ struct attention {
 
 }  // namespace v0
 }  // namespace tessera
+
+#if defined(TESSERA_COMPILES_CUDA)
+#include <tessera/algorithm/attention.cuh>
+#endif

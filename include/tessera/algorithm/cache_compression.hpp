@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <tessera/algorithm/paged_cache.hpp>
+#include <tessera/algorithm/cache_append.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/program/cache_memory.hpp>
 #include <tessera/program/cache_page.hpp>

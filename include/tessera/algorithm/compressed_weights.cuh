@@ -2,8 +2,9 @@
 /// Compressed weights on CUDA devices: lossless streams go through programs of their own, all else through the portable
 /// ones.
 ///
-/// Include it and call compressed_weights as on the CPU, with a tessera::cuda executor; nothing else changes. Lossless
-/// encoding is four launches for up to 32 tensors, decoding one; nothing waits, allocates or looks at data on the host.
+/// compressed_weights.hpp brings it where nvcc compiles: call compressed_weights as on the CPU, with a tessera::cuda
+/// executor; nothing else changes. Lossless encoding is four launches for up to 32 tensors, decoding one; nothing
+/// waits, allocates or looks at data on the host.
 #pragma once
 
 #include <cstdint>

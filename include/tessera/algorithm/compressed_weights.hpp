@@ -7,7 +7,7 @@
 ///     auto stream = codec::encode(exec, weights);               // two thirds of the bytes
 ///     codec::decode(exec, stream, weights);                     // the same bits
 ///
-/// On a GPU include compressed_weights.cuh and keep the spec, from which all sizes follow, whatever the stream holds:
+/// On a GPU keep the spec, from which all sizes follow, whatever the stream holds:
 ///
 ///     auto spec = codec::spec(count);
 ///     auto plan = codec::encode_plan(exec, spec);               // plan.bytes() of workspace
@@ -23,6 +23,7 @@
 #include <vector>
 
 #include <tessera/algorithm/inspect_weight_stream.hpp>
+#include <tessera/config.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/core/cpu_features.hpp>
 #include <tessera/entropy/fixed_coder.hpp>
@@ -475,3 +476,7 @@ struct compressed_weights {
 
 }  // namespace v0
 }  // namespace tessera
+
+#if defined(TESSERA_COMPILES_CUDA)
+#include <tessera/algorithm/compressed_weights.cuh>
+#endif

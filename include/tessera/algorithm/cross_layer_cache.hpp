@@ -33,6 +33,7 @@
 #include <tessera/algorithm/cache_bytes.hpp>
 #include <tessera/algorithm/cache_layout.hpp>
 #include <tessera/algorithm/paged_cache.hpp>
+#include <tessera/concepts/refused_call.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
@@ -174,7 +175,7 @@ class cross_layer_cache {
   }
 
   /// Enqueues attention of queries over a layer as it is kept. Options: softmax_scale and is_causal.
-  template <class Executor, class Result>
+  template <class Executor, class Result = T>
   void attend(Executor const& exec, int layer, head_view<T const> queries, cache_sequences const& sequences,
               attention_options const& options, attention_outputs<Result> const& out, workspace const& space,
               sequence_lengths query_lengths = {}) const {
@@ -194,6 +195,29 @@ class cross_layer_cache {
     call.partials = cached_attention_regions(where, shape).partials(space);
     call.query_lengths = query_lengths;
     run_cached_attention(exec, call);
+  }
+  /// Says what attend() takes, of calls that it cannot.
+  template <class Executor, class Queries = head_view<T const>, class Sequences = cache_sequences,
+            class Options = attention_options, class Out = anything, class... More>
+  requires(!(IsFirst<head_view<T const>, Queries> && IsFirst<cache_sequences, Sequences> &&
+             IsFirst<attention_options, Options> && MadeOrBraces<Out, attention_outputs> &&
+             IsFirst<workspace, More...>)) void attend(Executor const&, int, Queries const&, Sequences const&,
+                                                       Options const&, Out const&, More const&...) const {
+    refuse_attend<Queries>();
+  }
+  /// Likewise, of outputs before options.
+  template <class Executor, class Queries = head_view<T const>, class Sequences = cache_sequences,
+            class Out = attention_outputs<T>, class... More>
+  requires Made<Out, attention_outputs>
+  void attend(Executor const&, int, Queries const&, Sequences const&, Out const&, attention_options const&,
+              More const&...) const {
+    refuse_attend<Queries>();
+  }
+  /// Likewise, of braces that hold other things.
+  template <class... None>
+  void attend(anything, anything, anything, anything, attention_options const&, anything, anything,
+              anything = {}) const {
+    refuse_attend<None...>();
   }
 
   /// The extents of attention of such queries; for attention_plan.
@@ -249,6 +273,13 @@ class cross_layer_cache {
   }
 
  private:
+  template <class... Given>
+  static void refuse_attend() {
+    static_assert(never<Given...>,
+                  "tessera: cross_layer_cache.attend takes an executor, the layer, queries, cache_sequences, "
+                  "attention_options, attention_outputs<Result>, a workspace of attention_plan(), and perhaps lengths; "
+                  "in braces without a type Result is what queries are");
+  }
   [[nodiscard]] static cache_layers kept_as(int layers) {
     cache_layers made;
     made.layers = layers;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Attention of a few queries over keys and values as they are, on CUDA devices.
 ///
-/// Include it and call run_decode_attention as on the CPU, with a tessera::cuda executor. On sm_90, for 64, 128 or 256
-/// channels of bfloat16 or float16 that begin at multiples of 16 bytes, and heads that lie one behind the other or side
-/// by side, by the copy engine and mma.sync (program/dense_decode.cuh); eight rows of the query heads of a key head
-/// share a read. Else the portable program.
+/// decode_attention.hpp brings it where nvcc compiles: call run_decode_attention as on the CPU, with a tessera::cuda
+/// executor. On sm_90, for 64, 128 or 256 channels of bfloat16 or float16 that begin at multiples of 16 bytes, and
+/// heads that lie one behind the other or side by side, by the copy engine and mma.sync (program/dense_decode.cuh);
+/// eight rows of the query heads of a key head share a read. Else the portable program.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 /// Attention of a few queries over many keys and values as they are: split-KV decoding, over contiguous heads or over
 /// blocks of tokens that a table numbers. What a compressed cache is compared with (algorithm/paged_cache.hpp).
 ///
-///     cached_attention_regions const regions("decode", shape);                 // memory for shares of rows
+///     cached_attention_regions const regions("decode", shape);                 // of paged_cache.hpp: shares of rows
 ///     decode_attention_call<bfloat16, bfloat16> call{shape, {keys, values, blocks, lengths}, queries, scale, true,
 ///                                                    {result}, regions.partials(space)};
 ///     run_decode_attention(exec, call);                                        // enqueues; nothing waits
@@ -11,9 +11,10 @@
 #include <cstdint>
 
 #include <tessera/algorithm/attention_types.hpp>
-#include <tessera/algorithm/paged_cache.hpp>
-#include <tessera/core/check.hpp>
+#include <tessera/config.hpp>
+#include <tessera/program/attention_operands.hpp>
 #include <tessera/program/attention_rows.hpp>
+#include <tessera/program/cached_attention.hpp>
 #include <tessera/program/decode_heads.hpp>
 #include <tessera/reduce/online_softmax.hpp>
 
@@ -61,3 +62,7 @@ void run_decode_attention(Executor const& exec, decode_attention_call<T, Result>
 
 }  // namespace v0
 }  // namespace tessera
+
+#if defined(TESSERA_COMPILES_CUDA)
+#include <tessera/algorithm/decode_attention.cuh>
+#endif

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Directions of keys on CUDA devices.
 ///
-/// Include it and use key_factorization, or a cache made of it, as on the CPU, with a tessera::cuda executor. Products
-/// of keys of 16 bits, with each other and with directions, are by tensor cores on sm_90a (program/head_products.cuh)
-/// where heads have a multiple of 64 channels and rows begin at multiples of 16 bytes, else by the portable programs.
-/// Up to 192 directions are searched for in rounds (algorithm/subspace_search.hpp), up to 160 where a thread block has
-/// less than 171 KiB of shared memory. Nothing waits or allocates; all of it can be captured in a CUDA graph.
+/// factorize_keys.hpp brings it where nvcc compiles: use key_factorization, or a cache made of it, as on the CPU, with
+/// a tessera::cuda executor. Products of keys of 16 bits, with each other and with directions, are by tensor cores on
+/// sm_90a (program/head_products.cuh) where heads have a multiple of 64 channels and rows begin at multiples of 16
+/// bytes, else by the portable programs. Searches: subspace_search.cuh. Nothing waits or allocates; all of it can be
+/// captured in a CUDA graph.
 ///
 /// Launches for 131072 tokens, 1024 channels and 160 directions: 2 for each 26624 tokens, 50 of the search, 1 of the
 /// projection. What bounds them: tensor cores 0.25 + 0.07 ms; in a search the factorizations, 10 of them by one thread
@@ -16,7 +16,6 @@
 #include <type_traits>
 
 #include <tessera/algorithm/factorize_keys.hpp>
-#include <tessera/algorithm/subspace_search.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float16.hpp>
 #include <tessera/exec/cuda.cuh>
@@ -134,21 +133,6 @@ void project_keys(basic_cuda<arch_list<Architectures...>> const& exec, projectio
     }
   }
   detail::project_keys_portably(exec, call);
-}
-
-/// In rounds where there is the shared memory: see above.
-template <class Architectures, class T>
-void find_subspace(basic_cuda<Architectures> const& exec, subspace_search<T> const& search) {
-  constexpr int exchange = 1024;  // of a thread block's lanes
-  const std::int64_t available = exec.state->shared_bytes() - exchange;
-  const auto needed =
-      static_cast<std::int64_t>(subspace_rounds::is_small(search.rank()) ? sizeof(factor_blocks<5>::scratch_type)
-                                                                         : sizeof(factor_blocks<6>::scratch_type));
-  if (subspace_rounds::suits(search.rank()) && needed <= available) {
-    subspace_rounds::run(exec, search);
-  } else {
-    subspace_iteration::run(exec, search);
-  }
 }
 
 }  // namespace v0

@@ -23,6 +23,7 @@
 #include <cstdint>
 
 #include <tessera/algorithm/subspace_search.hpp>
+#include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/exec/workspace.hpp>
@@ -166,3 +167,7 @@ class key_factorization {
 
 }  // namespace v0
 }  // namespace tessera
+
+#if defined(TESSERA_COMPILES_CUDA)
+#include <tessera/algorithm/factorize_keys.cuh>
+#endif

@@ -2,7 +2,8 @@
 /// Linear layers on CUDA devices: on sm_90a by warpgroups and the copy engine where rows begin at multiples of 16
 /// bytes, else by the portable program with mma.sync.
 ///
-/// Include it and call linear as on the CPU, with a tessera::cuda executor. One launch; nothing waits or allocates.
+/// linear.hpp brings it where nvcc compiles: call linear as on the CPU, with a tessera::cuda executor. One launch;
+/// nothing waits or allocates.
 #pragma once
 
 #include <cstdint>

@@ -8,13 +8,14 @@
 ///
 /// Any extents and strides, also none and unaligned ones; outputs of any storage type, or of std::int32_t for integer
 /// operands. Sums are added up in an order that depends on the device alone, so results repeat bit for bit; between
-/// devices they differ by rounding (tile/gemm_operand.hpp says how much). Allocates nothing. With a tessera::cuda
-/// executor include algorithm/linear.cuh, which has programs for it.
+/// devices they differ by rounding (tile/gemm_operand.hpp says how much). Allocates nothing. What a tessera::cuda
+/// executor runs: linear.cuh.
 #pragma once
 
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/config.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/program/gemm_tiles.hpp>
 #include <tessera/program/linear_map.hpp>
@@ -114,3 +115,7 @@ struct linear {
 
 }  // namespace v0
 }  // namespace tessera
+
+#if defined(TESSERA_COMPILES_CUDA)
+#include <tessera/algorithm/linear.cuh>
+#endif

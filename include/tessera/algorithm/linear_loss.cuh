@@ -3,8 +3,8 @@
 /// states, of the classifier and of their gradients begin at multiples of 16 bytes: the forward pass where the reducer
 /// is lse_reducer<float>, the backward pass for operands of 16 bits. Else the portable programs with mma.sync.
 ///
-/// Include it and call linear_loss as on the CPU, with a tessera::cuda executor. Nothing waits or allocates. The
-/// programs for warpgroups multiply tokens without a label, too.
+/// linear_loss.hpp brings it where nvcc compiles: call linear_loss as on the CPU, with a tessera::cuda executor.
+/// Nothing waits or allocates. The programs for warpgroups multiply tokens without a label, too.
 #pragma once
 
 #include <cstdint>

@@ -20,6 +20,8 @@
 #include <tessera/algorithm/linear_loss_gradients.hpp>
 #include <tessera/algorithm/linear_loss_regions.hpp>
 #include <tessera/algorithm/linear_loss_types.hpp>
+#include <tessera/concepts/refused_call.hpp>
+#include <tessera/config.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/finish_loss.hpp>
@@ -161,7 +163,57 @@ struct linear_loss {
                   upstream.entropy.data != nullptr, thresholds_of(options), out, places, space, exec.status()});
   }
 
+  /// Says what forward() takes, of calls that it cannot.
+  template <class Executor, class In = anything, class Options = linear_loss_options, class Out = linear_loss_outputs,
+            class... More>
+  requires(!(MadeOrBraces<In, linear_loss_inputs, value_type> && IsFirst<linear_loss_options, Options> &&
+             IsFirst<linear_loss_outputs, Out> &&
+             IsFirst<workspace, More...>)) static void forward(Executor const&, In const&, Options const&, Out const&,
+                                                               More const&...) {
+    refuse_forward<In>();
+  }
+  /// Likewise, of outputs before options.
+  template <class Executor, class In = anything, class Out = linear_loss_outputs, class... More>
+  requires IsFirst<linear_loss_outputs, Out>
+  static void forward(Executor const&, In const&, Out const&, linear_loss_options const&, More const&...) {
+    refuse_forward<In>();
+  }
+  /// Likewise, of braces that hold other things.
+  template <class... None>
+  static void forward(anything, anything, linear_loss_options const&, linear_loss_outputs const&, anything) {
+    refuse_forward<None...>();
+  }
+
+  /// Says what backward() takes, of calls that it cannot.
+  template <class Executor, class In = anything, class Options = linear_loss_options, class Upstream = loss_upstream,
+            class Out = anything, class... More>
+  requires(!(MadeOrBraces<In, linear_loss_inputs, value_type> && IsFirst<linear_loss_options, Options> &&
+             IsFirst<loss_upstream, Upstream> && MadeOrBraces<Out, linear_loss_gradients> &&
+             IsFirst<workspace, More...>)) static void backward(Executor const&, In const&, Options const&,
+                                                                Upstream const&, Out const&, More const&...) {
+    refuse_backward<In>();
+  }
+  /// Likewise, of braces that hold other things.
+  template <class... None>
+  static void backward(anything, anything, linear_loss_options const&, loss_upstream const&, anything, anything) {
+    refuse_backward<None...>();
+  }
+
  private:
+  template <class... Given>
+  static void refuse_forward() {
+    static_assert(never<Given...>,
+                  "tessera: linear_loss.forward takes an executor, inputs<Label>, linear_loss_options, "
+                  "linear_loss_outputs and a workspace of plan(); in braces without a type Label is std::int64_t");
+  }
+  template <class... Given>
+  static void refuse_backward() {
+    static_assert(never<Given...>,
+                  "tessera: linear_loss.backward takes an executor, inputs<Label>, linear_loss_options, loss_upstream, "
+                  "linear_loss_gradients<Gradient> and a workspace of plan_backward(); in braces without a type Label "
+                  "is std::int64_t, and Gradient what hidden states are");
+  }
+
   using regions = detail::loss_regions<Tile, Reducer>;
   template <class Gradient>
   using gradient_regions = detail::loss_gradient_regions<Tile, Reducer, Filter, Gradient>;
@@ -315,3 +367,7 @@ struct linear_loss {
 
 }  // namespace v0
 }  // namespace tessera
+
+#if defined(TESSERA_COMPILES_CUDA)
+#include <tessera/algorithm/linear_loss.cuh>
+#endif

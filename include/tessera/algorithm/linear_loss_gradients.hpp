@@ -8,6 +8,7 @@
 
 #include <tessera/algorithm/linear_loss_regions.hpp>
 #include <tessera/algorithm/linear_loss_types.hpp>
+#include <tessera/config.hpp>
 #include <tessera/core/status.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/gemm_tiles.hpp>
@@ -138,3 +139,7 @@ void run_loss_gradients(Executor const& exec, Call const& call) {
 
 }  // namespace v0
 }  // namespace tessera
+
+#if defined(TESSERA_COMPILES_CUDA)
+#include <tessera/algorithm/linear_loss_gradients.cuh>
+#endif

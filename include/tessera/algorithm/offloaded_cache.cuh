@@ -2,8 +2,8 @@
 /// Offloaded caches on CUDA devices: programs of their own for the steps of caches of bfloat16 or float16 whose heads
 /// have 64 or 128 channels.
 ///
-/// Include it and use a cache as on the CPU, with a tessera::cuda executor and its side_queue (exec/side_queue.cuh).
-/// What they need beyond that; else the portable programs:
+/// offloaded_cache.hpp brings it where nvcc compiles: use a cache as on the CPU, with a tessera::cuda executor and a
+/// side_queue<tessera::cuda>. What they need beyond that; else the portable programs:
 ///
 ///     score_means       landmarks that are means, in bfloat16 or in codes, of a cache of bfloat16
 ///     choose_largest    sequences of up to 40960 chunks

@@ -22,6 +22,8 @@
 
 #include <tessera/algorithm/offloaded_cache_plan.hpp>
 #include <tessera/algorithm/offloaded_cache_types.hpp>
+#include <tessera/concepts/refused_call.hpp>
+#include <tessera/config.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/append_tokens.hpp>
@@ -207,7 +209,7 @@ struct offloaded_cache {
 
   /// A step: a token for each of some sequences, which attends to itself and to what is cached of those before it, and
   /// is cached. Full sequences are reported to exec.wait(). Nothing waits or allocates.
-  template <class Executor, class Side, class T, class Result>
+  template <class Executor, class Side, class T, class Result = T>
   static void decode(Executor const& exec, Side const& side, cache_type<T> const& cache,
                      offload_tokens<std::type_identity_t<T>> const& in, offload_outputs<Result> const& out,
                      workspace const& space) {
@@ -228,6 +230,18 @@ struct offloaded_cache {
     run_program(exec, merge_chunks<T, element, Result>{n, memory.sequences, step, out.result, out.log_sum_exp});
     run_program(exec, archive_chunks<T, S, Codec>{n, memory, step, cache.selector, cache.plan.options.residual_limit});
     run_program(exec, finish_steps<T, element>{n, memory, step});
+  }
+  /// Says what decode() takes, of calls that it cannot.
+  template <class Executor, class Side, class Cache, class In = anything, class Out = anything, class... More>
+  requires(!(Made<Cache, open_cache> && MadeOrBraces<In, offload_tokens> && MadeOrBraces<Out, offload_outputs> &&
+             IsFirst<workspace, More...>)) static void decode(Executor const&, Side const&, Cache const&, In const&,
+                                                              Out const&, More const&...) {
+    refuse_decode<In>();
+  }
+  /// Likewise, of braces that hold other things.
+  template <class... None>
+  static void decode(anything, anything, anything, anything, anything, anything) {
+    refuse_decode<None...>();
   }
 
   /// Finds directions anew, from all keys so far, and writes the coefficients of archived chunks in those; for a cache
@@ -266,6 +280,14 @@ struct offloaded_cache {
  private:
   template <class T>
   using element_of = typename plan_type<T>::element_type;
+
+  template <class... Given>
+  static void refuse_decode() {
+    static_assert(never<Given...>,
+                  "tessera: offloaded_cache.decode takes an executor, its side_queue, the cache of open(), "
+                  "offload_tokens<T>, offload_outputs<Result> and a workspace of the plan's step; in braces without a "
+                  "type Result is what the cache holds");
+  }
 
   // Parts of decode().
 
@@ -430,3 +452,7 @@ struct offloaded_cache {
 
 }  // namespace v0
 }  // namespace tessera
+
+#if defined(TESSERA_COMPILES_CUDA)
+#include <tessera/algorithm/offloaded_cache.cuh>
+#endif

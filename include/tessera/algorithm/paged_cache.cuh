@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Compressed caches on CUDA devices.
 ///
-/// Include it and use a cache as on the CPU, with a tessera::cuda executor. For bfloat16 and float16, on sm_90:
+/// paged_cache.hpp brings it where nvcc compiles: use a cache as on the CPU, with a tessera::cuda executor. For
+/// bfloat16 and float16, on sm_90:
 ///
 ///   * pages of 4-bit codes of 64, 128 or 256 channels, in groups of 64 or more, are made in one pass over keys and
 ///     values (program/compress_pages.cuh), and once more where retained tokens could not be known before;

@@ -13,70 +13,19 @@
 #include <type_traits>
 
 #include <tessera/algorithm/attention_types.hpp>
+#include <tessera/algorithm/cache_append.hpp>
+#include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/exec/workspace.hpp>
-#include <tessera/merge/retain_most_different.hpp>
 #include <tessera/program/attention_rows.hpp>
 #include <tessera/program/cache_memory.hpp>
 #include <tessera/program/cached_attention.hpp>
-#include <tessera/program/encode_pages.hpp>
-#include <tessera/program/mark_rows.hpp>
-#include <tessera/program/measure_pages.hpp>
 #include <tessera/program/read_page.hpp>
 #include <tessera/reduce/online_softmax.hpp>
 
 namespace tessera {
 inline namespace v0 {
-
-/// What an append of at most `tokens` new tokens to each of `sequences` sequences needs.
-struct cache_append_regions {
-  std::int64_t sequences;   ///< of the call
-  std::int64_t pages;       ///< of a sequence
-  std::int64_t heads;       ///< of keys
-  workspace_plan plan;      ///< of the regions below
-  region<merged_row> rows;  ///< of the pages to be sealed
-  region<page_mark> marks;  ///< of the pages to be sealed
-
-  /// Throws shape_error for extents whose product is no size.
-  cache_append_regions(char const* where, std::int64_t sequence_count, std::int64_t tokens, std::int64_t head_count)
-      : sequences(sequence_count),
-        pages(divide_up(tokens, std::int64_t{cache_page_format::tokens})),
-        heads(head_count),
-        plan(where),
-        rows(plan.add<merged_row>("pairs of keys and values",
-                                  checked_multiply(where, page_heads(where), 2 * cache_page_format::tokens))),
-        marks(plan.add<page_mark>("marks of pages", page_heads(where))) {}
-
-  /// Sequences x pages x heads x (keys, values) x tokens.
-  [[nodiscard]] view<merged_row, 5> rows_in(workspace const& space) const {
-    return {space[rows].data, {sequences, pages, heads, 2, cache_page_format::tokens}};
-  }
-  /// Sequences x pages x heads.
-  [[nodiscard]] view<page_mark, 3> marks_in(workspace const& space) const {
-    return {space[marks].data, {sequences, pages, heads}};
-  }
-
- private:
-  [[nodiscard]] std::int64_t page_heads(char const* where) const {
-    return checked_multiply(where, checked_multiply(where, sequences, pages), heads);
-  }
-};
-
-/// New tokens for a cache. Merger: of pairs; of one layer, what makes directions and lengths.
-template <class Merger, class T>
-struct cache_append_call {
-  /// How pairs of vectors are merged.
-  using merger_type = Merger;
-  using value_type = T;
-
-  Merger merger;               ///< of pairs
-  retain_most_different rule;  ///< what is retained
-  bool whole_tokens;           ///< vectors are those of all heads of a token together
-  cache_source<T> source;      ///< without inputs: pages that are complete in the tail are sealed
-  view<merged_row, 5> rows;    ///< memory; see cache_append_regions
-  view<page_mark, 3> marks;    ///< likewise
-};
 
 /// Queries over a cache.
 template <class T, class Result>
@@ -104,47 +53,6 @@ struct cache_restore_call {
 };
 
 namespace detail {
-
-template <int Channels, class Executor, class Merger, class T>
-void encode_cache_pages(Executor const& exec, cache_append_call<Merger, T> const& call) {
-  const encode_pages<T, Channels> program{call.source, call.rows, call.marks};
-  exec.run(program, program.groups());
-}
-
-/// The last pass, whoever made the pages.
-template <class Executor, class Merger, class T>
-void keep_new_tokens(Executor const& exec, cache_append_call<Merger, T> const& call) {
-  if (call.source.tokens > 0) {
-    const keep_tail<T> keep{call.source, true};
-    exec.run(keep, keep.groups());
-  }
-}
-
-/// Once thresholds are known.
-template <class Executor, class Merger, class T, class Row>
-void mark_tokens(Executor const& exec, cache_append_call<Merger, T> const& call, view<Row const, 5> rows) {
-  const find_apart<T, Row> find{call.source, rows, call.marks};
-  exec.run(find, find.groups());
-  const mark_rows<T> mark{call.source, call.marks};
-  exec.run(mark, mark.groups());
-}
-
-template <class Executor, class Merger, class T>
-void append_portably(Executor const& exec, cache_append_call<Merger, T> const& call) {
-  if (!call.marks.is_empty()) {
-    const measure_pages<Merger, T> measure{call.merger, call.source, call.rows, call.whole_tokens};
-    exec.run(measure, measure.groups());
-    const fit_thresholds<T> fit{call.rule, call.source, call.rows};
-    exec.run(fit, fit.groups());
-    mark_tokens(exec, call, view<merged_row const, 5>(call.rows));
-    if (call.source.memory.format.channels <= 128) {
-      encode_cache_pages<128>(exec, call);
-    } else {
-      encode_cache_pages<256>(exec, call);
-    }
-  }
-  keep_new_tokens(exec, call);
-}
 
 template <class T, class Result>
 attention_writer<cached_attention_method, Result> writer_of(cached_attention_call<T, Result> const& call) {
@@ -262,3 +170,7 @@ struct cached_attention_regions {
 
 }  // namespace v0
 }  // namespace tessera
+
+#if defined(TESSERA_COMPILES_CUDA)
+#include <tessera/algorithm/paged_cache.cuh>
+#endif

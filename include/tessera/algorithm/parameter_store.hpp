@@ -13,9 +13,9 @@
 ///     ...
 ///     store.resolve();                                              // once a step or so: waits, grows small slots
 ///
-/// On CUDA include parameter_store.cuh. acquire, prefetch, update and sgd_update wait for nothing, allocate no memory
-/// of the executor, and can be captured in a CUDA graph (a prefetch together with the acquire that uses it). A graph
-/// keeps addresses: after an add, or a resolve that made slots larger, capture anew.
+/// On CUDA acquire, prefetch, update and sgd_update wait for nothing, allocate no memory of the executor, and can be
+/// captured in a CUDA graph (a prefetch together with the acquire that uses it). A graph keeps addresses: after an add,
+/// or a resolve that made slots larger, capture anew.
 ///
 /// Memory, all of it from exec.memory() and counted in bytes():
 ///     streams     a slot for each parameter: 64 bytes + its first encoded size * (1 + slack) + headroom, at most the

@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include <tessera/algorithm/attention_types.hpp>
+#include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/exec/workspace.hpp>
@@ -467,3 +468,7 @@ void quantize_attention(Executor const& exec, quantize_call<Method, T, Functions
 
 }  // namespace v0
 }  // namespace tessera
+
+#if defined(TESSERA_COMPILES_CUDA)
+#include <tessera/algorithm/quantized_attention.cuh>
+#endif

@@ -31,6 +31,7 @@
 
 #include <cstdint>
 
+#include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/block_products.hpp>
@@ -191,3 +192,7 @@ void find_subspace(Executor const& exec, subspace_search<T> const& search) {
 
 }  // namespace v0
 }  // namespace tessera
+
+#if defined(TESSERA_COMPILES_CUDA)
+#include <tessera/algorithm/subspace_search.cuh>
+#endif

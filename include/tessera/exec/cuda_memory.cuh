@@ -25,8 +25,12 @@ inline void check_cuda(cudaError_t result, char const* function, char const* cal
   if (result == cudaSuccess) {
     return;
   }
-  throw device_error(join(function, ": ", call, ": ", cudaGetErrorString(result), " (", cudaGetErrorName(result), ")"),
-                     static_cast<int>(result));
+  char const* const hint = result == cudaErrorIllegalAddress
+                               ? "; views for CUDA are of memory that the device reads, not of the host's"
+                               : "";
+  throw device_error(
+      join(function, ": ", call, ": ", cudaGetErrorString(result), " (", cudaGetErrorName(result), ")", hint),
+      static_cast<int>(result));
 }
 
 namespace detail {

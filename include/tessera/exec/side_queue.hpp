@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `side_queue`: a second place to enqueue work beside an executor, for work that may overlap with what comes later on
-/// the executor. exec/side_queue.cuh has the one for CUDA, a stream; this one is for executors whose work is done when
-/// run returns.
+/// the executor. That for CUDA is a stream (exec/side_queue.cuh, which comes along where nvcc compiles); this one is
+/// for executors whose work is done when run returns.
 ///
 ///     side_queue<Executor> side(exec, 2);
 ///     side.follow();                             // what comes now on the side sees all that exec was given so far
@@ -16,6 +16,7 @@
 #pragma once
 
 #include <tessera/concepts/executor.hpp>
+#include <tessera/config.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -46,3 +47,7 @@ class side_queue {
 
 }  // namespace v0
 }  // namespace tessera
+
+#if defined(TESSERA_COMPILES_CUDA)
+#include <tessera/exec/side_queue.cuh>
+#endif

@@ -12,9 +12,9 @@
 ///     M::each(group, sums, visit);                             // visit(row, column, sum), which may change the sum
 ///     M::each_pair(group, sums, totals, visit);                // visit(row, column, sum, total): scale, add, correct
 ///
-/// Here: plain arrays, for groups whose lanes one thread plays. For groups of CUDA threads include
-/// tile/cuda/gemm_tile.cuh: the same product by mma.sync. (wgmma's tiles are too large to be loaded by hand:
-/// program/gemm_on_warpgroups.cuh.)
+/// Here: plain arrays, for groups whose lanes one thread plays. For groups of CUDA threads tile/cuda/gemm_tile.cuh has
+/// the same product by mma.sync: it comes along where nvcc compiles, and under NVRTC is to be included. (wgmma's tiles
+/// are too large to be loaded by hand: program/gemm_on_warpgroups.cuh.)
 #pragma once
 
 #include <cstdint>
@@ -144,3 +144,7 @@ static_assert(TileMma<gemm_tile<float, shape<2, 3, 4>>>);
 
 }  // namespace v0
 }  // namespace tessera
+
+#if defined(TESSERA_COMPILES_CUDA)
+#include <tessera/tile/cuda/gemm_tile.cuh>
+#endif

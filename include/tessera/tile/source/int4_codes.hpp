@@ -32,7 +32,7 @@ inline namespace v0 {
 
 /// Eight codes, the first in the lowest bits. 128 + (code + 8) is a bf16 whose last four bits are code + 8, which is
 /// the code with its sign bit flipped; subtracting 136 leaves the code. All of it is exact, so rounding is cutting off.
-/// For groups of CUDA threads include tile/cuda/widen_int4.cuh, which has instructions for it.
+/// Groups of CUDA threads have instructions for it: tile/cuda/widen_int4.cuh.
 template <class Group>
 TESSERA_FN constexpr tile_chunk<bfloat16> widen_int4(Group const&, std::uint32_t codes) {
   const std::uint32_t flipped = codes ^ 0x88888888U;
@@ -173,3 +173,7 @@ static_assert(TileSource<int4_codes>);
 
 }  // namespace v0
 }  // namespace tessera
+
+#if defined(TESSERA_COMPILES_CUDA)
+#include <tessera/tile/cuda/widen_int4.cuh>
+#endif
