@@ -374,3 +374,21 @@ TEST_CASE("a stream that does not fit its room is reported by the device, and no
     }
   }
 }
+
+TEST_CASE("weights and streams on the device are coded without a plan, too", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  const cuda exec;
+  for (std::int64_t count : {0, 100, 60'001}) {
+    const bf16_array weights(weight_kind::random_bits, 3, count);
+    const device_weights<bfloat16> source(weights);
+    const buffer<std::byte> stream = neuzip::encode(exec, source.view());
+    std::vector<std::byte> found(static_cast<std::size_t>(stream.size()));
+    exec.copy(stream, found);
+    exec.wait();
+    CHECK((found == encode_on_host<neuzip>(weights, {})));
+    const device_weights<bfloat16> back(count);
+    neuzip::decode(exec, stream, back.view());
+    CHECK(back.guards_are_intact());
+    CHECK(std::memcmp(back.download().data(), weights.data(), static_cast<std::size_t>(2 * count)) == 0);
+  }
+}

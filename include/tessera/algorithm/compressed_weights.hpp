@@ -16,7 +16,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <iterator>
 #include <type_traits>
 #include <utility>
@@ -335,8 +334,7 @@ struct compressed_weights {
     decode(exec, array_view<target const>(&alone, 1), space);
   }
 
-  /// The stream of `weights`, of exactly the size needed. Allocates, and waits for the executor (one whose memory the
-  /// host reads).
+  /// The stream of `weights`, of exactly the size needed, in the executor's memory. Allocates, and waits.
   template <class Executor, class Weights = array_view<value_type const>>
   static buffer<std::byte> encode(Executor const& exec, Weights const& weights, weight_stream_options options = {}) {
     const auto list = detail::list_of_weights<value_type const>(weights);
@@ -346,18 +344,21 @@ struct compressed_weights {
     buffer<std::byte> room(exec, largest_bytes(layout));
     buffer<std::int64_t> bytes(exec, 1);
     encode(exec, layout, list, room, bytes, workspace(plan, memory));
+    std::int64_t size = 0;
+    exec.copy(bytes, array_view<std::int64_t>(&size, 1));
     exec.wait();
-    buffer<std::byte> stream(exec, bytes[0]);
-    std::memcpy(stream.data(), room.data(), stream.bytes());
+    buffer<std::byte> stream(exec, size);
+    exec.copy(room.view().slice(0, 0, size), stream);
+    exec.wait();
     return stream;
   }
 
-  /// Decodes a stream that the host can read, whatever its options were. Allocates, and waits. Throws corrupt_data.
+  /// Decodes a stream, whatever its options were. Allocates, and waits. Throws corrupt_data.
   template <class Executor, class Weights = array_view<value_type>>
   static void decode(Executor const& exec, array_view<std::byte const> stream, Weights&& weights) {
     const auto list = detail::list_of_weights<value_type>(std::forward<Weights>(weights));
     check_stream("compressed_weights.decode", stream, 0);
-    const weight_stream_spec layout = inspect_weight_stream(stream.data, stream.size());
+    const weight_stream_spec layout = wait_for_spec(exec, stream);
     check<value_error>(layout.type == detail::weight_type_of<value_type>,
                        "compressed_weights.decode: the stream holds elements of type ", static_cast<int>(layout.type),
                        " but the output has type ", static_cast<int>(detail::weight_type_of<value_type>));
@@ -374,6 +375,16 @@ struct compressed_weights {
 
  private:
   static constexpr std::int64_t histogram_counts = 256;
+
+  /// What the header of a stream says, which need not be where the host reads.
+  template <class Executor>
+  static weight_stream_spec wait_for_spec(Executor const& exec, array_view<std::byte const> stream) {
+    std::byte header[sizeof(weight_stream_header)] = {};
+    const std::int64_t bytes = min(stream.size(), static_cast<std::int64_t>(sizeof(header)));
+    exec.copy(stream.slice(0, 0, bytes), array_view<std::byte>(header, bytes));
+    exec.wait();
+    return inspect_weight_stream(header, stream.size());
+  }
 
   template <class Executor>
   static std::int64_t counters_of(weight_stream_spec const& spec) {

@@ -24,6 +24,7 @@
 #include <cstring>
 #include <memory>
 #include <thread>
+#include <type_traits>
 
 #include <tessera/concepts/program.hpp>
 #include <tessera/core/check.hpp>
@@ -112,6 +113,16 @@ struct cpu {
     auto const to = as_array(target);
     check<shape_error>(from.size() == to.size(), "cpu.copy: the source has ", from.size(),
                        " elements but the target has ", to.size());
+    using element = typename decltype(to)::element_type;
+    if constexpr (std::is_same_v<typename decltype(from)::value_type, element> &&
+                  std::is_trivially_copyable_v<element>) {
+      if (from.is_contiguous() && to.is_contiguous()) {
+        if (!to.is_empty()) {
+          std::memmove(to.data, from.data, static_cast<std::size_t>(to.size()) * sizeof(element));
+        }
+        return;
+      }
+    }
     for (std::int64_t i = 0; i < from.size(); ++i) {
       to[i] = from[i];
     }
