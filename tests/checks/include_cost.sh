@@ -4,8 +4,9 @@
 # against a budget for its folder.  A header fails at twice its budget.
 #
 #   include_cost.sh compile <compiler and arguments>      compiles a header and keeps the time beside the object
-#   include_cost.sh check <folder that holds tessera/> <folder of those objects> <C++ compiler>
-#   include_cost.sh check_cuda <folder that holds tessera/> <nvcc> <C++ compiler>      compiles those for sm_90a
+#   include_cost.sh check <folder that holds tessera/> <folder of those objects> <C++ compiler> [nvcc]
+#
+# With nvcc it checks the headers that users include in CUDA sources, else all for the host.
 #
 # Only headers that took too long when they were compiled are measured again, as the machine may have been busy then.
 # Budgets are for a machine that parses the ruler in ruler_budget; a slower one gets more.
@@ -78,45 +79,31 @@ is_within_limit() {
   [ "$cost" -le "$limit" ] || { echo "$header: more than twice its budget" && return 1; }
 }
 
-start() {
-  include=$1 compiler=$2 scale='' count=0 failed=0
-  work=$(mktemp -d)
-  trap 'rm -rf "$work"' EXIT
-}
-
-finish() {
-  echo "$count headers, $failed of them over twice their budget or not compiled"
-  [ "$count" -gt 0 ] && [ "$failed" -eq 0 ]
+headers() {
+  if [ -n "$nvcc" ]; then
+    printf 'tessera/%s\n' exec/cuda.cuh algorithm/linear.hpp algorithm/parameter_store.hpp
+    find tessera -maxdepth 1 -name '*.hpp' ! -name config.hpp ! -name version.hpp
+  else
+    find tessera -name '*.hpp'
+  fi
 }
 
 check() {
-  local objects=$2 header cost
-  start "$1" "$3"
+  local include=$1 objects=$2 compiler=$3 nvcc=${4:-} scale='' count=0 failed=0 source=cpp header cost
+  [ -z "$nvcc" ] || source=cu
+  work=$(mktemp -d)
+  trap 'rm -rf "$work"' EXIT
   while IFS= read -r header; do
     count=$((count + 1))
-    if ! cost=$(cat "$objects/${header//[^A-Za-z0-9]/_}.cpp.o.cost"); then
+    if ! cost=$(cat "$objects/${header//[^A-Za-z0-9]/_}.$source.o.cost"); then
       echo "$header was not compiled"
       failed=$((failed + 1))
-    elif ! is_within_limit "$header" "$cost" cpp; then
+    elif ! is_within_limit "$header" "$cost" "$source"; then
       failed=$((failed + 1))
     fi
-  done < <(cd "$include" && find tessera -name '*.hpp' | sort)
-  finish
-}
-
-check_cuda() {
-  local header cost
-  start "$1" "$3"
-  nvcc=$2
-  while IFS= read -r header; do
-    count=$((count + 1))
-    printf '#include <%s>\n' "$header" >"$work/first.cu"
-    if ! cost=$(cost_of "$work/first.cu") || ! is_within_limit "$header" "$cost" cu; then
-      failed=$((failed + 1))
-    fi
-  done < <(cd "$include" && find tessera -maxdepth 1 -name '*.hpp' | sort &&
-    printf 'tessera/%s\n' exec/cuda.cuh algorithm/linear.hpp algorithm/parameter_store.hpp)
-  finish
+  done < <(cd "$include" && headers | sort)
+  echo "$count headers, $failed of them over twice their budget or not compiled"
+  [ "$count" -gt 0 ] && [ "$failed" -eq 0 ]
 }
 
 "$@"
