@@ -32,12 +32,12 @@ struct weigh_channels {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const std::int64_t head = which / keys.extent(1);
-    const std::int64_t token = which % keys.extent(1);
+    std::int64_t const head = which / keys.extent(1);
+    std::int64_t const token = which % keys.extent(1);
     for (int lane : group) {
       for (std::int64_t i = lane; i < keys.extent(2); i += lanes) {
-        const auto number = static_cast<float>(head * keys.extent(2) + i);
-        const float weight = 1.0F / ::sqrtf(number + 1.0F);
+        auto const number = static_cast<float>(head * keys.extent(2) + i);
+        float const weight = 1.0F / ::sqrtf(number + 1.0F);
         keys(head, token, i) = store<bfloat16>(weight * load(keys(head, token, i)));
       }
     }

@@ -70,10 +70,10 @@ std::uint32_t normalizer_of(weight_array<T> const& weights, std::int64_t i, int 
   if (block == 0) {
     return 0;
   }
-  const std::int64_t first = i / block * block;
+  std::int64_t const first = i / block * block;
   long double largest = 0;
   for (std::int64_t j = first; j < std::min(first + block, weights.count()); ++j) {
-    const std::uint32_t bits = to_bits(weights[j]);
+    std::uint32_t const bits = to_bits(weights[j]);
     if (!format<T>::is_special(bits)) {
       largest = std::fmax(largest, std::fabs(format<T>::value_of(bits)));
     }
@@ -81,7 +81,7 @@ std::uint32_t normalizer_of(weight_array<T> const& weights, std::int64_t i, int 
   if (largest < std::ldexp(1.0L, format<T>::smallest_normal)) {
     return 0;
   }
-  const long double mantissa = std::ldexp(largest, -std::ilogb(largest)) - 1;
+  long const double mantissa = std::ldexp(largest, -std::ilogb(largest)) - 1;
   return static_cast<std::uint32_t>(std::fmin(std::floor(mantissa * 256 + 0.5L), 255.0L));
 }
 
@@ -89,8 +89,8 @@ std::uint32_t normalizer_of(weight_array<T> const& weights, std::int64_t i, int 
 template <class T, int K>
 int wrongly_kept(weight_kind kind, int normalizer_block, bool checksums) {
   using codec = neuzip_lossy<K, T>;
-  const weight_array<T> weights(kind, 5, 12'345);
-  const auto stream =
+  weight_array<T> const weights(kind, 5, 12'345);
+  auto const stream =
       codec::encode(executor(), weights.view(), {.checksums = checksums, .normalizer_block = normalizer_block});
   weight_array<T> decoded(weights.count());
   codec::decode(executor(), stream.view(), decoded.view());
@@ -100,15 +100,15 @@ int wrongly_kept(weight_kind kind, int normalizer_block, bool checksums) {
     if (normalizer_block > 0 && i % normalizer_block == 0) {
       normalizer = normalizer_of(weights, i, normalizer_block);
     }
-    const std::uint32_t before = to_bits(weights[i]);
-    const std::uint32_t after = to_bits(decoded[i]);
+    std::uint32_t const before = to_bits(weights[i]);
+    std::uint32_t const after = to_bits(decoded[i]);
     if (format<T>::is_negative(before) != format<T>::is_negative(after)) {
       ++wrong;
     } else if (format<T>::is_special(before)) {
       wrong += format<T>::is_nan(before) ? !format<T>::is_nan(after) : before != after;
     } else {
-      const long double kept = tessera_test::kept_magnitude<T, K, mantissa_rounding::half_away>(before, normalizer, 0);
-      const std::uint32_t magnitude = after & ((1u << (scalar_traits<T>::bits - 1)) - 1);
+      long const double kept = tessera_test::kept_magnitude<T, K, mantissa_rounding::half_away>(before, normalizer, 0);
+      std::uint32_t const magnitude = after & ((1u << (scalar_traits<T>::bits - 1)) - 1);
       wrong += magnitude != tessera_test::nearest_bits<T>(kept * (256 + normalizer) / 256);
     }
   }
@@ -128,9 +128,9 @@ void check_lossy() {
 /// Encodes with a seed, through the interface that allocates nothing.
 template <class Codec>
 std::vector<bfloat16> through(weight_array<bfloat16> const& weights, std::uint64_t seed) {
-  const weight_stream_spec spec = Codec::spec(weights.count());
-  const workspace_plan encode_plan = Codec::encode_plan(executor(), spec);
-  const workspace_plan decode_plan = Codec::decode_plan(executor(), spec);
+  weight_stream_spec const spec = Codec::spec(weights.count());
+  workspace_plan const encode_plan = Codec::encode_plan(executor(), spec);
+  workspace_plan const decode_plan = Codec::decode_plan(executor(), spec);
   buffer<std::byte> memory(std::max(encode_plan.bytes(), decode_plan.bytes()));
   buffer<std::byte> stream(Codec::largest_bytes(spec));
   std::int64_t bytes = 0;
@@ -144,30 +144,30 @@ std::vector<bfloat16> through(weight_array<bfloat16> const& weights, std::uint64
 }  // namespace
 
 TEST_CASE("normal bf16 weights take at most 10.70 bits each", "[host]") {
-  const weight_array<bfloat16> weights(weight_kind::gauss, 1, 1 << 22);
-  const auto stream = neuzip::encode(executor(), weights.view());
-  const double bits = 8.0 * static_cast<double>(stream.size()) / static_cast<double>(weights.count());
+  weight_array<bfloat16> const weights(weight_kind::gauss, 1, 1 << 22);
+  auto const stream = neuzip::encode(executor(), weights.view());
+  double const bits = 8.0 * static_cast<double>(stream.size()) / static_cast<double>(weights.count());
   CHECK(bits <= 10.70);
   CHECK(bits >= entropy_bound(weights));  // less would be a miracle
 }
 
 TEST_CASE("fixed codes take twelve bits for a bf16 weight and little more", "[host]") {
-  const weight_array<bfloat16> weights(weight_kind::gauss, 1, 1 << 18);
-  const auto stream = neuzip_fixed<bfloat16>::encode(executor(), weights.view());
+  weight_array<bfloat16> const weights(weight_kind::gauss, 1, 1 << 18);
+  auto const stream = neuzip_fixed<bfloat16>::encode(executor(), weights.view());
   CHECK(8.0 * static_cast<double>(stream.size()) / static_cast<double>(weights.count()) < 12.03);
 }
 
 TEST_CASE("weights that cannot be compressed grow by a thousandth at most", "[host]") {
-  const weight_array<bfloat16> weights(weight_kind::random_bits, 1, 1 << 18);
-  const auto stream = neuzip::encode(executor(), weights.view());
+  weight_array<bfloat16> const weights(weight_kind::random_bits, 1, 1 << 18);
+  auto const stream = neuzip::encode(executor(), weights.view());
   CHECK(8.0 * static_cast<double>(stream.size()) / static_cast<double>(weights.count()) < 16.03);
 }
 
 TEST_CASE("zeros and repeated values take next to nothing beyond sign and mantissa", "[host]") {
   for (weight_kind kind : {weight_kind::all_equal, weight_kind::sparse}) {
-    const weight_array<bfloat16> weights(kind, 1, 1 << 18);
-    const auto stream = neuzip::encode(executor(), weights.view());
-    const double bits = 8.0 * static_cast<double>(stream.size()) / static_cast<double>(weights.count());
+    weight_array<bfloat16> const weights(kind, 1, 1 << 18);
+    auto const stream = neuzip::encode(executor(), weights.view());
+    double const bits = 8.0 * static_cast<double>(stream.size()) / static_cast<double>(weights.count());
     CHECK(bits <= entropy_bound(weights) + 0.25);
   }
 }
@@ -186,9 +186,9 @@ TEST_CASE("lossy fp16 and fp32 weights are the exactly rounded ones, with and wi
 }
 
 TEST_CASE("what is lossy costs what it keeps and the exponents", "[host]") {
-  const weight_array<bfloat16> weights(weight_kind::gauss, 1, 1 << 18);
-  const auto bits = [&](auto codec, weight_stream_options options) {
-    const auto stream = decltype(codec)::encode(executor(), weights.view(), options);
+  weight_array<bfloat16> const weights(weight_kind::gauss, 1, 1 << 18);
+  auto const bits = [&](auto codec, weight_stream_options options) {
+    auto const stream = decltype(codec)::encode(executor(), weights.view(), options);
     return 8.0 * static_cast<double>(stream.size()) / static_cast<double>(weights.count());
   };
   CHECK(bits(neuzip_lossy<3>{}, {}) < 6.75);
@@ -203,9 +203,9 @@ TEST_CASE("stochastic rounding repeats with its seed, differs with another, and 
   for (std::int64_t i = 0; i < weights.count(); ++i) {
     weights[i].bits = 0x3f9a;  // 1.203125: between 1 and 1.5
   }
-  const std::vector<bfloat16> first = through<codec>(weights, 1);
-  const std::vector<bfloat16> again = through<codec>(weights, 1);
-  const std::vector<bfloat16> other = through<codec>(weights, 2);
+  std::vector<bfloat16> const first = through<codec>(weights, 1);
+  std::vector<bfloat16> const again = through<codec>(weights, 1);
+  std::vector<bfloat16> const other = through<codec>(weights, 2);
   int same_as_again = 0;
   int same_as_other = 0;
   double mean = 0;
@@ -220,8 +220,8 @@ TEST_CASE("stochastic rounding repeats with its seed, differs with another, and 
 }
 
 TEST_CASE("rounding toward zero never makes a weight larger", "[host]") {
-  const weight_array<bfloat16> weights(weight_kind::gauss, 4, 5000);
-  const std::vector<bfloat16> kept = through<rounded<3, mantissa_rounding::toward_zero>>(weights, 0);
+  weight_array<bfloat16> const weights(weight_kind::gauss, 4, 5000);
+  std::vector<bfloat16> const kept = through<rounded<3, mantissa_rounding::toward_zero>>(weights, 0);
   for (std::int64_t i = 0; i < weights.count(); ++i) {
     REQUIRE((kept[static_cast<std::size_t>(i)].bits & 0x7fff) <= (weights[i].bits & 0x7fff));
   }
@@ -229,8 +229,8 @@ TEST_CASE("rounding toward zero never makes a weight larger", "[host]") {
 
 #if __has_include(<nlohmann/json.hpp>)
 TEST_CASE("the weights of a real model stay within 1.5 percent of the entropy of their exponents", "[host]") {
-  const tessera_examples::mapped_file file(TESSERA_TEST_DATA "/minilm_bf16.safetensors");
-  const tessera_examples::safetensors_reader model(file.bytes(), file.path());
+  tessera_examples::mapped_file const file(TESSERA_TEST_DATA "/minilm_bf16.safetensors");
+  tessera_examples::safetensors_reader const model(file.bytes(), file.path());
   exponent_statistics of_all;
   double spent = 0;
   for (auto const& tensor : model.tensors()) {
@@ -239,7 +239,7 @@ TEST_CASE("the weights of a real model stay within 1.5 percent of the entropy of
     }
     weight_array<bfloat16> weights(tensor.elements());
     std::memcpy(weights.data(), model.data(tensor).data(), weights.size() * 2);
-    const auto stream = neuzip::encode(executor(), weights.view());
+    auto const stream = neuzip::encode(executor(), weights.view());
     weight_array<bfloat16> decoded(weights.count());
     neuzip::decode(executor(), stream.view(), decoded.view());
     REQUIRE(decoded == weights);

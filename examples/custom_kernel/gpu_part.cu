@@ -25,7 +25,7 @@ struct fill_gauss {
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
     for (int lane : group) {
-      const std::int64_t i = which * lanes + lane;
+      std::int64_t const i = which * lanes + lane;
       if (i < values.size()) {
         values[i] = testing::sample<bfloat16>(testing::gauss{.sigma = sigma}, seed, static_cast<std::uint64_t>(i));
       }

@@ -48,16 +48,16 @@ struct int4_linear {
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
     using tile = gemm_tile<bfloat16, shape<Rows, Columns, 16>, Group>;
-    const auto place = order().at(which % order().count());
-    const std::int64_t part = which / order().count();
-    const std::int64_t row = std::int64_t{place.row} * Rows;
-    const std::int64_t column = std::int64_t{place.column} * Columns;
-    const std::int64_t end = scales.extent(0) * (part + 1) / parts;
+    auto const place = order().at(which % order().count());
+    std::int64_t const part = which / order().count();
+    std::int64_t const row = std::int64_t{place.row} * Rows;
+    std::int64_t const column = std::int64_t{place.column} * Columns;
+    std::int64_t const end = scales.extent(0) * (part + 1) / parts;
     typename tile::sum_tile totals;
     tile::clear(group, totals);
     int4_codes::fetched<Group, decltype(scratch.w)> codes;
     per_lane<float, Group> scale;
-    const auto fetch = [&](std::int64_t k) {
+    auto const fetch = [&](std::int64_t k) {
       weights.fetch(group, codes, column, k * piece);
       for (int lane : group) {
         scale[lane] = lane < Columns && column + lane < weights.rows() ? scales(k, column + lane).scale : 0.0F;
@@ -105,8 +105,8 @@ struct sum_parts {
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
     for (int lane : group) {
-      const std::int64_t row = (which * lanes + lane) / outputs.extent(1);
-      const std::int64_t column = (which * lanes + lane) % outputs.extent(1);
+      std::int64_t const row = (which * lanes + lane) / outputs.extent(1);
+      std::int64_t const column = (which * lanes + lane) % outputs.extent(1);
       float total = 0;
       for (std::int64_t at = row; row < outputs.extent(0) && at < sums.extent(0); at += outputs.extent(0)) {
         total += sums(at, column);
@@ -129,8 +129,8 @@ struct quantize_weights {
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
     for (int lane : group) {
-      const std::int64_t row = (which * lanes + lane) / scales.extent(0);
-      const std::int64_t part = (which * lanes + lane) % scales.extent(0);
+      std::int64_t const row = (which * lanes + lane) / scales.extent(0);
+      std::int64_t const part = (which * lanes + lane) % scales.extent(0);
       if (row < weights.extent(0)) {
         quantize(row, part, part * quantizer::group, min((part + 1) * quantizer::group, weights.extent(1)));
       }
@@ -139,12 +139,12 @@ struct quantize_weights {
 
  private:
   TESSERA_FN void quantize(std::int64_t row, std::int64_t part, std::int64_t begin, std::int64_t end) const {
-    const quantizer q;
+    quantizer const q;
     auto range = q.range().identity();
     for (std::int64_t k = begin; k < end; ++k) {
       q.range().push(range, load(weights(row, k)));
     }
-    const symmetric_params params = q.fit(range);
+    symmetric_params const params = q.fit(range);
     scales(part, row) = params;
     for (std::int64_t k = begin; k < end; k += 2) {
       codes(row, k / 2) =
@@ -171,16 +171,16 @@ class int4_layer {
   template <class Executor>
   void forward(Executor const& exec, matrix_view<bfloat16 const> inputs, array_view<float> sums,
                matrix_view<bfloat16> outputs) const {
-    const std::int64_t tokens = inputs.extent(0);
+    std::int64_t const tokens = inputs.extent(0);
     check<shape_error>(sums.size() >= partial_sums(tokens), "int4_layer.forward: there are ", sums.size(),
                        " partial sums but ", partial_sums(tokens), " are needed");
     if (tokens > few_tokens) {
-      const int4_linear<128, 64, 128, bfloat16> program{{inputs}, codes(), scales(), 1, outputs};
+      int4_linear<128, 64, 128, bfloat16> const program{{inputs}, codes(), scales(), 1, outputs};
       exec.run(program, program.order().count());
     } else {
       // A warp for each 32 columns and 16 groups: enough of them to keep the memory busy.
-      const matrix_view<float> by_part(sums.data, {parts() * tokens, columns_});
-      const int4_linear<few_tokens, 32, 32, float> program{{inputs}, codes(), scales(), parts(), by_part};
+      matrix_view<float> const by_part(sums.data, {parts() * tokens, columns_});
+      int4_linear<few_tokens, 32, 32, float> const program{{inputs}, codes(), scales(), parts(), by_part};
       exec.run(program, program.order().count() * parts());
       exec.run(sum_parts{by_part, outputs}, divide_up(outputs.size(), std::int64_t{sum_parts::lanes}));
     }

@@ -28,14 +28,14 @@ struct mxfp4_quantizer {
 
   TESSERA_FN constexpr params_type fit(float largest) const {
     // largest <= 6 * 2^e, with the bits of largest / 6 rounded up to a power of two.
-    const std::uint32_t bits = tessera::bit_cast<std::uint32_t>(largest / highest);
-    const std::uint32_t exponent = (bits + 0x7fffffU) >> 23U;
+    std::uint32_t const bits = tessera::bit_cast<std::uint32_t>(largest / highest);
+    std::uint32_t const exponent = (bits + 0x7fffffU) >> 23U;
     return {static_cast<std::uint8_t>(exponent < 1U ? 1U : exponent > 252U ? 252U : exponent)};
   }
 
   TESSERA_FN constexpr code_type encode(float value, params_type params) const {
-    const float scaled = value / scale(params);
-    const float magnitude = scaled < 0.0F ? -scaled : scaled;
+    float const scaled = value / scale(params);
+    float const magnitude = scaled < 0.0F ? -scaled : scaled;
     // Halfway between two magnitudes the one with an even code wins.
     int code = 0;
     code += magnitude > 0.25F ? 1 : 0;
@@ -49,8 +49,8 @@ struct mxfp4_quantizer {
   }
 
   TESSERA_FN constexpr float decode(code_type code, params_type params) const {
-    const int which = code & 7;
-    const float magnitude =
+    int const which = code & 7;
+    float const magnitude =
         which < 5 ? 0.5F * static_cast<float>(which) : static_cast<float>(which == 7 ? 6 : which - 2);
     return (code & 8) != 0 ? -magnitude * scale(params) : magnitude * scale(params);
   }

@@ -39,8 +39,8 @@ struct plain_level {
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
     for (int lane : group) {
-      const std::int64_t row = (which * lanes + lane) / of.c.extent(1);
-      const std::int64_t column = (which * lanes + lane) % of.c.extent(1);
+      std::int64_t const row = (which * lanes + lane) / of.c.extent(1);
+      std::int64_t const column = (which * lanes + lane) % of.c.extent(1);
       if (row < of.c.extent(0)) {
         float sum = 0;
         for (std::int64_t k = 0; k < of.a.extent(1); ++k) {
@@ -67,13 +67,13 @@ struct tiles_of_product {
     std::int64_t column;
   };
   [[nodiscard]] TESSERA_FN constexpr corner at(std::int64_t which) const {
-    const tile_order::place place = order().at(which);
+    tile_order::place const place = order().at(which);
     return {std::int64_t{place.row} * Rows, std::int64_t{place.column} * Columns};
   }
   /// Rounds the sums of a tile, and writes them.
   template <class Tile, class Group, class Sums>
   TESSERA_FN void write(Group const& group, Sums& sums, corner first) const {
-    const matrix_view<bfloat16> c = of.c;
+    matrix_view<bfloat16> const c = of.c;
     Tile::each(group, sums, [=](int row, int column, float sum) {
       if (first.row + row < c.extent(0) && first.column + column < c.extent(1)) {
         c(first.row + row, first.column + column) = store<bfloat16>(sum);
@@ -109,7 +109,7 @@ struct tiled_level : tiles_of_product<64, 64> {
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
     using tile = gemm_tile<bfloat16, shape<64, 64, 16>, Group>;
-    const corner first = at(which);
+    corner const first = at(which);
     typename tile::sum_tile sums;
     tile::clear(group, sums);
     for (std::int64_t k = 0; k < of.a.extent(1); k += depth) {
@@ -138,9 +138,9 @@ struct tile_on_its_way {
   TESSERA_FN void fetch(Group const& group, matrix_view<bfloat16 const> from, std::int64_t row, std::int64_t column) {
     for (int lane : group) {
       for (int i = 0; i < of_lane; ++i) {
-        const std::int64_t at_row = row + (lane + i * Group::size) / in_row;
-        const std::int64_t at_column = column + (lane + i * Group::size) % in_row * chunk;
-        const bool is_inside = at_row < from.extent(0) && at_column < from.extent(1);
+        std::int64_t const at_row = row + (lane + i * Group::size) / in_row;
+        std::int64_t const at_column = column + (lane + i * Group::size) % in_row * chunk;
+        bool const is_inside = at_row < from.extent(0) && at_column < from.extent(1);
         held[lane].values[i] = is_inside ? *reinterpret_cast<tile_chunk<bfloat16> const*>(&from(at_row, at_column))
                                          : tile_chunk<bfloat16>{};
       }
@@ -149,7 +149,7 @@ struct tile_on_its_way {
   TESSERA_FN void place(Group const& group, Tile& tile) const {
     for (int lane : group) {
       for (int i = 0; i < of_lane; ++i) {
-        const int which = lane + i * Group::size;
+        int const which = lane + i * Group::size;
         tile.chunk(which / in_row, which % in_row * chunk) = held[lane].values[i];
       }
     }
@@ -172,7 +172,7 @@ struct pipelined_level : tiles_of_product<128, 128> {
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
     using tile = gemm_tile<bfloat16, shape<128, 128, 16>, Group>;
-    const corner first = at(which);
+    corner const first = at(which);
     typename tile::sum_tile sums;
     tile::clear(group, sums);
     tile_on_its_way<staged, Group> a;

@@ -62,9 +62,9 @@ struct warpgroup_level {
       fence_barrier_init();
     }
     group.sync();
-    const tiles::corner first = all.at(which);
-    const auto pieces = static_cast<int>(divide_up(all.of.a.extent(1), std::int64_t{depth}));
-    const int warpgroup = __shfl_sync(0xffffffffU, group.lane / 128, 0);
+    tiles::corner const first = all.at(which);
+    auto const pieces = static_cast<int>(divide_up(all.of.a.extent(1), std::int64_t{depth}));
+    int const warpgroup = __shfl_sync(0xffffffffU, group.lane / 128, 0);
     if (warpgroup == 0) {
       lower_registers<40>();
       if (group.lane == 0) {
@@ -79,8 +79,8 @@ struct warpgroup_level {
  private:
   /// One thread has the copy engine fill whatever stage is empty.
   __device__ void produce(scratch_type& scratch, tiles::corner first, int pieces) const {
-    const auto row = static_cast<std::int32_t>(first.row);
-    const auto column = static_cast<std::int32_t>(first.column);
+    auto const row = static_cast<std::int32_t>(first.row);
+    auto const column = static_cast<std::int32_t>(first.column);
     ring_place<stages> place;
     for (int piece = 0; piece < pieces; ++piece, place.advance()) {
       scratch.empty[place.stage].wait(place.phase ^ 1);
@@ -113,10 +113,10 @@ struct warpgroup_level {
   }
 
   __device__ static void multiply_piece(scratch_type& scratch, int stage, int consumer, float (&sums)[mma::registers]) {
-    const auto shared = [](void const* at) { return static_cast<std::uint32_t>(__cvta_generic_to_shared(at)); };
-    const auto a = matrix_descriptor::rows_of_128_bytes(shared(scratch.a[stage]) +
+    auto const shared = [](void const* at) { return static_cast<std::uint32_t>(__cvta_generic_to_shared(at)); };
+    auto const a = matrix_descriptor::rows_of_128_bytes(shared(scratch.a[stage]) +
                                                         static_cast<std::uint32_t>(consumer * mma::rows * 128));
-    const auto b = matrix_descriptor::rows_of_128_bytes(shared(scratch.b[stage]));
+    auto const b = matrix_descriptor::rows_of_128_bytes(shared(scratch.b[stage]));
 #pragma unroll
     for (int bytes = 0; bytes < 128; bytes += 32) {
       mma::multiply(sums, a.further(bytes), b.further(bytes), true);
@@ -131,13 +131,13 @@ struct warpgroup_level {
 
   /// Where each sum lies in the registers of a warpgroup, warpgroup_mma.cuh says.
   __device__ void write(float const (&sums)[mma::registers], tiles::corner first, int lane) const {
-    const matrix_view<bfloat16> c = all.of.c;
-    const std::int64_t row = first.row + 16 * (lane / 32) + lane % 32 / 4;
-    const std::int64_t column = first.column + 2 * (lane % 4);
+    matrix_view<bfloat16> const c = all.of.c;
+    std::int64_t const row = first.row + 16 * (lane / 32) + lane % 32 / 4;
+    std::int64_t const column = first.column + 2 * (lane % 4);
 #pragma unroll
     for (int i = 0; i < mma::registers; ++i) {
-      const std::int64_t at_row = row + 8 * (i / 2 % 2);
-      const std::int64_t at_column = column + 8 * (i / 4) + i % 2;
+      std::int64_t const at_row = row + 8 * (i / 2 % 2);
+      std::int64_t const at_column = column + 8 * (i / 4) + i % 2;
       if (at_row < c.extent(0) && at_column < c.extent(1)) {
         c(at_row, at_column) = store<bfloat16>(sums[i]);
       }

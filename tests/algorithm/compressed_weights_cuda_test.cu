@@ -70,10 +70,10 @@ struct batch {
 
   explicit batch(int tensors) : sizes(8 * tensors) {
     for (int i = 0; i < tensors; ++i) {
-      const std::int64_t count = i % 5 == 4 ? 100 * i : 3000 + 7919 * ((i * 13) % 11) + i;
+      std::int64_t const count = i % 5 == 4 ? 100 * i : 3000 + 7919 * ((i * 13) % 11) + i;
       options.push_back({.block = 1024 << (i % 4), .checksums = i % 3 == 0});
       weights.emplace_back(tessera_test::weight_kinds[i % 9], static_cast<std::uint64_t>(i), count);
-      const weight_stream_spec spec = neuzip::spec(count, options.back());
+      weight_stream_spec const spec = neuzip::spec(count, options.back());
       sources.emplace_back(weights.back(), i % 4 == 3 ? 1 : 0);
       streams.emplace_back(neuzip::largest_bytes(spec));
       decoded.emplace_back(count, i % 4 == 2 ? 3 : 0);
@@ -84,10 +84,10 @@ struct batch {
   }
 
   void run(cuda const& exec) {
-    const array_view<neuzip::source const> from(encoding.data(), std::ssize(encoding));
-    const array_view<neuzip::target const> to(decoding.data(), std::ssize(decoding));
-    const device_space encode_space(neuzip::encode_plan(exec, from));
-    const device_space decode_space(neuzip::decode_plan(exec, to));
+    array_view<neuzip::source const> const from(encoding.data(), std::ssize(encoding));
+    array_view<neuzip::target const> const to(decoding.data(), std::ssize(decoding));
+    device_space const encode_space(neuzip::encode_plan(exec, from));
+    device_space const decode_space(neuzip::decode_plan(exec, to));
     neuzip::encode(exec, from, encode_space);
     neuzip::decode(exec, to, decode_space);
     exec.wait();
@@ -99,7 +99,7 @@ struct batch {
     REQUIRE(sizes.is_intact_after(sizes.size()));
     for (std::size_t i = 0; i < streams.size(); ++i) {
       INFO("tensor " << i << " of " << streams.size());
-      const std::vector<std::byte> expected = encode_on_host<neuzip>(weights[i], options[i]);
+      std::vector<std::byte> const expected = encode_on_host<neuzip>(weights[i], options[i]);
       REQUIRE(bytes[i] == std::ssize(expected));
       REQUIRE((streams[i].download(bytes[i]) == expected));
       REQUIRE(streams[i].is_intact_after(bytes[i]));
@@ -145,14 +145,14 @@ class captured_work {
 bf16_array weights_with_escapes(std::vector<int> const& escapes, std::int64_t block) {
   bf16_array weights(block * std::ssize(escapes));
   for (std::int64_t i = 0; i < weights.count(); ++i) {
-    const std::uint64_t random = testing::hash(5, static_cast<std::uint64_t>(i));
-    const auto below_largest = static_cast<int>(std::min(random % 15, (random >> 16) % 15));
-    const float mantissa = 1.0F + static_cast<float>((random >> 32) % 128) / 128;
+    std::uint64_t const random = testing::hash(5, static_cast<std::uint64_t>(i));
+    auto const below_largest = static_cast<int>(std::min(random % 15, (random >> 16) % 15));
+    float const mantissa = 1.0F + static_cast<float>((random >> 32) % 128) / 128;
     weights[i] = store<bfloat16>(std::ldexp((random >> 63) != 0 ? -mantissa : mantissa, -4 - below_largest));
   }
   for (std::size_t i = 0; i < escapes.size(); ++i) {
     for (int k = 0; k < escapes[i]; ++k) {
-      const std::int64_t place = k * block / escapes[i];
+      std::int64_t const place = k * block / escapes[i];
       weights[static_cast<std::int64_t>(i) * block + place] = store<bfloat16>(std::ldexp(1.25F, -100 + k % 60));
     }
   }
@@ -180,16 +180,16 @@ std::string message_of(Call&& call) {
 
 TEST_CASE("a part of the blocks decodes on its own on the device", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  const cuda exec;
-  const bf16_array weights(weight_kind::a_few_escapes, 2, 40'100);
+  cuda const exec;
+  bf16_array const weights(weight_kind::a_few_escapes, 2, 40'100);
   for (bool checksums : {false, true}) {
-    const stream_on_device stream(weights, {.block = 1024, .checksums = checksums});
+    stream_on_device const stream(weights, {.block = 1024, .checksums = checksums});
     for (auto [first, blocks] : {std::pair<int, int>{0, 1}, {0, 40}, {3, 4}, {39, 1}, {17, 23}, {5, 0}, {40, 0}}) {
-      const std::int64_t begin = std::min<std::int64_t>(40'100, first * 1024);
-      const std::int64_t count = std::min<std::int64_t>(40'100, begin + blocks * 1024) - begin;
+      std::int64_t const begin = std::min<std::int64_t>(40'100, first * 1024);
+      std::int64_t const count = std::min<std::int64_t>(40'100, begin + blocks * 1024) - begin;
       device_weights<bfloat16> part(count, first % 2);
       CHECK(failure_of(exec, stream, first, blocks, part) == -1);
-      const bf16_array found = part.download();
+      bf16_array const found = part.download();
       CHECK((count == 0 || std::memcmp(found.data(), weights.data() + begin, found.size() * 2) == 0));
       CHECK(part.guards_are_intact());
     }
@@ -198,13 +198,13 @@ TEST_CASE("a part of the blocks decodes on its own on the device", "[cuda]") {
 
 TEST_CASE("blocks of any number of escapes decode on the device", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  const cuda exec;
-  const std::vector<int> escapes{0, 1, 31, 32, 33, 63, 64, 65, 159, 160, 161, 300, 511, 512, 0, 40};
+  cuda const exec;
+  std::vector<int> const escapes{0, 1, 31, 32, 33, 63, 64, 65, 159, 160, 161, 300, 511, 512, 0, 40};
   for (int block : {8192, 1024}) {
-    const bf16_array weights = weights_with_escapes(escapes, block);
-    const stream_on_device stream(weights, {.block = block});
+    bf16_array const weights = weights_with_escapes(escapes, block);
+    stream_on_device const stream(weights, {.block = block});
     for (std::size_t i = 0; i < escapes.size(); ++i) {
-      const weight_block_index entry = index_entry(stream, static_cast<std::int64_t>(i));
+      weight_block_index const entry = index_entry(stream, static_cast<std::int64_t>(i));
       CHECK((entry.escapes == escapes[i] || entry.words == weight_block_index::raw));
     }
     CHECK(index_entry(stream, 4).escapes == 33);  // not all of them are raw
@@ -217,21 +217,21 @@ TEST_CASE("blocks of any number of escapes decode on the device", "[cuda]") {
 
 TEST_CASE("an escape that cannot be is reported by the device, whichever of its block it is", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  const cuda exec;
+  cuda const exec;
   constexpr int block = 8192;
-  const bf16_array weights = weights_with_escapes({3, 200, 5}, block);
+  bf16_array const weights = weights_with_escapes({3, 200, 5}, block);
   for (int which : {0, 31, 32, 100, 199}) {
-    for (const std::uint32_t spoiled : {~0U, 0xffffU}) {
+    for (std::uint32_t const spoiled : {~0U, 0xffffU}) {
       stream_on_device stream(weights, {.block = block});
-      const weight_block_index entry = index_entry(stream, 1);
+      weight_block_index const entry = index_entry(stream, 1);
       REQUIRE(entry.escapes == 200);
-      const std::int64_t begin = stream.spec.payload_offset() + std::int64_t{entry.position} * 16 +
+      std::int64_t const begin = stream.spec.payload_offset() + std::int64_t{entry.position} * 16 +
                                  stream.spec.escapes_offset(block, entry.words) + 4 * which;
       std::memcpy(stream.bytes.data() + begin, &spoiled, sizeof(spoiled));
       stream.upload();
       device_weights<bfloat16> decoded(weights.count());
       CHECK(failure_of(exec, stream, 0, 3, decoded) == 1);
-      const bf16_array found = decoded.download();
+      bf16_array const found = decoded.download();
       int wrong = 0;
       for (std::int64_t i = 0; i < found.count(); ++i) {
         wrong += found[i].bits == (i / block == 1 ? 0 : weights[i].bits) ? 0 : 1;
@@ -243,7 +243,7 @@ TEST_CASE("an escape that cannot be is reported by the device, whichever of its 
 
 TEST_CASE("batches of any size have the streams and the weights of single tensors", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  const cuda exec;
+  cuda const exec;
   for (int tensors : {1, 3, 24, 25, 32, 33, 70}) {
     batch all(tensors);
     all.run(exec);
@@ -253,7 +253,7 @@ TEST_CASE("batches of any size have the streams and the weights of single tensor
 
 TEST_CASE("encoding twice into the same room gives the same bytes, whatever was there before", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  const cuda exec;
+  cuda const exec;
   batch all(7);
   all.run(exec);
   for (std::size_t i = 0; i < all.weights.size(); ++i) {
@@ -268,12 +268,12 @@ TEST_CASE("encoding twice into the same room gives the same bytes, whatever was 
 TEST_CASE("encode and decode are captured in a graph, which then works on other weights", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   captured_work work;
-  const cuda exec{.stream = work.stream()};
+  cuda const exec{.stream = work.stream()};
   batch all(5);
-  const array_view<neuzip::source const> from(all.encoding.data(), std::ssize(all.encoding));
-  const array_view<neuzip::target const> to(all.decoding.data(), std::ssize(all.decoding));
-  const device_space encode_space(neuzip::encode_plan(exec, from));
-  const device_space decode_space(neuzip::decode_plan(exec, to));
+  array_view<neuzip::source const> const from(all.encoding.data(), std::ssize(all.encoding));
+  array_view<neuzip::target const> const to(all.decoding.data(), std::ssize(all.decoding));
+  device_space const encode_space(neuzip::encode_plan(exec, from));
+  device_space const decode_space(neuzip::decode_plan(exec, to));
   cuda_ok(cudaDeviceSynchronize());
   work.capture([&] {
     neuzip::encode(exec, from, encode_space);
@@ -295,18 +295,18 @@ TEST_CASE("encode and decode are captured in a graph, which then works on other 
 
 TEST_CASE("the device reports the first broken block, makes zeros of it and decodes the others", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  const cuda exec;
-  const bf16_array weights(weight_kind::gauss, 2, 50 * 1024);
+  cuda const exec;
+  bf16_array const weights(weight_kind::gauss, 2, 50 * 1024);
   stream_on_device stream(weights, {.block = 1024, .checksums = true});
   for (std::int64_t block : {37, 12}) {
     stream.flip(stream.spec.planes_offset() + stream.spec.planes_before(block) + 11);
   }
   device_weights<bfloat16> decoded(50 * 1024);
   CHECK(failure_of(exec, stream, 0, 50, decoded) == 12);
-  const bf16_array found = decoded.download();
+  bf16_array const found = decoded.download();
   int wrong = 0;
   for (std::int64_t i = 0; i < found.count(); ++i) {
-    const bool is_broken = i / 1024 == 12 || i / 1024 == 37;
+    bool const is_broken = i / 1024 == 12 || i / 1024 == 37;
     wrong += found[i].bits == (is_broken ? 0 : weights[i].bits) ? 0 : 1;
   }
   CHECK(wrong == 0);
@@ -319,15 +319,15 @@ TEST_CASE("the device reports the first broken block, makes zeros of it and deco
 TEST_CASE("broken states, index entries and headers are reported without checksums, by the numbers of blocks",
           "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  const cuda exec;
-  const bf16_array weights(weight_kind::gauss, 2, 50 * 1024);
-  const weight_stream_options options{.block = 1024};
+  cuda const exec;
+  bf16_array const weights(weight_kind::gauss, 2, 50 * 1024);
+  weight_stream_options const options{.block = 1024};
   device_weights<bfloat16> decoded(50 * 1024);
   for (std::int64_t block : {0, 7, 49}) {
     stream_on_device stream(weights, options);
     weight_block_index entry;
     std::memcpy(&entry, stream.bytes.data() + stream.spec.index_offset() + 8 * block, 8);
-    const std::int64_t payload = stream.spec.payload_offset() + std::int64_t{entry.position} * 16;
+    std::int64_t const payload = stream.spec.payload_offset() + std::int64_t{entry.position} * 16;
     stream.bytes[static_cast<std::size_t>(payload + 3)] = std::byte{0xff};  // a state out of range
     stream.upload();
     CHECK(failure_of(exec, stream, 0, 50, decoded) == block);
@@ -350,17 +350,17 @@ TEST_CASE("broken states, index entries and headers are reported without checksu
 TEST_CASE("a stream that does not fit its room is reported by the device, and nothing is written past the room",
           "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  const cuda exec;
-  const bf16_array weights(weight_kind::random_bits, 2, 60'000);
-  const weight_stream_spec spec = neuzip::spec(60'000);
-  const std::vector<std::byte> expected = encode_on_host<neuzip>(weights, {});
-  const device_weights<bfloat16> source(weights);
+  cuda const exec;
+  bf16_array const weights(weight_kind::random_bits, 2, 60'000);
+  weight_stream_spec const spec = neuzip::spec(60'000);
+  std::vector<std::byte> const expected = encode_on_host<neuzip>(weights, {});
+  device_weights<bfloat16> const source(weights);
   device_bytes size(8);
   for (std::int64_t room : {spec.smallest_bytes(), std::ssize(expected) - 16, std::ssize(expected)}) {
     device_bytes stream(room);
     neuzip::encode(exec, spec, source.view(), stream.view(), {reinterpret_cast<std::int64_t*>(size.data()), 1},
                    device_space(neuzip::encode_plan(exec, spec)));
-    const std::string message = message_of([&] { exec.wait(); });
+    std::string const message = message_of([&] { exec.wait(); });
     std::int64_t bytes = 0;
     size.download(&bytes, 8);
     CHECK(bytes == std::ssize(expected));
@@ -377,16 +377,16 @@ TEST_CASE("a stream that does not fit its room is reported by the device, and no
 
 TEST_CASE("weights and streams on the device are coded without a plan, too", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  const cuda exec;
+  cuda const exec;
   for (std::int64_t count : {0, 100, 60'001}) {
-    const bf16_array weights(weight_kind::random_bits, 3, count);
-    const device_weights<bfloat16> source(weights);
-    const buffer<std::byte> stream = neuzip::encode(exec, source.view());
+    bf16_array const weights(weight_kind::random_bits, 3, count);
+    device_weights<bfloat16> const source(weights);
+    buffer<std::byte> const stream = neuzip::encode(exec, source.view());
     std::vector<std::byte> found(static_cast<std::size_t>(stream.size()));
     exec.copy(stream, found);
     exec.wait();
     CHECK((found == encode_on_host<neuzip>(weights, {})));
-    const device_weights<bfloat16> back(count);
+    device_weights<bfloat16> const back(count);
     neuzip::decode(exec, stream, back.view());
     CHECK(back.guards_are_intact());
     CHECK(std::memcmp(back.download().data(), weights.data(), static_cast<std::size_t>(2 * count)) == 0);

@@ -48,17 +48,17 @@ class mutator {
 
   /// Header, codebook, index, or anywhere.
   std::size_t place(std::size_t size) {
-    const std::size_t begins[] = {0, 64, 576, 0};
-    const std::size_t ends[] = {64, 576, 720, size};
-    const std::size_t which = below(4);
-    const std::size_t begin = std::min(begins[which], size - 1);
+    std::size_t const begins[] = {0, 64, 576, 0};
+    std::size_t const ends[] = {64, 576, 720, size};
+    std::size_t const which = below(4);
+    std::size_t const begin = std::min(begins[which], size - 1);
     return begin + below(std::min(ends[which], size) - begin);
   }
   void edit(stream_bytes& bytes, std::size_t position) {
-    const std::uint32_t values[] = {0, 1, 0x7f, 0xff, 0xffff, 0x7fff, 0x8000, 0x7fffffff, 0x80000000, 0xffffffff};
-    const std::uint32_t value = below(2) == 0 ? values[below(10)] : static_cast<std::uint32_t>(below(0xffffffff));
-    const std::size_t lengths[] = {1, 2, 4};
-    const std::size_t length = std::min(lengths[below(3)], bytes.size() - position);
+    std::uint32_t const values[] = {0, 1, 0x7f, 0xff, 0xffff, 0x7fff, 0x8000, 0x7fffffff, 0x80000000, 0xffffffff};
+    std::uint32_t const value = below(2) == 0 ? values[below(10)] : static_cast<std::uint32_t>(below(0xffffffff));
+    std::size_t const lengths[] = {1, 2, 4};
+    std::size_t const length = std::min(lengths[below(3)], bytes.size() - position);
     if (below(2) == 0) {
       bytes[position] ^= static_cast<std::byte>(1u << below(8));
     } else {
@@ -151,16 +151,16 @@ struct broken_streams {
   /// One at a time: the device and the host refuse the same streams at the same blocks, and make the same of the
   /// others.
   void check_against_host(int number) {
-    const cpu host{.threads = 1};
+    cpu const host{.threads = 1};
     int differing = 0;
     for (int seed = 0; seed < number; ++seed) {
       break_stream(0, 1'000'000 + seed);
-      const std::int64_t failure = decode(1);
-      const stream_bytes bytes = streams[0].download(streams[0].size());
+      std::int64_t const failure = decode(1);
+      stream_bytes const bytes = streams[0].download(streams[0].size());
       buffer<std::byte> stream(std::ssize(bytes));
       std::memcpy(stream.data(), bytes.data(), bytes.size());
       weight_array<type> expected(spec.count);
-      const workspace_plan plan = Codec::decode_plan(host, spec);
+      workspace_plan const plan = Codec::decode_plan(host, spec);
       buffer<std::byte> memory(plan.bytes());
       Codec::decode(host, spec, stream.view(), expected.view(), workspace(plan, memory));
       differing += failure_of(host) == failure && (failure >= 0 || decoded[0].download() == expected) ? 0 : 1;
@@ -203,15 +203,15 @@ TEST_CASE("broken e5m2 streams decode on the device without a fault", "[cuda]") 
 
 TEST_CASE("streams that end too early are refused by the device, which reads nothing past their end", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  const cuda exec;
-  const weight_array<bfloat16> weights(weight_kind::gauss, 3, 6000);
-  const weight_stream_spec spec = neuzip::spec(6000, {.block = 2048});
-  const stream_bytes sound = encode_on_host<neuzip>(weights, {.block = 2048});
+  cuda const exec;
+  weight_array<bfloat16> const weights(weight_kind::gauss, 3, 6000);
+  weight_stream_spec const spec = neuzip::spec(6000, {.block = 2048});
+  stream_bytes const sound = encode_on_host<neuzip>(weights, {.block = 2048});
   device_weights<bfloat16> decoded(6000);
-  const device_space space(neuzip::decode_plan(exec, spec));
-  const std::int64_t shortest = spec.smallest_bytes();
+  device_space const space(neuzip::decode_plan(exec, spec));
+  std::int64_t const shortest = spec.smallest_bytes();
   for (std::int64_t i = 0; i < 40; ++i) {
-    const std::int64_t length = shortest + (std::ssize(sound) - 1 - shortest) * i / 39;
+    std::int64_t const length = shortest + (std::ssize(sound) - 1 - shortest) * i / 39;
     stream_bytes cut(sound.begin(), sound.begin() + length);
     if (i % 2 == 1) {  // a header that says so, too
       weight_stream_header header;

@@ -31,8 +31,8 @@ cpu const& executor() {
 
 template <class Codec>
 stream_bytes encode(weight_kind kind, std::int64_t count, weight_stream_options options) {
-  const weight_array<typename Codec::value_type> weights(kind, 8, count);
-  const auto stream = Codec::encode(executor(), weights.view(), options);
+  weight_array<typename Codec::value_type> const weights(kind, 8, count);
+  auto const stream = Codec::encode(executor(), weights.view(), options);
   stream_bytes bytes(static_cast<std::size_t>(stream.size()));
   std::memcpy(bytes.data(), stream.data(), bytes.size());
   return bytes;
@@ -46,7 +46,7 @@ std::optional<weight_array<typename Codec::value_type>> decode(stream_bytes cons
     std::memcpy(stream.data(), bytes.data(), bytes.size());
   }
   try {
-    const weight_stream_spec spec = inspect_weight_stream(stream.data(), stream.size());
+    weight_stream_spec const spec = inspect_weight_stream(stream.data(), stream.size());
     weight_array<typename Codec::value_type> weights(spec.count);
     Codec::decode(executor(), stream.view(), weights.view());
     return weights;
@@ -75,8 +75,8 @@ void refit(stream_bytes& bytes, bool codebook_too) {
 template <class Codec>
 void check_every_byte(weight_kind kind, std::int64_t count, weight_stream_options options) {
   options.checksums = true;
-  const stream_bytes sound = encode<Codec>(kind, count, options);
-  const auto expected = decode<Codec>(sound);
+  stream_bytes const sound = encode<Codec>(kind, count, options);
+  auto const expected = decode<Codec>(sound);
   REQUIRE(expected.has_value());
   int silent = 0;
   int refused = 0;
@@ -84,7 +84,7 @@ void check_every_byte(weight_kind kind, std::int64_t count, weight_stream_option
     for (unsigned change : {1u, 0x80u, 0xffu, static_cast<unsigned>(testing::hash(5, position) | 2) & 0xffu}) {
       stream_bytes broken = sound;
       broken[position] = static_cast<std::uint8_t>(broken[position] ^ change);
-      const auto decoded = decode<Codec>(broken);
+      auto const decoded = decode<Codec>(broken);
       refused += decoded.has_value() ? 0 : 1;
       silent += decoded.has_value() && !(*decoded == *expected) ? 1 : 0;
     }
@@ -95,7 +95,7 @@ void check_every_byte(weight_kind kind, std::int64_t count, weight_stream_option
 
 template <class Codec>
 void check_truncation(weight_kind kind, std::int64_t count, weight_stream_options options) {
-  const stream_bytes sound = encode<Codec>(kind, count, options);
+  stream_bytes const sound = encode<Codec>(kind, count, options);
   int accepted = 0;
   for (std::size_t length = 0; length < sound.size(); ++length) {
     accepted += decode<Codec>({sound.begin(), sound.begin() + static_cast<std::ptrdiff_t>(length)}).has_value() ? 1 : 0;
@@ -109,7 +109,7 @@ class mutator {
   explicit mutator(std::uint64_t seed) : seed_(seed) {}
 
   void change(stream_bytes& bytes) {
-    const std::size_t edits = 1 + below(4);
+    std::size_t const edits = 1 + below(4);
     for (std::size_t i = 0; i < edits; ++i) {
       edit(bytes, place(bytes.size()));
     }
@@ -121,14 +121,14 @@ class mutator {
 
   /// Header, codebook, the first sections, or anywhere.
   std::size_t place(std::size_t size) {
-    const std::size_t ends[] = {64, 576, 700, size};
+    std::size_t const ends[] = {64, 576, 700, size};
     return below(std::min(ends[below(4)], size));
   }
   void edit(stream_bytes& bytes, std::size_t position) {
-    const std::uint32_t values[] = {0, 1, 0x7f, 0x80, 0xff, 0xffff, 0x7fff, 0x8000, 0x7fffffff, 0x80000000, 0xffffffff};
-    const std::uint32_t value = below(2) == 0 ? values[below(11)] : static_cast<std::uint32_t>(below(0xffffffff));
-    const std::size_t lengths[] = {1, 2, 4};
-    const std::size_t length = std::min(lengths[below(3)], bytes.size() - position);
+    std::uint32_t const values[] = {0, 1, 0x7f, 0x80, 0xff, 0xffff, 0x7fff, 0x8000, 0x7fffffff, 0x80000000, 0xffffffff};
+    std::uint32_t const value = below(2) == 0 ? values[below(11)] : static_cast<std::uint32_t>(below(0xffffffff));
+    std::size_t const lengths[] = {1, 2, 4};
+    std::size_t const length = std::min(lengths[below(3)], bytes.size() - position);
     if (below(3) == 0) {
       bytes[position] = static_cast<std::uint8_t>(bytes[position] ^ (1u << below(8)));
     } else {
@@ -142,15 +142,15 @@ class mutator {
 
 template <class Codec>
 void check_mutations(weight_kind kind, std::int64_t count, weight_stream_options options) {
-  const stream_bytes sound = encode<Codec>(kind, count, options);
+  stream_bytes const sound = encode<Codec>(kind, count, options);
   int refused = 0;
   constexpr int mutations = 1500;
   for (int i = 0; i < mutations; ++i) {
     stream_bytes broken = sound;
     mutator(static_cast<std::uint64_t>(i)).change(broken);
-    const auto fastest = decode<Codec>(broken);
+    auto const fastest = decode<Codec>(broken);
     ::setenv("TESSERA_SIMD", "scalar", 1);
-    const auto portable = decode<Codec>(broken);
+    auto const portable = decode<Codec>(broken);
     ::unsetenv("TESSERA_SIMD");
     REQUIRE(fastest == portable);
     refused += fastest.has_value() ? 0 : 1;
@@ -174,16 +174,16 @@ struct flips {
   int unnoticed = 0;
 };
 flips flip_payload_bits(bool checksums) {
-  const stream_bytes sound = encode<neuzip>(weight_kind::gauss, 16'384, {.checksums = checksums});
-  const auto payload = static_cast<std::size_t>(neuzip::spec(16'384, {.checksums = checksums}).payload_offset());
-  const auto expected = decode<neuzip>(sound);
+  stream_bytes const sound = encode<neuzip>(weight_kind::gauss, 16'384, {.checksums = checksums});
+  auto const payload = static_cast<std::size_t>(neuzip::spec(16'384, {.checksums = checksums}).payload_offset());
+  auto const expected = decode<neuzip>(sound);
   flips result;
   for (std::uint64_t i = 0; i < 3000; ++i) {
     stream_bytes broken = sound;
-    const std::uint64_t random = testing::hash(77, i);
-    const std::size_t position = payload + static_cast<std::size_t>((random >> 8) % (sound.size() - payload));
+    std::uint64_t const random = testing::hash(77, i);
+    std::size_t const position = payload + static_cast<std::size_t>((random >> 8) % (sound.size() - payload));
     broken[position] = static_cast<std::uint8_t>(broken[position] ^ (1u << (random % 8)));
-    const auto decoded = decode<neuzip>(broken);
+    auto const decoded = decode<neuzip>(broken);
     if (!decoded.has_value() || !(*decoded == *expected)) {
       ++result.changing;
       result.unnoticed += decoded.has_value() ? 1 : 0;
@@ -233,10 +233,10 @@ TEST_CASE("stored streams, broken anywhere, are refused or decode safely", "[hos
 }
 
 TEST_CASE("without checksums 99 of 100 flipped bits in states and words are noticed, with them all", "[host]") {
-  const flips without = flip_payload_bits(false);
+  flips const without = flip_payload_bits(false);
   CHECK(without.changing > 2500);
   CHECK(without.unnoticed * 100 <= without.changing);
-  const flips with = flip_payload_bits(true);
+  flips const with = flip_payload_bits(true);
   CHECK(with.changing > 2500);
   CHECK(with.unnoticed == 0);
 }
@@ -271,7 +271,7 @@ TEST_CASE("a header that says what cannot be is refused with both values", "[hos
 }
 
 TEST_CASE("bytes that should be zero and windows that do not fit the type are refused", "[host]") {
-  const stream_bytes sound = encode<neuzip_of<float8_e5m2>>(weight_kind::gauss, 5000, {});
+  stream_bytes const sound = encode<neuzip_of<float8_e5m2>>(weight_kind::gauss, 5000, {});
   for (std::size_t position : {std::size_t{13}, std::size_t{15}, std::size_t{44}, std::size_t{59}}) {
     stream_bytes broken = sound;
     broken[position] = 1;
@@ -287,7 +287,7 @@ TEST_CASE("bytes that should be zero and windows that do not fit the type are re
 }
 
 TEST_CASE("frequencies that do not add up, or are one symbol's alone, are refused", "[host]") {
-  const stream_bytes sound = encode<neuzip>(weight_kind::gauss, 5000, {});
+  stream_bytes const sound = encode<neuzip>(weight_kind::gauss, 5000, {});
   stream_bytes broken = sound;
   broken[64] = static_cast<std::uint8_t>(broken[64] + 1);
   refit(broken, true);

@@ -22,10 +22,10 @@ void check_on_device(tessera::cuda const& exec, weight_kind kind, std::int64_t c
        << ", coder " << static_cast<int>(Codec::spec(1 << 20).coder) << ", kind " << static_cast<int>(kind)
        << ", count " << count << ", blocks of " << options.block << ", checksums " << options.checksums << ", shift "
        << shift);
-  const weight_array<type> weights(kind, static_cast<std::uint64_t>(count), count);
-  const std::vector<std::byte> expected = encode_on_host<Codec>(weights, options);
+  weight_array<type> const weights(kind, static_cast<std::uint64_t>(count), count);
+  std::vector<std::byte> const expected = encode_on_host<Codec>(weights, options);
   REQUIRE((encode_on_device<Codec>(exec, weights, options, shift) == expected));
-  const tessera::weight_stream_spec spec = Codec::spec(count, options);
+  tessera::weight_stream_spec const spec = Codec::spec(count, options);
   device_bytes stream(static_cast<std::int64_t>(expected.size()), 0, 0);
   stream.upload(expected.data(), stream.size());
   device_weights<type> decoded(count, shift);
@@ -37,11 +37,11 @@ void check_on_device(tessera::cuda const& exec, weight_kind kind, std::int64_t c
 
 template <class Codec>
 void check_kinds_and_counts_on_device() {
-  const tessera::cuda exec;
+  tessera::cuda const exec;
   int turn = 0;
   for (weight_kind kind : tessera_test::weight_kinds) {
     for (std::int64_t count : {1, 7, 255, 256, 257, 2047, 2048, 2049, 8191, 8192, 8193, 100'001}) {
-      const tessera::weight_stream_options options{.block = 8192 >> (turn % 4), .checksums = turn % 5 == 0};
+      tessera::weight_stream_options const options{.block = 8192 >> (turn % 4), .checksums = turn % 5 == 0};
       check_on_device<Codec>(exec, kind, count, options, turn % 3 == 2 ? 1 + turn % 7 : 0);
       ++turn;
     }

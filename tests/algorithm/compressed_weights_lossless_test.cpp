@@ -23,7 +23,7 @@ cpu const& executor() {
 
 template <class Codec>
 void check_round_trip(weight_array<typename Codec::value_type> const& weights, weight_stream_options options = {}) {
-  const auto stream = Codec::encode(executor(), weights.view(), options);
+  auto const stream = Codec::encode(executor(), weights.view(), options);
   REQUIRE(stream.size() <= Codec::largest_bytes(Codec::spec(weights.count(), options)));
   weight_array<typename Codec::value_type> decoded(weights.count());
   decoded.fill_with_rubbish();
@@ -37,7 +37,7 @@ void check_kinds_and_counts() {
   std::uint64_t seed = 1;
   for (weight_kind kind : weight_kinds) {
     for (std::int64_t count : {0, 1, 7, 255, 256, 257, 2047, 2048, 2049, 8191, 8192, 8193, 30'001}) {
-      const weight_stream_options options{.block = 1024 << (seed % 4), .checksums = seed % 3 == 0};
+      weight_stream_options const options{.block = 1024 << (seed % 4), .checksums = seed % 3 == 0};
       ++seed;
       INFO(scalar_traits<type>::name() << ", kind " << static_cast<int>(kind) << ", count " << count << ", blocks of "
                                        << options.block << ", checksums " << options.checksums);
@@ -114,6 +114,6 @@ TEST_CASE("tensors too small to gain are stored with a checksum, larger ones are
   CHECK(neuzip_of<float>::spec(1023).coder == weight_coder::stored);
   CHECK(neuzip_fixed<float>::spec(1024).coder == weight_coder::fixed_codes);
   CHECK(neuzip_of<float8_e4m3>::spec(4095).coder == weight_coder::stored);
-  const weight_array<bfloat16> weights(weight_kind::gauss, 1, 100);
+  weight_array<bfloat16> const weights(weight_kind::gauss, 1, 100);
   CHECK(neuzip::encode(executor(), weights.view()).size() == 64 + 200);
 }

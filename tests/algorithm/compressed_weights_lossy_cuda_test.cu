@@ -25,9 +25,9 @@ void check_lossy(weight_kind kind, std::int64_t count, weight_stream_options opt
   INFO(scalar_traits<type>::name() << " keeps " << Codec::mantissa_type::kept_bits << ", kind "
                                    << static_cast<int>(kind) << ", count " << count << ", normalizers "
                                    << options.normalizer_block);
-  const cuda exec;
-  const weight_array<type> weights(kind, 9, count);
-  const std::vector<std::byte> expected = encode_on_host<Codec>(weights, options);
+  cuda const exec;
+  weight_array<type> const weights(kind, 9, count);
+  std::vector<std::byte> const expected = encode_on_host<Codec>(weights, options);
   REQUIRE((encode_on_device<Codec>(exec, weights, options, 1) == expected));
   buffer<std::byte> host_stream(std::ssize(expected));
   std::memcpy(host_stream.data(), expected.data(), expected.size());
@@ -36,7 +36,7 @@ void check_lossy(weight_kind kind, std::int64_t count, weight_stream_options opt
   device_bytes stream(std::ssize(expected), 0, 0);
   stream.upload(expected.data(), stream.size());
   device_weights<type> decoded(count);
-  const weight_stream_spec spec = Codec::spec(count, options);
+  weight_stream_spec const spec = Codec::spec(count, options);
   Codec::decode(exec, spec, stream.view(), decoded.view(), device_space(Codec::decode_plan(exec, spec)));
   exec.wait();
   REQUIRE((decoded.download() == on_host));

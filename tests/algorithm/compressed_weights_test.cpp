@@ -54,14 +54,14 @@ template <class Codec>
 void check_everywhere_the_same(weight_kind kind, std::int64_t count, weight_stream_options options) {
   using type = typename Codec::value_type;
   INFO(scalar_traits<type>::name() << ", kind " << static_cast<int>(kind) << ", count " << count);
-  const weight_array<type> weights(kind, 3, count);
-  const auto expected = bytes_of(Codec::encode(cpu{.threads = 1}, weights.view(), options));
+  weight_array<type> const weights(kind, 3, count);
+  auto const expected = bytes_of(Codec::encode(cpu{.threads = 1}, weights.view(), options));
   for (int threads : {2, 5}) {
     REQUIRE(bytes_of(Codec::encode(cpu{.threads = threads}, weights.view(), options)) == expected);
   }
   for (char const* level : {"scalar", "avx2", "avx512"}) {
-    const simd_limit limit(level);
-    const auto stream = Codec::encode(cpu{.threads = 1}, weights.view(), options);
+    simd_limit const limit(level);
+    auto const stream = Codec::encode(cpu{.threads = 1}, weights.view(), options);
     REQUIRE(bytes_of(stream) == expected);
     weight_array<type> decoded(count);
     Codec::decode(cpu{.threads = 3}, stream.view(), decoded.view());
@@ -73,10 +73,10 @@ template <class Codec>
 void check_adversary(weight_kind kind, std::int64_t count, weight_stream_options options) {
   using type = typename Codec::value_type;
   INFO(scalar_traits<type>::name() << ", kind " << static_cast<int>(kind) << ", count " << count);
-  const weight_array<type> weights(kind, 4, count);
-  const auto expected = bytes_of(Codec::encode(cpu{}, weights.view(), options));
-  const testing::adversary exec{.seed = static_cast<std::uint64_t>(count)};
-  const auto stream = Codec::encode(exec, weights.view(), options);
+  weight_array<type> const weights(kind, 4, count);
+  auto const expected = bytes_of(Codec::encode(cpu{}, weights.view(), options));
+  testing::adversary const exec{.seed = static_cast<std::uint64_t>(count)};
+  auto const stream = Codec::encode(exec, weights.view(), options);
   REQUIRE(bytes_of(stream) == expected);
   weight_array<type> decoded(count);
   weight_array<type> wanted(count);
@@ -130,14 +130,14 @@ TEST_CASE("an adversary writes the bytes and reads the weights that the CPU does
 }
 
 TEST_CASE("a part of the blocks decodes on its own", "[host]") {
-  const bf16_array weights(weight_kind::a_few_escapes, 2, 10'100);
-  const encoded whole = encode(weights, {.block = 1024, .checksums = true});
-  const cpu exec{.threads = 2};
-  const space_of scratch(neuzip::decode_plan(exec, whole.spec));
+  bf16_array const weights(weight_kind::a_few_escapes, 2, 10'100);
+  encoded const whole = encode(weights, {.block = 1024, .checksums = true});
+  cpu const exec{.threads = 2};
+  space_of const scratch(neuzip::decode_plan(exec, whole.spec));
   REQUIRE(whole.spec.block_count() == 10);
   for (auto [first, blocks] : {std::pair<int, int>{0, 1}, {0, 10}, {3, 4}, {9, 1}, {8, 2}, {5, 0}, {10, 0}}) {
-    const std::int64_t begin = first * 1024;
-    const std::int64_t count =
+    std::int64_t const begin = first * 1024;
+    std::int64_t const count =
         std::min<std::int64_t>(10'100, begin + blocks * 1024) - std::min<std::int64_t>(10'100, begin);
     bf16_array part(count);
     neuzip::decode_blocks(exec, whole.spec, whole.stream.view(), first, blocks, part.view(), scratch.space);
@@ -147,14 +147,14 @@ TEST_CASE("a part of the blocks decodes on its own", "[host]") {
 }
 
 TEST_CASE("a broken block is reported by its number and becomes zeros, the others decode", "[host]") {
-  const bf16_array weights(weight_kind::gauss, 2, 8 * 1024);
+  bf16_array const weights(weight_kind::gauss, 2, 8 * 1024);
   encoded whole = encode(weights, {.block = 1024, .checksums = true});
   for (std::int64_t block : {6, 3}) {
     whole.stream.data()[whole.spec.planes_offset() + whole.spec.planes_before(block) + 11] ^= std::byte{1};
   }
-  const cpu exec{.threads = 2};
-  const space_of scratch(neuzip::decode_plan(exec, whole.spec));
-  const auto position_of_failure = [&](std::int64_t first, std::int64_t blocks, bf16_array& into) {
+  cpu const exec{.threads = 2};
+  space_of const scratch(neuzip::decode_plan(exec, whole.spec));
+  auto const position_of_failure = [&](std::int64_t first, std::int64_t blocks, bf16_array& into) {
     into.fill_with_rubbish();
     neuzip::decode_blocks(exec, whole.spec, whole.stream.view(), first, blocks, into.view(), scratch.space);
     try {
@@ -168,7 +168,7 @@ TEST_CASE("a broken block is reported by its number and becomes zeros, the other
   bf16_array decoded(8 * 1024);
   CHECK(position_of_failure(0, 8, decoded) == 3);
   for (std::int64_t i = 0; i < decoded.count(); ++i) {
-    const bool is_broken = i / 1024 == 3 || i / 1024 == 6;
+    bool const is_broken = i / 1024 == 3 || i / 1024 == 6;
     REQUIRE(decoded[i].bits == (is_broken ? 0 : weights[i].bits));
   }
   bf16_array tail(4 * 1024);
@@ -178,7 +178,7 @@ TEST_CASE("a broken block is reported by its number and becomes zeros, the other
 }
 
 TEST_CASE("many tensors of any sizes in one call give the streams and the weights of single ones", "[host]") {
-  const cpu exec{.threads = 2};
+  cpu const exec{.threads = 2};
   std::vector<bf16_array> tensors;
   std::vector<buffer<std::byte>> rooms;
   std::vector<neuzip::source> sources;
@@ -186,23 +186,23 @@ TEST_CASE("many tensors of any sizes in one call give the streams and the weight
   for (std::int64_t i = 0; i < 12; ++i) {
     tensors.emplace_back(tessera_test::weight_kinds[i % 9], static_cast<std::uint64_t>(i),
                          i * i * 97 + (i == 7 ? 0 : i * 300));
-    const weight_stream_spec spec = neuzip::spec(tensors.back().count(), {.block = 1024 << (i % 4)});
+    weight_stream_spec const spec = neuzip::spec(tensors.back().count(), {.block = 1024 << (i % 4)});
     rooms.emplace_back(neuzip::largest_bytes(spec));
     sources.push_back({spec, tensors.back().view(), rooms.back().view(), {sizes.data() + i, 1}});
   }
-  const array_view<neuzip::source const> all_sources(sources.data(), 12);
+  array_view<neuzip::source const> const all_sources(sources.data(), 12);
   neuzip::encode(exec, all_sources, space_of(neuzip::encode_plan(exec, all_sources)).space);
   exec.wait();
   std::vector<bf16_array> decoded;
   std::vector<neuzip::target> targets;
   for (std::size_t i = 0; i < 12; ++i) {
-    const auto alone = neuzip::encode(exec, tensors[i].view(), {.block = 1024 << (i % 4)});
+    auto const alone = neuzip::encode(exec, tensors[i].view(), {.block = 1024 << (i % 4)});
     REQUIRE(alone.size() == sizes[i]);
     CHECK(std::equal(alone.begin(), alone.end(), rooms[i].begin()));
     decoded.emplace_back(tensors[i].count());
     targets.push_back({sources[i].spec, {rooms[i].data(), sizes[i]}, decoded.back().view()});
   }
-  const array_view<neuzip::target const> all_targets(targets.data(), 12);
+  array_view<neuzip::target const> const all_targets(targets.data(), 12);
   neuzip::decode(exec, all_targets, space_of(neuzip::decode_plan(exec, all_targets)).space);
   exec.wait();
   for (std::size_t i = 0; i < 12; ++i) {
@@ -212,13 +212,13 @@ TEST_CASE("many tensors of any sizes in one call give the streams and the weight
 
 TEST_CASE("a stream that does not fit its room is reported with the size it has, and nothing is written past the room",
           "[host]") {
-  const bf16_array weights(weight_kind::random_bits, 2, 20'000);
-  const weight_stream_spec spec = neuzip::spec(20'000);
-  const encoded whole = encode(weights);
-  const cpu exec{.threads = 2};
-  const space_of scratch(neuzip::encode_plan(exec, spec));
+  bf16_array const weights(weight_kind::random_bits, 2, 20'000);
+  weight_stream_spec const spec = neuzip::spec(20'000);
+  encoded const whole = encode(weights);
+  cpu const exec{.threads = 2};
+  space_of const scratch(neuzip::encode_plan(exec, spec));
   std::int64_t size = 0;
-  const auto encode_into = [&](std::int64_t room) {
+  auto const encode_into = [&](std::int64_t room) {
     buffer<std::byte> stream(room);
     neuzip::encode(exec, spec, weights.view(), stream, {&size, 1}, scratch.space);
     exec.wait();
@@ -228,18 +228,18 @@ TEST_CASE("a stream that does not fit its room is reported with the size it has,
     size = 0;
     CHECK_THROWS_AS(encode_into(room), shape_error);
     CHECK(size == whole.stream.size());
-    const std::string message = message_of([&] { encode_into(room); });
+    std::string const message = message_of([&] { encode_into(room); });
     CHECK_THAT(message, contains("does not fit into the space given"));
     CHECK_THAT(message, contains(std::to_string(whole.stream.size())));
   }
   CHECK(encode_into(whole.stream.size()) == bytes_of(whole.stream));
-  const std::string message = message_of([&] { encode_into(spec.smallest_bytes() - 1); });
+  std::string const message = message_of([&] { encode_into(spec.smallest_bytes() - 1); });
   CHECK(message == "compressed_weights.encode: the stream has " + std::to_string(spec.smallest_bytes() - 1) +
                        " bytes but needs at least " + std::to_string(spec.smallest_bytes()));
 }
 
 TEST_CASE("options out of range are named with what is in range", "[host]") {
-  const auto message = [](std::int64_t count, weight_stream_options options) {
+  auto const message = [](std::int64_t count, weight_stream_options options) {
     return message_of([&] { static_cast<void>(neuzip_lossy<3>::spec(count, options)); });
   };
   CHECK(message(1, {.block = 1000}) ==
@@ -258,7 +258,7 @@ TEST_CASE("options out of range are named with what is in range", "[host]") {
 TEST_CASE("positions of all payloads fit their 32 bits for every number of weights that is accepted", "[host]") {
   std::int64_t most = 0;
   for (int bits = 20; bits < 62; ++bits) {
-    const std::int64_t count = std::int64_t{1} << bits;
+    std::int64_t const count = std::int64_t{1} << bits;
     if (message_of([&] { static_cast<void>(neuzip::spec(count)); }) == "no exception") {
       most = count;
     }
@@ -272,11 +272,11 @@ TEST_CASE("positions of all payloads fit their 32 bits for every number of weigh
 }
 
 TEST_CASE("weights and streams of the wrong size, stride, alignment or type are named with both values", "[host]") {
-  const bf16_array weights(weight_kind::gauss, 2, 5000);
-  const encoded whole = encode(weights);
+  bf16_array const weights(weight_kind::gauss, 2, 5000);
+  encoded const whole = encode(weights);
   bf16_array decoded(5000);
-  const cpu exec{.threads = 1};
-  const auto decode = [&](array_view<std::byte const> stream, array_view<bfloat16> out) {
+  cpu const exec{.threads = 1};
+  auto const decode = [&](array_view<std::byte const> stream, array_view<bfloat16> out) {
     return message_of([&] { neuzip::decode(exec, stream, out); });
   };
   CHECK(decode(whole.stream.view(), {decoded.data(), 4999}) ==
@@ -298,10 +298,10 @@ TEST_CASE("weights and streams of the wrong size, stride, alignment or type are 
   CHECK(message_of([&] { neuzip_lossy<3>::decode(exec, whole.stream.view(), decoded.view()); }) ==
         "compressed_weights.decode: the stream keeps 7 mantissa bits but the codec 3");
 
-  const space_of scratch(neuzip::encode_plan(exec, whole.spec));
+  space_of const scratch(neuzip::encode_plan(exec, whole.spec));
   buffer<std::byte> room(neuzip::largest_bytes(whole.spec));
   std::int64_t size = 0;
-  const auto encode_as = [&](array_view<bfloat16 const> from, array_view<std::int64_t> result) {
+  auto const encode_as = [&](array_view<bfloat16 const> from, array_view<std::int64_t> result) {
     return message_of([&] { neuzip::encode(exec, whole.spec, from, room, result, scratch.space); });
   };
   CHECK(encode_as(weights.part(0, 4000), {&size, 1}) ==
@@ -313,13 +313,13 @@ TEST_CASE("weights and streams of the wrong size, stride, alignment or type are 
 }
 
 TEST_CASE("blocks that do not exist and workspaces too small are named with both values", "[host]") {
-  const bf16_array weights(weight_kind::gauss, 2, 5000);
-  const encoded whole = encode(weights, {.block = 1024});
-  const cpu exec{.threads = 1};
-  const workspace_plan plan = neuzip::decode_plan(exec, whole.spec);
-  const space_of scratch(plan);
+  bf16_array const weights(weight_kind::gauss, 2, 5000);
+  encoded const whole = encode(weights, {.block = 1024});
+  cpu const exec{.threads = 1};
+  workspace_plan const plan = neuzip::decode_plan(exec, whole.spec);
+  space_of const scratch(plan);
   bf16_array decoded(5000);
-  const auto decode_blocks = [&](std::int64_t first, std::int64_t blocks) {
+  auto const decode_blocks = [&](std::int64_t first, std::int64_t blocks) {
     return message_of([&] {
       neuzip::decode_blocks(exec, whole.spec, whole.stream.view(), first, blocks, decoded.view(), scratch.space);
     });

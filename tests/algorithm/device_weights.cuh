@@ -53,7 +53,7 @@ class device_bytes {
   [[nodiscard]] bool is_intact_after(std::int64_t written) const {
     std::vector<std::byte> all(static_cast<std::size_t>(all_));
     cuda_ok(cudaMemcpy(all.data(), base_, all.size(), cudaMemcpyDeviceToHost));
-    const auto is_filling = [](std::byte byte) { return byte == std::byte{filling}; };
+    auto const is_filling = [](std::byte byte) { return byte == std::byte{filling}; };
     return std::all_of(all.begin(), all.begin() + begin_, is_filling) &&
            std::all_of(all.begin() + begin_ + written, all.end(), is_filling);
   }
@@ -107,7 +107,7 @@ template <class Codec>
 std::vector<std::byte> encode_on_host(weight_array<typename Codec::value_type> const& weights,
                                       tessera::weight_stream_options options) {
   static tessera::cpu const exec;
-  const auto stream = Codec::encode(exec, weights.view(), options);
+  auto const stream = Codec::encode(exec, weights.view(), options);
   return {stream.begin(), stream.end()};
 }
 
@@ -116,8 +116,8 @@ template <class Codec>
 std::vector<std::byte> encode_on_device(tessera::cuda const& exec,
                                         weight_array<typename Codec::value_type> const& weights,
                                         tessera::weight_stream_options options, int shift) {
-  const tessera::weight_stream_spec spec = Codec::spec(weights.count(), options);
-  const device_weights<typename Codec::value_type> source(weights, shift);
+  tessera::weight_stream_spec const spec = Codec::spec(weights.count(), options);
+  device_weights<typename Codec::value_type> const source(weights, shift);
   device_bytes stream(Codec::largest_bytes(spec));
   device_bytes size(8);
   Codec::encode(exec, spec, source.view(), stream.view(), {reinterpret_cast<std::int64_t*>(size.data()), 1},
@@ -125,7 +125,7 @@ std::vector<std::byte> encode_on_device(tessera::cuda const& exec,
   exec.wait();
   std::int64_t bytes = 0;
   size.download(&bytes, 8);
-  const bool sound = bytes <= stream.size() && stream.is_intact_after(bytes) && size.is_intact_after(8);
+  bool const sound = bytes <= stream.size() && stream.is_intact_after(bytes) && size.is_intact_after(8);
   return sound ? stream.download(bytes) : std::vector<std::byte>();
 }
 

@@ -19,7 +19,7 @@ std::vector<std::byte> small_stream() {
   for (std::size_t i = 0; i < weights.size(); ++i) {
     weights[i] = store<bfloat16>(0.01f * static_cast<float>(i % 97));
   }
-  const auto stream = neuzip::encode(cpu{}, weights);
+  auto const stream = neuzip::encode(cpu{}, weights);
   return {stream.begin(), stream.end()};
 }
 
@@ -42,7 +42,7 @@ weight_stream_spec inspect(std::vector<std::byte> const& bytes) {
 }  // namespace
 
 TEST_CASE("inspecting a stream gives the spec it was written with", "[host]") {
-  const weight_stream_spec spec = inspect(small_stream());
+  weight_stream_spec const spec = inspect(small_stream());
   CHECK(spec.type == weight_type::bf16);
   CHECK(spec.coder == weight_coder::rans_pairs);
   CHECK(spec.count == 5000);
@@ -64,6 +64,6 @@ TEST_CASE("a header that leads outside of the stream or is of another version is
 }
 
 TEST_CASE("a stream shorter than a header is refused", "[host]") {
-  const std::vector<std::byte> bytes(63);
+  std::vector<std::byte> const bytes(63);
   CHECK_THROWS_AS(inspect(bytes), corrupt_data);
 }

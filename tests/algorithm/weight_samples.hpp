@@ -35,14 +35,14 @@ T weight_of(weight_kind kind, std::uint64_t seed, std::int64_t i) {
   using namespace tessera;
   using traits = scalar_traits<T>;
   using bits_type = typename traits::bits_type;
-  const auto index = static_cast<std::uint64_t>(i);
-  const std::uint64_t random = testing::hash(seed + 17, index);
+  auto const index = static_cast<std::uint64_t>(i);
+  std::uint64_t const random = testing::hash(seed + 17, index);
   constexpr std::uint64_t exponents = std::uint64_t{1} << traits::exponent_bits;
   constexpr std::uint64_t residual_mask = ~((exponents - 1) << traits::mantissa_bits);
-  const auto with_exponent = [&](std::uint64_t exponent) {
+  auto const with_exponent = [&](std::uint64_t exponent) {
     return from_bits<T>(static_cast<bits_type>((random & residual_mask) | (exponent << traits::mantissa_bits)));
   };
-  const std::uint64_t any_exponent = (random >> 40) % exponents;
+  std::uint64_t const any_exponent = (random >> 40) % exponents;
   switch (kind) {
     case weight_kind::all_equal:
       return from_bits<T>(static_cast<bits_type>(testing::hash(seed, 0)));

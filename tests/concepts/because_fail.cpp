@@ -8,7 +8,7 @@ concept Named = requires(T const& thing) { thing.name(); } || tessera::because<"
 // clang-format on
 
 struct with_name {
-  const char* name() const { return "tile"; }
+  char const* name() const { return "tile"; }
 };
 
 template <Named T>

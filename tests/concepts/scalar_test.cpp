@@ -36,7 +36,7 @@ struct scalar_traits<scalar_test::power_of_two> {
   static constexpr int mantissa_bits = 7;
   static constexpr int exponent_bias = 127;
   static constexpr bool has_infinity = true;
-  static constexpr const char* name() { return "power_of_two"; }
+  static constexpr char const* name() { return "power_of_two"; }
   static constexpr bits_type to_bits(scalar_test::power_of_two value) { return value.bits; }
   static constexpr scalar_test::power_of_two from_bits(bits_type pattern) { return {pattern}; }
   static constexpr float load(scalar_test::power_of_two value) {
@@ -56,7 +56,7 @@ struct scalar_traits<scalar_test::read_only> {
   static constexpr int mantissa_bits = 7;
   static constexpr int exponent_bias = 127;
   static constexpr bool has_infinity = true;
-  static constexpr const char* name() { return "read_only"; }
+  static constexpr char const* name() { return "read_only"; }
   static constexpr bits_type to_bits(scalar_test::read_only value) { return value.bits; }
   static constexpr scalar_test::read_only from_bits(bits_type pattern) { return {pattern}; }
   static constexpr float load(scalar_test::read_only) { return 0.0F; }

@@ -52,8 +52,8 @@ struct planes_check {
     bool inside = true;
     for_each_place(weights, [&](std::int64_t row, int lane, int weight, std::uint64_t) {
       for (int i = 0; i < layout.count(); ++i) {
-        const bit_plane plane = layout.plane(i);
-        const std::int64_t first = 8 * layout.offset(i, weights) + plane.bit_offset(row, lane, weight);
+        bit_plane const plane = layout.plane(i);
+        std::int64_t const first = 8 * layout.offset(i, weights) + plane.bit_offset(row, lane, weight);
         for (std::int64_t bit = first; bit < first + plane.width; ++bit) {
           inside = inside && bit >= 0 && bit < static_cast<std::int64_t>(owners.size());
           owners[static_cast<std::size_t>(inside ? bit : 0)] += 1;
@@ -67,7 +67,7 @@ struct planes_check {
   static void shape() {
     int bits = 0;
     for (int i = 0; i < layout.count(); ++i) {
-      const bit_plane plane = layout.plane(i);
+      bit_plane const plane = layout.plane(i);
       CHECK(is_power_of_two(static_cast<std::uint32_t>(plane.width)));
       CHECK(plane.width <= 16);
       CHECK(layout.shift(i) == bits);
@@ -121,7 +121,7 @@ TEST_CASE("eleven bits are planes of eight, two and one, and twenty-four are six
 TEST_CASE("planes that are linear have value i at bit i times the width", "[host]") {
   for (int lanes : {4, 8, 16}) {
     for (int width : {1, 2, 4, 8, 16}) {
-      const bit_plane plane{width, lanes};
+      bit_plane const plane{width, lanes};
       bool linear = true;
       for (int i = 0; i < 4 * 32 * lanes; ++i) {
         linear = linear && plane.bit_offset(i / (32 * lanes), i / lanes % 32, i % lanes) == std::int64_t{i} * width;
@@ -133,6 +133,6 @@ TEST_CASE("planes that are linear have value i at bit i times the width", "[host
 
 TEST_CASE("bits of planes beyond 2^32 are found", "[host]") {
   constexpr bit_plane plane{8, 8};
-  const std::int64_t row = std::int64_t{1} << 32;
+  std::int64_t const row = std::int64_t{1} << 32;
   CHECK(plane.bit_offset(row, 3, 5) == row * 2048 + 3 * 64 + 5 * 8);
 }

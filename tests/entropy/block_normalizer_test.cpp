@@ -19,10 +19,10 @@ template <class T, int K>
 double error_of_largest(std::uint32_t bits) {
   using keep = keep_mantissa<K>;
   using reducer = block_normalizer<T>;
-  const std::uint32_t normalizer = reducer::normalizer(reducer::push(reducer::identity(), bits));
-  const kept_value kept = keep::template quantize_normalized<T>(bits, normalizer);
-  const auto before = static_cast<double>(format<T>::value_of(bits));
-  const auto after = static_cast<double>(format<T>::value_of(keep::template restore_normalized<T>(kept, normalizer)));
+  std::uint32_t const normalizer = reducer::normalizer(reducer::push(reducer::identity(), bits));
+  kept_value const kept = keep::template quantize_normalized<T>(bits, normalizer);
+  auto const before = static_cast<double>(format<T>::value_of(bits));
+  auto const after = static_cast<double>(format<T>::value_of(keep::template restore_normalized<T>(kept, normalizer)));
   return std::fabs(after - before) / std::fabs(before);
 }
 
@@ -73,7 +73,7 @@ TEST_CASE("the largest fp16 or fp32 weight of a block keeps nine bits, however f
   CHECK(largest <= std::exp2(-9));
   largest = 0;
   for (std::uint64_t i = 0; i < 200'000; ++i) {
-    const std::uint32_t bits = 0x00800000 + testing::uniform_bits{}.value(1, i) % 0x7f000000u;
+    std::uint32_t const bits = 0x00800000 + testing::uniform_bits{}.value(1, i) % 0x7f000000u;
     largest = std::fmax(largest, error_of_largest<float, 1>(bits));
   }
   CHECK(largest <= std::exp2(-9));
@@ -83,9 +83,9 @@ TEST_CASE("dividing by the normalizer turns no weight of the block into somethin
   using reducer = block_normalizer<bfloat16>;
   using keep = keep_mantissa<0>;
   for (std::uint32_t largest = 0x3f80; largest < 0x4000; ++largest) {
-    const std::uint32_t normalizer = reducer::normalizer(largest);
+    std::uint32_t const normalizer = reducer::normalizer(largest);
     for (std::uint32_t bits = 0x3e80; bits <= largest; bits += 3) {
-      const std::uint32_t back =
+      std::uint32_t const back =
           keep::restore_normalized<bfloat16>(keep::quantize_normalized<bfloat16>(bits, normalizer), normalizer);
       REQUIRE(back <= largest);
     }

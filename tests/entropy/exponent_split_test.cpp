@@ -17,9 +17,9 @@ struct split_check {
   int broken = 0;
 
   void pattern(std::uint32_t bits) {
-    const std::uint32_t exponent = split::exponent(bits);
-    const std::uint32_t residual = split::residual(bits);
-    const bool in_range = exponent <= split::largest_exponent && (residual >> split::residual_bits) == 0;
+    std::uint32_t const exponent = split::exponent(bits);
+    std::uint32_t const residual = split::residual(bits);
+    bool const in_range = exponent <= split::largest_exponent && (residual >> split::residual_bits) == 0;
     broken += in_range && split::join(exponent, residual) == bits ? 0 : 1;
   }
 };

@@ -26,7 +26,7 @@ std::uint64_t most_covered(histogram const& counts) {
   std::uint64_t most = 0;
   for (std::uint32_t base = 0; base + exponent_window::neighbours <= counts.size(); ++base) {
     for (std::uint32_t extra = 0; extra < counts.size(); ++extra) {
-      const exponent_window window{static_cast<std::uint8_t>(base), static_cast<std::uint8_t>(extra)};
+      exponent_window const window{static_cast<std::uint8_t>(base), static_cast<std::uint8_t>(extra)};
       most = std::max(most, covered_by(window, counts));
     }
   }
@@ -34,8 +34,8 @@ std::uint64_t most_covered(histogram const& counts) {
 }
 
 void check_fit(histogram const& counts) {
-  const auto largest = static_cast<std::uint32_t>(counts.size() - 1);
-  const exponent_window found = fit_exponent_window(counts.data(), largest);
+  auto const largest = static_cast<std::uint32_t>(counts.size() - 1);
+  exponent_window const found = fit_exponent_window(counts.data(), largest);
   REQUIRE(found.fits(largest));
   CHECK(covered_by(found, counts) == most_covered(counts));
   // No window with a lower base is as good.
@@ -47,7 +47,7 @@ void check_fit(histogram const& counts) {
 histogram random_histogram(std::size_t exponents, std::uint64_t seed) {
   histogram counts(exponents);
   for (std::size_t i = 0; i < exponents; ++i) {
-    const std::uint64_t random = testing::hash(seed, i);
+    std::uint64_t const random = testing::hash(seed, i);
     counts[i] = random % 3 == 0 ? 0 : (random >> 20) % (std::uint64_t{1} << (1 + seed % 40));
   }
   return counts;
@@ -58,11 +58,11 @@ histogram random_histogram(std::size_t exponents, std::uint64_t seed) {
 TEST_CASE("a window gives each of its exponents a code of its own and all others the escape", "[host]") {
   for (std::uint32_t base : {0u, 1u, 100u, 241u, 242u}) {
     for (std::uint32_t extra = 0; extra < 256; ++extra) {
-      const exponent_window window{static_cast<std::uint8_t>(base), static_cast<std::uint8_t>(extra)};
-      const bool has_fifteen = extra < base || extra >= base + exponent_window::neighbours;
+      exponent_window const window{static_cast<std::uint8_t>(base), static_cast<std::uint8_t>(extra)};
+      bool const has_fifteen = extra < base || extra >= base + exponent_window::neighbours;
       std::uint32_t coded = 0;
       for (std::uint32_t exponent = 0; exponent < 256; ++exponent) {
-        const std::uint32_t code = window.code(exponent);
+        std::uint32_t const code = window.code(exponent);
         if (code == exponent_window::escape_code) {
           continue;
         }

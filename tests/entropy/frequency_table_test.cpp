@@ -41,7 +41,7 @@ TEST_CASE("a code that occurs has a share, and so has the escape", "[host]") {
 
 TEST_CASE("pairs rarer than one in 2^17 are absent, save the escapes, and those rarer than one slot get one",
           "[host]") {
-  const std::uint64_t all = std::uint64_t{1} << 32;
+  std::uint64_t const all = std::uint64_t{1} << 32;
   CHECK(model::classify(0, (all >> 17) - 1, all) == kind::absent);
   CHECK(model::classify(0, all >> 17, all) == kind::one);
   CHECK(model::classify(0, (all >> 12) - 1, all) == kind::one);

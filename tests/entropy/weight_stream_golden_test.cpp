@@ -26,12 +26,12 @@ weight_array<T> golden_weights(std::int64_t count) {
   using bits_type = typename scalar_traits<T>::bits_type;
   weight_array<T> weights(count);
   for (std::int64_t i = 0; i < count; ++i) {
-    const std::uint64_t random = testing::hash(2024, static_cast<std::uint64_t>(i));
-    const auto below = static_cast<std::uint32_t>(count_trailing_zeros((random >> 32) | 0x1000));
-    const std::uint32_t center = exponent_split<T>::largest_exponent / 2 + 1;
-    const std::uint32_t exponent = below < center ? center - below : 0;
-    const auto residual = static_cast<std::uint32_t>(random) & ((1u << exponent_split<T>::residual_bits) - 1);
-    const std::uint32_t bits =
+    std::uint64_t const random = testing::hash(2024, static_cast<std::uint64_t>(i));
+    auto const below = static_cast<std::uint32_t>(count_trailing_zeros((random >> 32) | 0x1000));
+    std::uint32_t const center = exponent_split<T>::largest_exponent / 2 + 1;
+    std::uint32_t const exponent = below < center ? center - below : 0;
+    auto const residual = static_cast<std::uint32_t>(random) & ((1u << exponent_split<T>::residual_bits) - 1);
+    std::uint32_t const bits =
         i % 61 == 60 ? static_cast<std::uint32_t>(random >> 7) : exponent_split<T>::join(exponent, residual);
     weights[i] = from_bits<T>(static_cast<bits_type>(bits));
   }
@@ -44,7 +44,7 @@ std::string path_of(std::string const& name) {
 
 std::vector<std::byte> read_golden(std::string const& name) {
   std::ifstream file(path_of(name), std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::string const text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   std::vector<std::byte> bytes(text.size());
   std::memcpy(bytes.data(), text.data(), text.size());
   return bytes;
@@ -54,14 +54,14 @@ template <class Codec>
 void check_golden(std::string const& name, std::int64_t count, weight_stream_options options) {
   using type = typename Codec::value_type;
   INFO(name);
-  const cpu exec{.threads = 1};
-  const weight_array<type> weights = golden_weights<type>(count);
-  const auto stream = Codec::encode(exec, weights.view(), options);
+  cpu const exec{.threads = 1};
+  weight_array<type> const weights = golden_weights<type>(count);
+  auto const stream = Codec::encode(exec, weights.view(), options);
   if (tessera_test::environment_asks_for("TESSERA_WRITE_GOLDEN")) {
     std::ofstream(path_of(name), std::ios::binary)
         .write(reinterpret_cast<char const*>(stream.data()), static_cast<std::streamsize>(stream.bytes()));
   }
-  const std::vector<std::byte> golden = read_golden(name);
+  std::vector<std::byte> const golden = read_golden(name);
   REQUIRE_FALSE(golden.empty());
   CHECK((golden == std::vector<std::byte>(stream.begin(), stream.end())));
   buffer<std::byte> kept(std::ssize(golden));

@@ -18,7 +18,7 @@ constexpr std::int64_t many = std::int64_t{1} << 35;
 std::vector<weight_stream_spec> specs(std::vector<std::int64_t> const& counts) {
   std::vector<weight_stream_spec> all;
   for (int type = 0; type < weight_types; ++type) {
-    const int mantissa_bits = weight_type_traits::of(static_cast<weight_type>(type)).mantissa_bits;
+    int const mantissa_bits = weight_type_traits::of(static_cast<weight_type>(type)).mantissa_bits;
     for (int kept : {0, 1, 3, 7, mantissa_bits}) {
       for (int log2_block : {10, 11, 13}) {
         for (int log2_normalizer_block : {0, 5, 9, 10}) {
@@ -45,15 +45,15 @@ std::vector<weight_stream_spec> specs(std::vector<std::int64_t> const& counts) {
 
 /// What is wrong with a layout, or nothing.
 std::string flaw_of(weight_stream_spec const& spec) {
-  const std::int64_t starts[] = {spec.codebook_offset(),    spec.index_offset(),  spec.checksums_offset(),
+  std::int64_t const starts[] = {spec.codebook_offset(),    spec.index_offset(),  spec.checksums_offset(),
                                  spec.normalizers_offset(), spec.planes_offset(), spec.payload_offset()};
-  const std::int64_t ends[] = {spec.codebook_offset() + (spec.coder == weight_coder::rans_pairs ? 512 : 0),
+  std::int64_t const ends[] = {spec.codebook_offset() + (spec.coder == weight_coder::rans_pairs ? 512 : 0),
                                spec.index_end(),
                                spec.checksums_end(),
                                spec.normalizers_end(),
                                spec.planes_end(),
                                spec.largest_bytes()};
-  const std::int64_t blocks = spec.block_count();
+  std::int64_t const blocks = spec.block_count();
   for (int i = 0; i < 6; ++i) {
     if (starts[i] % 64 != 0 || ends[i] < starts[i] ||
         (i > 0 && (starts[i] < ends[i - 1] || starts[i] - ends[i - 1] >= 64))) {
@@ -63,12 +63,12 @@ std::string flaw_of(weight_stream_spec const& spec) {
   if (ends[1] - starts[1] != 8 * blocks || ends[2] - starts[2] != (spec.block_checksums ? 4 * blocks : 0)) {
     return "index";
   }
-  const std::int64_t normalizers =
+  std::int64_t const normalizers =
       spec.log2_normalizer_block == 0 ? 0 : divide_up(spec.count, std::int64_t{1} << spec.log2_normalizer_block);
   if (ends[3] - starts[3] != normalizers) {
     return "normalizers";
   }
-  const std::int64_t coded = align_up(spec.count, std::int64_t{spec.granularity()});
+  std::int64_t const coded = align_up(spec.count, std::int64_t{spec.granularity()});
   if (ends[4] - starts[4] != coded * (1 + spec.mantissa_kept) / 8) {
     return "planes";
   }
@@ -105,9 +105,9 @@ TEST_CASE("blocks share out the weights, and begin where those before them end",
 
 TEST_CASE("no payload that an encoder may choose is larger than a raw one", "[host]") {
   for (weight_stream_spec const& spec : specs({8192, 8193})) {
-    const std::int64_t coded = spec.block_weights();
-    const weight_block_index raw{0, weight_block_index::raw, 0};
-    const int raw_bits = spec.traits().exponent_bits + (spec.mantissa_kept == 0 ? 1 : 0);  // one marks NaNs
+    std::int64_t const coded = spec.block_weights();
+    weight_block_index const raw{0, weight_block_index::raw, 0};
+    int const raw_bits = spec.traits().exponent_bits + (spec.mantissa_kept == 0 ? 1 : 0);  // one marks NaNs
     CHECK(spec.payload_bytes(coded, raw) == coded * raw_bits / 8);
     CHECK(spec.payload_bytes(coded, {0, 7, 3}) % 16 == 0);
     CHECK(spec.escapes_offset(coded, 7) % 4 == 0);
@@ -152,7 +152,7 @@ TEST_CASE("a header has these 64 bytes in this order", "[host]") {
   header.total_bytes = 0x1122334455;
   header.content_checksum = 0xa1a2a3a4;
   header.header_checksum = checksum_of(header);
-  const std::uint8_t expected[60] = {
+  std::uint8_t const expected[60] = {
       'T',  'S',  'R',  'A',  1,    0,    2,    2,     // magic, version, type, coder
       12,   3,    9,    0x6f, 0x7d, 0,    0,    0,     // block, mantissa, normalizers, window
       1,    0,    0,    0,    0x31, 0x20, 0x10, 0x00,  // flags, blocks
@@ -165,8 +165,8 @@ TEST_CASE("a header has these 64 bytes in this order", "[host]") {
 }
 
 TEST_CASE("an index entry has position, words and escapes", "[host]") {
-  const weight_block_index entry{0x01020304, 0x0506, 0x0708};
-  const std::uint8_t expected[8] = {4, 3, 2, 1, 6, 5, 8, 7};
+  weight_block_index const entry{0x01020304, 0x0506, 0x0708};
+  std::uint8_t const expected[8] = {4, 3, 2, 1, 6, 5, 8, 7};
   CHECK(std::memcmp(&entry, expected, sizeof(expected)) == 0);
 }
 

@@ -23,7 +23,7 @@ sight sight_of(key_band band, row_range rows, std::int32_t keys, std::int32_t ti
   sight found;
   for (std::int32_t row = rows.begin; row < rows.end; ++row) {
     for (std::int32_t key = tile * attention_tile_keys; key < (tile + 1) * attention_tile_keys; ++key) {
-      const bool is_seen = key < keys && sees(band, row, key);
+      bool const is_seen = key < keys && sees(band, row, key);
       found.some = found.some || is_seen;
       found.all = found.all && is_seen;
     }
@@ -38,10 +38,10 @@ TEST_CASE("A block of queries gets all tiles of keys that it sees, and no mask w
     for (std::int32_t const keys : {1, 127, 128, 300, 513}) {
       for (key_band const band : {key_band{}, key_band::causal(queries, keys), key_band{-130, 60}, key_band{77, 300}}) {
         for (std::int32_t first = 0; first < queries; first += 64) {
-          const row_range rows{first, first + 64 < queries ? first + 64 : queries};
-          const tile_range range = band.tiles(rows, keys);
+          row_range const rows{first, first + 64 < queries ? first + 64 : queries};
+          tile_range const range = band.tiles(rows, keys);
           for (std::int32_t tile = 0; tile * attention_tile_keys < keys; ++tile) {
-            const sight found = sight_of(band, rows, keys, tile);
+            sight const found = sight_of(band, rows, keys, tile);
             CHECK((!found.some || (tile >= range.begin && tile < range.end)));
             CHECK(found.all == (tile >= range.full_begin && tile < range.full_end));
           }
@@ -81,7 +81,7 @@ TEST_CASE("A band moves to where that of a sequence of other lengths is") {
 }
 
 TEST_CASE("Causal attention is aligned to the last query and the last key") {
-  const key_band band = key_band::causal(1000, 1500);
+  key_band const band = key_band::causal(1000, 1500);
   CHECK(sees(band, 999, 1499));
   CHECK(sees(band, 0, 500));
   CHECK_FALSE(sees(band, 0, 501));
@@ -94,7 +94,7 @@ TEST_CASE("A schedule names each block of each head once, the longest of a secti
   attention_schedule const schedule{37, 9, 8, true};
   std::vector<int> seen(37 * 9);
   for (std::int32_t i = 0; i < schedule.count(); ++i) {
-    const attention_work work = schedule.at(i);
+    attention_work const work = schedule.at(i);
     ++seen[static_cast<std::size_t>(work.head * 9 + work.block)];
     CHECK(work.head / 8 == i / 72);
   }

@@ -95,8 +95,8 @@ TEST_CASE("an index entry is found only if all that it points to lies in the str
   decoding_at_hand at;
   weight_block_index found;
   REQUIRE(at.decoding.find(3, found));
-  const weight_block_index sound = at.entry(3);
-  const auto refused = [&](weight_block_index const& entry) {
+  weight_block_index const sound = at.entry(3);
+  auto const refused = [&](weight_block_index const& entry) {
     at.entry(3) = entry;
     return !at.decoding.find(3, found);
   };
@@ -105,7 +105,7 @@ TEST_CASE("an index entry is found only if all that it points to lies in the str
   CHECK(refused({sound.position, 0xfffe, sound.escapes}));
   CHECK(refused({sound.position, sound.words, 513}));
   CHECK(refused({sound.position, weight_block_index::raw, 1}));
-  const auto end = static_cast<std::uint32_t>((at.stream.size() - at.decoding.spec.payload_offset()) / 16);
+  auto const end = static_cast<std::uint32_t>((at.stream.size() - at.decoding.spec.payload_offset()) / 16);
   CHECK(refused({end - 1, 100, 0}));
   CHECK_FALSE(refused({0, weight_block_index::raw, 0}));
 }
@@ -122,8 +122,8 @@ TEST_CASE("a codebook that is not sound makes every block zeros", "[host]") {
 }
 
 TEST_CASE("stored weights are checked against their checksum unless that is not wanted", "[host]") {
-  const cpu exec;
-  const weight_array<bfloat16> weights(weight_kind::gauss, 1, 100);
+  cpu const exec;
+  weight_array<bfloat16> const weights(weight_kind::gauss, 1, 100);
   buffer<std::byte> stream = neuzip::encode(exec, weights.view());
   stream[64 + 50] ^= std::byte{1};
   weight_array<bfloat16> decoded(100);

@@ -46,8 +46,8 @@ std::vector<std::uint16_t> frequencies_by_the_rule(exponent_window window, histo
   std::uint64_t slots = 4096;
   std::uint64_t proportional_sum = 0;
   for (std::uint32_t symbol = 0; symbol < 256; ++symbol) {
-    const std::uint64_t weight = of_code[symbol % 16] * of_code[symbol / 16];
-    const model::kind kind = model::classify(symbol, weight, share_sum * share_sum);
+    std::uint64_t const weight = of_code[symbol % 16] * of_code[symbol / 16];
+    model::kind const kind = model::classify(symbol, weight, share_sum * share_sum);
     frequency[symbol] = kind == model::kind::one ? 1 : 0;
     slots -= frequency[symbol];
     proportional[symbol] = kind == model::kind::proportional ? weight : 0;
@@ -67,7 +67,7 @@ std::vector<std::uint16_t> frequencies_by_the_rule(exponent_window window, histo
         eligible.push_back(symbol);
       }
     }
-    const auto needed = static_cast<std::size_t>(left < 0 ? -left : left);
+    auto const needed = static_cast<std::size_t>(left < 0 ? -left : left);
     if (eligible.size() >= needed) {
       for (std::size_t i = 0; i < needed; ++i) {
         frequency[eligible[i]] = static_cast<std::uint16_t>(frequency[eligible[i]] + (left < 0 ? -1 : 1));
@@ -80,7 +80,7 @@ std::vector<std::uint16_t> frequencies_by_the_rule(exponent_window window, histo
 
 template <int Lanes>
 codebook fit_serially(histogram const& counts, std::uint32_t largest_exponent) {
-  const auto scratch = std::make_unique<codebook_scratch>();
+  auto const scratch = std::make_unique<codebook_scratch>();
   std::memset(static_cast<void*>(scratch.get()), 0xa5, sizeof(*scratch));
   codebook result;
   result.window = fit_codebook(serial_group<Lanes>{}, counts.data(), largest_exponent, *scratch);
@@ -111,7 +111,7 @@ struct fitting {
 
 std::vector<histogram> adversarial_histograms() {
   std::vector<histogram> all;
-  const auto add = [&all](auto&& count_of) {
+  auto const add = [&all](auto&& count_of) {
     histogram counts(256);
     for (std::size_t i = 0; i < 256; ++i) {
       counts[i] = count_of(i);
@@ -135,8 +135,8 @@ std::vector<histogram> adversarial_histograms() {
   add([](std::size_t i) { return i >= 90 && i < 130 ? std::uint64_t{1} << (i - 90) : 0u; });
   add([](std::size_t i) { return i == 120 ? huge : i > 120 && i < 135 ? huge / 450 : 0u; });
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
-    const std::uint64_t spread = 1 + testing::hash(seed, 1000) % 40;
-    const std::uint64_t width = 1 + testing::hash(seed, 1001) % 60;
+    std::uint64_t const spread = 1 + testing::hash(seed, 1000) % 40;
+    std::uint64_t const width = 1 + testing::hash(seed, 1001) % 60;
     add([=](std::size_t i) { return i >= 80 && i < 80 + width ? testing::hash(seed, i) >> (63 - spread) : 0u; });
   }
   return all;
@@ -171,8 +171,8 @@ std::string flaw_of(codebook const& found, histogram const& counts, std::uint32_
 TEST_CASE("codebooks of any histogram are valid, can code two escapes, and follow the documented rule", "[host]") {
   for (std::uint32_t largest_exponent : {255u, 31u, 15u}) {
     for (histogram const& wide : adversarial_histograms()) {
-      const histogram counts = narrowed(wide, largest_exponent + 1);
-      const codebook found = fit_serially<32>(counts, largest_exponent);
+      histogram const counts = narrowed(wide, largest_exponent + 1);
+      codebook const found = fit_serially<32>(counts, largest_exponent);
       REQUIRE(flaw_of(found, counts, largest_exponent) == "");
     }
   }
@@ -184,24 +184,24 @@ TEST_CASE("where nothing was counted, all pairs are alike", "[host]") {
 
 TEST_CASE("groups of any size fit the same codebook", "[host]") {
   for (histogram const& counts : adversarial_histograms()) {
-    const codebook one = fit_serially<1>(counts, 255);
+    codebook const one = fit_serially<1>(counts, 255);
     REQUIRE(fit_serially<32>(counts, 255) == one);
     REQUIRE(fit_serially<256>(counts, 255) == one);
   }
 }
 
 TEST_CASE("an adversary fits the same codebook and encode table as a single lane", "[host]") {
-  const std::vector<histogram> all = adversarial_histograms();
+  std::vector<histogram> const all = adversarial_histograms();
   for (std::size_t i = 0; i < all.size(); i += 23) {
     codebook found;
     found.frequency.resize(256);
     pair_coder::encode_table table{};
     testing::adversary{.seed = i + 1}.run(fitting{all[i].data(), 255, &found, &table}, 1);
-    const codebook expected = fit_serially<1>(all[i], 255);
+    codebook const expected = fit_serially<1>(all[i], 255);
     REQUIRE(found == expected);
     pair_coder::model_type model;
     std::copy(expected.frequency.begin(), expected.frequency.end(), model.frequency);
-    const auto wanted = pair_coder::make_encode_table(model);
+    auto const wanted = pair_coder::make_encode_table(model);
     REQUIRE(std::memcmp(&table, &wanted, sizeof(table)) == 0);
   }
 }
@@ -211,7 +211,7 @@ TEST_CASE("of up to 1023 blocks all are counted, of more at least 512", "[host]"
     CHECK(histogram_stride(blocks) == 1);
   }
   for (std::int64_t blocks : {1024, 1535, 1536, 100'000, 1 << 30}) {
-    const std::int64_t counted = (blocks + histogram_stride(blocks) - 1) / histogram_stride(blocks);
+    std::int64_t const counted = (blocks + histogram_stride(blocks) - 1) / histogram_stride(blocks);
     CHECK(counted >= 512);
     CHECK(counted <= 1024);
   }

@@ -38,11 +38,11 @@ struct log_sum_exp_of_rows {
   __device__ void finish() const {}
   template <class Sum, int Registers>
   __device__ void operator()(Sum const (&sums)[Registers], box_place place, scratch_type&) const {
-    const lse_reducer<float> reducer;
-    const auto upper = reduce_row<0>(reducer, sums, columns - place.column);
-    const auto lower = reduce_row<1>(reducer, sums, columns - place.column);
-    const auto lane = static_cast<std::int32_t>(threadIdx.x % 32);
-    const std::int64_t row = place.row + lane / 4;
+    lse_reducer<float> const reducer;
+    auto const upper = reduce_row<0>(reducer, sums, columns - place.column);
+    auto const lower = reduce_row<1>(reducer, sums, columns - place.column);
+    auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    std::int64_t const row = place.row + lane / 4;
     if (lane % 4 == 0 && row < target.extent(0)) {
       target(row, place.column / tile_columns) = reducer.value(upper);
     }
@@ -117,7 +117,7 @@ void check_lists(Epilogue const& make_epilogue) {
   std::int64_t const extents[2] = {problem.rows, 504};
   matrix_view<bfloat16> const target(outputs.data(), extents);
   listed_schedule const schedule{device_works.data(), 6, device_list.data()};
-  const program whole{problem.template a_map<program>(), problem.template b_map<program>(), schedule,
+  program const whole{problem.template a_map<program>(), problem.template b_map<program>(), schedule,
                       make_epilogue(target)};
   problem.exec.run(whole, 2 * program::blocks_per_cluster);  // two clusters share the work
   problem.exec.copy(outputs, found);
@@ -178,7 +178,7 @@ TEST_CASE("an epilogue can reduce rows of sums that are never stored", "[cuda]")
   log_sum_exp_of_rows const epilogue{matrix_view<float>(target.data(), extents),
                                      static_cast<std::int32_t>(problem.columns), program::columns};
   dense_schedule const schedule{{2, tiles, 8}, 7};
-  const program whole{problem.a_map<program>(), problem.b_map<program>(), schedule, epilogue};
+  program const whole{problem.a_map<program>(), problem.b_map<program>(), schedule, epilogue};
   problem.exec.run(whole, 6);
   problem.exec.copy(target, found);
   problem.exec.wait();

@@ -95,7 +95,7 @@ struct softmax_problem {
 
   void run(cpu const& exec) {
     matrix_view<std::uint8_t> const kept{blocks.data(), {2, stride / 128}};
-    const differentiate_softmaxes<bfloat16> program{
+    differentiate_softmaxes<bfloat16> const program{
         {{values.data(), {tokens, vocabulary}, {stride, 1}}, {references.data(), {tiles, tokens}}, state},
         factors,
         row_of,

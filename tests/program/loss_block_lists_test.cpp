@@ -35,8 +35,8 @@ void check_lists(std::int32_t rows, std::int32_t columns, std::uint64_t every) {
   auto const classifier_before = for_classifier;
   std::vector<std::int32_t> counts(static_cast<std::size_t>(token_panels + entry_panels), -1);
   std::vector<std::int32_t> lists(static_cast<std::size_t>(entry_panels * rows + token_panels * columns), -1);
-  const loss_product_works works{counts.data(), lists.data(), entry_panels, token_panels, 5, rows, columns, 2};
-  const list_loss_blocks program{{0, columns * std::int64_t{128}, columns * std::int64_t{128}, nullptr},
+  loss_product_works const works{counts.data(), lists.data(), entry_panels, token_panels, 5, rows, columns, 2};
+  list_loss_blocks const program{{0, columns * std::int64_t{128}, columns * std::int64_t{128}, nullptr},
                                  works,
                                  counts,
                                  lists,
@@ -101,8 +101,8 @@ TEST_CASE("what is marked beyond the end of a part is in no list of hidden state
   std::vector<std::int32_t> counts(4, -1);
   std::vector<std::int32_t> lists(3 * 2 + 6, -1);
   // Three panels of a whole part, of which the last part has but 300 entries.
-  const loss_product_works works{counts.data(), lists.data(), 3, 1, 1, 2, 6, 1};
-  const list_loss_blocks program{{768, 768, 1068, nullptr},       works,  counts, lists, {for_hidden.data(), {2, 6}},
+  loss_product_works const works{counts.data(), lists.data(), 3, 1, 1, 2, 6, 1};
+  list_loss_blocks const program{{768, 768, 1068, nullptr},       works,  counts, lists, {for_hidden.data(), {2, 6}},
                                  {for_classifier.data(), {2, 6}}, unclean};
   exec.run(program, program.groups());
   CHECK(counts[3] == 3 * 2);

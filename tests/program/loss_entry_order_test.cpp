@@ -75,16 +75,16 @@ struct order_problem {
   }
 
   void run(cpu const& exec) {
-    const mark_labels with_labels{marks(), {order, row_of, labels, count}};
+    mark_labels const with_labels{marks(), {order, row_of, labels, count}};
     exec.run(with_labels, with_labels.groups());
-    const class_entries classes{marks(), entries()};
+    class_entries const classes{marks(), entries()};
     exec.run(classes, classes.groups());
     exec.run(place_classes{entries()}, 1);
-    const place_entries places{entries()};
+    place_entries const places{entries()};
     exec.run(places, places.groups());
-    const find_alive_blocks found{marks(), entries(), block_view()};
+    find_alive_blocks const found{marks(), entries(), block_view()};
     exec.run(found, found.groups());
-    const choose_order choose{entries(), block_view()};
+    choose_order const choose{entries(), block_view()};
     exec.run(choose, choose.groups());
   }
 };
@@ -200,7 +200,7 @@ TEST_CASE("rows of a part are brought together, and zeros where no entry is left
   std::vector<std::uint16_t> gathered(512 * 24, 77);
   std::int32_t in_order = 1;
   loss_part_range const range{512, 512, vocabulary, &alive, &in_order};
-  const gather_entries<std::uint16_t> program{range,
+  gather_entries<std::uint16_t> const program{range,
                                               entry_of,
                                               {classifier.data(), {vocabulary, channels}, {24, 1}},
                                               {gathered.data(), {512, channels}, {24, 1}}};

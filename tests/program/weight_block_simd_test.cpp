@@ -48,14 +48,14 @@ constexpr content contents[] = {content::gauss, content::narrow_gauss, content::
 template <class T>
 T value_of(content what, std::uint64_t seed, int i) {
   using bits_type = typename scalar_traits<T>::bits_type;
-  const std::uint64_t random = testing::hash(seed, static_cast<std::uint64_t>(i));
+  std::uint64_t const random = testing::hash(seed, static_cast<std::uint64_t>(i));
   switch (what) {
     case content::gauss:
       return testing::sample<T>(testing::gauss{.sigma = 0.02}, seed, static_cast<std::uint64_t>(i));
     case content::narrow_gauss:
       return testing::sample<T>(testing::gauss{.sigma = 1}, seed, static_cast<std::uint64_t>(i));
     case content::wide: {  // exponents far apart: many escapes
-      const auto exponent = static_cast<std::uint32_t>(random >> 40) % (exponent_split<T>::largest_exponent + 1);
+      auto const exponent = static_cast<std::uint32_t>(random >> 40) % (exponent_split<T>::largest_exponent + 1);
       return from_bits<T>(
           static_cast<bits_type>((random & 3) == 0 ? exponent << scalar_traits<T>::mantissa_bits : random >> 9));
     }
@@ -124,10 +124,10 @@ struct comparison {
 
   void split(exponent_window window, pair_coder::encode_table const* table) {
     reset_scratch(0xee);
-    const auto size = static_cast<std::size_t>(portable::residual_planes.bytes(block.coded));
+    auto const size = static_cast<std::size_t>(portable::residual_planes.bytes(block.coded));
     std::vector<std::uint8_t> planes(size, 0xaa);
     auto fast_planes = exact(planes);
-    const int escapes = portable::split(group, block, window, table, planes.data(), *expected);
+    int const escapes = portable::split(group, block, window, table, planes.data(), *expected);
     REQUIRE(Fast::split(group, block, window, table, fast_planes.get(), *actual) == escapes);
     CHECK(same_codes());
     CHECK(std::equal(planes.begin(), planes.end(), fast_planes.get()));
@@ -139,8 +139,8 @@ struct comparison {
   /// Packs the codes of `expected`, which must be those of `actual`; gives the states and then the words.
   std::vector<std::uint8_t> pack(pair_coder::encode_table const& table) {
     std::memcpy(actual->codes, expected->codes, sizeof(actual->codes));
-    const packed_block<group_type> wanted = portable::pack(group, block.coded, table, *expected);
-    const packed_block<group_type> got = Fast::pack(group, block.coded, table, *actual);
+    packed_block<group_type> const wanted = portable::pack(group, block.coded, table, *expected);
+    packed_block<group_type> const got = Fast::pack(group, block.coded, table, *actual);
     REQUIRE(got.words == wanted.words);
     CHECK(std::equal(wanted.state.values, wanted.state.values + 32, got.state.values));
     std::vector<std::uint8_t> payload(128);
@@ -148,7 +148,7 @@ struct comparison {
       store_little_endian(payload.data() + 4 * lane, wanted.state.values[lane]);
     }
     if (wanted.words <= weight_stream_spec::largest_words) {
-      const int first = portable::words_end - wanted.words;
+      int const first = portable::words_end - wanted.words;
       CHECK(std::equal(expected->words + first, expected->words + portable::words_end, actual->words + first));
       for (int i = first; i < portable::words_end; ++i) {
         payload.resize(payload.size() + 2);
@@ -160,11 +160,11 @@ struct comparison {
 
   bool unpack(pair_coder::decode_table const& table, std::vector<std::uint8_t> const& payload) {
     reset_scratch(0xdd);
-    const std::vector<std::uint8_t> words(payload.begin() + 128, payload.end());
+    std::vector<std::uint8_t> const words(payload.begin() + 128, payload.end());
     auto exact_states = exact({payload.begin(), payload.begin() + 128});
     auto exact_words = exact(words);
-    const int count = static_cast<int>(words.size() / 2);
-    const bool sound =
+    int const count = static_cast<int>(words.size() / 2);
+    bool const sound =
         portable::unpack(group, block.coded, table, exact_states.get(), exact_words.get(), count, *expected);
     CHECK(Fast::unpack(group, block.coded, table, exact_states.get(), exact_words.get(), count, *actual) == sound);
     CHECK(same_codes());
@@ -185,7 +185,7 @@ struct comparison {
           static_cast<std::uint8_t>(testing::hash(seed + 1, static_cast<std::uint64_t>(i)));
     }
     CHECK_FALSE(unpack(table, broken));
-    const std::size_t words = payload.size() / 2 - 64;
+    std::size_t const words = payload.size() / 2 - 64;
     for (std::size_t keep : {std::size_t{0}, std::size_t{1}, words / 2, words - std::min<std::size_t>(words, 1)}) {
       if (keep < words) {
         CHECK_FALSE(unpack(table, {payload.begin(), payload.begin() + static_cast<std::ptrdiff_t>(128 + 2 * keep)}));
@@ -212,7 +212,7 @@ struct comparison {
     auto exact_planes = exact(planes);
     auto exact_normalizers = exact(normalizers);
     std::uint8_t const* given = normalizers.empty() ? nullptr : exact_normalizers.get();
-    const auto count = static_cast<std::size_t>(block.count);
+    auto const count = static_cast<std::size_t>(block.count);
     auto wanted = std::make_unique<T[]>(count);
     auto got = std::make_unique<T[]>(count);
     portable::join(group, window, exact_planes.get(), given, log2_normalizer_block, block.count, block.coded, *expected,
@@ -261,10 +261,10 @@ void compare_block(content what, int count, bool with_normalizers, codebook cons
   both.block.coded = static_cast<int>(spec.coded_in(0));
   both.counts();
 
-  const auto book = fit<T, weight_block_steps<T, Mantissa>>(both.block);
+  auto const book = fit<T, weight_block_steps<T, Mantissa>>(both.block);
   both.split(book->window, nullptr);
   both.split(book->window, &book->encode);
-  const std::vector<std::uint8_t> payload = both.pack(book->encode);
+  std::vector<std::uint8_t> const payload = both.pack(book->encode);
   if (payload.size() > 128) {
     CHECK(both.unpack(book->decode, payload));
   }
@@ -277,7 +277,7 @@ void compare_block(content what, int count, bool with_normalizers, codebook cons
   both.join({static_cast<std::uint8_t>(seed * 37), static_cast<std::uint8_t>(seed * 91)}, normalizers, 6, seed + 3);
 
   both.split(stale.window, &stale.encode);
-  const std::vector<std::uint8_t> stale_payload = both.pack(stale.encode);
+  std::vector<std::uint8_t> const stale_payload = both.pack(stale.encode);
   if (is_thorough) {
     both.unpack_hostile(stale.decode, stale_payload, seed + 5);
   }
@@ -292,7 +292,7 @@ template <class T, int Kept, template <class, class> class Fast>
 void compare_type() {
   using mantissa = keep_mantissa<Kept>;
   using steps = Fast<T, mantissa>;
-  const auto stale = stale_codebook<T, mantissa>();
+  auto const stale = stale_codebook<T, mantissa>();
   std::uint64_t seed = 1;
   int largest = 8191 + Kept % 2;
   for (content what : contents) {

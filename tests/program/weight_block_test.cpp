@@ -35,15 +35,15 @@ struct coded_pairs {
     }
     pair_coder::make_decode_table(model, *slots);
     for (int i = 0; i < coded / 2; ++i) {
-      const auto slot = testing::hash(1, static_cast<std::uint64_t>(i)) % pair_coder::slots;
+      auto const slot = testing::hash(1, static_cast<std::uint64_t>(i)) % pair_coder::slots;
       scratch->codes[i] = static_cast<std::uint8_t>(slots->entry[slot] & 0xffu);
     }
   }
 
   /// States, then words.
   std::vector<std::uint8_t> pack() {
-    const auto table = pair_coder::make_encode_table(model);
-    const packed_block<serial_group<32>> packed = steps::pack(group, coded, table, *scratch);
+    auto const table = pair_coder::make_encode_table(model);
+    packed_block<serial_group<32>> const packed = steps::pack(group, coded, table, *scratch);
     std::vector<std::uint8_t> payload(static_cast<std::size_t>(128 + 2 * packed.words));
     for (int lane = 0; lane < 32; ++lane) {
       CHECK(pair_coder::is_state(packed.state.values[lane]));
@@ -88,15 +88,15 @@ std::vector<bfloat16> row_of(std::uint16_t bits) {
 TEST_CASE("unpack undoes pack, for blocks of few, many and all words", "[host]") {
   for (int used : {2, 16, 64, 256}) {
     coded_pairs pairs(used);
-    const std::vector<std::uint8_t> payload = pairs.pack();
+    std::vector<std::uint8_t> const payload = pairs.pack();
     if (payload.size() / 2 - 64 > weight_stream_spec::largest_words) {
       continue;
     }
     // 4096 pairs of log2(used) bits each; the states hold up to 16 bits a lane.
-    const double bits = 4096 * std::log2(used);
+    double const bits = 4096 * std::log2(used);
     CHECK(16.0 * static_cast<double>(payload.size() / 2 - 64) <= bits + 16);
     CHECK(16.0 * static_cast<double>(payload.size() / 2 - 64) >= bits - 32 * 16);
-    const auto unpacked = std::make_unique<weight_block_scratch>();
+    auto const unpacked = std::make_unique<weight_block_scratch>();
     REQUIRE(pairs.unpack(payload, *unpacked));
     CHECK(std::memcmp(unpacked->codes, pairs.scratch->codes, sizeof(unpacked->codes)) == 0);
   }
@@ -111,7 +111,7 @@ TEST_CASE("words that do not fit are counted and not written", "[host]") {
   }
   pairs.model.frequency[255] = 4096 - 255;
   std::memset(pairs.scratch->codes, 0, sizeof(pairs.scratch->codes));
-  const std::vector<std::uint8_t> payload = pairs.pack();
+  std::vector<std::uint8_t> const payload = pairs.pack();
   CHECK(payload.size() / 2 - 64 > 3000);
   std::uint16_t guard = 0;
   std::memcpy(&guard, pairs.scratch->words, 2);
@@ -120,8 +120,8 @@ TEST_CASE("words that do not fit are counted and not written", "[host]") {
 
 TEST_CASE("unpack refuses states out of range, and words too few or too many", "[host]") {
   coded_pairs pairs(64);
-  const std::vector<std::uint8_t> sound = pairs.pack();
-  const auto unpacked = std::make_unique<weight_block_scratch>();
+  std::vector<std::uint8_t> const sound = pairs.pack();
+  auto const unpacked = std::make_unique<weight_block_scratch>();
   REQUIRE(pairs.unpack(sound, *unpacked));
   std::vector<std::uint8_t> broken = sound;
   broken[3] = 0x80;
@@ -142,7 +142,7 @@ TEST_CASE("split lists the exponents that have no code, ascending by position", 
   weights[3].bits = 0xff81;                        // 255
   weights[77].bits = 0x4080;                       // 129
   weights[78].bits = 0x4400;                       // 136: the one from anywhere
-  const split_block<bfloat16, 7> split(weights, 256, {116, 136});
+  split_block<bfloat16, 7> const split(weights, 256, {116, 136});
   REQUIRE(split.escapes == 2);
   CHECK(split.scratch->escapes[0] == weight_escape::pack(3, 255, false));
   CHECK(split.scratch->escapes[1] == weight_escape::pack(200, 0, false));
@@ -155,8 +155,8 @@ TEST_CASE("split lists the exponents that have no code, ascending by position", 
 }
 
 TEST_CASE("weights added to fill a row have the window's first exponent, no residual and no escape", "[host]") {
-  const std::vector<bfloat16> weights(5, bfloat16{0xffff});
-  const split_block<bfloat16, 7> split(weights, 256, {10, 24});
+  std::vector<bfloat16> const weights(5, bfloat16{0xffff});
+  split_block<bfloat16, 7> const split(weights, 256, {10, 24});
   CHECK(split.escapes == 5);
   for (int i = 5; i < 256; ++i) {
     REQUIRE(split.code(i) == 0);
@@ -168,7 +168,7 @@ TEST_CASE("a NaN that no mantissa bit is kept of is an escape, an infinity is no
   std::vector<bfloat16> weights = row_of(0x7f80);
   weights[9].bits = 0xffc0;
   weights.resize(1024, bfloat16{0x7f80});
-  const split_block<bfloat16, 0> split(weights, 1024, {242, 0});
+  split_block<bfloat16, 0> const split(weights, 1024, {242, 0});
   REQUIRE(split.escapes == 1);
   CHECK(split.scratch->escapes[0] == weight_escape::pack(9, 255, true));
   CHECK(weight_escape::position(split.scratch->escapes[0]) == 9);
@@ -178,7 +178,7 @@ TEST_CASE("a NaN that no mantissa bit is kept of is an escape, an infinity is no
 
 TEST_CASE("more escapes than a block may have are counted and not written", "[host]") {
   std::vector<bfloat16> weights(1024, bfloat16{0x0001});
-  const split_block<bfloat16, 7> split(weights, 1024, {100, 114});
+  split_block<bfloat16, 7> const split(weights, 1024, {100, 114});
   CHECK(split.escapes == 1024);
 }
 

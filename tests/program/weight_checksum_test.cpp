@@ -36,10 +36,10 @@ struct shared_checksum {
 }  // namespace
 
 TEST_CASE("a checksum that lanes share is that of the whole, for any length and what came before", "[host]") {
-  const std::vector<std::uint8_t> bytes = random_bytes(3000);
+  std::vector<std::uint8_t> const bytes = random_bytes(3000);
   for (std::int64_t length : {0, 1, 3, 31, 32, 33, 100, 1023, 1024, 3000}) {
     for (std::uint32_t seed : {0u, 0x12345678u}) {
-      const std::uint32_t expected = crc32c(bytes.data(), static_cast<std::size_t>(length), seed);
+      std::uint32_t const expected = crc32c(bytes.data(), static_cast<std::size_t>(length), seed);
       std::uint32_t shared = 0;
       testing::adversary{}.run(shared_checksum{bytes.data(), length, seed, &shared}, 1);
       CHECK(shared == expected);
@@ -57,21 +57,21 @@ TEST_CASE("a block's checksum covers the sizes in its index entry, normalizers, 
   spec.log2_normalizer_block = 5;
   spec.block_checksums = true;
   spec.count = 3000;
-  const std::vector<std::uint8_t> stream = random_bytes(static_cast<std::size_t>(spec.largest_bytes()));
-  const weight_block_index entry{3, 100, 2};
-  const std::int64_t block = 1;
-  const auto checksum = [&](std::vector<std::uint8_t> const& bytes, weight_block_index const& of) {
+  std::vector<std::uint8_t> const stream = random_bytes(static_cast<std::size_t>(spec.largest_bytes()));
+  weight_block_index const entry{3, 100, 2};
+  std::int64_t const block = 1;
+  auto const checksum = [&](std::vector<std::uint8_t> const& bytes, weight_block_index const& of) {
     return block_checksum(serial_group<32>{}, spec, bytes.data(), block, of);
   };
-  const std::uint32_t expected = checksum(stream, entry);
-  const std::int64_t ranges[3][2] = {{spec.normalizers_offset() + 32, 32},
+  std::uint32_t const expected = checksum(stream, entry);
+  std::int64_t const ranges[3][2] = {{spec.normalizers_offset() + 32, 32},
                                      {spec.planes_offset() + 512, 512},
                                      {spec.payload_offset() + 3 * 16, spec.payload_bytes(1024, entry)}};
   std::int64_t wrong = 0;
   for (std::size_t i = 0; i < stream.size(); ++i) {
     bool covered = false;
     for (auto const& range : ranges) {
-      const auto position = static_cast<std::int64_t>(i);
+      auto const position = static_cast<std::int64_t>(i);
       covered = covered || (position >= range[0] && position < range[0] + range[1]);
     }
     std::vector<std::uint8_t> changed = stream;
@@ -82,7 +82,7 @@ TEST_CASE("a block's checksum covers the sizes in its index entry, normalizers, 
   CHECK(checksum(stream, {3, 99, 2}) != expected);
   CHECK(checksum(stream, {3, 100, 3}) != expected);
   // The same as one checksum over the parts one after the other.
-  const std::uint8_t sizes[4] = {100, 0, 2, 0};
+  std::uint8_t const sizes[4] = {100, 0, 2, 0};
   std::uint32_t joined = crc32c(sizes, 4);
   for (auto const& range : ranges) {
     joined = crc32c(stream.data() + range[0], static_cast<std::size_t>(range[1]), joined);
@@ -92,7 +92,7 @@ TEST_CASE("a block's checksum covers the sizes in its index entry, normalizers, 
 
 TEST_CASE("a header's checksum covers its first sixty bytes", "[host]") {
   weight_stream_header header = weight_stream_spec{}.header();
-  const std::uint32_t expected = checksum_of(header);
+  std::uint32_t const expected = checksum_of(header);
   CHECK(expected == crc32c(reinterpret_cast<std::uint8_t const*>(&header), 60));
   header.header_checksum = 5;
   CHECK(checksum_of(header) == expected);

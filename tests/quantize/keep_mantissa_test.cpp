@@ -45,14 +45,14 @@ template <class T, int K, mantissa_rounding Rounding>
 std::string flaw_of_finite(std::uint32_t bits, std::uint32_t normalizer, std::uint32_t random) {
   using keep = keep_mantissa<K, Rounding>;
   using f = format<T>;
-  const kept_value kept = normalizer == 0 ? keep::template quantize<T>(bits, random)
+  kept_value const kept = normalizer == 0 ? keep::template quantize<T>(bits, random)
                                           : keep::template quantize_normalized<T>(bits, normalizer, random);
   if (kept.lost_nan || (kept.residual >> (K + 1)) != 0 ||
       kept.exponent >= static_cast<std::uint32_t>(f::largest_exponent)) {
     return "not finite";
   }
-  const std::uint32_t back = keep::template restore<T>(kept);
-  const long double expected = tessera_test::kept_magnitude<T, K, Rounding>(bits, normalizer, random);
+  std::uint32_t const back = keep::template restore<T>(kept);
+  long const double expected = tessera_test::kept_magnitude<T, K, Rounding>(bits, normalizer, random);
   if (std::fabs(f::value_of(back)) != expected || f::is_negative(back) != f::is_negative(bits)) {
     return "rounded wrongly";
   }
@@ -61,8 +61,8 @@ std::string flaw_of_finite(std::uint32_t bits, std::uint32_t normalizer, std::ui
     return "what was kept changes when it is kept once more";
   }
   if (normalizer > 0) {
-    const long double product = expected * (256 + normalizer) / 256;
-    const std::uint32_t sign = f::is_negative(bits) ? 1u << (scalar_traits<T>::bits - 1) : 0;
+    long const double product = expected * (256 + normalizer) / 256;
+    std::uint32_t const sign = f::is_negative(bits) ? 1u << (scalar_traits<T>::bits - 1) : 0;
     if (keep::template restore_normalized<T>(kept, normalizer) != (sign | tessera_test::nearest_bits<T>(product))) {
       return "multiplied wrongly";
     }
@@ -76,9 +76,9 @@ template <class T, int K, mantissa_rounding Rounding>
 std::string flaw_of_special(std::uint32_t bits, std::uint32_t normalizer) {
   using keep = keep_mantissa<K, Rounding>;
   using f = format<T>;
-  const kept_value kept =
+  kept_value const kept =
       normalizer == 0 ? keep::template quantize<T>(bits) : keep::template quantize_normalized<T>(bits, normalizer);
-  const std::uint32_t back = keep::template restore_normalized<T>(kept, normalizer);
+  std::uint32_t const back = keep::template restore_normalized<T>(kept, normalizer);
   if (f::is_negative(back) != f::is_negative(bits)) {
     return "the sign changes";
   }
@@ -95,9 +95,9 @@ template <class T, int K, mantissa_rounding Rounding>
 void check_rounding(std::vector<std::uint32_t> const& all) {
   INFO(scalar_traits<T>::name() << " keeps " << K << " bits, rounding " << static_cast<int>(Rounding));
   for (std::uint32_t bits : all) {
-    const auto random = static_cast<std::uint32_t>(testing::hash(K, bits));
-    const std::uint32_t normalizer = random % 3 == 0 ? 0 : random % 3 == 1 ? (random >> 8) % 256 : bits % 256;
-    const std::string flaw = format<T>::is_special(bits) ? flaw_of_special<T, K, Rounding>(bits, normalizer)
+    auto const random = static_cast<std::uint32_t>(testing::hash(K, bits));
+    std::uint32_t const normalizer = random % 3 == 0 ? 0 : random % 3 == 1 ? (random >> 8) % 256 : bits % 256;
+    std::string const flaw = format<T>::is_special(bits) ? flaw_of_special<T, K, Rounding>(bits, normalizer)
                                                          : flaw_of_finite<T, K, Rounding>(bits, normalizer, random);
     if (!flaw.empty()) {
       FAIL_CHECK("0x" << std::hex << bits << std::dec << ", normalizer " << normalizer << ": " << flaw);
@@ -108,7 +108,7 @@ void check_rounding(std::vector<std::uint32_t> const& all) {
 
 template <class T, int K>
 void check_all_roundings() {
-  const std::vector<std::uint32_t> all = patterns<T>();
+  std::vector<std::uint32_t> const all = patterns<T>();
   check_rounding<T, K, roundings[0]>(all);
   check_rounding<T, K, roundings[1]>(all);
   check_rounding<T, K, roundings[2]>(all);
@@ -120,19 +120,19 @@ void check_all_roundings() {
 template <class T, int K, mantissa_rounding Rounding>
 double largest_error(bool normalized) {
   using keep = keep_mantissa<K, Rounding>;
-  const std::uint64_t count = tessera_test::environment_asks_for("TESSERA_THOROUGH") ? 4'000'000 : 100'000;
+  std::uint64_t const count = tessera_test::environment_asks_for("TESSERA_THOROUGH") ? 4'000'000 : 100'000;
   double largest = 0;
   for (std::uint64_t i = 0; i < count; ++i) {
-    const std::uint32_t bits = to_bits(testing::sample<T>(testing::gauss{}, K, i));
+    std::uint32_t const bits = to_bits(testing::sample<T>(testing::gauss{}, K, i));
     if (format<T>::exponent_of(bits) <= 1) {
       continue;  // subnormal, or may be after the division
     }
-    const auto random = static_cast<std::uint32_t>(testing::hash(5, i));
-    const std::uint32_t normalizer = normalized ? random >> 24 : 0;
-    const kept_value kept = normalized ? keep::template quantize_normalized<T>(bits, normalizer, random * 77)
+    auto const random = static_cast<std::uint32_t>(testing::hash(5, i));
+    std::uint32_t const normalizer = normalized ? random >> 24 : 0;
+    kept_value const kept = normalized ? keep::template quantize_normalized<T>(bits, normalizer, random * 77)
                                        : keep::template quantize<T>(bits, random * 77);
-    const auto before = static_cast<double>(format<T>::value_of(bits));
-    const auto after = static_cast<double>(format<T>::value_of(keep::template restore_normalized<T>(kept, normalizer)));
+    auto const before = static_cast<double>(format<T>::value_of(bits));
+    auto const after = static_cast<double>(format<T>::value_of(keep::template restore_normalized<T>(kept, normalizer)));
     largest = std::fmax(largest, std::fabs(after - before) / std::fabs(before));
   }
   return largest;
@@ -141,9 +141,9 @@ double largest_error(bool normalized) {
 template <class T, int K>
 void check_bounds() {
   INFO(scalar_traits<T>::name() << " keeps " << K << " bits");
-  const double half = 1 / (std::exp2(K + 1) + 1);
-  const double last_rounding = std::exp2(-scalar_traits<T>::mantissa_bits - 1);
-  const double nearest = largest_error<T, K, mantissa_rounding::half_away>(false);
+  double const half = 1 / (std::exp2(K + 1) + 1);
+  double const last_rounding = std::exp2(-scalar_traits<T>::mantissa_bits - 1);
+  double const nearest = largest_error<T, K, mantissa_rounding::half_away>(false);
   CHECK(nearest <= half);
   CHECK(nearest > 0.9 * half);  // the bound is the bound, not far above
   CHECK(largest_error<T, K, mantissa_rounding::half_even>(false) <= half);
@@ -157,8 +157,8 @@ double mean_of_stochastic(std::uint32_t bits, std::uint32_t normalizer, int coun
   using keep = keep_mantissa<K, mantissa_rounding::stochastic>;
   double sum = 0;
   for (int i = 0; i < count; ++i) {
-    const auto random = static_cast<std::uint32_t>(testing::hash(bits, static_cast<std::uint64_t>(i)));
-    const kept_value kept = normalizer == 0 ? keep::template quantize<T>(bits, random)
+    auto const random = static_cast<std::uint32_t>(testing::hash(bits, static_cast<std::uint64_t>(i)));
+    kept_value const kept = normalizer == 0 ? keep::template quantize<T>(bits, random)
                                             : keep::template quantize_normalized<T>(bits, normalizer, random);
     sum += static_cast<double>(format<T>::value_of(keep::template restore<T>(kept)));
   }
@@ -241,11 +241,11 @@ TEST_CASE("ties go away from zero or to the even neighbour, as the rounding says
 TEST_CASE("stochastic rounding is right on average, divided or not", "[host]") {
   constexpr int count = 40'000;
   for (std::uint32_t bits : {0x3f93u, 0xbfc1u, 0x3fffu, 0x4035u}) {
-    const auto value = static_cast<double>(format<bfloat16>::value_of(bits));
-    const double step = std::exp2(std::floor(std::log2(std::fabs(value))) - 1);
-    const double five_deviations = 5 * step / 2 / std::sqrt(count);
+    auto const value = static_cast<double>(format<bfloat16>::value_of(bits));
+    double const step = std::exp2(std::floor(std::log2(std::fabs(value))) - 1);
+    double const five_deviations = 5 * step / 2 / std::sqrt(count);
     CHECK(std::fabs(mean_of_stochastic<bfloat16, 1>(bits, 0, count) - value) < five_deviations);
-    const double divided = value / (1 + 77.0 / 256);
+    double const divided = value / (1 + 77.0 / 256);
     CHECK(std::fabs(mean_of_stochastic<bfloat16, 1>(bits, 77, count) - divided) < five_deviations);
   }
 }

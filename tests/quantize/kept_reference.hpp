@@ -35,13 +35,13 @@ struct format {
   static bool is_nan(std::uint32_t bits) { return is_special(bits) && mantissa_of(bits) != 0; }
 
   static magnitude magnitude_of(std::uint32_t bits) {
-    const int exponent = exponent_of(bits);
-    const std::uint64_t implicit = exponent > 0 ? std::uint64_t{1} << mantissa_bits : 0;
+    int const exponent = exponent_of(bits);
+    std::uint64_t const implicit = exponent > 0 ? std::uint64_t{1} << mantissa_bits : 0;
     return {implicit | mantissa_of(bits), (exponent > 0 ? exponent : 1) - traits::exponent_bias - mantissa_bits};
   }
   static long double value_of(std::uint32_t bits) {
-    const magnitude m = magnitude_of(bits);
-    const long double value = std::ldexp(static_cast<long double>(m.significand), m.exponent);
+    magnitude const m = magnitude_of(bits);
+    long const double value = std::ldexp(static_cast<long double>(m.significand), m.exponent);
     return is_negative(bits) ? -value : value;
   }
 };
@@ -50,13 +50,13 @@ struct format {
 template <class T, int K, tessera::mantissa_rounding Rounding>
 long double kept_magnitude(std::uint32_t bits, std::uint32_t normalizer, std::uint32_t random) {
   using f = format<T>;
-  const magnitude given = f::magnitude_of(bits);
+  magnitude const given = f::magnitude_of(bits);
   if (given.significand == 0) {
     return 0;
   }
   // quotient = significand * 256 / (256 + normalizer) * 2^exponent; its leading power of two, by comparing integers.
-  const std::uint64_t over = given.significand * 256;
-  const std::uint64_t under = 256 + normalizer;
+  std::uint64_t const over = given.significand * 256;
+  std::uint64_t const under = 256 + normalizer;
   int leading = 0;
   while ((over >> leading) / under >= 2) {
     ++leading;
@@ -67,14 +67,14 @@ long double kept_magnitude(std::uint32_t bits, std::uint32_t normalizer, std::ui
   int power = leading + given.exponent;
   power = power < f::smallest_normal ? f::smallest_normal : power;
   // In units of 2^(power - K).
-  const int shift = given.exponent - power + K;
-  const std::uint64_t numerator = shift > 0 ? over << shift : over;
-  const std::uint64_t denominator = shift < 0 ? under << -shift : under;
+  int const shift = given.exponent - power + K;
+  std::uint64_t const numerator = shift > 0 ? over << shift : over;
+  std::uint64_t const denominator = shift < 0 ? under << -shift : under;
   std::uint64_t units = numerator / denominator;
-  const std::uint64_t rest = numerator % denominator;
+  std::uint64_t const rest = numerator % denominator;
   // Of two neighbours that with the even pattern; where no mantissa bit is kept, that is the even exponent.
-  const int before = power - f::smallest_normal;
-  const bool is_odd = ((static_cast<std::uint64_t>(before) << K) + units) % 2 == 1;
+  int const before = power - f::smallest_normal;
+  bool const is_odd = ((static_cast<std::uint64_t>(before) << K) + units) % 2 == 1;
   switch (Rounding) {
     case tessera::mantissa_rounding::half_away:
       units += 2 * rest >= denominator ? 1 : 0;
@@ -83,15 +83,15 @@ long double kept_magnitude(std::uint32_t bits, std::uint32_t normalizer, std::ui
       units += 2 * rest > denominator || (2 * rest == denominator && is_odd) ? 1 : 0;
       break;
     case tessera::mantissa_rounding::stochastic: {
-      const long double fraction = static_cast<long double>(rest) / static_cast<long double>(denominator);
+      long const double fraction = static_cast<long double>(rest) / static_cast<long double>(denominator);
       units += fraction + std::ldexp(static_cast<long double>(random), -32) >= 1 ? 1 : 0;
       break;
     }
     default:
       break;
   }
-  const long double largest = std::ldexp(2 - std::ldexp(1.0L, -K), f::largest_normal);
-  const long double kept = std::ldexp(static_cast<long double>(units), power - K);
+  long const double largest = std::ldexp(2 - std::ldexp(1.0L, -K), f::largest_normal);
+  long const double kept = std::ldexp(static_cast<long double>(units), power - K);
   return kept < largest ? kept : largest;
 }
 
@@ -104,13 +104,13 @@ std::uint32_t nearest_bits(long double value) {
   }
   int power = std::ilogb(value);
   power = power < f::smallest_normal ? f::smallest_normal : power;
-  const long double units = std::nearbyint(std::ldexp(value, f::mantissa_bits - power));
+  long const double units = std::nearbyint(std::ldexp(value, f::mantissa_bits - power));
   // units counts from the exponent's first value, so a carry into the next exponent comes by itself.
-  const auto within = static_cast<std::uint64_t>(units);
-  const std::uint64_t implicit = std::uint64_t{1} << f::mantissa_bits;
-  const auto biased = static_cast<std::uint64_t>(power + f::traits::exponent_bias);
-  const std::uint64_t bits = within < implicit ? within : (biased << f::mantissa_bits) + (within - implicit);
-  const std::uint64_t infinity = static_cast<std::uint64_t>(f::largest_exponent) << f::mantissa_bits;
+  auto const within = static_cast<std::uint64_t>(units);
+  std::uint64_t const implicit = std::uint64_t{1} << f::mantissa_bits;
+  auto const biased = static_cast<std::uint64_t>(power + f::traits::exponent_bias);
+  std::uint64_t const bits = within < implicit ? within : (biased << f::mantissa_bits) + (within - implicit);
+  std::uint64_t const infinity = static_cast<std::uint64_t>(f::largest_exponent) << f::mantissa_bits;
   return static_cast<std::uint32_t>(bits < infinity ? bits : infinity - 1);
 }
 

@@ -27,7 +27,7 @@ struct long_sequence {
 
   /// About normal.
   TESSERA_FN static float noise(std::uint64_t seed, std::int64_t at) {
-    const std::uint64_t bits = tessera::mix_bits(seed, static_cast<std::uint64_t>(at));
+    std::uint64_t const bits = tessera::mix_bits(seed, static_cast<std::uint64_t>(at));
     std::int32_t sum = -2 * 65535;
     for (int part = 0; part < 4; ++part) {
       sum += static_cast<std::int32_t>(bits >> (16 * part) & 0xffff);
@@ -39,11 +39,11 @@ struct long_sequence {
   }
   /// Before its rotation.
   [[nodiscard]] TESSERA_FN T key(std::int64_t token, std::int64_t channel) const {
-    const int which = needle_of(token);
+    int const which = needle_of(token);
     return tessera::store<T>(which >= 0 ? noise(3, which * 64 + channel) : noise(1, token * 64 + channel));
   }
   [[nodiscard]] TESSERA_FN T value(std::int64_t token, std::int64_t channel) const {
-    const int which = needle_of(token);
+    int const which = needle_of(token);
     return tessera::store<T>(which >= 0 ? noise(4, which * 64 + channel) : noise(2, token * 64 + channel));
   }
 };
@@ -60,7 +60,7 @@ struct make_long_sequence {
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
     for (int lane : group) {
-      const std::int64_t token = 4 * which + lane / 64;
+      std::int64_t const token = 4 * which + lane / 64;
       keys(0, token, lane % 64) = sequence.key(token, lane % 64);
       values(0, token, lane % 64) = sequence.value(token, lane % 64);
     }

@@ -41,7 +41,7 @@ struct find {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type& scratch) const {
-    const std::int64_t found = top_k(group, keys, keys.scores.size(), take, scratch, into{taken});
+    std::int64_t const found = top_k(group, keys, keys.scores.size(), take, scratch, into{taken});
     for (int lane : group) {
       if (is_first(lane)) {
         count[0] = found;

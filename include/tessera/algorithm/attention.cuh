@@ -42,7 +42,7 @@ inline int program_channels(attention_shape const& s) {
 
 /// Of queries, of the program for sm_90a.
 inline int block_rows_of(attention_shape const& s) {
-  const int channels = program_channels(s);
+  int const channels = program_channels(s);
   return 64 * (channels > 128  ? warpgroup_attention_tuning<256>{}(900)
                : channels > 64 ? warpgroup_attention_tuning<128>{}(900)
                                : warpgroup_attention_tuning<64>{}(900))
@@ -52,8 +52,8 @@ inline int block_rows_of(attention_shape const& s) {
 /// Whether there are keys, and places of everything have 32 bits.
 inline bool has_places_for_warpgroups(attention_shape const& s) {
   constexpr std::int64_t most = std::int64_t{1} << 29;
-  const std::int64_t query_rows = s.batch * s.query_heads * padded_tokens(s.queries);
-  const std::int64_t key_rows = s.batch * s.key_heads * padded_tokens(s.keys);
+  std::int64_t const query_rows = s.batch * s.query_heads * padded_tokens(s.queries);
+  std::int64_t const key_rows = s.batch * s.key_heads * padded_tokens(s.keys);
   return s.keys > 0 && s.queries < most && s.keys < most && query_rows < most_rows && key_rows < most_rows &&
          key_rows / attention_padding * s.channels < most_rows;
 }
@@ -69,17 +69,17 @@ struct attention_work_cost {
   [[nodiscard]] std::int64_t operator()(std::int32_t index) const {
     constexpr attention_sharing_policy policy = attention_sharing_tuning{}(900);
     constexpr int most = static_cast<int>(std::size(policy.tile)) - 1;
-    const std::int32_t first = schedule.at(index).block * rows;
-    const std::int32_t end = min(first + rows, queries);
+    std::int32_t const first = schedule.at(index).block * rows;
+    std::int32_t const end = min(first + rows, queries);
     return std::int64_t{band.tiles({first, end}, keys).count()} * policy.tile[min((end - first - 1) / 64, most)];
   }
   /// Whether the first and the last block of a head see as many tiles.
   [[nodiscard]] bool is_even() const {
-    const std::int32_t last = (schedule.blocks - 1) * rows;
+    std::int32_t const last = (schedule.blocks - 1) * rows;
     return band.tiles({0, min(rows, queries)}, keys).count() == band.tiles({last, queries}, keys).count();
   }
   [[nodiscard]] attention_shares shared(int multiprocessors, std::int64_t most_ranges) const {
-    const std::int64_t most = min(most_ranges, std::int64_t{1} << 20);
+    std::int64_t const most = min(most_ranges, std::int64_t{1} << 20);
     return attention_shares::of({schedule.count(), multiprocessors, static_cast<std::int32_t>(most), is_even()}, *this,
                                 attention_sharing_tuning{}(900));
   }
@@ -87,10 +87,10 @@ struct attention_work_cost {
 
 /// All keys are seen. The shape has places.
 inline attention_work_cost cost_without_mask(attention_shape const& s) {
-  const auto queries = static_cast<std::int32_t>(s.queries);
-  const auto heads = static_cast<std::int32_t>(s.batch * s.query_heads);
-  const std::int32_t rows = block_rows_of(s);
-  const attention_schedule schedule{heads, divide_up(queries, rows), 1, false};
+  auto const queries = static_cast<std::int32_t>(s.queries);
+  auto const heads = static_cast<std::int32_t>(s.batch * s.query_heads);
+  std::int32_t const rows = block_rows_of(s);
+  attention_schedule const schedule{heads, divide_up(queries, rows), 1, false};
   return {schedule, key_band{}, queries, static_cast<std::int32_t>(s.keys), rows};
 }
 
@@ -108,10 +108,10 @@ inline std::int64_t floats_of_work_shares(attention_shape const& s, int multipro
   if (s.queries <= few_queries || !has_long_works(s)) {
     return 0;
   }
-  const attention_work_cost work = cost_without_mask(s);
-  const std::int64_t most = std::int64_t{multiprocessors} * policy.ranges;
-  const std::int64_t works = work.schedule.count();
-  const std::int64_t ranges = works > attention_shares::most_works ? work.shared(multiprocessors, most).ranges
+  attention_work_cost const work = cost_without_mask(s);
+  std::int64_t const most = std::int64_t{multiprocessors} * policy.ranges;
+  std::int64_t const works = work.schedule.count();
+  std::int64_t const ranges = works > attention_shares::most_works ? work.shared(multiprocessors, most).ranges
                                                                    : min(most, works * work(0) / policy.least);
   return 2 * ranges * slots::floats_of_slot(block_rows_of(s), program_channels(s));
 }
@@ -119,10 +119,10 @@ inline std::int64_t floats_of_work_shares(attention_shape const& s, int multipro
 template <class Method, class T>
 bool suits_attention_on_warpgroups(attention_call<Method, T> const& call, int multiprocessors) {
   attention_shape const& s = call.shape;
-  const std::int64_t blocks = s.batch * s.query_heads * divide_up(s.queries, std::int64_t{block_rows_of(s)});
-  const bool is_shared = call.partials.rows.data != nullptr && call.work_shares.data == nullptr &&
+  std::int64_t const blocks = s.batch * s.query_heads * divide_up(s.queries, std::int64_t{block_rows_of(s)});
+  bool const is_shared = call.partials.rows.data != nullptr && call.work_shares.data == nullptr &&
                          2 * blocks < multiprocessors && has_long_works(s);
-  const bool has_extras = call.block_list.counts.data != nullptr || call.heads.queries.corrections.data != nullptr;
+  bool const has_extras = call.block_list.counts.data != nullptr || call.heads.queries.corrections.data != nullptr;
   return !is_shared && !has_extras && has_places_for_warpgroups(s) && call.counters.data != nullptr &&
          call.out.result.stride(3) == 1;
 }
@@ -142,9 +142,9 @@ template <class Method, class T>
 attention_schedule schedule_of(attention_call<Method, T> const& call, int rows) {
   constexpr std::int64_t cached_bytes = std::int64_t{32} << 20;  // of codes
   attention_shape const& s = call.shape;
-  const std::int64_t head_bytes = max(2 * padded_tokens(s.keys) * s.channels * s.key_heads / s.query_heads, 1);
-  const std::int64_t heads = s.batch * s.query_heads;
-  const std::int64_t at_a_time = clamp(cached_bytes / head_bytes, std::int64_t{1}, max(heads, std::int64_t{1}));
+  std::int64_t const head_bytes = max(2 * padded_tokens(s.keys) * s.channels * s.key_heads / s.query_heads, 1);
+  std::int64_t const heads = s.batch * s.query_heads;
+  std::int64_t const at_a_time = clamp(cached_bytes / head_bytes, std::int64_t{1}, max(heads, std::int64_t{1}));
   return {static_cast<std::int32_t>(heads), static_cast<std::int32_t>(divide_up(s.queries, std::int64_t{rows})),
           static_cast<std::int32_t>(at_a_time), call.options.keys_behind() >= 0};
 }
@@ -183,8 +183,8 @@ void set_pieces(Pieces& pieces, attention_call<Method, T> const& call) {
 template <class Method, class T>
 std::int64_t ranges_in_memory(attention_call<Method, T> const& call, int rows, int channels) {
   using slots = typename attention_share_output::slots_type;
-  const bool has_lengths = call.query_lengths.data != nullptr || call.key_lengths.data != nullptr;
-  const bool has_memory = is_aligned(call.work_shares.data) && call.work_shares.is_contiguous() &&
+  bool const has_lengths = call.query_lengths.data != nullptr || call.key_lengths.data != nullptr;
+  bool const has_memory = is_aligned(call.work_shares.data) && call.work_shares.is_contiguous() &&
                           !(has_lengths && call.shape.keys / attention_padding >= attention_share::most_cost);
   return has_memory ? call.work_shares.size() / (2 * slots::floats_of_slot(rows, channels)) : 0;
 }
@@ -201,7 +201,7 @@ void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attentio
   pieces.shares = attention_work_cost{pieces.schedule, pieces.band, pieces.queries, pieces.keys, shape::rows}.shared(
       multiprocessors, ranges_in_memory(call, shape::rows, shape::channels));
   program.share_output.slots = slots::in(call.work_shares, 2 * pieces.shares.ranges, shape::rows, shape::channels);
-  const bool needs_offsets = call.out.log_sum_exp.data != nullptr || call.sinks.data != nullptr;
+  bool const needs_offsets = call.out.log_sum_exp.data != nullptr || call.sinks.data != nullptr;
   program.output = {call.out.result,
                     has_whole_vectors(call.out.result),
                     heads.values.scales.data,
@@ -213,7 +213,7 @@ void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attentio
   exec.clear(call.counters);
   exec.run(program, min(pieces.shares.turns(), multiprocessors));
   if (pieces.shares.ranges > 0) {
-    const merge_attention_shares<Method, T> merge{pieces.shares, pieces.schedule, program.share_output.slots,
+    merge_attention_shares<Method, T> const merge{pieces.shares, pieces.schedule, program.share_output.slots,
                                                   writer_of(call),
                                                   merge_attention_shares<Method, T>::parts_of(pieces.shares)};
     exec.run(merge, merge.groups());
@@ -224,7 +224,7 @@ void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attentio
 template <int Channels, class Architectures, class Method, class T>
 bool try_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
   using program = attention_on_warpgroups<Channels, T, warpgroup_attention_tuning<Channels>{}(900)>;
-  const int multiprocessors = exec.state->multiprocessors();
+  int const multiprocessors = exec.state->multiprocessors();
   if (!suits_attention_on_warpgroups(call, multiprocessors) || !can_map(rows_of_heads(call.heads.queries.codes)) ||
       !can_map(rows_of_heads(call.heads.keys.codes)) || !can_map(rows_of_heads(call.heads.values.codes)) ||
       !exec.template has<program>()) {
@@ -239,13 +239,13 @@ bool suits_attention_of_few_queries(attention_call<Method, T> const& call) {
   constexpr std::int64_t most = std::int64_t{1} << 29;
   attention_shape const& s = call.shape;
   auto const& heads = call.heads;
-  const bool has_extras = call.block_list.counts.data != nullptr || heads.queries.corrections.data != nullptr;
-  const std::int64_t key_rows = s.batch * s.key_heads * padded_tokens(s.keys);
-  const bool is_small = s.keys < most && key_rows < most_rows &&
+  bool const has_extras = call.block_list.counts.data != nullptr || heads.queries.corrections.data != nullptr;
+  std::int64_t const key_rows = s.batch * s.key_heads * padded_tokens(s.keys);
+  bool const is_small = s.keys < most && key_rows < most_rows &&
                         key_rows / attention_padding * s.channels < most_rows &&
                         call.partials.shares() * s.batch * s.query_heads * s.queries < most_rows / 8;
-  const bool is_whole = is_aligned(heads.queries.codes.data) && is_aligned(heads.keys.scales.data);
-  const bool is_joined = call.partials.rows.data == nullptr || is_aligned(call.partials.rows.data);
+  bool const is_whole = is_aligned(heads.queries.codes.data) && is_aligned(heads.keys.scales.data);
+  bool const is_joined = call.partials.rows.data == nullptr || is_aligned(call.partials.rows.data);
   return s.queries <= few_queries && s.keys > 0 && !has_extras && is_small && is_whole && is_joined;
 }
 
@@ -256,13 +256,13 @@ bool try_attention_of_few_queries(basic_cuda<Architectures> const& exec, attenti
   using shape = typename program_type::shape;
   constexpr char const* where = "attention.forward";
   auto const& heads = call.heads;
-  const auto keys = rows_of_heads(heads.keys.codes);
-  const auto values = rows_of_heads(heads.values.codes);
+  auto const keys = rows_of_heads(heads.keys.codes);
+  auto const values = rows_of_heads(heads.values.codes);
   if (!suits_attention_of_few_queries(call) || !can_map(keys) || !can_map(values) ||
       !exec.template has<program_type>()) {
     return false;
   }
-  const program_type program{
+  program_type const program{
       make_tensor_map(where, keys, {shape::keys, shape::row_bytes}, shape::swizzle),
       make_tensor_map(where, values, {static_cast<int>(call.shape.channels), shape::keys}),
       heads.queries.codes.data,
@@ -272,10 +272,10 @@ bool try_attention_of_few_queries(basic_cuda<Architectures> const& exec, attenti
                           call.options.keys_behind(), call.partials.shares()),
       writer_of(call),
       call.partials};
-  const std::int64_t most = std::int64_t{exec.state->multiprocessors()} * program_type::blocks_per_multiprocessor;
+  std::int64_t const most = std::int64_t{exec.state->multiprocessors()} * program_type::blocks_per_multiprocessor;
   exec.run(program, min(std::int64_t{program.works.count()}, most));
   if (call.partials.rows.data != nullptr) {
-    const auto join = join_decoded<Method, T>::of(call.partials, writer_of(call));
+    auto const join = join_decoded<Method, T>::of(call.partials, writer_of(call));
     exec.run(join, join.groups());
   }
   return true;
@@ -295,7 +295,7 @@ std::int64_t floats_of_work_shares(basic_cuda<arch_list<Architectures...>> const
                                    quantized_regions<Method> const& regions) {
   attention_shape const& s = regions.shape;
   constexpr bool has_hopper = ((Architectures == 900) || ...);
-  const bool has_channels = s.channels % 16 == 0 && s.channels <= 256;
+  bool const has_channels = s.channels % 16 == 0 && s.channels <= 256;
   if (!has_hopper || !detail::has_lane_scales<Method> || !has_channels) {
     return 0;
   }
@@ -308,7 +308,7 @@ void run_attention(basic_cuda<arch_list<Architectures...>> const& exec, attentio
   constexpr bool has_hopper = ((Architectures == 900) || ...);
   if constexpr (has_hopper && detail::has_lane_scales<Method> && detail::has_16_bits<T> &&
                 std::is_same_v<Bias, no_bias> && std::is_same_v<typename Method::softmax, online_softmax<float>>) {
-    const std::int64_t channels = call.shape.channels;
+    std::int64_t const channels = call.shape.channels;
     if (call.shape.batch * call.shape.queries == 0 ||
         (channels <= 64 && detail::try_attention_by_copy_engine<64>(exec, call)) ||
         (channels > 64 && channels <= 128 && detail::try_attention_by_copy_engine<128>(exec, call)) ||

@@ -69,7 +69,7 @@ attention_writer<Method, T> writer_of(attention_call<Method, T, Bias> const& cal
 template <class Executor, class Method, class T, class Bias>
 void merge_shares(Executor const& exec, attention_call<Method, T, Bias> const& call) {
   if (call.partials.rows.data != nullptr) {
-    const merge_attention<Method, T> merge{call.partials, writer_of(call)};
+    merge_attention<Method, T> const merge{call.partials, writer_of(call)};
     exec.run(merge, merge.groups());
   }
 }
@@ -78,7 +78,7 @@ void merge_shares(Executor const& exec, attention_call<Method, T, Bias> const& c
 template <int Channels, class Method, class T, class Bias>
 attention_tiles<Method, T, Bias, Channels> tiles_of(attention_call<Method, T, Bias> const& call) {
   auto const& heads = call.heads;
-  const std::int64_t right = call.options.keys_behind();
+  std::int64_t const right = call.options.keys_behind();
   return {call.shape,
           heads.queries,
           heads.keys,
@@ -95,7 +95,7 @@ attention_tiles<Method, T, Bias, Channels> tiles_of(attention_call<Method, T, Bi
 
 template <class Executor, class Method, class T, class Bias>
 void run_attention_portably(Executor const& exec, attention_call<Method, T, Bias> const& call) {
-  const auto run = [&](auto const& program) { exec.run(program, program.groups()); };
+  auto const run = [&](auto const& program) { exec.run(program, program.groups()); };
   if (call.shape.channels <= 64) {
     run(tiles_of<64>(call));
   } else if (call.shape.channels <= 128) {
@@ -140,7 +140,7 @@ struct attention {
   template <class Executor>
   static workspace_plan plan(Executor const& exec, attention_shape const& shape, quantized_parts parts = {}) {
     check_shape(where, shape);
-    const regions places(where, shape, parts);
+    regions const places(where, shape, parts);
     workspace_plan plan = places.plan;
     plan.template add<float>("shares of works", parts.queries ? floats_of_work_shares(exec, places) : 0);
     return plan;
@@ -167,8 +167,8 @@ struct attention {
   template <class Executor>
   static array_view<float> work_shares(Executor const& exec, attention_shape const& shape, workspace const& space,
                                        quantized_parts parts = {}) {
-    const regions places(where, shape, parts);
-    const std::int64_t floats = parts.queries ? floats_of_work_shares(exec, places) : 0;
+    regions const places(where, shape, parts);
+    std::int64_t const floats = parts.queries ? floats_of_work_shares(exec, places) : 0;
     return floats > 0 ? space[region<float>{places.plan.bytes(), floats}] : array_view<float>{};
   }
 
@@ -177,7 +177,7 @@ struct attention {
   template <class Executor, class T = bfloat16, class Result = T, class Functions = attention_functions<>>
   static void forward(Executor const& exec, attention_inputs<T> const& in, attention_options const& options,
                       attention_outputs<Result> const& out, workspace const& space, Functions const& functions = {}) {
-    const attention_shape shape = check_inputs(where, in);
+    attention_shape const shape = check_inputs(where, in);
     heads quantized = operands(shape, space);
     if (out.log_sum_exp.data == nullptr && in.sinks.data == nullptr) {
       quantized.queries.mean_scores = {};
@@ -210,7 +210,7 @@ struct attention {
     if (in.queries.data != nullptr && regions::smooths_keys) {
       check<value_error>(out.keys.mean.data != nullptr, here, ": queries need the mean of keys, which is null");
     }
-    const bool needs_keys = in.queries.data != nullptr && regions::smooths_queries && in.keys.data == nullptr;
+    bool const needs_keys = in.queries.data != nullptr && regions::smooths_queries && in.keys.data == nullptr;
     if (needs_keys && shape.keys > 0) {
       check<value_error>(out.keys.codes.data != nullptr, here,
                          ": smoothed queries need keys or their codes, which are null");
@@ -271,10 +271,10 @@ struct attention {
     check_starts(function, shape, in.query_starts, in.key_starts);
     check<value_error>(options.softmax_scale >= 0 && options.softmax_scale < infinity, function,
                        ": the scale of the softmax is ", options.softmax_scale, " but must be finite and not negative");
-    const float scale = options.softmax_scale > 0
+    float const scale = options.softmax_scale > 0
                             ? options.softmax_scale
                             : static_cast<float>(1.0 / ::sqrt(static_cast<double>(shape.channels)));
-    const regions places(function, shape, parts);
+    regions const places(function, shape, parts);
     quantize_attention(exec, quantize_call<method, T, Functions>{shape, scale, in, out, places, space, functions});
   }
 
@@ -290,7 +290,7 @@ struct attention {
 
   template <class T>
   static attention_shape check_inputs(char const* function, attention_inputs<T> const& in) {
-    const attention_shape shape{in.queries.extent(0), in.queries.extent(1), in.keys.extent(1),
+    attention_shape const shape{in.queries.extent(0), in.queries.extent(1), in.keys.extent(1),
                                 in.queries.extent(2), in.keys.extent(2),    in.queries.extent(3)};
     check<shape_error>(in.keys.extent(0) == shape.batch, function, ": keys have ", in.keys.extent(0),
                        " sequences but queries have ", shape.batch);
@@ -336,7 +336,7 @@ struct attention {
   static void check_output(char const* function, char const* what, view<T, Rank> found,
                            std::int64_t const (&expected)[Rank], bool has_starts) {
     check_extents(function, what, found, expected);
-    const bool has_elements = found.data != nullptr && found.size() > 0;
+    bool const has_elements = found.data != nullptr && found.size() > 0;
     for (int dimension = has_starts ? 1 : 0; has_elements && dimension < Rank; ++dimension) {
       check<shape_error>(found.extent(dimension) < 2 || found.stride(dimension) != 0, function, ": dimension ",
                          dimension, " of the ", what, " has ", found.extent(dimension), " elements with a stride of 0");
@@ -365,19 +365,19 @@ struct attention {
                        " keys to the left and ", o.window_right, " to the right but neither must be below -1");
     check<shape_error>(call.out.result.data != nullptr || s.batch * s.queries == 0, function,
                        ": the result has no memory but ", s.batch * s.query_heads * s.queries, " rows");
-    const bool has_starts = call.query_starts.first.data != nullptr;
+    bool const has_starts = call.query_starts.first.data != nullptr;
     check_output(function, "result", call.out.result, {s.batch, s.query_heads, s.queries, s.channels}, has_starts);
     check_output(function, "log-sum-exps", call.out.log_sum_exp, {s.batch, s.query_heads, s.queries}, has_starts);
     check_starts(function, s, call.query_starts, {});
     check_lengths(function, s, call.query_lengths, call.key_lengths);
     check_extents(function, "sinks", call.sinks, {s.query_heads});
-    const std::int64_t blocks = divide_up(s.queries, std::int64_t{block_mean::tokens});
+    std::int64_t const blocks = divide_up(s.queries, std::int64_t{block_mean::tokens});
     check_extents(function, "counts of the block list", call.block_list.counts, {s.batch, s.query_heads, blocks});
     if (call.block_list.counts.data != nullptr) {
       check_extents(function, "tiles of the block list", call.block_list.tiles,
                     {s.batch, s.query_heads, blocks, call.block_list.tiles.extent(3)});
     }
-    const std::int64_t shares = call.partials.shares();
+    std::int64_t const shares = call.partials.shares();
     check<value_error>(shares <= most_attention_shares, function, ": ", shares,
                        " shares of rows, of which there may be ", most_attention_shares);
     check_extents(function, "shares of rows", call.partials.rows, {shares, s.batch, s.query_heads, s.queries});
@@ -392,7 +392,7 @@ struct attention {
   template <class T, int Rank>
   static void check_operand(char const* function, char const* what, view<T, Rank> found, bool is_needed,
                             std::int64_t const (&expected)[Rank]) {
-    const view<T, Rank> needed(found.data, expected);
+    view<T, Rank> const needed(found.data, expected);
     check<value_error>(!is_needed || found.data != nullptr || needed.is_empty(), function, ": the ", what, " are null");
     if (is_needed) {
       check_extents(function, what, found, expected);
@@ -404,11 +404,11 @@ struct attention {
 
   static void check_operands(char const* function, attention_shape const& s, heads const& out, bool has_queries,
                              bool has_keys, bool has_values) {
-    const std::int64_t queries = padded_tokens(s.queries);
-    const std::int64_t keys = padded_tokens(s.keys);
-    const std::int64_t elements = s.channels / codes_in<typename method::score_code>;
-    const std::int64_t query_scales = method::query_groups::count(queries);
-    const std::int64_t key_scales = method::key_groups::count(keys);
+    std::int64_t const queries = padded_tokens(s.queries);
+    std::int64_t const keys = padded_tokens(s.keys);
+    std::int64_t const elements = s.channels / codes_in<typename method::score_code>;
+    std::int64_t const query_scales = method::query_groups::count(queries);
+    std::int64_t const key_scales = method::key_groups::count(keys);
     check_operand(function, "codes of queries", out.queries.codes, has_queries,
                   {s.batch, s.query_heads, queries, elements});
     check_operand(function, "scales of queries", out.queries.scales, has_queries,

@@ -48,9 +48,9 @@ struct attention_score {
                          expected.extent(dimension));
     }
     check<shape_error>(score.size() == 1, where, ": the score has ", score.size(), " elements but needs 1");
-    const regions places(found.extent(0), found.extent(1), found.extent(2), found.extent(3));
-    const auto sums = space[places.sums];
-    const compare_heads<std::remove_const_t<T>, std::remove_const_t<Better>> compare{found, expected, sums};
+    regions const places(found.extent(0), found.extent(1), found.extent(2), found.extent(3));
+    auto const sums = space[places.sums];
+    compare_heads<std::remove_const_t<T>, std::remove_const_t<Better>> const compare{found, expected, sums};
     exec.run(compare, compare.groups());
     exec.run(finish_comparison{sums, score}, 1);
   }
@@ -77,9 +77,9 @@ inline std::vector<bool> layers_in_need(std::vector<float> const& scores, float 
                      " but must be from 0 to 1");
   std::vector<std::size_t> order(scores.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  const auto key = [&scores](std::size_t i) { return std::isnan(scores[i]) ? -2.0F : scores[i]; };
+  auto const key = [&scores](std::size_t i) { return std::isnan(scores[i]) ? -2.0F : scores[i]; };
   std::stable_sort(order.begin(), order.end(), [&key](std::size_t a, std::size_t b) { return key(a) < key(b); });
-  const double lowest = std::ceil(static_cast<double>(fraction) * static_cast<double>(scores.size()));
+  double const lowest = std::ceil(static_cast<double>(fraction) * static_cast<double>(scores.size()));
   std::vector<bool> needs(scores.size());
   for (std::size_t place = 0; place < order.size(); ++place) {
     needs[order[place]] = static_cast<double>(place) < lowest || !(scores[order[place]] >= threshold);

@@ -39,7 +39,7 @@ class block_pool {
   /// Throws shape_error if there is none.
   [[nodiscard]] std::int32_t take() {
     check<shape_error>(!free_.empty(), "block_pool.take: ", users_.size(), " blocks are in use, of ", users_.size());
-    const std::int32_t block = free_.back();
+    std::int32_t const block = free_.back();
     free_.pop_back();
     users_[static_cast<std::size_t>(block)] = 1;
     return block;
@@ -55,7 +55,7 @@ class block_pool {
     if (--users_[checked(block)] == 0) {
       free_.push_back(block);
       for (std::size_t i = free_.size() - 1; i > 0 && free_[i - 1] < free_[i]; --i) {
-        const std::int32_t moved = free_[i];
+        std::int32_t const moved = free_[i];
         free_[i] = free_[i - 1];
         free_[i - 1] = moved;
       }

@@ -72,7 +72,7 @@ namespace detail {
 
 template <int Channels, class Executor, class Merger, class T>
 void encode_cache_pages(Executor const& exec, cache_append_call<Merger, T> const& call) {
-  const encode_pages<T, Channels> program{call.source, call.rows, call.marks};
+  encode_pages<T, Channels> const program{call.source, call.rows, call.marks};
   exec.run(program, program.groups());
 }
 
@@ -80,7 +80,7 @@ void encode_cache_pages(Executor const& exec, cache_append_call<Merger, T> const
 template <class Executor, class Merger, class T>
 void keep_new_tokens(Executor const& exec, cache_append_call<Merger, T> const& call) {
   if (call.source.tokens > 0) {
-    const keep_tail<T> keep{call.source, true};
+    keep_tail<T> const keep{call.source, true};
     exec.run(keep, keep.groups());
   }
 }
@@ -88,18 +88,18 @@ void keep_new_tokens(Executor const& exec, cache_append_call<Merger, T> const& c
 /// Once thresholds are known.
 template <class Executor, class Merger, class T, class Row>
 void mark_tokens(Executor const& exec, cache_append_call<Merger, T> const& call, view<Row const, 5> rows) {
-  const find_apart<T, Row> find{call.source, rows, call.marks};
+  find_apart<T, Row> const find{call.source, rows, call.marks};
   exec.run(find, find.groups());
-  const mark_rows<T> mark{call.source, call.marks};
+  mark_rows<T> const mark{call.source, call.marks};
   exec.run(mark, mark.groups());
 }
 
 template <class Executor, class Merger, class T>
 void append_portably(Executor const& exec, cache_append_call<Merger, T> const& call) {
   if (!call.marks.is_empty()) {
-    const measure_pages<Merger, T> measure{call.merger, call.source, call.rows, call.whole_tokens};
+    measure_pages<Merger, T> const measure{call.merger, call.source, call.rows, call.whole_tokens};
     exec.run(measure, measure.groups());
-    const fit_thresholds<T> fit{call.rule, call.source, call.rows};
+    fit_thresholds<T> const fit{call.rule, call.source, call.rows};
     exec.run(fit, fit.groups());
     mark_tokens(exec, call, view<merged_row const, 5>(call.rows));
     if (call.source.memory.format.channels <= 128) {

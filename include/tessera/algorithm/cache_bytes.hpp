@@ -40,7 +40,7 @@ struct cache_bytes {
   }
   /// `count` pages of a head.
   void add_pages(cache_page_format const& format, std::int64_t count) {
-    const std::int64_t of_tokens = 2 * cache_page_format::tokens;
+    std::int64_t const of_tokens = 2 * cache_page_format::tokens;
     codes += count * (format.key_code_bytes() + format.value_code_bytes());
     scales += count * (4 * format.channels + of_tokens * format.value_groups * (1 + format.layers));
     norms += count * of_tokens * format.layers;
@@ -111,8 +111,8 @@ template <class Executor, class T>
 cache_bytes count_cache_bytes(Executor const& exec, cache_extents const& extents,
                               std::vector<cache_memory<T>> const& parts, cache_sequences const& s) {
   constexpr std::int64_t slot_bytes = 16;  // of a head: two counters and two thresholds
-  const detail::fetched_sequences known(exec, s, extents.window);
-  const std::int64_t blocks = detail::count_blocks(exec, s, known.pages, extents.blocks);
+  detail::fetched_sequences const known(exec, s, extents.window);
+  std::int64_t const blocks = detail::count_blocks(exec, s, known.pages, extents.blocks);
   cache_bytes found;
   std::int64_t open = 0;  // tokens in tails
   for (std::size_t i = 0; i < known.lengths.size(); ++i) {
@@ -121,16 +121,16 @@ cache_bytes count_cache_bytes(Executor const& exec, cache_extents const& extents
     found.bookkeeping += 4 * (known.pages[i] + 3);  // the block table; slot, length and count of pages
   }
   for (cache_memory<T> const& of : parts) {
-    const std::int64_t row_bytes = 2 * of.format.layers * extents.channels * std::int64_t{sizeof(T)};
+    std::int64_t const row_bytes = 2 * of.format.layers * extents.channels * std::int64_t{sizeof(T)};
     found.add_pages(of.format, blocks * extents.heads);
     found.tail += open * extents.heads * row_bytes;
     found.uncompressed += found.tokens * extents.heads * row_bytes;
     found.bookkeeping += s.count * extents.heads * slot_bytes;
-    const auto taken = detail::fetched(exec, of.row_counts, extents.slots * extents.heads);
-    const auto refused = detail::fetched(exec, of.refused_rows, extents.slots * extents.heads);
+    auto const taken = detail::fetched(exec, of.row_counts, extents.slots * extents.heads);
+    auto const refused = detail::fetched(exec, of.refused_rows, extents.slots * extents.heads);
     for (std::int32_t slot : known.slots) {
       for (std::int64_t head = 0; head < extents.heads; ++head) {
-        const auto at = static_cast<std::size_t>(of.head_of(slot, head));
+        auto const at = static_cast<std::size_t>(of.head_of(slot, head));
         found.retained_tokens += taken[at];
         found.retained += taken[at] * row_bytes;
         found.refused_tokens += refused[at];

@@ -33,13 +33,13 @@ struct compression_notes {
   template <class Merger>
   static compression_notes of(cache_append_call<Merger, T> const& call) {
     constexpr int tokens = cache_page_format::tokens;
-    const bool needs_marks = call.source.memory.row_capacity > 0;
+    bool const needs_marks = call.source.memory.row_capacity > 0;
     if (!needs_marks && !call.rule.needs_angles()) {
       return {};
     }
     auto* const memory = reinterpret_cast<std::byte*>(call.rows.data);
-    const std::int64_t angle_bytes = call.marks.size() * 2 * tokens * static_cast<std::int64_t>(sizeof(float));
-    const std::int64_t extents[3] = {call.marks.extent(0), call.marks.extent(1), call.marks.extent(2)};
+    std::int64_t const angle_bytes = call.marks.size() * 2 * tokens * static_cast<std::int64_t>(sizeof(float));
+    std::int64_t const extents[3] = {call.marks.extent(0), call.marks.extent(1), call.marks.extent(2)};
     return {needs_marks,
             true,
             {reinterpret_cast<float*>(memory), {extents[0], extents[1], extents[2], 2, tokens}},
@@ -63,8 +63,8 @@ std::uint32_t* count_of_pages(cache_append_call<Merger, T> const& call, std::int
 /// Program: compress_pages or what does the same.
 template <class Program, class Executor, class Merger, class T>
 void compress_in_one_pass(Executor const& exec, cache_append_call<Merger, T> const& call, int multiprocessors) {
-  const auto notes = compression_notes<T>::of(call);
-  const std::int64_t blocks =
+  auto const notes = compression_notes<T>::of(call);
+  std::int64_t const blocks =
       min(call.marks.size(), std::int64_t{multiprocessors} * Program::blocks_per_multiprocessor);
   Program program{call.merger, {call.source, call.rule, call.marks, notes.angles, notes.guesses, false}};
   if constexpr (requires { program.rows.taken; }) {
@@ -77,10 +77,10 @@ void compress_in_one_pass(Executor const& exec, cache_append_call<Merger, T> con
   if (!notes.needs_angles) {
     return;
   }
-  const fit_thresholds<T, float> fit{call.rule, call.source, notes.angles};
+  fit_thresholds<T, float> const fit{call.rule, call.source, notes.angles};
   exec.run(fit, fit.groups());
   mark_tokens(exec, call, view<float const, 5>(notes.angles));
-  const finish_pages<T> finish{call.source, call.marks};
+  finish_pages<T> const finish{call.source, call.marks};
   exec.run(finish, finish.groups());
   if (notes.needs_marks) {
     program.rows.corrects = true;

@@ -94,20 +94,20 @@ struct cache_layout {
     constexpr char const* where = "cross_layer_cache";
     check<value_error>(part.value_group >= 16, where, ": groups of values have ", part.value_group,
                        " channels but must have at least ", 16);
-    const auto channels = static_cast<int>(e.channels);
-    const cache_page_format format{channels, part.key_bits, part.value_bits, divide_up(channels, part.value_group),
+    auto const channels = static_cast<int>(e.channels);
+    cache_page_format const format{channels, part.key_bits, part.value_bits, divide_up(channels, part.value_group),
                                    part.layers};
     check_page_format(where, format);
     constexpr std::int64_t share = 20;
-    const std::int64_t capacity = part.row_capacity >= 0 ? part.row_capacity : divide_up(e.tokens, share);
-    const std::int64_t heads = checked_multiply(where, e.slots, e.heads);
+    std::int64_t const capacity = part.row_capacity >= 0 ? part.row_capacity : divide_up(e.tokens, share);
+    std::int64_t const heads = checked_multiply(where, e.slots, e.heads);
     check<shape_error>(checked_multiply(where, heads, capacity) <= UINT32_MAX, where, ": rows of ", heads, " heads of ",
                        capacity, " tokens need numbers of more than 32 bits");
-    const cache_memory<T> sizes{format, e.heads, e.window, capacity, {}, {}, {}, {}, {}, {}};
-    const std::string name = "part " + std::to_string(places.size());
-    const std::int64_t head_tail = std::int64_t{2} * format.layers * cache_page_format::tokens * format.channels;
-    const std::int64_t tails = checked_multiply(where, heads, sizes.tail_blocks());
-    const std::int64_t pages = checked_multiply(where, e.blocks, e.heads);
+    cache_memory<T> const sizes{format, e.heads, e.window, capacity, {}, {}, {}, {}, {}, {}};
+    std::string const name = "part " + std::to_string(places.size());
+    std::int64_t const head_tail = std::int64_t{2} * format.layers * cache_page_format::tokens * format.channels;
+    std::int64_t const tails = checked_multiply(where, heads, sizes.tail_blocks());
+    std::int64_t const pages = checked_multiply(where, e.blocks, e.heads);
     place added{format, capacity, {}, {}, {}, {}, {}, {}};
     added.pages = plan.template add<std::byte>(name + ": pages", checked_multiply(where, pages, format.bytes()));
     added.tail = plan.template add<T>(name + ": tail", checked_multiply(where, tails, head_tail));

@@ -66,7 +66,7 @@ struct compressed_linear {
     with_block_steps<value_type, typename Codec::mantissa_type>(exec, [&](auto steps) {
       using reader = weight_reader<value_type, typename Codec::mantissa_type, decltype(steps)>;
       using rows = compressed_linear_rows<reader, std::remove_const_t<Input>, Output>;
-      const rows program{reader{decoding}, inputs, weights.bias, outputs,
+      rows const program{reader{decoding}, inputs, weights.bias, outputs,
                          rows::rows_of_band(weights.spec.block_weights(), inputs.extent(1))};
       exec.run(program, program.groups());
     });
@@ -86,8 +86,8 @@ struct compressed_linear {
   template <class Input, class Output>
   static void check_shapes(layer const& weights, view<Input, 2> inputs, view<Output, 2> outputs) {
     constexpr char const* where = "compressed_linear.forward";
-    const std::int64_t rows = outputs.extent(1);
-    const std::int64_t columns = inputs.extent(1);
+    std::int64_t const rows = outputs.extent(1);
+    std::int64_t const columns = inputs.extent(1);
     check<shape_error>(inputs.extent(0) == outputs.extent(0), where, ": the inputs have ", inputs.extent(0),
                        " tokens but the outputs have ", outputs.extent(0));
     check<shape_error>(checked_multiply(where, rows, columns) == weights.spec.count, where, ": ", rows, " outputs of ",
@@ -104,15 +104,15 @@ struct compressed_linear {
                        weights.stream.size(), " bytes but needs at least ", weights.spec.smallest_bytes());
     check<shape_error>(weights.stream.is_contiguous(), where, ": the stream has a stride of ", weights.stream.stride(0),
                        " but must have a stride of ", 1);
-    const auto beyond = reinterpret_cast<std::uintptr_t>(weights.stream.data) % 16;
+    auto const beyond = reinterpret_cast<std::uintptr_t>(weights.stream.data) % 16;
     check<value_error>(beyond == 0, where, ": the stream starts ", beyond, " bytes past a multiple of ", 16);
   }
 
   static void check_codec(char const* where, weight_stream_spec const& spec) {
-    const weight_stream_spec own = Codec::spec(spec.count);
+    weight_stream_spec const own = Codec::spec(spec.count);
     check<value_error>(spec.type == own.type, where, ": the stream holds elements of type ",
                        static_cast<int>(spec.type), " but the layer has type ", static_cast<int>(own.type));
-    const weight_coder coder = detail::weight_coder_of<typename Codec::coder_type>;
+    weight_coder const coder = detail::weight_coder_of<typename Codec::coder_type>;
     check<value_error>(spec.coder == weight_coder::stored || spec.coder == coder, where, ": the stream has coder ",
                        static_cast<int>(spec.coder), " but the layer's codec has ", static_cast<int>(coder));
     check<value_error>(spec.mantissa_kept == own.mantissa_kept, where, ": the stream keeps ", spec.mantissa_kept,

@@ -90,7 +90,7 @@ void decode_on_warps(basic_cuda<Architectures> const& exec, array_view<weight_de
     program.task[i] = decode_task<T>::of(list[i], program.blocks);
     program.blocks += list[i].blocks;
   }
-  const std::int64_t shares = min(program.blocks, resident_blocks(exec, policy.blocks_per_multiprocessor));
+  std::int64_t const shares = min(program.blocks, resident_blocks(exec, policy.blocks_per_multiprocessor));
   program.tasks = static_cast<int>(list.size());
   program.shares = static_cast<int>(shares);
   program.blocks_a_run = static_cast<int>(min(divide_up(program.blocks, shares), std::int64_t{program.warps}));

@@ -105,9 +105,9 @@ template <class Mantissa, class T, class Executor>
 void run_encode(Executor const& exec, array_view<weight_encoding<T> const> list) {
   for (std::int64_t i = 0; i < list.size(); ++i) {
     weight_encoding<T> const& encoding = list[i];
-    const std::int64_t blocks = encoding.spec.block_count();
+    std::int64_t const blocks = encoding.spec.block_count();
     if (encoding.spec.log2_normalizer_block > 0) {
-      const std::int64_t normalizers =
+      std::int64_t const normalizers =
           divide_up(encoding.spec.count, std::int64_t{1} << encoding.spec.log2_normalizer_block);
       exec.run(normalize_weights<T>{encoding}, normalizers);
     }
@@ -245,7 +245,7 @@ struct compressed_weights {
   /// What encode of one tensor needs.
   template <class Executor>
   static workspace_plan encode_plan(Executor const& exec, weight_stream_spec const& spec) {
-    const source alone{spec, {}, {}, {}};
+    source const alone{spec, {}, {}, {}};
     return encode_plan(exec, array_view<source const>(&alone, 1));
   }
   /// What decode needs beyond its arguments.
@@ -256,7 +256,7 @@ struct compressed_weights {
   /// What decode of one whole stream needs.
   template <class Executor>
   static workspace_plan decode_plan(Executor const& exec, weight_stream_spec const& spec) {
-    const target alone{spec, {}, {}};
+    target const alone{spec, {}, {}};
     return decode_plan(exec, array_view<target const>(&alone, 1));
   }
 
@@ -264,7 +264,7 @@ struct compressed_weights {
   /// room is reported when exec.wait() is called; what the weights were is not lost, since they are not touched.
   template <class Executor>
   static void encode(Executor const& exec, array_view<source const> sources, workspace const& space) {
-    const auto regions = encode_regions<Executor>(sources);
+    auto const regions = encode_regions<Executor>(sources);
     std::vector<weight_encoding<value_type>> coded;
     std::int64_t counters = 0;
     for (std::int64_t i = 0; i < sources.size(); ++i) {
@@ -291,7 +291,7 @@ struct compressed_weights {
   static void encode(Executor const& exec, weight_stream_spec const& spec, array_view<value_type const> weights,
                      array_view<std::byte> stream, array_view<std::int64_t> stream_bytes, workspace const& space,
                      std::uint64_t seed = 0) {
-    const source alone{spec, weights, stream, stream_bytes, seed};
+    source const alone{spec, weights, stream, stream_bytes, seed};
     encode(exec, array_view<source const>(&alone, 1), space);
   }
 
@@ -299,7 +299,7 @@ struct compressed_weights {
   /// reported when exec.wait() is called, with the number of the first block that is not sound; they become zeros.
   template <class Executor>
   static void decode(Executor const& exec, array_view<target const> targets, workspace const& space) {
-    const auto regions = decode_regions(targets);
+    auto const regions = decode_regions(targets);
     std::vector<weight_decoding<value_type>> coded;
     for (std::int64_t i = 0; i < targets.size(); ++i) {
       weight_decoding<value_type> decoding = decoding_of(exec, targets[i]);
@@ -321,7 +321,7 @@ struct compressed_weights {
   template <class Executor>
   static void decode(Executor const& exec, weight_stream_spec const& spec, array_view<std::byte const> stream,
                      array_view<value_type> weights, workspace const& space) {
-    const target alone{spec, stream, weights};
+    target const alone{spec, stream, weights};
     decode(exec, array_view<target const>(&alone, 1), space);
   }
 
@@ -330,16 +330,16 @@ struct compressed_weights {
   static void decode_blocks(Executor const& exec, weight_stream_spec const& spec, array_view<std::byte const> stream,
                             std::int64_t first_block, std::int64_t blocks, array_view<value_type> weights,
                             workspace const& space) {
-    const target alone{spec, stream, weights, first_block, blocks};
+    target const alone{spec, stream, weights, first_block, blocks};
     decode(exec, array_view<target const>(&alone, 1), space);
   }
 
   /// The stream of `weights`, of exactly the size needed, in the executor's memory. Allocates, and waits.
   template <class Executor, class Weights = array_view<value_type const>>
   static buffer<std::byte> encode(Executor const& exec, Weights const& weights, weight_stream_options options = {}) {
-    const auto list = detail::list_of_weights<value_type const>(weights);
-    const weight_stream_spec layout = spec(list.size(), options);
-    const workspace_plan plan = encode_plan(exec, layout);
+    auto const list = detail::list_of_weights<value_type const>(weights);
+    weight_stream_spec const layout = spec(list.size(), options);
+    workspace_plan const plan = encode_plan(exec, layout);
     buffer<std::byte> memory(exec, plan.bytes());
     buffer<std::byte> room(exec, largest_bytes(layout));
     buffer<std::int64_t> bytes(exec, 1);
@@ -356,9 +356,9 @@ struct compressed_weights {
   /// Decodes a stream, whatever its options were. Allocates, and waits. Throws corrupt_data.
   template <class Executor, class Weights = array_view<value_type>>
   static void decode(Executor const& exec, array_view<std::byte const> stream, Weights&& weights) {
-    const auto list = detail::list_of_weights<value_type>(std::forward<Weights>(weights));
+    auto const list = detail::list_of_weights<value_type>(std::forward<Weights>(weights));
     check_stream("compressed_weights.decode", stream, 0);
-    const weight_stream_spec layout = wait_for_spec(exec, stream);
+    weight_stream_spec const layout = wait_for_spec(exec, stream);
     check<value_error>(layout.type == detail::weight_type_of<value_type>,
                        "compressed_weights.decode: the stream holds elements of type ", static_cast<int>(layout.type),
                        " but the output has type ", static_cast<int>(detail::weight_type_of<value_type>));
@@ -367,7 +367,7 @@ struct compressed_weights {
                        " but the codec has ", static_cast<int>(detail::weight_coder_of<Coder>));
     check<value_error>(layout.mantissa_kept == Mantissa::kept_bits, "compressed_weights.decode: the stream keeps ",
                        layout.mantissa_kept, " mantissa bits but the codec ", Mantissa::kept_bits);
-    const workspace_plan plan = decode_plan(exec, layout);
+    workspace_plan const plan = decode_plan(exec, layout);
     buffer<std::byte> memory(exec, plan.bytes());
     decode(exec, layout, stream, list, workspace(plan, memory));
     exec.wait();
@@ -380,7 +380,7 @@ struct compressed_weights {
   template <class Executor>
   static weight_stream_spec wait_for_spec(Executor const& exec, array_view<std::byte const> stream) {
     std::byte header[sizeof(weight_stream_header)] = {};
-    const std::int64_t bytes = min(stream.size(), static_cast<std::int64_t>(sizeof(header)));
+    std::int64_t const bytes = min(stream.size(), static_cast<std::int64_t>(sizeof(header)));
     exec.copy(stream.slice(0, 0, bytes), array_view<std::byte>(header, bytes));
     exec.wait();
     return inspect_weight_stream(header, stream.size());
@@ -446,13 +446,13 @@ struct compressed_weights {
   template <class Executor>
   static weight_decoding<value_type> decoding_of(Executor const& exec, target const& to) {
     weight_stream_spec const& spec = to.spec;
-    const std::int64_t blocks = to.blocks == target::all_blocks ? spec.block_count() : to.blocks;
+    std::int64_t const blocks = to.blocks == target::all_blocks ? spec.block_count() : to.blocks;
     check<shape_error>(to.first_block >= 0 && blocks >= 0 && to.first_block <= spec.block_count() - blocks,
                        "compressed_weights.decode: blocks ", to.first_block, " and on, ", blocks,
                        " of them, but there are ", spec.block_count());
-    const std::int64_t first = to.first_block * spec.block_weights();
-    const bool stored = spec.coder == weight_coder::stored;
-    const std::int64_t last = min(spec.count, first + blocks * spec.block_weights());
+    std::int64_t const first = to.first_block * spec.block_weights();
+    bool const stored = spec.coder == weight_coder::stored;
+    std::int64_t const last = min(spec.count, first + blocks * spec.block_weights());
     check_weights("compressed_weights.decode", stored ? spec.count : max(last - first, std::int64_t{0}), to.weights);
     check_stream("compressed_weights.decode", to.stream, spec.smallest_bytes());
     weight_decoding<value_type> decoding;
@@ -480,7 +480,7 @@ struct compressed_weights {
                        needed);
     check<shape_error>(stream.is_contiguous(), where, ": the stream has a stride of ", stream.stride(0),
                        " but must have a stride of ", 1);
-    const auto beyond = reinterpret_cast<std::uintptr_t>(stream.data) % 16;
+    auto const beyond = reinterpret_cast<std::uintptr_t>(stream.data) % 16;
     check<value_error>(beyond == 0, where, ": the stream starts ", beyond, " bytes past a multiple of ", 16);
   }
 };

@@ -70,7 +70,7 @@ class cross_layer_cache {
   [[nodiscard]] static cache_layers pair() { return kept_as(2); }
   /// The paper's choice: the first half of the layers by themselves, then pairs; of an odd rest the first by itself.
   [[nodiscard]] static std::vector<cache_layers> half_merged(int layers) {
-    const int pairs = layers / 2 / 2;
+    int const pairs = layers / 2 / 2;
     std::vector<cache_layers> parts(static_cast<std::size_t>(layers - 2 * pairs), single());
     parts.resize(parts.size() + static_cast<std::size_t>(pairs), pair());
     return parts;
@@ -86,9 +86,9 @@ class cross_layer_cache {
   cross_layer_cache(Executor const& exec, cache_extents const& extents, std::vector<cache_layers> parts,
                     Merger merger = {})
       : extents_(extents), merger_(merger), parts_(std::move(parts)) {
-    const cache_layout<T> places(extents_, parts_);
+    cache_layout<T> const places(extents_, parts_);
     bytes_ = buffer<std::byte>(exec, places.plan.bytes());
-    const workspace space(places.plan, bytes_.view());
+    workspace const space(places.plan, bytes_.view());
     for (std::size_t i = 0; i < parts_.size(); ++i) {
       memory_.push_back(places.memory(i, extents_, space));
       for (int layer = 0; layer < parts_[i].layers; ++layer) {
@@ -96,7 +96,7 @@ class cross_layer_cache {
       }
     }
     for (cache_memory<T> const& of : memory_) {
-      const reset_slots<T> program{of, {}, extents_.slots};
+      reset_slots<T> const program{of, {}, extents_.slots};
       exec.run(program, program.groups());
     }
   }
@@ -151,7 +151,7 @@ class cross_layer_cache {
     cache_inputs<T> inputs;
     inputs.keys[side_of(layer)] = keys;
     inputs.values[side_of(layer)] = values;
-    const keep_tail<T> keep{{memory(part_of(layer)), inputs, sequences, brings.tokens, 0, brings.new_tokens}, false};
+    keep_tail<T> const keep{{memory(part_of(layer)), inputs, sequences, brings.tokens, 0, brings.new_tokens}, false};
     exec.run(keep, keep.groups());
   }
 
@@ -168,7 +168,7 @@ class cross_layer_cache {
   template <class Executor>
   void advance(Executor const& exec, cache_sequences const& sequences, array_view<std::int32_t> pages,
                std::int64_t tokens = 1) const {
-    const advance_pages program{sequences, extents_.window,
+    advance_pages const program{sequences, extents_.window,
                                 divide_up(max(tokens, std::int64_t{1}), std::int64_t{cache_page_format::tokens}),
                                 pages};
     exec.run(program, program.groups());
@@ -181,9 +181,9 @@ class cross_layer_cache {
               sequence_lengths query_lengths = {}) const {
     constexpr char const* where = "cross_layer_cache.attend";
     check_sequences(where, sequences);
-    const attention_shape shape = shape_of(queries, sequences);
+    attention_shape const shape = shape_of(queries, sequences);
     check_attention(where, shape, queries, options, out);
-    const double plain = 1.0 / ::sqrt(static_cast<double>(extents_.channels));
+    double const plain = 1.0 / ::sqrt(static_cast<double>(extents_.channels));
     cached_attention_call<T, Result> call{shape,
                                           memory(part_of(layer)),
                                           sequences,
@@ -246,7 +246,7 @@ class cross_layer_cache {
   template <class Executor>
   void reset(Executor const& exec, array_view<std::int32_t const> slots) const {
     for (cache_memory<T> const& of : memory_) {
-      const reset_slots<T> program{of, slots, slots.size()};
+      reset_slots<T> const program{of, slots, slots.size()};
       exec.run(program, program.groups());
     }
   }
@@ -258,7 +258,7 @@ class cross_layer_cache {
     check<shape_error>(from.size() == to.size(), "cross_layer_cache.fork: there are ", from.size(),
                        " slots to go on from but ", to.size(), " to go on in");
     for (cache_memory<T> const& of : memory_) {
-      const fork_slots<T> program{of, from, to};
+      fork_slots<T> const program{of, from, to};
       exec.run(program, program.groups());
     }
   }
@@ -305,9 +305,9 @@ class cross_layer_cache {
   template <class Executor>
   void run_append(Executor const& exec, char const* where, int part, cache_inputs<T> const& inputs,
                   cache_sequences const& sequences, cache_tokens const& brings, workspace const& space) const {
-    const cache_append_regions places = regions(where, sequences.count, brings.tokens);
+    cache_append_regions const places = regions(where, sequences.count, brings.tokens);
     cache_layers const& as = layers_of(part);
-    const auto run = [&](auto const& merger) {
+    auto const run = [&](auto const& merger) {
       run_cache_append(exec, cache_append_call<std::remove_cvref_t<decltype(merger)>, T>{
                                  merger,
                                  as.retention,
@@ -340,7 +340,7 @@ class cross_layer_cache {
   template <class U>
   void check_heads(char const* where, char const* what, head_view<U> found, cache_sequences const& s,
                    std::int64_t tokens) const {
-    const std::int64_t expected[4] = {s.count, extents_.heads, tokens, extents_.channels};
+    std::int64_t const expected[4] = {s.count, extents_.heads, tokens, extents_.channels};
     check<value_error>(found.data != nullptr || s.count * tokens == 0, where, ": the ", what, " are null");
     for (int dimension = 0; dimension < 4 && s.count * tokens > 0; ++dimension) {
       check<shape_error>(found.extent(dimension) == expected[dimension], where, ": dimension ", dimension, " of the ",
@@ -353,7 +353,7 @@ class cross_layer_cache {
     check<shape_error>(shape.query_heads >= 1 && shape.query_heads % shape.key_heads == 0, where, ": there are ",
                        shape.query_heads, " query heads, which are no whole number for each of ", shape.key_heads,
                        " key heads");
-    const std::int64_t expected[4] = {shape.batch, shape.query_heads, shape.queries, shape.channels};
+    std::int64_t const expected[4] = {shape.batch, shape.query_heads, shape.queries, shape.channels};
     for (int dimension = 0; dimension < 4; ++dimension) {
       check<shape_error>(queries.extent(dimension) == expected[dimension], where, ": dimension ", dimension,
                          " of the queries has ", queries.extent(dimension), " elements but needs ",

@@ -45,7 +45,7 @@ void merge_decoded(Executor const& exec, Call const& call,
                    attention_partials<online_softmax<float>::state_type> const& partials) {
   if (partials.rows.data != nullptr) {
     using result_type = typename decltype(call.out.result)::value_type;
-    const auto join = join_decoded<cached_attention_method, result_type>::of(partials, writer_of(call));
+    auto const join = join_decoded<cached_attention_method, result_type>::of(partials, writer_of(call));
     exec.run(join, join.groups());
   }
 }
@@ -61,18 +61,18 @@ struct dense_matrix {
 
   static dense_matrix of(head_view<T const> const& heads) {
     dense_matrix found;
-    const std::int64_t row = heads.extent(2) > 1 ? heads.stride(2) : heads.extent(3);
-    const bool has_rows = row > 0 && heads.stride(3) == 1 && heads.data != nullptr;
+    std::int64_t const row = heads.extent(2) > 1 ? heads.stride(2) : heads.extent(3);
+    bool const has_rows = row > 0 && heads.stride(3) == 1 && heads.data != nullptr;
     if (!has_rows || (heads.extent(0) > 1 && heads.stride(0) % row != 0)) {
       return found;
     }
-    const bool is_behind = heads.extent(1) < 2 || heads.stride(1) % row == 0;
-    const bool is_beside = heads.extent(1) * heads.stride(1) <= row && heads.stride(1) >= heads.extent(3);
+    bool const is_behind = heads.extent(1) < 2 || heads.stride(1) % row == 0;
+    bool const is_beside = heads.extent(1) * heads.stride(1) <= row && heads.stride(1) >= heads.extent(3);
     found.block_rows = heads.extent(0) > 1 ? heads.stride(0) / row : 0;
     found.head_rows = is_behind && heads.extent(1) > 1 ? heads.stride(1) / row : 0;
     found.head_columns = is_behind ? 0 : heads.stride(1);
-    const std::int64_t last = (heads.extent(0) - 1) * found.block_rows + (heads.extent(1) - 1) * found.head_rows;
-    const std::int64_t columns =
+    std::int64_t const last = (heads.extent(0) - 1) * found.block_rows + (heads.extent(1) - 1) * found.head_rows;
+    std::int64_t const columns =
         is_behind ? heads.extent(3) : (heads.extent(1) - 1) * heads.stride(1) + heads.extent(3);
     found.rows = {heads.data, {last + heads.extent(2), columns}, {row, 1}};
     found.exists = (is_behind || is_beside) && found.block_rows >= 0 && found.head_rows >= 0 && can_map(found.rows);
@@ -86,29 +86,29 @@ bool try_dense_decode(basic_cuda<Architectures> const& exec, decode_attention_ca
   using program_type = dense_decode<Channels, T, Result, dense_decode_tuning<Channels>{}(900)>;
   using piece = typename program_type::piece;
   constexpr char const* where = "decode_attention";
-  const auto keys = dense_matrix<T>::of(call.source.keys);
-  const auto values = dense_matrix<T>::of(call.source.values);
-  const bool has_blocks = call.source.blocks.data == nullptr || call.source.block_tokens() % program_type::tokens == 0;
+  auto const keys = dense_matrix<T>::of(call.source.keys);
+  auto const values = dense_matrix<T>::of(call.source.values);
+  bool const has_blocks = call.source.blocks.data == nullptr || call.source.block_tokens() % program_type::tokens == 0;
   if (!keys.exists || !values.exists || !has_blocks || !has_whole_rows(call.queries) ||
       !has_places_for_decoding(call.shape, call.partials.shares()) || !exec.template has<program_type>()) {
     return false;
   }
-  const int multiprocessors = exec.state->multiprocessors();
-  const auto partials = decode_partials(call.shape, call.partials, program_type::tokens * program_type::warps,
+  int const multiprocessors = exec.state->multiprocessors();
+  auto const partials = decode_partials(call.shape, call.partials, program_type::tokens * program_type::warps,
                                         multiprocessors * program_type::blocks_per_multiprocessor);
-  const box_shape box{program_type::tokens, piece::panel_channels};
-  const auto rows_of = [&](dense_matrix<T> const& matrix) {
+  box_shape const box{program_type::tokens, piece::panel_channels};
+  auto const rows_of = [&](dense_matrix<T> const& matrix) {
     return dense_rows{make_tensor_map(where, matrix.rows, box), static_cast<std::int32_t>(matrix.block_rows),
                       static_cast<std::int32_t>(matrix.head_rows), static_cast<std::int32_t>(matrix.head_columns)};
   };
-  const program_type program{program_type::works_type::of(call.queries, call.is_causal, writer_of(call), partials),
+  program_type const program{program_type::works_type::of(call.queries, call.is_causal, writer_of(call), partials),
                              rows_of(keys),
                              rows_of(values),
                              call.source.lengths,
                              call.source.blocks,
                              static_cast<std::int32_t>(call.source.block_tokens()),
                              call.softmax_scale * 1.4426950408889634F};
-  const std::int64_t most = std::int64_t{multiprocessors} * program_type::blocks_per_multiprocessor;
+  std::int64_t const most = std::int64_t{multiprocessors} * program_type::blocks_per_multiprocessor;
   exec.run(program, min(std::int64_t{program.works.count}, most));
   merge_decoded(exec, call, partials);
   return true;
@@ -123,7 +123,7 @@ void run_decode_attention(basic_cuda<arch_list<Architectures...>> const& exec,
                           decode_attention_call<T, Result> const& call) {
   constexpr bool has_hopper = ((Architectures == 900) || ...);
   if constexpr (has_hopper && (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>)) {
-    const std::int64_t channels = call.shape.channels;
+    std::int64_t const channels = call.shape.channels;
     if ((channels == 64 && detail::try_dense_decode<64>(exec, call)) ||
         (channels == 128 && detail::try_dense_decode<128>(exec, call)) ||
         (channels == 256 && detail::try_dense_decode<256>(exec, call))) {

@@ -43,11 +43,11 @@ attention_writer<cached_attention_method, Result> writer_of(decode_attention_cal
 
 template <class Executor, class T, class Result>
 void decode_portably(Executor const& exec, decode_attention_call<T, Result> const& call) {
-  const decode_heads<T, Result> program{call.source,    call.queries,    call.softmax_scale,
+  decode_heads<T, Result> const program{call.source,    call.queries,    call.softmax_scale,
                                         call.is_causal, writer_of(call), call.partials};
   exec.run(program, program.groups());
   if (call.partials.rows.data != nullptr) {
-    const merge_attention<cached_attention_method, Result> join{call.partials, writer_of(call)};
+    merge_attention<cached_attention_method, Result> const join{call.partials, writer_of(call)};
     exec.run(join, join.groups());
   }
 }

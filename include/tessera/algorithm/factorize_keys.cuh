@@ -50,7 +50,7 @@ bool suits_head_boxes(view<T const, 3> keys) {
 /// As many clusters as run at a time, or fewer.
 template <class Architectures, class Program>
 void run_clusters(basic_cuda<Architectures> const& exec, Program const& program) {
-  const std::int64_t clusters = max(exec.state->multiprocessors() / 2, 1);
+  std::int64_t const clusters = max(exec.state->multiprocessors() / 2, 1);
   exec.run(program, 2 * min(std::int64_t{program.works.count()}, clusters));
 }
 
@@ -59,22 +59,22 @@ template <class Architectures, class T>
 bool try_gram_products(basic_cuda<Architectures> const& exec, gram_call<T> const& call) {
   constexpr char const* where = "key_factorization.accumulate";
   using program_type = gram_products<T>;
-  const std::int64_t tokens = call.keys.extent(1);
+  std::int64_t const tokens = call.keys.extent(1);
   if (tokens == 0) {
     return true;
   }
-  const std::int64_t width = call.gram.extent(0);
-  const std::int64_t fitting = call.room.size() / gram_works::part_elements(width);
-  const std::int64_t parts = min(gram_works::parts_at_a_time(width), fitting);
-  const bool has_place = reinterpret_cast<std::uintptr_t>(call.room.data) % 16 == 0 && call.room.is_contiguous();
+  std::int64_t const width = call.gram.extent(0);
+  std::int64_t const fitting = call.room.size() / gram_works::part_elements(width);
+  std::int64_t const parts = min(gram_works::parts_at_a_time(width), fitting);
+  bool const has_place = reinterpret_cast<std::uintptr_t>(call.room.data) % 16 == 0 && call.room.is_contiguous();
   if (parts == 0 || !has_place || !suits_head_boxes(call.keys) || !exec.template has<program_type>()) {
     return false;
   }
-  const tensor_map a = make_head_map(where, call.keys, {head_box, head_box});
-  const tensor_map b = make_head_map(where, call.keys, {head_box / 2, head_box});
-  const std::int64_t span = parts * gram_works::part_tokens;
+  tensor_map const a = make_head_map(where, call.keys, {head_box, head_box});
+  tensor_map const b = make_head_map(where, call.keys, {head_box / 2, head_box});
+  std::int64_t const span = parts * gram_works::part_tokens;
   for (std::int64_t first = 0; first < tokens; first += span) {
-    const gram_works works{static_cast<std::int32_t>(call.keys.extent(2)), static_cast<std::int32_t>(width),
+    gram_works const works{static_cast<std::int32_t>(call.keys.extent(2)), static_cast<std::int32_t>(width),
                            static_cast<std::int32_t>(first), static_cast<std::int32_t>(min(span, tokens - first))};
     run_clusters(exec, program_type{a, b, works, {works, call.room.data}});
     run_program(exec, add_gram_parts{works, call.room, call.gram});
@@ -88,22 +88,22 @@ bool try_projection(basic_cuda<Architectures> const& exec, projection_call<T> co
   constexpr char const* where = "key_factorization.project";
   using program_type = projection_products<T>;
   using boxes = store_sums_by_boxes<T, plain_sum>;
-  const std::int64_t rank = call.directions.extent(1);
+  std::int64_t const rank = call.directions.extent(1);
   if (call.keys.extent(1) == 0) {
     return true;
   }
-  const view<T const, 3> directions(call.directions.data, {1, call.directions.extent(0), rank},
+  view<T const, 3> const directions(call.directions.data, {1, call.directions.extent(0), rank},
                                     {0, call.directions.stride(0), call.directions.stride(1)});
   constexpr std::int64_t in_16_bytes = 8;  // elements
   if (rank > 192 || rank % in_16_bytes != 0 || !suits_head_boxes(call.keys) || !can_map_heads(directions) ||
       !can_map(call.coefficients) || !exec.template has<program_type>()) {
     return false;
   }
-  const auto tokens = static_cast<std::int32_t>(call.keys.extent(1));
-  const projection_works works{static_cast<std::int32_t>(call.keys.extent(2)),
+  auto const tokens = static_cast<std::int32_t>(call.keys.extent(1));
+  projection_works const works{static_cast<std::int32_t>(call.keys.extent(2)),
                                static_cast<std::int32_t>(call.directions.extent(0)), tokens};
-  const tensor_map target = make_tensor_map(where, call.coefficients, {boxes::box_rows, boxes::box_columns});
-  const boxes epilogue{{target, tokens, static_cast<std::int32_t>(rank), {}}};
+  tensor_map const target = make_tensor_map(where, call.coefficients, {boxes::box_rows, boxes::box_columns});
+  boxes const epilogue{{target, tokens, static_cast<std::int32_t>(rank), {}}};
   run_clusters(exec, program_type{make_head_map(where, call.keys, {head_box, head_box}),
                                   make_head_map(where, directions, {head_box / 2, head_box}),
                                   works,

@@ -61,10 +61,10 @@ template <class Executor, class T>
 void add_products_portably(Executor const& exec, gram_call<T> const& call) {
   constexpr std::int64_t block_tokens = gram_works::part_tokens;
   for (std::int64_t first = 0; first < call.keys.extent(1); first += block_tokens) {
-    const std::int64_t count = min(block_tokens, call.keys.extent(1) - first);
-    const turned_heads<T> source{{call.keys.slice(1, first, count)}};
+    std::int64_t const count = min(block_tokens, call.keys.extent(1) - first);
+    turned_heads<T> const source{{call.keys.slice(1, first, count)}};
     using epilogue = store_sums<float, add_matrix<float>>;
-    const gemm_tiles<T, turned_heads<T>, turned_heads<T>, epilogue> program{source, source, {call.gram, {call.gram}}};
+    gemm_tiles<T, turned_heads<T>, turned_heads<T>, epilogue> const program{source, source, {call.gram, {call.gram}}};
     run_program(exec, program, program.tiles());
   }
 }
@@ -72,7 +72,7 @@ void add_products_portably(Executor const& exec, gram_call<T> const& call) {
 template <class Executor, class T>
 void project_keys_portably(Executor const& exec, projection_call<T> const& call) {
   using epilogue = store_sums<T, plain_sum>;
-  const gemm_tiles<T, joined_heads<T>, dense<T>, epilogue> program{
+  gemm_tiles<T, joined_heads<T>, dense<T>, epilogue> const program{
       {call.keys}, {call.directions.transposed()}, {call.coefficients, {}}};
   run_program(exec, program, program.tiles());
 }
@@ -112,7 +112,7 @@ class key_factorization {
 
   /// Adds what find() needs to a plan.
   [[nodiscard]] subspace_regions add_to(workspace_plan& plan) const {
-    const std::int64_t blocks =
+    std::int64_t const blocks =
         subspace_rounds::suits(rank_) ? align_up(rank_, std::int64_t{block_products::block}) : 0;
     return {plan.add<float>("directions that are tried", width_ * columns_),
             plan.add<float>("their images", width_ * columns_),

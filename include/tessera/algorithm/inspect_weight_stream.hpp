@@ -45,7 +45,7 @@ inline weight_stream_spec inspect_weight_stream(std::byte const* stream, std::in
                       weight_stream_spec::smallest_log2_block, " and at most 2^",
                       weight_stream_spec::largest_log2_block);
   spec.log2_block = header.log2_block;
-  const int mantissa_bits = spec.traits().mantissa_bits;
+  int const mantissa_bits = spec.traits().mantissa_bits;
   check<corrupt_data>(header.mantissa_kept == 0 || header.mantissa_kept == 1 || header.mantissa_kept == 3 ||
                           header.mantissa_kept == 7 || header.mantissa_kept == mantissa_bits,
                       where, ": ", int{header.mantissa_kept}, " mantissa bits are kept but the format has ",

@@ -24,9 +24,9 @@ namespace detail {
 template <class Operand, class Output, class Map>
 bool suits_warpgroups(linear_problem<Operand, Output, Map> const& problem) {
   constexpr std::int64_t most = 0x7fffffff - 512;  // places of tiles are 32-bit
-  const std::int64_t tokens = problem.outputs.extent(0);
-  const std::int64_t columns = problem.outputs.extent(1);
-  const std::int64_t most_tiles =
+  std::int64_t const tokens = problem.outputs.extent(0);
+  std::int64_t const columns = problem.outputs.extent(1);
+  std::int64_t const most_tiles =
       divide_up(tokens, std::int64_t{warpgroup_gemm_shape::block_rows}) * divide_up(columns, std::int64_t{64});
   return problem.inputs.extent(1) > 0 && problem.inputs.extent(1) < most && tokens < most && columns < most &&
          most_tiles < most / 2 && can_map(problem.inputs) && can_map(problem.weights);
@@ -49,15 +49,15 @@ void run_on_warpgroups(basic_cuda<Architectures> const& exec, Problem const& pro
                        std::int64_t multiprocessors) {
   using program = gemm_on_warpgroups<typename Problem::operand, dense_schedule, Epilogue, Policy>;
   constexpr char const* where = "linear.forward";
-  const auto pieces = static_cast<std::int32_t>(divide_up(problem.inputs.extent(1), std::int64_t{program::depth}));
-  const dense_schedule schedule{
+  auto const pieces = static_cast<std::int32_t>(divide_up(problem.inputs.extent(1), std::int64_t{program::depth}));
+  dense_schedule const schedule{
       {static_cast<std::int32_t>(divide_up(problem.outputs.extent(0), std::int64_t{program::rows})),
        static_cast<std::int32_t>(divide_up(problem.outputs.extent(1), std::int64_t{program::columns})), Policy.band},
       pieces};
-  const program whole{make_tensor_map(where, problem.inputs, {warpgroup_gemm_shape::block_rows, program::depth}),
+  program const whole{make_tensor_map(where, problem.inputs, {warpgroup_gemm_shape::block_rows, program::depth}),
                       make_tensor_map(where, problem.weights, {program::b_box_rows, program::depth}), schedule,
                       epilogue};
-  const std::int64_t resident = max(multiprocessors / Policy.blocks, std::int64_t{1});  // clusters at a time
+  std::int64_t const resident = max(multiprocessors / Policy.blocks, std::int64_t{1});  // clusters at a time
   exec.run(whole, min(schedule.order.count(), resident) * Policy.blocks);
 }
 
@@ -74,10 +74,10 @@ template <class Operand, class Output, class Map, class Architectures>
 void run_with_boxes(basic_cuda<Architectures> const& exec, linear_problem<Operand, Output, Map> const& problem,
                     std::int64_t multiprocessors) {
   using boxes = store_sums_by_boxes<Output, Map>;
-  const tensor_map target = make_tensor_map("linear.forward", problem.outputs, {boxes::box_rows, boxes::box_columns});
-  const auto rows = static_cast<std::int32_t>(problem.outputs.extent(0));
-  const auto columns = static_cast<std::int32_t>(problem.outputs.extent(1));
-  const boxes epilogue{{target, rows, columns, problem.map}};
+  tensor_map const target = make_tensor_map("linear.forward", problem.outputs, {boxes::box_rows, boxes::box_columns});
+  auto const rows = static_cast<std::int32_t>(problem.outputs.extent(0));
+  auto const columns = static_cast<std::int32_t>(problem.outputs.extent(1));
+  boxes const epilogue{{target, rows, columns, problem.map}};
   if (suits_small_tiles(rows, columns, multiprocessors)) {
     run_on_warpgroups<small_warpgroup_gemm_tuning{}(900)>(exec, problem, epilogue, multiprocessors);
   } else {
@@ -97,7 +97,7 @@ void run_linear(basic_cuda<arch_list<Architectures...>> const& exec,
     using directly = store_sums_directly<Output, Map>;
     if (detail::suits_warpgroups(problem) &&
         exec.template has<gemm_on_warpgroups<Operand, dense_schedule, directly, policy>>()) {
-      const int multiprocessors = exec.state->multiprocessors();
+      int const multiprocessors = exec.state->multiprocessors();
       if constexpr (detail::is_stored_by_boxes<Output>) {
         if (detail::suits_box_stores(problem.outputs)) {
           detail::run_with_boxes(exec, problem, multiprocessors);

@@ -48,7 +48,7 @@ template <class Executor, class Operand, class Output, class Map>
 void run_linear_portably(Executor const& exec, linear_problem<Operand, Output, Map> const& problem) {
   using source = dense<typename gemm_operand<Operand>::value_type>;
   using program = gemm_tiles<Operand, source, source, store_sums<Output, Map>>;
-  const program whole{source{problem.inputs}, source{problem.weights}, {problem.outputs, problem.map}};
+  program const whole{source{problem.inputs}, source{problem.weights}, {problem.outputs, problem.map}};
   exec.run(whole, whole.tiles());
 }
 

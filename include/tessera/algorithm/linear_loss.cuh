@@ -30,7 +30,7 @@ template <class T>
 bool suits_loss_on_warpgroups(matrix_view<T const> hidden, matrix_view<T const> classifier) {
   constexpr std::int64_t most = 0x7fffffff - 512;  // places of tiles are 32-bit
   constexpr warpgroup_gemm_policy policy = warpgroup_loss_tuning{}(900);
-  const std::int64_t tiles = divide_up(hidden.extent(0), std::int64_t{warpgroup_gemm_shape::block_rows}) *
+  std::int64_t const tiles = divide_up(hidden.extent(0), std::int64_t{warpgroup_gemm_shape::block_rows}) *
                              divide_up(classifier.extent(0), std::int64_t{policy.columns});
   return hidden.extent(1) > 0 && hidden.extent(0) < most && classifier.extent(0) < most && tiles < most / 4 &&
          can_map(hidden) && can_map(classifier);
@@ -48,8 +48,8 @@ struct loss_launches {
     std::int32_t first = 0;
     std::int32_t goal = row_schedule::samples;
     while (is_marking && count + 1 < most && goal < whole.columns) {
-      const std::int64_t steps = divide_up(std::int64_t{goal - first} * whole.rows, std::int64_t{whole.workers});
-      const auto end = max(first + static_cast<std::int32_t>(steps * whole.workers / max(whole.rows, 1)), goal);
+      std::int64_t const steps = divide_up(std::int64_t{goal - first} * whole.rows, std::int64_t{whole.workers});
+      auto const end = max(first + static_cast<std::int32_t>(steps * whole.workers / max(whole.rows, 1)), goal);
       if (end >= whole.columns) {
         break;
       }
@@ -74,24 +74,24 @@ loss_tiles_results run_loss_on_warpgroups(basic_cuda<Architectures> const& exec,
                                           loss_tiles<Tile, Reducer> const& portable, loss_marks marks,
                                           kept_softmaxes<typename loss_tile<Tile>::value_type> const& kept) {
   constexpr char const* where = "linear_loss.forward";
-  const auto hidden = portable.logits.hidden.matrix;
-  const auto classifier = portable.logits.classifier.matrix;
-  const int multiprocessors = exec.state->multiprocessors();
-  const auto tiles_of = [](std::int64_t extent, int size) {
+  auto const hidden = portable.logits.hidden.matrix;
+  auto const classifier = portable.logits.classifier.matrix;
+  int const multiprocessors = exec.state->multiprocessors();
+  auto const tiles_of = [](std::int64_t extent, int size) {
     return static_cast<std::int32_t>(divide_up(extent, std::int64_t{size}));
   };
-  const auto room = static_cast<std::int32_t>(min(portable.states.extent(0), std::int64_t{0x7fffffff}));
-  const row_schedule schedule = row_schedule::make(
+  auto const room = static_cast<std::int32_t>(min(portable.states.extent(0), std::int64_t{0x7fffffff}));
+  row_schedule const schedule = row_schedule::make(
       tiles_of(hidden.extent(0), Program::rows), tiles_of(classifier.extent(0), Program::columns),
       tiles_of(hidden.extent(1), Program::depth), 2 * max(multiprocessors / Program::blocks_per_cluster, 1), room);
-  const loss_launches launches(schedule, marks.are_wanted());
+  loss_launches const launches(schedule, marks.are_wanted());
   auto states = portable.states;
   states.extents[0] = launches.states();
   if (marks.are_wanted()) {
     exec.clear(array_view<std::uint32_t>(marks.live.data, marks.live.extent(0) * marks.live.extent(1)));
     marks.bounds.extents[0] = launches.states();
   }
-  const clear_loss_states clear{states, marks};
+  clear_loss_states const clear{states, marks};
   exec.run(clear, clear.groups());
   Program program{make_tensor_map(where, hidden, {warpgroup_gemm_shape::block_rows, Program::depth}),
                   make_tensor_map(where, classifier, {Program::b_box_rows, Program::depth}),
@@ -100,7 +100,7 @@ loss_tiles_results run_loss_on_warpgroups(basic_cuda<Architectures> const& exec,
                    static_cast<std::int32_t>(classifier.extent(0)), marks, kept}};
   for (int i = 0; i < launches.count; ++i) {
     if (i > 0) {
-      const share_loss_bounds share{states, marks, portable.tokens.count};
+      share_loss_bounds const share{states, marks, portable.tokens.count};
       exec.run(share, share.groups());
     }
     program.schedule = launches.schedules[i];

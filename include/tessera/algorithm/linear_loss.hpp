@@ -79,28 +79,28 @@ struct linear_loss {
   template <class Executor, class Label = std::int64_t>
   static void forward(Executor const& exec, inputs<Label> const& in, linear_loss_options const& options,
                       linear_loss_outputs const& out, workspace const& space) {
-    const linear_loss_shape shape = check_inputs(where, in, options);
+    linear_loss_shape const shape = check_inputs(where, in, options);
     check_outputs(shape, options, out);
-    const regions places(where, shape);
-    const loss_token_list tokens = places.token_list(space);
-    const bool is_reduced = options.reduction != loss_reduction::none;
-    const loss_token_outputs of_tokens{is_reduced ? array_view<float>{} : out.loss, out.log_sum_exp,
+    regions const places(where, shape);
+    loss_token_list const tokens = places.token_list(space);
+    bool const is_reduced = options.reduction != loss_reduction::none;
+    loss_token_outputs const of_tokens{is_reduced ? array_view<float>{} : out.loss, out.log_sum_exp,
                                        out.log_probability, out.entropy, out.prediction};
-    const std::int64_t sequence = max(options.sequence == 0 ? shape.tokens : options.sequence, std::int64_t{1});
-    const label_rule rule{options.ignore_index, options.shift, sequence, shape.vocabulary};
+    std::int64_t const sequence = max(options.sequence == 0 ? shape.tokens : options.sequence, std::int64_t{1});
+    label_rule const rule{options.ignore_index, options.shift, sequence, shape.vocabulary};
     exec.run(select_loss_tokens<Label>{in.labels, rule, tokens, of_tokens, space[places.poison], exec.status()}, 1);
     auto states = places.state_matrix(space, shape.tokens);
-    const loss_tiles<Tile, Reducer> tiles{logits_of(in, options, tokens), tokens,       {}, states,
+    loss_tiles<Tile, Reducer> const tiles{logits_of(in, options, tokens), tokens,       {}, states,
                                           space[places.targets],          places.splits};
-    const loss_marks marks = marks_of(exec, shape, options, space);
-    const kept_softmaxes<value_type> kept = kept_of(exec, shape, options, space);
-    const loss_tiles_results reduced =
+    loss_marks const marks = marks_of(exec, shape, options, space);
+    kept_softmaxes<value_type> const kept = kept_of(exec, shape, options, space);
+    loss_tiles_results const reduced =
         shape.tokens > 0 ? run_loss_tiles(exec, tiles, marks, kept) : loss_tiles_results{0, {}, false};
     if (kept.are_wanted()) {
       exec.run(set_softmaxes{kept.state, reduced.has_softmaxes ? kept.there : kept.none}, 1);
     }
     states.extents[0] = reduced.states;
-    const finish_loss_tokens<Reducer> finish{tokens,
+    finish_loss_tokens<Reducer> const finish{tokens,
                                              {},
                                              states,
                                              space[places.targets],
@@ -112,11 +112,11 @@ struct linear_loss {
                                              space[places.sums]};
     exec.run(finish, finish.groups());
     if (reduced.marks.are_wanted()) {
-      const check_loss_marks check_marks{reduced.marks, tokens, space[places.row_lse], shape.vocabulary};
+      check_loss_marks const check_marks{reduced.marks, tokens, space[places.row_lse], shape.vocabulary};
       exec.run(check_marks, check_marks.groups());
     }
-    const bool is_mean = options.reduction == loss_reduction::mean;
-    const loss_total_outputs totals{is_reduced ? out.loss : array_view<float>{}, out.accuracy, out.labelled_count};
+    bool const is_mean = options.reduction == loss_reduction::mean;
+    loss_total_outputs const totals{is_reduced ? out.loss : array_view<float>{}, out.accuracy, out.labelled_count};
     exec.run(finish_loss{space[places.sums], tokens.count, space[places.poison], is_mean, totals, space[places.scale]},
              1);
   }
@@ -141,12 +141,12 @@ struct linear_loss {
                        workspace const& space) {
     static_assert(std::is_same_v<Gradient, float> || std::is_same_v<Gradient, value_type>,
                   "tessera: gradients of a loss are float or of the type of its inputs");
-    const linear_loss_shape shape = check_inputs(back, in, options);
+    linear_loss_shape const shape = check_inputs(back, in, options);
     check_gradients(shape, options, upstream, out);
-    const gradient_regions<Gradient> places(back, shape, options, orders_entries_for(exec, options),
+    gradient_regions<Gradient> const places(back, shape, options, orders_entries_for(exec, options),
                                             kept_entries(exec, shape, options));
-    const loss_token_list tokens = places.token_list(space);
-    const prepare_loss_gradients prepare{tokens,
+    loss_token_list const tokens = places.token_list(space);
+    prepare_loss_gradients const prepare{tokens,
                                          in.weights,
                                          space[places.row_lse],
                                          space[places.row_entropy],
@@ -227,7 +227,7 @@ struct linear_loss {
 
   template <class Executor>
   static bool orders_entries_for(Executor const& exec, linear_loss_options const& options) {
-    const gradient_thresholds thresholds = thresholds_of(options);
+    gradient_thresholds const thresholds = thresholds_of(options);
     return min(thresholds.hidden, thresholds.classifier) > 0 &&
            orders_entries(exec, std::type_identity<loss_gradient_tiles<Tile, Filter>>{});
   }
@@ -236,8 +236,8 @@ struct linear_loss {
   template <class Executor>
   static std::int64_t kept_entries(Executor const& exec, linear_loss_shape const& shape,
                                    linear_loss_options const& options) {
-    const gradient_thresholds thresholds = thresholds_of(options);
-    const bool can_keep = std::is_same_v<Reducer, lse_reducer<float>> && options.smoothing == 0.0F &&
+    gradient_thresholds const thresholds = thresholds_of(options);
+    bool const can_keep = std::is_same_v<Reducer, lse_reducer<float>> && options.smoothing == 0.0F &&
                           max(thresholds.hidden, thresholds.classifier) == 0 && options.workspace_budget > 0 &&
                           shape.tokens > 0 &&
                           keeps_softmaxes(exec, std::type_identity<loss_gradient_tiles<Tile, Filter>>{});
@@ -247,7 +247,7 @@ struct linear_loss {
   template <class Executor>
   static kept_softmaxes<value_type> kept_of(Executor const& exec, linear_loss_shape const& shape,
                                             linear_loss_options const& options, workspace const& space) {
-    const detail::loss_mark_regions<Tile, Reducer> places(where, shape, kept_entries(exec, shape, options));
+    detail::loss_mark_regions<Tile, Reducer> const places(where, shape, kept_entries(exec, shape, options));
     return space.bytes() < places.plan.bytes() ? kept_softmaxes<value_type>{} : places.kept_in(space, shape);
   }
 
@@ -255,12 +255,12 @@ struct linear_loss {
   template <class Executor>
   static loss_marks marks_of(Executor const& exec, linear_loss_shape const& shape, linear_loss_options const& options,
                              workspace const& space) {
-    const detail::loss_mark_regions<Tile, Reducer> places(where, shape);
+    detail::loss_mark_regions<Tile, Reducer> const places(where, shape);
     if (space.bytes() < places.plan.bytes()) {
       return {};
     }
     exec.clear(space[places.is_marked]);
-    const gradient_thresholds thresholds = thresholds_of(options);
+    gradient_thresholds const thresholds = thresholds_of(options);
     return places.marks(space, shape, min(thresholds.hidden, thresholds.classifier));
   }
 
@@ -280,7 +280,7 @@ struct linear_loss {
   template <class Label>
   static linear_loss_shape check_inputs(char const* function, inputs<Label> const& in,
                                         linear_loss_options const& options) {
-    const linear_loss_shape shape{in.hidden.extent(0), in.classifier.extent(0), in.hidden.extent(1)};
+    linear_loss_shape const shape{in.hidden.extent(0), in.classifier.extent(0), in.hidden.extent(1)};
     check_extents(shape);
     check<shape_error>(in.classifier.extent(1) == shape.channels, function, ": the hidden states have ", shape.channels,
                        " channels but the classifier has ", in.classifier.extent(1));
@@ -309,7 +309,7 @@ struct linear_loss {
   template <class Gradient>
   static void check_gradients(linear_loss_shape const& shape, linear_loss_options const& options,
                               loss_upstream const& upstream, linear_loss_gradients<Gradient> const& out) {
-    const std::int64_t losses = options.reduction == loss_reduction::none ? shape.tokens : 1;
+    std::int64_t const losses = options.reduction == loss_reduction::none ? shape.tokens : 1;
     check_length(back, "upstream gradients of losses", upstream.loss, losses, "losses");
     check_length(back, "upstream gradients of log-sum-exps", upstream.log_sum_exp, shape.tokens, "tokens");
     check_length(back, "upstream gradients of entropies", upstream.entropy, shape.tokens, "tokens");
@@ -338,7 +338,7 @@ struct linear_loss {
 
   static void check_outputs(linear_loss_shape const& shape, linear_loss_options const& options,
                             linear_loss_outputs const& out) {
-    const bool is_reduced = options.reduction != loss_reduction::none;
+    bool const is_reduced = options.reduction != loss_reduction::none;
     check<shape_error>(out.loss.size() == (is_reduced ? 1 : shape.tokens), where, ": the loss has ", out.loss.size(),
                        " elements but needs ", is_reduced ? 1 : shape.tokens);
     check_length(where, "log-sum-exps", out.log_sum_exp, shape.tokens, "tokens");

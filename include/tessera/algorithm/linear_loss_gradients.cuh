@@ -55,7 +55,7 @@ struct loss_gradients_on_warpgroups {
     if (is_ordered) {
       order_entries();
     }
-    const place_loss_factors<value_type> place{
+    place_loss_factors<value_type> const place{
         call.tokens,           space[places.rows],   call.hidden, is_ordered ? space[places.place_of].data : nullptr,
         space[places.factors], space[places.unclean]};
     exec.run(place, place.groups());
@@ -64,7 +64,7 @@ struct loss_gradients_on_warpgroups {
     if (places.kept > 0) {
       differentiate_kept();
     }
-    const list_loss_tiles tiles{range_of(places.kept),
+    list_loss_tiles const tiles{range_of(places.kept),
                                 is_ordered ? alive_blocks() : matrix_view<std::uint8_t>{},
                                 places.token_blocks,
                                 make_gradient::columns,
@@ -89,20 +89,20 @@ struct loss_gradients_on_warpgroups {
     if (call.out.classifier.data != nullptr) {
       exec.clear(array_view<gradient_type>(call.out.classifier.data, call.shape.vocabulary * call.shape.channels));
     }
-    const loss_mark_reader marks = mark_reader();
-    const loss_entry_order order{space[places.entry_of],     space[places.place_of], space[places.class_of],
+    loss_mark_reader const marks = mark_reader();
+    loss_entry_order const order{space[places.entry_of],     space[places.place_of], space[places.class_of],
                                  space[places.class_counts], space[places.alive],    space[places.dead_blocks],
                                  space[places.in_order]};
-    const mark_labels labels{marks, call.tokens};
+    mark_labels const labels{marks, call.tokens};
     exec.run(labels, labels.groups());
-    const class_entries classes{marks, order};
+    class_entries const classes{marks, order};
     exec.run(classes, classes.groups());
     exec.run(place_classes{order}, 1);
-    const place_entries entries{order};
+    place_entries const entries{order};
     exec.run(entries, entries.groups());
-    const find_alive_blocks blocks_of_marks{marks, order, alive_blocks()};
+    find_alive_blocks const blocks_of_marks{marks, order, alive_blocks()};
     exec.run(blocks_of_marks, blocks_of_marks.groups());
-    const choose_order choose{order, alive_blocks()};
+    choose_order const choose{order, alive_blocks()};
     exec.run(choose, choose.groups());
   }
   loss_mark_reader mark_reader() const {
@@ -118,9 +118,9 @@ struct loss_gradients_on_warpgroups {
   void differentiate_kept() const {
     auto const& places = call.places;
     auto const& space = call.space;
-    const part_type part = places.kept_part(space, call.shape);
-    const kept_softmaxes<value_type> kept = places.kept_in(space, call.shape);
-    const differentiate_softmaxes<value_type> differentiate{kept,
+    part_type const part = places.kept_part(space, call.shape);
+    kept_softmaxes<value_type> const kept = places.kept_in(space, call.shape);
+    differentiate_softmaxes<value_type> const differentiate{kept,
                                                             space[places.factors],
                                                             call.tokens.row_of,
                                                             space[places.targets],
@@ -146,9 +146,9 @@ struct loss_gradients_on_warpgroups {
   void run_part(part_type const& part) const {
     auto const& places = call.places;
     auto const& space = call.space;
-    const loss_part_range range = range_of(part.first);
+    loss_part_range const range = range_of(part.first);
     if (is_ordered) {
-      const gather_entries<value_type> gather{range, space[places.entry_of], call.logits.classifier.matrix, gathered()};
+      gather_entries<value_type> const gather{range, space[places.entry_of], call.logits.classifier.matrix, gathered()};
       exec.run(gather, gather.groups());
     }
     make(range, part);
@@ -160,11 +160,11 @@ struct loss_gradients_on_warpgroups {
     auto const& places = call.places;
     auto const& space = call.space;
     if (call.out.bias.data != nullptr) {
-      const sum_gradient_columns<value_type> sum{part.gradient, part.column_sums};
+      sum_gradient_columns<value_type> const sum{part.gradient, part.column_sums};
       exec.run(sum, sum.groups());
       write_bias(exec, call, part, call.out.bias);
     }
-    const loss_product_works works{
+    loss_product_works const works{
         space[places.list_counts].data,
         space[places.lists].data,
         call.out.classifier.data != nullptr ? panels(part.gradient.extent(1)) : 0,
@@ -174,7 +174,7 @@ struct loss_gradients_on_warpgroups {
         static_cast<std::int32_t>(places.entry_blocks()),
         product_policy.band,
     };
-    const list_loss_blocks lists{range,
+    list_loss_blocks const lists{range,
                                  works,
                                  space[places.list_counts],
                                  space[places.lists],
@@ -182,7 +182,7 @@ struct loss_gradients_on_warpgroups {
                                  part.kept_for_classifier,
                                  space[places.unclean]};
     // Where nothing is left out all whole parts have the same lists.
-    const bool leaves_out = call.thresholds.hidden > 0 || call.thresholds.classifier > 0;
+    bool const leaves_out = call.thresholds.hidden > 0 || call.thresholds.classifier > 0;
     if (leaves_out || part.first <= places.kept || part.gradient.extent(1) != places.entries) {
       exec.run(lists, lists.groups());
     }
@@ -198,11 +198,11 @@ struct loss_gradients_on_warpgroups {
     auto const& space = call.space;
     using epilogue_type = write_loss_gradient<value_type>;
     using boxes = typename epilogue_type::boxes;
-    const boxes target{{make_tensor_map(where, part.gradient, {boxes::box_rows, boxes::box_columns}),
+    boxes const target{{make_tensor_map(where, part.gradient, {boxes::box_rows, boxes::box_columns}),
                         static_cast<std::int32_t>(part.gradient.extent(0)),
                         static_cast<std::int32_t>(part.gradient.extent(1)),
                         {}}};
-    const epilogue_type epilogue{target,
+    epilogue_type const epilogue{target,
                                  range,
                                  space[places.factors],
                                  call.logits.map,
@@ -213,14 +213,14 @@ struct loss_gradients_on_warpgroups {
                                  call.has_entropies,
                                  part.kept_for_hidden,
                                  part.kept_for_classifier};
-    const std::int64_t number = (part.first - places.kept) / places.entries;
+    std::int64_t const number = (part.first - places.kept) / places.entries;
     constexpr box_shape box{make_gradient::b_box_rows, make_gradient::depth};
-    const loss_tiles_of_part schedule{
+    loss_tiles_of_part const schedule{
         {&tile_lists()(number, 0), &space[places.tile_count][number],
          static_cast<std::int32_t>(divide_up(call.shape.channels, std::int64_t{make_gradient::depth}))},
         range,
         make_tensor_map(where, classifier_of(part), box)};
-    const make_gradient program{
+    make_gradient const program{
         make_tensor_map(where, call.hidden, {warpgroup_gemm_shape::block_rows, make_gradient::depth}),
         make_tensor_map(where, gathered(part), box), schedule, epilogue};
     exec.run(program, blocks);
@@ -246,7 +246,7 @@ struct loss_gradients_on_warpgroups {
     constexpr box_shape box{multiply::box, multiply::box};
     constexpr box_shape shared_box{multiply::shared_rows, multiply::box};
     float const* const scale = space[places.late_scale].data;
-    const multiply program{make_tensor_map(where, part.gradient, box),
+    multiply const program{make_tensor_map(where, part.gradient, box),
                            make_tensor_map(where, call.hidden, shared_box),
                            make_tensor_map(where, classifier_of(part), shared_box),
                            make_tensor_map(where, gathered(part), shared_box),
@@ -291,7 +291,7 @@ constexpr bool keeps_softmaxes(basic_cuda<arch_list<Architectures...>> const&, s
 template <int... Architectures, class Call>
 void run_loss_gradients(basic_cuda<arch_list<Architectures...>> const& exec, Call const& call) {
   if constexpr (detail::makes_gradients_on_warpgroups<typename Call::blocks, Architectures...>) {
-    const detail::loss_gradients_on_warpgroups<arch_list<Architectures...>, Call> launches{
+    detail::loss_gradients_on_warpgroups<arch_list<Architectures...>, Call> const launches{
         exec, call, max(exec.state->multiprocessors() / 2, 1) * 2, detail::can_order_entries(call)};
     if (launches.is_suitable()) {
       launches.run();

@@ -61,9 +61,9 @@ void add_to_hidden(Executor const& exec, Call const& call, loss_gradient_part<ty
   if (target.data == nullptr || target.is_empty()) {
     return;
   }
-  const std::int64_t width = part.gradient.extent(1);
-  const matrix_view<value_type const> classifier = rows_of(call.logits.classifier.matrix, part.first, width);
-  const program product{
+  std::int64_t const width = part.gradient.extent(1);
+  matrix_view<value_type const> const classifier = rows_of(call.logits.classifier.matrix, part.first, width);
+  program const product{
       {part.gradient, part.kept_for_hidden, Call::blocks::block_rows, Call::blocks::block_columns},
       {classifier.transposed()},
       {target, call.places.remains_of(call.space, call.shape), call.tokens.order,
@@ -80,7 +80,7 @@ void write_classifier(Executor const& exec, Call const& call, loss_gradient_part
   if (target.data == nullptr || target.is_empty()) {
     return;
   }
-  const program product{
+  program const product{
       {part.gradient.transposed(), part.kept_for_classifier.transposed(), Call::blocks::block_columns,
        Call::blocks::block_rows},
       {call.hidden, call.tokens.order},
@@ -92,8 +92,8 @@ template <class Executor, class Call, class Gradient>
 void write_bias(Executor const& exec, Call const& call, loss_gradient_part<typename Call::value_type> const& part,
                 array_view<Gradient> target) {
   if (target.data != nullptr) {
-    const array_view<Gradient> some(&target[part.first], {part.gradient.extent(1)}, {target.stride(0)});
-    const sum_bias_gradient<Gradient> sum{part.column_sums, call.space[call.places.late_scale].data, some};
+    array_view<Gradient> const some(&target[part.first], {part.gradient.extent(1)}, {target.stride(0)});
+    sum_bias_gradient<Gradient> const sum{part.column_sums, call.space[call.places.late_scale].data, some};
     exec.run(sum, sum.groups());
   }
 }
@@ -101,12 +101,12 @@ void write_bias(Executor const& exec, Call const& call, loss_gradient_part<typen
 template <class Executor, class Call>
 void run_loss_gradients_portably(Executor const& exec, Call const& call) {
   if (call.out.hidden.data != nullptr) {
-    const clear_unlabelled<typename Call::gradient_type> clear{call.tokens.row_of, call.out.hidden};
+    clear_unlabelled<typename Call::gradient_type> const clear{call.tokens.row_of, call.out.hidden};
     exec.run(clear, clear.groups());
   }
   for (std::int64_t first = 0; first < call.shape.vocabulary; first += call.places.entries) {
-    const auto part = call.places.part(call.space, call.shape, first);
-    const typename Call::blocks tiles{call.logits,    call.tokens,     call.space[call.places.rows],
+    auto const part = call.places.part(call.space, call.shape, first);
+    typename Call::blocks const tiles{call.logits,    call.tokens,     call.space[call.places.rows],
                                       call.smoothing, call.thresholds, part};
     exec.run(tiles, tiles.groups());
     add_to_hidden(exec, call, part, call.out.hidden);

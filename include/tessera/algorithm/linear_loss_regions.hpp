@@ -73,8 +73,8 @@ struct loss_regions {
   static std::int64_t splits_of(linear_loss_shape const& shape) {
     constexpr std::int64_t enough_groups = 512;
     constexpr std::int64_t fewest_splits = 6;
-    const std::int64_t rows = max(divide_up(shape.tokens, std::int64_t{layout::rows}), std::int64_t{1});
-    const std::int64_t columns = divide_up(shape.vocabulary, std::int64_t{layout::columns});
+    std::int64_t const rows = max(divide_up(shape.tokens, std::int64_t{layout::rows}), std::int64_t{1});
+    std::int64_t const columns = divide_up(shape.vocabulary, std::int64_t{layout::columns});
     return clamp(divide_up(enough_groups, rows), fewest_splits, max(columns, fewest_splits));
   }
 
@@ -132,7 +132,7 @@ struct loss_mark_regions : loss_regions<Tile, Reducer> {
     if (kept == 0) {
       return {};
     }
-    const std::int64_t tiles = divide_up(kept, std::int64_t{kept_softmaxes<value_type>::tile_entries});
+    std::int64_t const tiles = divide_up(kept, std::int64_t{kept_softmaxes<value_type>::tile_entries});
     return {{space[softmaxes].data, {shape.tokens, kept}, {kept_stride, 1}},
             {space[references].data, {tiles, shape.tokens}},
             space[softmax_state]};
@@ -186,14 +186,14 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
   /// Of how many entries the budget can keep softmaxes: all, or whole tiles beside what else is usual.
   static std::int64_t kept_within(char const* where, linear_loss_shape const& shape, std::int64_t budget) {
     constexpr std::int64_t step = 768;  // whole tiles of 128, 192 and 256
-    const auto bytes = [&](std::int64_t count, std::int64_t entry_count) {
+    auto const bytes = [&](std::int64_t count, std::int64_t entry_count) {
       return loss_gradient_regions(where, shape, false, count, entry_count).plan.bytes();
     };
     if (bytes(shape.vocabulary, whole(shape)) <= budget) {
       return shape.vocabulary;
     }
-    const std::int64_t usual = entries_within(where, shape, false, 0, 0);
-    const std::int64_t most = (shape.vocabulary - 1) / step;
+    std::int64_t const usual = entries_within(where, shape, false, 0, 0);
+    std::int64_t const most = (shape.vocabulary - 1) / step;
     if (most == 0 || bytes(step, usual) > budget) {
       return 0;
     }
@@ -247,7 +247,7 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
 
   loss_gradient_part<typename layout::value_type> part_of(workspace const& space, std::int64_t first,
                                                           matrix_view<typename layout::value_type> values) const {
-    const std::int64_t across = values.stride(0) / program::block_columns;
+    std::int64_t const across = values.stride(0) / program::block_columns;
     return {first,
             values,
             {space[kept_for_hidden].data, {row_blocks, across}},
@@ -302,12 +302,12 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
                                      std::int64_t kept_entries, std::int64_t budget) {
     constexpr std::int64_t usual_budget = std::int64_t{160} << 20;
     constexpr std::int64_t least_gradient = std::int64_t{32} << 20;
-    const std::int64_t tiles = divide_up(shape.vocabulary, tile_columns);
-    const auto bytes = [&](std::int64_t count) {
+    std::int64_t const tiles = divide_up(shape.vocabulary, tile_columns);
+    auto const bytes = [&](std::int64_t count) {
       return loss_gradient_regions(where, shape, orders, kept_entries, count * tile_columns).plan.bytes();
     };
-    const std::int64_t most = budget == 0 ? usual_budget : budget;
-    const std::int64_t least = min(bytes(1), bytes(tiles));
+    std::int64_t const most = budget == 0 ? usual_budget : budget;
+    std::int64_t const least = min(bytes(1), bytes(tiles));
     check<value_error>(budget == 0 || least <= budget, where, ": the workspace needs at least ", least,
                        " bytes but the budget is ", budget);
     if (bytes(tiles) <= most) {
@@ -320,7 +320,7 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
       }
     }
     if (budget == 0) {
-      const std::int64_t tile_bytes = max(shape.tokens, std::int64_t{1}) * tile_columns *
+      std::int64_t const tile_bytes = max(shape.tokens, std::int64_t{1}) * tile_columns *
                                       static_cast<std::int64_t>(sizeof(typename layout::value_type));
       fitting = min(max(fitting, least_gradient / tile_bytes), tiles);
     }
@@ -329,7 +329,7 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
 
   /// A part that is a little smaller may keep more of a device busy. Both in tiles.
   static std::int64_t cheapest(linear_loss_shape const& shape, std::int64_t most) {
-    const auto cost = [&](std::int64_t count) {
+    auto const cost = [&](std::int64_t count) {
       return loss_part_tuning::cost(shape.tokens, shape.channels, count * tile_columns);
     };
     std::int64_t best = most;

@@ -65,8 +65,8 @@ bool run_scores(basic_cuda<Architectures> const& exec, score_chunks<bfloat16, S>
   if (!exec.template has<program_type>()) {
     return false;
   }
-  const std::int64_t most = exec.state->multiprocessors();
-  const auto program = program_type::of(call, most);
+  std::int64_t const most = exec.state->multiprocessors();
+  auto const program = program_type::of(call, most);
   exec.run(program, min(std::int64_t{program.works}, most));
   return true;
 }
@@ -75,7 +75,7 @@ bool try_scores(basic_cuda<Architectures> const& exec, score_chunks<bfloat16, S>
   if (call.extents.channels != Channels || !has_places(call.groups())) {
     return false;
   }
-  const std::int64_t rows = call.extents.group();
+  std::int64_t const rows = call.extents.group();
   return rows <= 4   ? run_scores<Channels, 4>(exec, call)
          : rows <= 8 ? run_scores<Channels, 8>(exec, call)
                      : run_scores<Channels, 16>(exec, call);
@@ -85,9 +85,9 @@ bool try_scores(basic_cuda<Architectures> const& exec, score_chunks<bfloat16, S>
 /// can be, where all lists are full. A block has `of_block` tokens at a time.
 inline std::int64_t rebuild_splits(offload_extents const& n, std::int64_t steps, std::int64_t most,
                                    std::int64_t of_block) {
-  const std::int64_t lists = max(steps * n.key_heads, std::int64_t{1});
-  const std::int64_t end = min(max(most / lists, std::int64_t{4}), n.budget * n.chunk / of_block);
-  const auto rounds = [&](std::int64_t splits) { return divide_up(lists * splits, most); };
+  std::int64_t const lists = max(steps * n.key_heads, std::int64_t{1});
+  std::int64_t const end = min(max(most / lists, std::int64_t{4}), n.budget * n.chunk / of_block);
+  auto const rounds = [&](std::int64_t splits) { return divide_up(lists * splits, most); };
   std::int64_t best = 1;
   for (std::int64_t splits = 2; splits <= end; ++splits) {
     best = rounds(splits) * best < rounds(best) * splits ? splits : best;
@@ -98,8 +98,8 @@ inline std::int64_t rebuild_splits(offload_extents const& n, std::int64_t steps,
 /// Program: a rebuild_rotated for the call.
 template <class Program, class Architectures, class Call>
 void run_pairs(basic_cuda<Architectures> const& exec, Call const& call) {
-  const std::int64_t most = Program::blocks_per_multiprocessor * std::int64_t{exec.state->multiprocessors()};
-  const auto program = Program::of(call, rebuild_splits(call.extents, call.step.steps(), most, Program::of_block));
+  std::int64_t const most = Program::blocks_per_multiprocessor * std::int64_t{exec.state->multiprocessors()};
+  auto const program = Program::of(call, rebuild_splits(call.extents, call.step.steps(), most, Program::of_block));
   exec.run(program, program.groups());
 }
 template <int Channels, class Architectures, class T, class E>
@@ -115,14 +115,14 @@ void run_rebuild(basic_cuda<Architectures> const& exec, rebuild_keys<T, E> const
 template <class T, class E>
 bool can_rebuild(rebuild_keys<T, E> const& call) {
   offload_extents const& n = call.extents;
-  const std::int64_t turning = call.rotary.channels();
-  const auto has_twos = [](matrix_view<rotation const> const& table) {
+  std::int64_t const turning = call.rotary.channels();
+  auto const has_twos = [](matrix_view<rotation const> const& table) {
     return reinterpret_cast<std::uintptr_t>(table.data) % 16 == 0 && table.stride(0) % 2 == 0 && table.stride(1) == 1;
   };
-  const bool are_aligned =
+  bool const are_aligned =
       has_twos(call.rotary.within) && (call.rotary.blocks.data == nullptr || has_twos(call.rotary.blocks));
-  const bool are_pairs = call.rotary.pairs == rotary_pairs::neighbours ? turning % 4 == 0 : turning == n.channels;
-  const bool can_turn = turning == 0 || (are_pairs && are_aligned);
+  bool const are_pairs = call.rotary.pairs == rotary_pairs::neighbours ? turning % 4 == 0 : turning == n.channels;
+  bool const can_turn = turning == 0 || (are_pairs && are_aligned);
   return n.rank % 32 == 0 && n.rank <= 192 && n.chunk % 8 == 0 && can_turn;
 }
 
@@ -133,9 +133,9 @@ bool try_fetch(basic_cuda<Architectures> const& exec, Call const& call) {
     return false;
   }
   constexpr std::int64_t over_bus = 64;  // what is in memory of the device is there sooner
-  const std::int64_t most = divide_up(call.groups(), std::int64_t{Program::records});
-  const std::int64_t count = call.crosses_bus ? over_bus : 4 * std::int64_t{exec.state->multiprocessors()};
-  const Program program{call, max(min(count, most), std::int64_t{1})};
+  std::int64_t const most = divide_up(call.groups(), std::int64_t{Program::records});
+  std::int64_t const count = call.crosses_bus ? over_bus : 4 * std::int64_t{exec.state->multiprocessors()};
+  Program const program{call, max(min(count, most), std::int64_t{1})};
   exec.run(program, program.groups());
   return true;
 }
@@ -195,7 +195,7 @@ void run_program(basic_cuda<Architectures> const& exec, rebuild_keys<T, E> const
 template <class Architectures, class T, class E>
 void run_program(basic_cuda<Architectures> const& exec, attend_chunks<T, E> const& call) {
   if constexpr (detail::has_pieces<T>) {
-    const std::int64_t channels = call.extents.channels;
+    std::int64_t const channels = call.extents.channels;
     if (channels == 128 && detail::has_places(call.groups())) {
       exec.run(attend_rows<128, T, E>::of(call), call.groups());
       return;

@@ -24,7 +24,7 @@ namespace detail {
 template <class Codes, class Packed>
 void check_packed(char const* function, Codes const& codes, Packed const& packed) {
   for (int dimension = 0; dimension < 4; ++dimension) {
-    const std::int64_t pairs = dimension == 3 ? 2 : 1;
+    std::int64_t const pairs = dimension == 3 ? 2 : 1;
     check<shape_error>(codes.extent(dimension) == pairs * packed.extent(dimension), function, ": dimension ", dimension,
                        " of the codes has ", codes.extent(dimension), " elements but that of the packed ones ",
                        packed.extent(dimension));
@@ -40,7 +40,7 @@ void check_packed(char const* function, Codes const& codes, Packed const& packed
 template <class Executor>
 void pack_int4_codes(Executor const& exec, head_view<std::int8_t const> codes, head_view<int4x2> packed) {
   detail::check_packed("pack_int4_codes", codes, packed);
-  const pack_codes program{codes, packed};
+  pack_codes const program{codes, packed};
   exec.run(program, program.groups());
 }
 
@@ -48,7 +48,7 @@ void pack_int4_codes(Executor const& exec, head_view<std::int8_t const> codes, h
 template <class Executor>
 void widen_int4_codes(Executor const& exec, head_view<int4x2 const> packed, head_view<std::int8_t> codes) {
   detail::check_packed("widen_int4_codes", codes, packed);
-  const widen_codes program{packed, codes};
+  widen_codes const program{packed, codes};
   exec.run(program, program.groups());
 }
 

@@ -37,16 +37,16 @@ template <class Columns, class Architectures, class T, class Result>
 bool try_page_decode(basic_cuda<Architectures> const& exec, cached_attention_call<T, Result> const& call) {
   constexpr page_decode_policy policy = page_decode_tuning<Columns::channels, Columns::format.key_bits>{}(900);
   using program_type = page_decode<Columns, T, Result, policy>;
-  const auto is_whole = [](void const* address) { return reinterpret_cast<std::uintptr_t>(address) % 16 == 0; };
-  const bool has_memory = is_whole(call.memory.pages) && is_whole(call.memory.tail) && is_whole(call.memory.rows);
+  auto const is_whole = [](void const* address) { return reinterpret_cast<std::uintptr_t>(address) % 16 == 0; };
+  bool const has_memory = is_whole(call.memory.pages) && is_whole(call.memory.tail) && is_whole(call.memory.rows);
   if (!has_memory || !has_whole_rows(call.queries) || call.sequences.blocks.stride(1) != 1 ||
       !has_places_for_decoding(call.shape, call.partials.shares()) || !exec.template has<program_type>()) {
     return false;
   }
-  const std::int64_t most = std::int64_t{exec.state->multiprocessors()} * program_type::blocks_per_multiprocessor;
-  const auto partials =
+  std::int64_t const most = std::int64_t{exec.state->multiprocessors()} * program_type::blocks_per_multiprocessor;
+  auto const partials =
       decode_partials(call.shape, call.partials, program_type::page_tokens * program_type::warps, most);
-  const program_type program{program_type::works_type::of(call.queries, call.is_causal, writer_of(call), partials),
+  program_type const program{program_type::works_type::of(call.queries, call.is_causal, writer_of(call), partials),
                              call.memory, call.sequences, call.layer, call.softmax_scale * 1.4426950408889634F};
   exec.run(program, min(std::int64_t{program.works.count}, most));
   merge_decoded(exec, call, partials);
@@ -56,7 +56,7 @@ bool try_page_decode(basic_cuda<Architectures> const& exec, cached_attention_cal
 /// Of 4 bits.
 template <class Architectures, class T, class Result>
 bool try_codes_of_4_bits(basic_cuda<Architectures> const& exec, cached_attention_call<T, Result> const& call) {
-  const int groups = call.memory.format.value_groups;
+  int const groups = call.memory.format.value_groups;
   switch (call.memory.format.channels) {
     case 64:
       return groups == 1 && try_page_decode<page_columns<64, 1>>(exec, call);
@@ -77,7 +77,7 @@ bool try_codes_of_4_bits(basic_cuda<Architectures> const& exec, cached_attention
 /// Of other numbers of bits.
 template <int Bits, class Architectures, class T, class Result>
 bool try_codes_of(basic_cuda<Architectures> const& exec, cached_attention_call<T, Result> const& call) {
-  const int groups = call.memory.format.value_groups;
+  int const groups = call.memory.format.value_groups;
   switch (call.memory.format.channels) {
     case 64:
       return groups == 1 && try_page_decode<page_columns<64, 1, Bits>>(exec, call);
@@ -149,7 +149,7 @@ void run_cached_attention(basic_cuda<arch_list<Architectures...>> const& exec,
   constexpr bool has_hopper = ((Architectures == 900) || ...);
   if constexpr (has_hopper && (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>)) {
     cache_page_format const& format = call.memory.format;
-    const int bits = format.key_bits == format.value_bits ? format.key_bits : 0;
+    int const bits = format.key_bits == format.value_bits ? format.key_bits : 0;
     if ((bits == 4 && detail::try_codes_of_4_bits(exec, call)) || (bits == 2 && detail::try_codes_of<2>(exec, call)) ||
         (bits == 3 && detail::try_codes_of<3>(exec, call)) || (bits == 8 && detail::try_codes_of<8>(exec, call))) {
       return;

@@ -61,12 +61,12 @@ attention_writer<cached_attention_method, Result> writer_of(cached_attention_cal
 
 template <int Channels, class Executor, class T, class Result>
 void attend_cache(Executor const& exec, cached_attention_call<T, Result> const& call) {
-  const cached_attention<T, Result, Channels> program{call.memory,     call.sequences,     call.layer,
+  cached_attention<T, Result, Channels> const program{call.memory,     call.sequences,     call.layer,
                                                       call.queries,    call.softmax_scale, call.is_causal,
                                                       writer_of(call), call.partials};
   exec.run(program, program.groups());
   if (call.partials.rows.data != nullptr) {
-    const merge_attention<cached_attention_method, Result> join{call.partials, writer_of(call)};
+    merge_attention<cached_attention_method, Result> const join{call.partials, writer_of(call)};
     exec.run(join, join.groups());
   }
 }
@@ -97,7 +97,7 @@ void run_cached_attention(Executor const& exec, cached_attention_call<T, Result>
 /// Likewise.
 template <class Executor, class T, class Result>
 void run_cache_restore(Executor const& exec, cache_restore_call<T, Result> const& call) {
-  const restore_pages<T, Result> program{call.memory, call.sequences, call.layer, call.keys, call.values};
+  restore_pages<T, Result> const program{call.memory, call.sequences, call.layer, call.keys, call.values};
   exec.run(program, program.groups());
 }
 
@@ -123,9 +123,9 @@ inline void check_page_format(char const* where, cache_page_format const& format
   constexpr std::int64_t least_tokens = 4 * cache_page_format::tokens;
   constexpr std::int64_t enough_groups = 1024;
   constexpr std::int64_t most = 64;
-  const std::int64_t together = s.query_heads / s.key_heads * s.queries;
-  const std::int64_t groups = s.batch * s.key_heads * divide_up(together, std::int64_t{cached_attention_rows});
-  const std::int64_t wanted = divide_up(enough_groups, max(groups, std::int64_t{1}));
+  std::int64_t const together = s.query_heads / s.key_heads * s.queries;
+  std::int64_t const groups = s.batch * s.key_heads * divide_up(together, std::int64_t{cached_attention_rows});
+  std::int64_t const wanted = divide_up(enough_groups, max(groups, std::int64_t{1}));
   return clamp(min(wanted, s.keys / least_tokens), std::int64_t{1}, most);
 }
 

@@ -122,7 +122,7 @@ class parameter_store {
     parameters_.push_back(std::move(added));
     try {
       encode(parameters_.back(), weights);
-      const std::int64_t bytes = staged_size();
+      std::int64_t const bytes = staged_size();
       place(parameters_.back(), size() - 1, weights, bytes);
       exec_.wait();
     } catch (...) {
@@ -173,7 +173,7 @@ class parameter_store {
     if (table_->find(id, use::prefetched) != none) {
       return true;
     }
-    const int slot = table_->find_free();
+    int const slot = table_->find_free();
     if (slot == none || table_->find(id, use::leased) != none) {
       return false;
     }
@@ -201,7 +201,7 @@ class parameter_store {
     parameter const& p = checked_lease(where, id, held);
     check<shape_error>(gradient.size() == p.spec.count, where, ": the gradient has ", gradient.size(),
                        " elements but parameter ", id.number, " (", p.name, ") has ", p.spec.count);
-    const sgd_step<value_type, std::remove_const_t<Gradient>> step{held.weights(), gradient, rate};
+    sgd_step<value_type, std::remove_const_t<Gradient>> const step{held.weights(), gradient, rate};
     exec_.run(step, step.groups());
     update(id, held);
   }
@@ -216,7 +216,7 @@ class parameter_store {
     }
     std::int64_t grown = 0;
     for (std::int64_t i = 0; i < size(); ++i) {
-      const stream_record record = read(array_view<stream_record>(record_of(at(i)), 1))[0];
+      stream_record const record = read(array_view<stream_record>(record_of(at(i)), 1))[0];
       if (record.first_over < at(i).spec.block_count()) {
         grow(parameters_[static_cast<std::size_t>(i)], {i});
         ++grown;
@@ -302,7 +302,7 @@ class parameter_store {
 
   /// A slot that the executor may write to from now on.
   int take_slot(char const* where) {
-    const int slot = table_->find_free();
+    int const slot = table_->find_free();
     check<value_error>(slot != none, where, ": ", table_->leases(), " leases are held but the slots of scratch are ",
                        table_->size());
     if ((*table_)[slot].state == use::prefetched) {
@@ -343,8 +343,8 @@ class parameter_store {
   }
 
   void decode(Exec const& where, parameter const& p, parameter_id id, int slot) {
-    const array_view<value_type> weights = weights_in(slot, p);
-    const array_view<std::byte const> stream(p.slot.data() + record_bytes, p.slot.size() - record_bytes);
+    array_view<value_type> const weights = weights_in(slot, p);
+    array_view<std::byte const> const stream(p.slot.data() + record_bytes, p.slot.size() - record_bytes);
     Codec::decode(where, p.spec, stream, weights, workspace(p.decode_plan, tables_[static_cast<std::size_t>(slot)]));
     where.run(restore_overflow<value_type>{stream_of(p, id.number, weights.data)}, p.spec.block_count());
   }
@@ -355,9 +355,9 @@ class parameter_store {
 
   /// Puts the staged stream where it belongs.
   void settle(parameter const& p, std::int64_t number, array_view<value_type const> weights) {
-    const auto stream = stream_of(p, number, const_cast<value_type*>(weights.data));  // these programs only read them
+    auto const stream = stream_of(p, number, const_cast<value_type*>(weights.data));  // these programs only read them
     exec_.run(settle_stream<value_type>{stream}, 1);
-    const move_stream<value_type> move{stream};
+    move_stream<value_type> const move{stream};
     exec_.run(move, move.groups());
   }
 
@@ -369,17 +369,17 @@ class parameter_store {
   }
 
   [[nodiscard]] std::int64_t capacity_for(weight_stream_spec const& spec, std::int64_t bytes) const {
-    const auto slack = static_cast<std::int64_t>(static_cast<double>(bytes) * options_.slack);
-    const std::int64_t wanted =
+    auto const slack = static_cast<std::int64_t>(static_cast<double>(bytes) * options_.slack);
+    std::int64_t const wanted =
         max(bytes + slack + options_.headroom, parameter_stream<value_type>::smallest_capacity(spec));
     return min(align_up(wanted, std::int64_t{16}), staging_bytes(spec));
   }
 
   void grow(parameter& p, parameter_id id) {
-    const int slot = take_slot("parameter_store.resolve");
+    int const slot = take_slot("parameter_store.resolve");
     decode(exec_, p, id, slot);
     encode(p, weights_in(slot, p));
-    const std::int64_t bytes = staged_size();
+    std::int64_t const bytes = staged_size();
     place(p, id.number, weights_in(slot, p), bytes);
     exec_.wait();
   }

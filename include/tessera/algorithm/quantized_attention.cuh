@@ -58,7 +58,7 @@ bool has_whole_vectors(head_view<T> heads) {
   }
   bool is_whole = heads.stride(3) == 1 && reinterpret_cast<std::uintptr_t>(heads.data) % 16 == 0;
   for (int dimension = 0; dimension < 3; ++dimension) {
-    const std::int64_t bytes = heads.stride(dimension) * static_cast<std::int64_t>(sizeof(T));
+    std::int64_t const bytes = heads.stride(dimension) * static_cast<std::int64_t>(sizeof(T));
     is_whole = is_whole && (heads.extent(dimension) < 2 || bytes % 16 == 0);
   }
   return is_whole;
@@ -71,13 +71,13 @@ inline bool is_aligned(void const* address) {
 template <class Method, class T>
 bool suits_tiles(quantize_call<Method, T> const& call) {
   attention_shape const& s = call.shape;
-  const std::int64_t queries = s.batch * s.query_heads * padded_tokens(s.queries);
-  const std::int64_t keys = s.batch * s.key_heads * padded_tokens(s.keys);
+  std::int64_t const queries = s.batch * s.query_heads * padded_tokens(s.queries);
+  std::int64_t const keys = s.batch * s.key_heads * padded_tokens(s.keys);
   auto const& out = call.out;
-  const bool has_places = is_aligned(out.queries.codes.data) && is_aligned(out.keys.codes.data) &&
+  bool const has_places = is_aligned(out.queries.codes.data) && is_aligned(out.keys.codes.data) &&
                           is_aligned(out.keys.mean.data) && is_aligned(out.values.codes.data) &&
                           is_aligned(out.values.mean.data);
-  const bool has_strides = call.in.query_starts.first.data == nullptr && call.in.key_starts.first.data == nullptr;
+  bool const has_strides = call.in.query_starts.first.data == nullptr && call.in.key_starts.first.data == nullptr;
   return s.channels % 8 == 0 && s.channels <= 256 && has_places && has_strides && s.keys > 0 && s.batch > 0 &&
          queries < most_rows && keys < most_rows && has_whole_vectors(call.in.queries) &&
          has_whole_vectors(call.in.keys) && has_whole_vectors(call.in.values);
@@ -95,7 +95,7 @@ struct tile_programs {
   encode_type encode{};
 
   explicit tile_programs(quantize_call<Method, T> const& call) {
-    const auto wanted = [](auto const& from, auto const& lengths, void const* to) {
+    auto const wanted = [](auto const& from, auto const& lengths, void const* to) {
       return from.data != nullptr && to != nullptr && from.extent(2) > 0 ? tiled_heads<T>(from, lengths)
                                                                          : tiled_heads<T>{};
     };
@@ -109,7 +109,7 @@ struct tile_programs {
   /// What runs fourth, if values are of a sample.
   [[nodiscard]] encode_again<encode_type> again() const {
     using again_type = encode_again<encode_type>;
-    const std::int32_t shares = divide_up(std::int32_t{again_type::enough_blocks}, encode.key_heads);
+    std::int32_t const shares = divide_up(std::int32_t{again_type::enough_blocks}, encode.key_heads);
     return {encode, finish.value_scales, finish.value_reciprocals,
             known_divisor::of_count(min(shares, encode.key_tiles.value()))};
   }
@@ -136,7 +136,7 @@ struct tile_programs {
     summarize.tiles = tiles_of(max(sampled_tokens(regions::key_sample, summarize.keys, s.keys),
                                    sampled_tokens(regions::value_sample, summarize.values, s.keys)));
     summarize.channels = static_cast<std::int32_t>(s.channels);
-    const std::int64_t plane = std::int64_t{summarize.heads} * summarize.tiles.value() * s.channels;
+    std::int64_t const plane = std::int64_t{summarize.heads} * summarize.tiles.value() * s.channels;
     summarize.summaries = {of_keys, of_values, of_values + plane, of_values + 2 * plane};
     finish.keys = summarize.keys;
     finish.values = summarize.values;
@@ -185,14 +185,14 @@ struct tile_programs {
 
 template <int Channels, class Architectures, class Method, class T>
 void quantize_by_tiles(basic_cuda<Architectures> const& exec, quantize_call<Method, T> const& call) {
-  const tile_programs<Channels, Method, T> programs(call);
+  tile_programs<Channels, Method, T> const programs(call);
   exec.run(programs.summarize, programs.summarize.count());
   exec.run(programs.finish, programs.finish.count());
   exec.run(programs.encode, programs.encode.count());
   using regions = quantized_regions<Method>;
   if constexpr (regions::samples_values) {
     if (programs.encode.values.heads.data != nullptr && regions::value_sample.step(call.shape.keys) > 1) {
-      const auto again = programs.again();
+      auto const again = programs.again();
       exec.run(again, again.count());
     }
   }
@@ -206,7 +206,7 @@ template <int... Architectures, class Method, class T>
 void quantize_attention(basic_cuda<arch_list<Architectures...>> const& exec, quantize_call<Method, T> const& call) {
   if constexpr (detail::has_lane_scales<Method> && detail::has_16_bits<T>) {
     if (detail::suits_tiles(call)) {
-      const std::int64_t channels = call.shape.channels;
+      std::int64_t const channels = call.shape.channels;
       return channels <= 64    ? detail::quantize_by_tiles<64>(exec, call)
              : channels <= 128 ? detail::quantize_by_tiles<128>(exec, call)
                                : detail::quantize_by_tiles<256>(exec, call);

@@ -130,8 +130,8 @@ struct quantized_regions {
   [[nodiscard]] quantized_heads<Method> operands(workspace const& space) const {
     using detail::view_of;
     attention_shape const& s = shape;
-    const std::int64_t queries = padded_tokens(s.queries);
-    const std::int64_t keys = padded_tokens(s.keys);
+    std::int64_t const queries = padded_tokens(s.queries);
+    std::int64_t const keys = padded_tokens(s.keys);
     quantized_heads<Method> made;
     if (parts.queries) {
       made.queries.codes = view_of(space[query_codes], {s.batch, s.query_heads, queries, elements()});
@@ -220,14 +220,14 @@ struct quantization_regions : quantized_regions<Method> {
     constexpr std::int64_t least_keys = 4 * attention_padding;
     constexpr std::int64_t most = most_attention_shares;
     attention_shape const& s = this->shape;
-    const std::int64_t together = s.query_heads / s.key_heads * s.queries;
-    const bool is_few = s.queries <= few_queries;
-    const std::int64_t groups =
+    std::int64_t const together = s.query_heads / s.key_heads * s.queries;
+    bool const is_few = s.queries <= few_queries;
+    std::int64_t const groups =
         s.batch * (is_few ? s.key_heads * divide_up(together, few_queries)
                           : s.query_heads * divide_up(s.queries, std::int64_t{block_mean::tokens}));
     constexpr std::int64_t enough_groups = 256;
     constexpr std::int64_t few_query_groups = 264;  // two for each of 132 multiprocessors, and no more
-    const std::int64_t wanted = is_few ? few_query_groups / max(groups, std::int64_t{1})
+    std::int64_t const wanted = is_few ? few_query_groups / max(groups, std::int64_t{1})
                                        : divide_up(enough_groups, max(groups, std::int64_t{1}));
     return clamp(min(wanted, s.keys / least_keys), std::int64_t{1}, most);
   }
@@ -316,9 +316,9 @@ view<T, 4> as_only_mean(view<T, 3> means) {
 template <class Executor, class Source>
 view<channel_summary, 4> summarize_blocks(Executor const& exec, Source const& source, std::int64_t block,
                                           array_view<channel_summary> memory) {
-  const std::int64_t blocks = divide_up(source.tokens(), block);
-  const auto summaries = view_of(memory, {source.batch(), source.heads(), blocks, source.channels()});
-  const summarize_heads<Source> program{source, summaries, block};
+  std::int64_t const blocks = divide_up(source.tokens(), block);
+  auto const summaries = view_of(memory, {source.batch(), source.heads(), blocks, source.channels()});
+  summarize_heads<Source> const program{source, summaries, block};
   exec.run(program, program.groups());
   return summaries;
 }
@@ -338,12 +338,12 @@ void summarize(Executor const& exec, Source const& source, finish_summaries fini
 template <class Q, class Groups, class Executor, class Source>
 void encode(Executor const& exec, smoothed_heads<Source> const& source, array_view<std::uint32_t> magnitudes,
             float factor, head_view<stored_code<Q>> codes, view<float, 3> scales) {
-  const auto of_heads = view_of(magnitudes, {codes.extent(0), codes.extent(1)});
+  auto const of_heads = view_of(magnitudes, {codes.extent(0), codes.extent(1)});
   if constexpr (Groups::is_whole) {
-    const measure_heads<Source> measure{source, of_heads};
+    measure_heads<Source> const measure{source, of_heads};
     exec.run(measure, measure.groups());
   }
-  const encode_tokens<Q, Groups, Source> program{source, of_heads, factor, codes, scales};
+  encode_tokens<Q, Groups, Source> const program{source, of_heads, factor, codes, scales};
   exec.run(program, program.groups());
 }
 
@@ -351,8 +351,8 @@ void encode(Executor const& exec, smoothed_heads<Source> const& source, array_vi
 template <class Call>
 auto smoothed_keys(Call const& call) {
   constexpr bool is_smooth = quantized_regions<typename Call::method>::smooths_keys;
-  const auto means = is_smooth ? as_only_mean(call.out.keys.mean) : view<float, 4>{};
-  const auto source = call.keys();
+  auto const means = is_smooth ? as_only_mean(call.out.keys.mean) : view<float, 4>{};
+  auto const source = call.keys();
   return smoothed_heads<std::remove_const_t<decltype(source)>>{source, means, max(call.shape.keys, std::int64_t{1})};
 }
 
@@ -360,13 +360,13 @@ template <class Executor, class Call>
 void quantize_keys(Executor const& exec, Call const& call) {
   using method = typename Call::method;
   if constexpr (quantized_regions<method>::smooths_keys) {
-    const std::int64_t blocks = max(divide_up(call.shape.keys, attention_padding), std::int64_t{1});
+    std::int64_t const blocks = max(divide_up(call.shape.keys, attention_padding), std::int64_t{1});
     finish_summaries finish{{}, {}, 0, attention_padding, blocks, as_only_mean(call.out.keys.mean), {}, 0.0F, 1};
     finish.sample = quantized_regions<method>::key_sample;
     summarize(exec, call.keys(), finish, call.space[call.places.key_summaries]);
   }
-  const std::int64_t before = call.shape.batch * call.shape.query_heads;
-  const auto magnitudes = call.space[call.places.magnitudes];
+  std::int64_t const before = call.shape.batch * call.shape.query_heads;
+  auto const magnitudes = call.space[call.places.magnitudes];
   encode<typename method::score_quantizer, typename method::key_groups>(
       exec, smoothed_keys(call), magnitudes.slice(0, before, magnitudes.size() - before), 1.0F, call.out.keys.codes,
       call.out.keys.scales);
@@ -377,11 +377,11 @@ void quantize_values(Executor const& exec, Call const& call) {
   using pv = typename Call::method::value_quantizer;
   using regions = quantized_regions<typename Call::method>;
   auto const& out = call.out.values;
-  const std::int64_t blocks = max(divide_up(call.shape.keys, attention_padding), std::int64_t{1});
-  const auto means = regions::smooths_values ? as_only_mean(out.mean) : view<float, 4>{};
-  const auto source = call.values();
-  const auto memory = call.space[call.places.value_summaries];
-  const float highest = static_cast<float>(pv::highest);
+  std::int64_t const blocks = max(divide_up(call.shape.keys, attention_padding), std::int64_t{1});
+  auto const means = regions::smooths_values ? as_only_mean(out.mean) : view<float, 4>{};
+  auto const source = call.values();
+  auto const memory = call.space[call.places.value_summaries];
+  float const highest = static_cast<float>(pv::highest);
   finish_summaries finish{{}, {}, 0, attention_padding, blocks, means, as_only_mean(out.scales), highest, 1};
   if constexpr (regions::samples_values) {
     finish.sample = regions::value_sample;
@@ -389,7 +389,7 @@ void quantize_values(Executor const& exec, Call const& call) {
   }
   summarize(exec, source, finish, memory);
   if constexpr (regions::samples_values) {
-    const settle_scales<pv> settle{summarize_blocks(exec, source, attention_padding, memory),
+    settle_scales<pv> const settle{summarize_blocks(exec, source, attention_padding, memory),
                                    regions::smooths_values ? out.mean : view<float, 3>{},
                                    source.stored.lengths,
                                    source.tokens(),
@@ -398,7 +398,7 @@ void quantize_values(Executor const& exec, Call const& call) {
     exec.run(settle, settle.groups());
   }
   using source_type = std::remove_const_t<decltype(source)>;
-  const encode_values<pv, source_type> program{
+  encode_values<pv, source_type> const program{
       {source, means, max(call.shape.keys, std::int64_t{1})}, out.scales, out.codes};
   exec.run(program, program.groups());
 }
@@ -406,8 +406,8 @@ void quantize_values(Executor const& exec, Call const& call) {
 /// Scores of mean queries: of the keys themselves, or, where they were quantized before, of their codes.
 template <class Executor, class Call>
 void correct_queries(Executor const& exec, Call const& call, view<float, 4> query_means, float factor) {
-  const auto run = [&](auto const& keys) {
-    const query_corrections<std::remove_cvref_t<decltype(keys.source)>> program{query_means, keys, factor,
+  auto const run = [&](auto const& keys) {
+    query_corrections<std::remove_cvref_t<decltype(keys.source)>> const program{query_means, keys, factor,
                                                                                 call.out.queries.corrections};
     exec.run(program, program.groups());
   };
@@ -424,12 +424,12 @@ template <class Executor, class Call>
 void quantize_queries(Executor const& exec, Call const& call) {
   using method = typename Call::method;
   auto const& out = call.out.queries;
-  const float factor = call.softmax_scale * log2_of_e;
-  const auto source = call.queries();
+  float const factor = call.softmax_scale * log2_of_e;
+  auto const source = call.queries();
   using source_type = std::remove_const_t<decltype(source)>;
   view<float, 4> means;
   if constexpr (quantized_regions<method>::smooths_queries) {
-    const std::int64_t blocks = call.places.query_blocks();
+    std::int64_t const blocks = call.places.query_blocks();
     means = view_of(call.space[call.places.query_means],
                     {call.shape.batch, call.shape.query_heads, blocks, call.shape.channels});
     summarize(exec, source, {{}, {}, 0, block_mean::tokens, 1, means, {}, 0.0F, blocks},
@@ -440,7 +440,7 @@ void quantize_queries(Executor const& exec, Call const& call) {
       exec, smoothed_heads<source_type>{source, means, block_mean::tokens}, call.space[call.places.magnitudes], factor,
       out.codes, out.scales);
   if (out.mean_scores.data != nullptr) {
-    const mean_scores<source_type> scores{source, call.out.keys.mean, call.softmax_scale, out.mean_scores};
+    mean_scores<source_type> const scores{source, call.out.keys.mean, call.softmax_scale, out.mean_scores};
     exec.run(scores, scores.groups());
   }
 }

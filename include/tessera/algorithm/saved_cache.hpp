@@ -124,7 +124,7 @@ template <class Cache>
 void check_room(char const* where, saved_cache_header const& header, Cache const& cache, std::int64_t slot,
                 std::vector<std::int32_t> const& blocks) {
   cache_extents const& extents = cache.extents();
-  const auto expect = [&](char const* what, std::int64_t found, std::int64_t expected) {
+  auto const expect = [&](char const* what, std::int64_t found, std::int64_t expected) {
     check<shape_error>(found == expected, where, ": the saved ", what, " are ", found, " but the cache's ", expected);
   };
   expect("types of values", header.scalar, std::is_same_v<typename Cache::value_type, bfloat16> ? 0 : 1);
@@ -135,8 +135,8 @@ void check_room(char const* where, saved_cache_header const& header, Cache const
   expect("pages", header.pages, static_cast<std::int64_t>(blocks.size()));
   check<corrupt_data>(header.tokens <= INT32_MAX, where, ": there are ", header.tokens, " tokens, more than ",
                       INT32_MAX);
-  const auto tokens = static_cast<std::int64_t>(header.tokens);
-  const std::int64_t open = tokens - std::int64_t{header.pages} * cache_page_format::tokens;
+  auto const tokens = static_cast<std::int64_t>(header.tokens);
+  std::int64_t const open = tokens - std::int64_t{header.pages} * cache_page_format::tokens;
   check<shape_error>(tokens <= extents.tokens && slot >= 0 && slot < extents.slots, where, ": slot ", slot, " of ",
                      extents.slots, " has no room for ", tokens, " tokens, more than ", extents.tokens);
   check<corrupt_data>(open >= 0 && open < extents.window + 2 * cache_page_format::tokens, where, ": there are ", open,
@@ -150,7 +150,7 @@ void check_room(char const* where, saved_cache_header const& header, Cache const
 
 /// Checks the header and gives what is needed to make room. Throws corrupt_data.
 inline saved_cache_info inspect_saved_cache(std::byte const* bytes, std::int64_t size) {
-  const saved_cache_header header = detail::read_saved_header("inspect_saved_cache", bytes, size);
+  saved_cache_header const header = detail::read_saved_header("inspect_saved_cache", bytes, size);
   return {static_cast<std::int64_t>(header.tokens), header.pages};
 }
 
@@ -161,9 +161,9 @@ std::vector<std::byte> save_cache(Executor const& exec, Cache const& cache, cach
   check<value_error>(which >= 0 && which < sequences.count, "save_cache: sequence ", which, " is none of ",
                      sequences.count);
   cache_extents const& extents = cache.extents();
-  const detail::fetched_sequences known(exec, sequences, extents.window);
-  const auto at = static_cast<std::size_t>(which);
-  const auto table = detail::fetched(exec, sequences.blocks[which].data, known.pages[at]);
+  detail::fetched_sequences const known(exec, sequences, extents.window);
+  auto const at = static_cast<std::size_t>(which);
+  auto const table = detail::fetched(exec, sequences.blocks[which].data, known.pages[at]);
   std::vector<std::byte> out(sizeof(saved_cache_header));
   std::vector<saved_cache_part> parts;
   for (int part = 0; part < cache.parts(); ++part) {
@@ -199,15 +199,15 @@ void load_cache(Executor const& exec, Cache const& cache, std::byte const* bytes
                 std::vector<std::int32_t> const& blocks) {
   using value_type = typename Cache::value_type;
   constexpr char const* where = "load_cache";
-  const saved_cache_header header = detail::read_saved_header(where, bytes, size);
+  saved_cache_header const header = detail::read_saved_header(where, bytes, size);
   detail::check_room(where, header, cache, slot, blocks);
-  const auto tokens = static_cast<std::int64_t>(header.tokens);
+  auto const tokens = static_cast<std::int64_t>(header.tokens);
   detail::section_reader plain(saved_cache_coder::stored, bytes + sizeof(header),
                                static_cast<std::size_t>(size) - sizeof(header));
   for (int part = 0; part < cache.parts(); ++part) {
     saved_cache_part saved;
     plain.read(&saved, sizeof(saved));
-    const cache_page_format found{static_cast<int>(header.channels), saved.key_bits, saved.value_bits,
+    cache_page_format const found{static_cast<int>(header.channels), saved.key_bits, saved.value_bits,
                                   saved.value_groups, saved.layers};
     check<shape_error>(found == cache.memory(part).format, where, ": part ", part, " has codes of ",
                        int{saved.key_bits}, " bits of ", int{saved.layers}, " layers but the cache's other ones");

@@ -115,7 +115,7 @@ saved_part<T> fetch_part(Executor const& exec, cache_memory<T> const& memory, st
   using part_type = saved_part<T>;
   cache_page_format const& f = memory.format;
   part_type part;
-  const std::int64_t block_bytes = memory.page_bytes(1);
+  std::int64_t const block_bytes = memory.page_bytes(1);
   part.pages.resize(part_type::size(block_bytes) * table.size());
   for (std::size_t page = 0; page < table.size(); ++page) {
     exec.copy(array_view<std::byte const>(memory.page(table[page], 0), block_bytes),
@@ -124,14 +124,14 @@ saved_part<T> fetch_part(Executor const& exec, cache_memory<T> const& memory, st
   exec.wait();
   part.thresholds =
       fetched(exec, static_cast<float const*>(memory.thresholds) + 2 * memory.head_of(slot, 0), 2 * memory.heads);
-  const std::int64_t row = part_type::row_values(f);
+  std::int64_t const row = part_type::row_values(f);
   for (std::int64_t head = 0; head < memory.heads; ++head) {
     std::uint32_t count = 0;
     for (std::size_t page = 0; page < table.size(); ++page) {
       std::byte* const at =
           part.pages.data() + (static_cast<std::int64_t>(page) * memory.heads + head) * std::int64_t{f.bytes()};
-      const cache_page_header header = part_type::header_of(at, f);
-      const auto rows = fetched(exec, static_cast<T const*>(memory.retained_row(header.first_row, 0, 0)),
+      cache_page_header const header = part_type::header_of(at, f);
+      auto const rows = fetched(exec, static_cast<T const*>(memory.retained_row(header.first_row, 0, 0)),
                                 std::int64_t{header.rows} * row);
       part.rows.insert(part.rows.end(), rows.begin(), rows.end());
       part_type::set_first_row(at, f, count);
@@ -139,11 +139,11 @@ saved_part<T> fetch_part(Executor const& exec, cache_memory<T> const& memory, st
     }
     part.counts.push_back(count);
   }
-  const auto tail =
+  auto const tail =
       fetched(exec, static_cast<T const*>(memory.tail) + slot * memory.tail_values(1), memory.tail_values(1));
   cache_memory<T> host = memory;
   host.tail = const_cast<T*>(tail.data());
-  const auto first = static_cast<std::int64_t>(table.size()) * cache_page_format::tokens;
+  auto const first = static_cast<std::int64_t>(table.size()) * cache_page_format::tokens;
   for (std::int64_t token = first; token < tokens; ++token) {
     for (int layer = 0; layer < f.layers; ++layer) {
       for (std::int64_t i = 0; i < 2 * memory.heads; ++i) {
@@ -158,9 +158,9 @@ saved_part<T> fetch_part(Executor const& exec, cache_memory<T> const& memory, st
 /// The bytes of codes of all pages, then all others; or back.
 template <class T, class Move>
 void each_piece(cache_page_format const& f, std::vector<std::byte>& pages, bool codes, Move const& move) {
-  const auto bytes = static_cast<std::size_t>(f.bytes());
-  const auto first = static_cast<std::size_t>(f.key_codes());
-  const auto end = static_cast<std::size_t>(f.value_ratios());
+  auto const bytes = static_cast<std::size_t>(f.bytes());
+  auto const first = static_cast<std::size_t>(f.key_codes());
+  auto const end = static_cast<std::size_t>(f.value_ratios());
   for (std::size_t at = 0; at < pages.size(); at += bytes) {
     if (codes) {
       move(pages.data() + at + first, end - first);
@@ -202,7 +202,7 @@ saved_part<T> read_part(section_reader& in, cache_memory<T> const& memory, std::
   part_type part;
   part.thresholds.resize(part_type::size(2 * memory.heads));
   part.counts.resize(part_type::size(memory.heads));
-  const auto numbers = in.read(4 * (part.thresholds.size() + part.counts.size()));
+  auto const numbers = in.read(4 * (part.thresholds.size() + part.counts.size()));
   std::memcpy(part.thresholds.data(), numbers.data(), 4 * part.thresholds.size());
   std::memcpy(part.counts.data(), numbers.data() + 4 * part.thresholds.size(), 4 * part.counts.size());
   std::int64_t rows = 0;
@@ -213,20 +213,20 @@ saved_part<T> read_part(section_reader& in, cache_memory<T> const& memory, std::
                        " tokens but there is room for ", memory.row_capacity);
     rows += count;
   }
-  const std::size_t page_heads = part_type::size(pages * memory.heads);
+  std::size_t const page_heads = part_type::size(pages * memory.heads);
   part.pages.resize(page_heads * part_type::size(f.bytes()));
-  const auto code_bytes = static_cast<std::size_t>(f.key_code_bytes() + f.value_code_bytes());
+  auto const code_bytes = static_cast<std::size_t>(f.key_code_bytes() + f.value_code_bytes());
   for (bool codes : {true, false}) {
-    const auto section = in.read(page_heads * (codes ? code_bytes : static_cast<std::size_t>(f.bytes()) - code_bytes));
+    auto const section = in.read(page_heads * (codes ? code_bytes : static_cast<std::size_t>(f.bytes()) - code_bytes));
     std::size_t at = 0;
     each_piece<T>(f, part.pages, codes, [&](std::byte* piece, std::size_t size) {
       std::memcpy(piece, section.data() + at, size);
       at += size;
     });
   }
-  const std::int64_t open = tokens - pages * cache_page_format::tokens;
-  const std::int64_t row = part_type::row_values(f);
-  const auto section = in.read(sizeof(T) * part_type::size((rows + open * memory.heads) * row));
+  std::int64_t const open = tokens - pages * cache_page_format::tokens;
+  std::int64_t const row = part_type::row_values(f);
+  auto const section = in.read(sizeof(T) * part_type::size((rows + open * memory.heads) * row));
   part.rows.resize(part_type::size(rows * row));
   part.open.resize(part_type::size(open * memory.heads * row));
   if (!part.rows.empty()) {
@@ -243,14 +243,14 @@ saved_part<T> read_part(section_reader& in, cache_memory<T> const& memory, std::
 template <class T>
 void number_rows(saved_part<T>& part, cache_memory<T> const& memory, std::int64_t slot) {
   cache_page_format const& f = memory.format;
-  const auto pages = static_cast<std::int64_t>(part.pages.size()) / memory.page_bytes(1);
+  auto const pages = static_cast<std::int64_t>(part.pages.size()) / memory.page_bytes(1);
   for (std::int64_t head = 0; head < memory.heads; ++head) {
-    const auto begin = static_cast<std::uint32_t>(memory.head_of(slot, head) * memory.row_capacity);
+    auto const begin = static_cast<std::uint32_t>(memory.head_of(slot, head) * memory.row_capacity);
     std::uint32_t count = 0;
     for (std::int64_t page = 0; page < pages; ++page) {
       std::byte* const at = part.pages.data() + (page * memory.heads + head) * std::int64_t{f.bytes()};
-      const cache_page_header header = saved_part<T>::header_of(at, f);
-      const auto marked = static_cast<std::uint32_t>(popcount(header.retained));
+      cache_page_header const header = saved_part<T>::header_of(at, f);
+      auto const marked = static_cast<std::uint32_t>(popcount(header.retained));
       check<corrupt_data>(header.rows == marked, "load_cache: page ", page, " has retained ", marked,
                           " tokens but says ", header.rows);
       check<corrupt_data>(marked == 0 || header.first_row == count, "load_cache: page ", page,
@@ -269,22 +269,22 @@ template <class T, class Executor>
 void place_part(Executor const& exec, cache_memory<T> const& memory, saved_part<T> const& part,
                 std::vector<std::int32_t> const& table, std::int64_t slot, std::int64_t tokens) {
   cache_page_format const& f = memory.format;
-  const std::int64_t block_bytes = memory.page_bytes(1);
-  const auto send = [&](auto const* from, std::int64_t count, auto* to) {
+  std::int64_t const block_bytes = memory.page_bytes(1);
+  auto const send = [&](auto const* from, std::int64_t count, auto* to) {
     exec.copy(array_view<std::remove_cvref_t<decltype(*to)> const>(from, count),
               array_view<std::remove_cvref_t<decltype(*to)>>(to, count));
   };
   for (std::size_t page = 0; page < table.size(); ++page) {
     send(part.pages.data() + page * static_cast<std::size_t>(block_bytes), block_bytes, memory.page(table[page], 0));
   }
-  const std::int64_t row = saved_part<T>::row_values(f);
+  std::int64_t const row = saved_part<T>::row_values(f);
   T const* rows = part.rows.data();
   for (std::int64_t head = 0; head < memory.heads; ++head) {
-    const std::int64_t values = part.counts[static_cast<std::size_t>(head)] * row;
+    std::int64_t const values = part.counts[static_cast<std::size_t>(head)] * row;
     send(rows, values, memory.retained_row(memory.head_of(slot, head) * memory.row_capacity, 0, 0));
     rows += values;
   }
-  const std::vector<std::uint32_t> refused(part.counts.size());
+  std::vector<std::uint32_t> const refused(part.counts.size());
   send(part.counts.data(), memory.heads, memory.row_counts + memory.head_of(slot, 0));
   send(refused.data(), memory.heads, memory.refused_rows + memory.head_of(slot, 0));
   send(part.thresholds.data(), 2 * memory.heads, memory.thresholds + 2 * memory.head_of(slot, 0));

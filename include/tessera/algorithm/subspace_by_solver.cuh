@@ -60,11 +60,11 @@ class subspace_by_solver {
     check<shape_error>(directions.extent(0) == width_ && directions.extent(1) == rank_,
                        "subspace_by_solver.find: directions are ", directions.extent(0), " x ", directions.extent(1),
                        " but ", width_, " x ", rank_, " were planned");
-    const matrix_view<double> matrix(space[at.matrix].data, {width_, width_});
-    const widen_products widen{gram, matrix};
+    matrix_view<double> const matrix(space[at.matrix].data, {width_, width_});
+    widen_products const widen{gram, matrix};
     exec.run(widen, widen.groups());
     solver_.run(exec, matrix, space[at.values], space[at.work], space[at.info]);
-    const keep_eigenvectors<T> keep{matrix, space[at.values], space[at.info], directions, space[at.measures]};
+    keep_eigenvectors<T> const keep{matrix, space[at.values], space[at.info], directions, space[at.measures]};
     exec.run(keep, keep.groups());
   }
 

@@ -16,8 +16,8 @@ inline namespace v0 {
 template <class Architectures, class T>
 void find_subspace(basic_cuda<Architectures> const& exec, subspace_search<T> const& search) {
   constexpr int exchange = 1024;  // of a thread block's lanes
-  const std::int64_t available = exec.state->shared_bytes() - exchange;
-  const auto needed =
+  std::int64_t const available = exec.state->shared_bytes() - exchange;
+  auto const needed =
       static_cast<std::int64_t>(subspace_rounds::is_small(search.rank()) ? sizeof(factor_blocks<5>::scratch_type)
                                                                          : sizeof(factor_blocks<6>::scratch_type));
   if (subspace_rounds::suits(search.rank()) && needed <= available) {

@@ -86,11 +86,11 @@ struct subspace_iteration {
   template <class Executor, class T>
   static void run(Executor const& exec, subspace_search<T> const& search) {
     auto const& [gram, directions, tried, iterations, at, space] = search;
-    const matrix_view<float> columns(space[at.columns].data, {search.width(), tried});
-    const matrix_view<float> images(space[at.images].data, {search.width(), tried});
-    const matrix_view<double> products(space[at.products].data, {tried, tried});
-    const matrix_view<double> vectors(space[at.vectors].data, {tried, tried});
-    const array_view<subspace_measures> measures = space[at.measures];
+    matrix_view<float> const columns(space[at.columns].data, {search.width(), tried});
+    matrix_view<float> const images(space[at.images].data, {search.width(), tried});
+    matrix_view<double> const products(space[at.products].data, {tried, tried});
+    matrix_view<double> const vectors(space[at.vectors].data, {tried, tried});
+    array_view<subspace_measures> const measures = space[at.measures];
     run_program(exec, start_subspace{gram, columns, measures});
     make_orthonormal(exec, columns, products, columns);
     for (int i = 0; i < iterations; ++i) {
@@ -131,12 +131,12 @@ struct subspace_rounds {
   /// Enqueues the search, for a rank that suits().
   template <class Executor, class T>
   static void run(Executor const& exec, subspace_search<T> const& search) {
-    const memory on{search};
-    const array_view<subspace_measures> measures = search.space[search.at.measures];
-    const array_view<double> held = search.space[search.at.held];
+    memory const on{search};
+    array_view<subspace_measures> const measures = search.space[search.at.measures];
+    array_view<double> const held = search.space[search.at.held];
     run_program(exec, start_rounds{search.gram, on.columns, measures});
     make_orthonormal(exec, on, on.columns);
-    const int count = rounds(search.width(), search.rank(), search.iterations);
+    int const count = rounds(search.width(), search.rank(), search.iterations);
     for (int i = 0; i < count / 2; ++i) {
       run_program(exec, gram_images{search.gram, measures, on.columns, on.images});
       run_program(exec, gram_images{search.gram, measures, on.images, on.columns});
@@ -175,7 +175,7 @@ struct subspace_rounds {
   /// Columns beyond the matrix count as orthonormal, so fewer blocks need no program of their own.
   template <class Executor>
   static void factor(Executor const& exec, memory const& on) {
-    const std::int64_t columns = on.columns.extent(1);
+    std::int64_t const columns = on.columns.extent(1);
     if (is_small(columns)) {
       run_program(exec, factor_blocks<5>{on.shares, columns, on.factor}, 1);
     } else {

@@ -30,7 +30,7 @@ concept Scalar =
     requires 1 + scalar_traits<T>::exponent_bits + scalar_traits<T>::mantissa_bits == scalar_traits<T>::bits;
     { scalar_traits<T>::exponent_bias } -> std::convertible_to<int>;
     { scalar_traits<T>::has_infinity } -> std::convertible_to<bool>;
-    { scalar_traits<T>::name() } -> std::convertible_to<const char*>;
+    { scalar_traits<T>::name() } -> std::convertible_to<char const*>;
   } || because<"a Scalar has scalar_traits<T> with bits, exponent_bits, mantissa_bits, ..., name()">) &&
   (requires(T value, typename scalar_traits<T>::bits_type pattern) {
     { scalar_traits<T>::to_bits(value) } -> std::same_as<typename scalar_traits<T>::bits_type>;

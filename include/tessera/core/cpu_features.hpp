@@ -34,7 +34,7 @@ inline simd_level supported_simd_level() {
       !__builtin_cpu_supports("popcnt")) {
     return simd_level::scalar;
   }
-  const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+  bool const wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                     __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   return wide ? simd_level::avx512 : simd_level::avx2;
 #else

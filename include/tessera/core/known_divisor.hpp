@@ -25,8 +25,8 @@ struct known_divisor {
 
   /// Of 1 to 2^31.
   [[nodiscard]] TESSERA_FN static constexpr known_divisor of(std::uint32_t divisor) {
-    const auto shift = static_cast<std::uint32_t>(log2_ceil(divisor));
-    const std::uint64_t beyond = (std::uint64_t{1} << shift) - divisor;
+    auto const shift = static_cast<std::uint32_t>(log2_ceil(divisor));
+    std::uint64_t const beyond = (std::uint64_t{1} << shift) - divisor;
     return {divisor, static_cast<std::uint32_t>((beyond << 32) / divisor + 1), shift};
   }
   /// Of a count of things, below 2^31; where there are none, as of 1.

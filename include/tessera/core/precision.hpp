@@ -118,7 +118,7 @@ struct scalar_traits<float> {
   static constexpr bits_type largest_bits = 0x7f7fffffU;    ///< of the largest finite value
   static constexpr bits_type nan_bits = detail::float_nan;  ///< of the NaN that `store` makes
 
-  TESSERA_FN static constexpr const char* name() { return "fp32"; }
+  TESSERA_FN static constexpr char const* name() { return "fp32"; }
   TESSERA_FN static constexpr bits_type to_bits(float value) { return bit_cast<bits_type>(value); }
   TESSERA_FN static constexpr float from_bits(bits_type pattern) { return bit_cast<float>(pattern); }
   TESSERA_FN static constexpr float load(float value) { return value; }
@@ -138,7 +138,7 @@ struct scalar_traits<bfloat16> {
   static constexpr bits_type largest_bits = 0x7f7fU;
   static constexpr bits_type nan_bits = 0x7fffU;
 
-  TESSERA_FN static constexpr const char* name() { return "bf16"; }
+  TESSERA_FN static constexpr char const* name() { return "bf16"; }
   TESSERA_FN static constexpr bits_type to_bits(bfloat16 value) { return value.bits; }
   TESSERA_FN static constexpr bfloat16 from_bits(bits_type pattern) { return {pattern}; }
   TESSERA_FN static constexpr float load(bfloat16 value) { return bit_cast<float>(std::uint32_t{value.bits} << 16); }
@@ -164,7 +164,7 @@ struct scalar_traits<float16> {
   static constexpr bits_type largest_bits = 0x7bffU;
   static constexpr bits_type nan_bits = 0x7fffU;
 
-  TESSERA_FN static constexpr const char* name() { return "fp16"; }
+  TESSERA_FN static constexpr char const* name() { return "fp16"; }
   TESSERA_FN static constexpr bits_type to_bits(float16 value) { return value.bits; }
   TESSERA_FN static constexpr float16 from_bits(bits_type pattern) { return {pattern}; }
   TESSERA_FN static constexpr float load(float16 value) {
@@ -188,7 +188,7 @@ struct scalar_traits<float8_e4m3> {
   static constexpr bits_type largest_bits = 0x7eU;
   static constexpr bits_type nan_bits = 0x7fU;
 
-  TESSERA_FN static constexpr const char* name() { return "fp8_e4m3"; }
+  TESSERA_FN static constexpr char const* name() { return "fp8_e4m3"; }
   TESSERA_FN static constexpr bits_type to_bits(float8_e4m3 value) { return value.bits; }
   TESSERA_FN static constexpr float8_e4m3 from_bits(bits_type pattern) { return {pattern}; }
   TESSERA_FN static constexpr float load(float8_e4m3 value) {
@@ -212,7 +212,7 @@ struct scalar_traits<float8_e5m2> {
   static constexpr bits_type largest_bits = 0x7bU;
   static constexpr bits_type nan_bits = 0x7fU;
 
-  TESSERA_FN static constexpr const char* name() { return "fp8_e5m2"; }
+  TESSERA_FN static constexpr char const* name() { return "fp8_e5m2"; }
   TESSERA_FN static constexpr bits_type to_bits(float8_e5m2 value) { return value.bits; }
   TESSERA_FN static constexpr float8_e5m2 from_bits(bits_type pattern) { return {pattern}; }
   TESSERA_FN static constexpr float load(float8_e5m2 value) {

@@ -32,8 +32,8 @@ TESSERA_FN constexpr double short_number(double value) {
 
 /// The sine of `angle`, which lies between 0 and pi: Taylor's series on the half that is nearer to 0.
 TESSERA_FN inline double upper_sine(double angle) {
-  const double x = angle > pi / 2 ? pi - angle : angle;
-  const double square = x * x;
+  double const x = angle > pi / 2 ? pi - angle : angle;
+  double const square = x * x;
   constexpr int terms = 10;
   constexpr double inverse_factorials[terms] = {-1.0 / 6.0,
                                                 1.0 / 120.0,
@@ -54,26 +54,26 @@ TESSERA_FN inline double upper_sine(double angle) {
 
 /// The angle of the point (x, y) from the positive x axis; `y` is not negative. 0 for the origin.
 TESSERA_FN inline double upper_arc_tangent(double y, double x) {
-  const double along = x < 0 ? -x : x;
+  double const along = x < 0 ? -x : x;
   if (y == 0 && along == 0) {
     return 0;
   }
-  const bool is_steep = y > along;
-  const double less = is_steep ? along : y;
-  const double more = is_steep ? y : along;
+  bool const is_steep = y > along;
+  double const less = is_steep ? along : y;
+  double const more = is_steep ? y : along;
   constexpr double eighth_turn_half = 0.41421356237309503;  // tan(pi / 8)
-  const bool is_far = less > eighth_turn_half * more;
-  const double rest = (is_far ? less - more : less) / (is_far ? less + more : more);
-  const double square = rest * rest;
+  bool const is_far = less > eighth_turn_half * more;
+  double const rest = (is_far ? less - more : less) / (is_far ? less + more : more);
+  double const square = rest * rest;
   constexpr int last = 41;  // 0.1716^20 / 41 is below 1e-16
   constexpr int first_short = 21;
   double sum = detail::short_number(1.0 / last);
   for (int i = last - 2; i >= 3; i -= 2) {
     sum = ::fma(-sum, square, i >= first_short ? detail::short_number(1.0 / i) : 1.0 / i);
   }
-  const double small = ::fma(-(rest * square), sum, rest);
-  const double within = is_far ? pi / 4 + small : small;
-  const double first = is_steep ? pi / 2 - within : within;
+  double const small = ::fma(-(rest * square), sum, rest);
+  double const within = is_far ? pi / 4 + small : small;
+  double const first = is_steep ? pi / 2 - within : within;
   return x < 0 ? pi - first : first;
 }
 

@@ -29,8 +29,8 @@ struct bit_plane {
 
   /// The bit at which value `weight` of `lane` in `row` begins, counted from the start of the plane.
   TESSERA_FN constexpr std::int64_t bit_offset(std::int64_t row, int lane, int weight) const {
-    const std::int64_t unit = (row / rows_per_unit()) * lanes + lane;
-    const int within = (static_cast<int>(row % rows_per_unit()) * weights_per_lane + weight) * width;
+    std::int64_t const unit = (row / rows_per_unit()) * lanes + lane;
+    int const within = (static_cast<int>(row % rows_per_unit()) * weights_per_lane + weight) * width;
     return unit * unit_bytes() * 8 + within;
   }
 
@@ -97,7 +97,7 @@ struct plane_place {
 
   TESSERA_FN constexpr plane_place(std::int64_t weights, std::int64_t row, int lane, int weight) {
     constexpr bit_plane plane = Layout.plane(Index);
-    const std::int64_t offset = plane.bit_offset(row, lane, weight);
+    std::int64_t const offset = plane.bit_offset(row, lane, weight);
     byte = Layout.offset(Index, weights) + offset / 8;
     bit = static_cast<int>(offset % 8);
   }
@@ -113,7 +113,7 @@ TESSERA_FN constexpr std::uint32_t load_planes(std::uint8_t const* planes, std::
     return 0;
   } else {
     using place = detail::plane_place<Layout, First>;
-    const place at(weights, row, lane, weight);
+    place const at(weights, row, lane, weight);
     std::uint32_t piece = planes[at.byte];
     if constexpr (place::width == 16) {
       piece |= static_cast<std::uint32_t>(planes[at.byte + 1]) << 8;
@@ -129,8 +129,8 @@ TESSERA_FN constexpr void store_planes(std::uint8_t* planes, std::int64_t weight
                                        int weight, std::uint32_t value) {
   if constexpr (First < Layout.count()) {
     using place = detail::plane_place<Layout, First>;
-    const place at(weights, row, lane, weight);
-    const std::uint32_t piece = (value >> place::shift) & place::mask;
+    place const at(weights, row, lane, weight);
+    std::uint32_t const piece = (value >> place::shift) & place::mask;
     planes[at.byte] = static_cast<std::uint8_t>(planes[at.byte] | (piece << at.bit));
     if constexpr (place::width == 16) {
       planes[at.byte + 1] = static_cast<std::uint8_t>(planes[at.byte + 1] | (piece >> 8));

@@ -29,7 +29,7 @@ struct block_normalizer {
   /// The state with one more value; NaNs and infinities do not count.
   TESSERA_FN static constexpr state push(state largest, std::uint32_t bits) {
     constexpr std::uint32_t infinite = ((1u << scalar_traits<T>::exponent_bits) - 1) << scalar_traits<T>::mantissa_bits;
-    const std::uint32_t magnitude = bits & ((1u << (scalar_traits<T>::bits - 1)) - 1);
+    std::uint32_t const magnitude = bits & ((1u << (scalar_traits<T>::bits - 1)) - 1);
     return magnitude < infinite && magnitude > largest ? magnitude : largest;
   }
 
@@ -42,7 +42,7 @@ struct block_normalizer {
     if ((largest >> mantissa_bits) == 0) {
       return 0;
     }
-    const std::uint32_t mantissa = largest & ((1u << mantissa_bits) - 1);
+    std::uint32_t const mantissa = largest & ((1u << mantissa_bits) - 1);
     if constexpr (mantissa_bits <= 8) {
       return mantissa << (8 - mantissa_bits);
     } else {

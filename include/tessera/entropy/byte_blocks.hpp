@@ -46,12 +46,12 @@ inline byte_coder::model_type fit_bytes(std::byte const* bytes, std::size_t size
   std::uint32_t sum = 0;
   int largest = 0;
   for (int symbol = 0; symbol < 256; ++symbol) {
-    const auto share = static_cast<std::uint32_t>(std::uint64_t{counts[symbol]} * (total - 256) / max(size, 1));
+    auto const share = static_cast<std::uint32_t>(std::uint64_t{counts[symbol]} * (total - 256) / max(size, 1));
     model.frequency[symbol] = static_cast<std::uint16_t>(counts[symbol] == 0 ? 0 : share + 1);
     sum += model.frequency[symbol];
     largest = counts[symbol] > counts[largest] ? symbol : largest;
   }
-  const int other = largest == 0 ? 1 : 0;
+  int const other = largest == 0 ? 1 : 0;
   if (sum == model.frequency[largest]) {  // one symbol alone: a table needs two
     model.frequency[other] = 1;
     ++sum;
@@ -68,12 +68,12 @@ void append_number(std::vector<std::byte>& out, Unsigned value) {
 }
 
 inline void append_byte_block(std::byte const* bytes, std::size_t size, std::vector<std::byte>& out) {
-  const auto model = fit_bytes(bytes, size);
-  const auto table = byte_coder::make_encode_table(model);
+  auto const model = fit_bytes(bytes, size);
+  auto const table = byte_coder::make_encode_table(model);
   auto state = byte_coder::start();
   std::vector<std::uint16_t> words;
   for (std::size_t i = size; i-- > 0;) {
-    if (const auto spilled = byte_coder::push(state, static_cast<std::uint8_t>(bytes[i]), table); spilled.occurred) {
+    if (auto const spilled = byte_coder::push(state, static_cast<std::uint8_t>(bytes[i]), table); spilled.occurred) {
       words.push_back(spilled.word);
     }
   }
@@ -97,9 +97,9 @@ inline void append_byte_block(std::byte const* bytes, std::size_t size, std::vec
 inline std::size_t read_byte_block(std::byte const* coded, std::size_t given, std::byte* bytes, std::size_t size) {
   constexpr char const* where = "read_coded_bytes";
   check<corrupt_data>(given >= 4, where, ": a block has ", given, " bytes but needs ", 4);
-  const std::uint32_t words = load_little_endian<std::uint32_t>(coded);
-  const bool is_plain = words == bytes_as_they_are;
-  const std::size_t taken = is_plain ? 4 + align_up(size, 2) : 8 + 512 + 2 * std::size_t{words};
+  std::uint32_t const words = load_little_endian<std::uint32_t>(coded);
+  bool const is_plain = words == bytes_as_they_are;
+  std::size_t const taken = is_plain ? 4 + align_up(size, 2) : 8 + 512 + 2 * std::size_t{words};
   check<corrupt_data>(given >= taken, where, ": a block has ", given, " bytes but needs ", taken);
   if (is_plain) {
     std::memcpy(bytes, coded + 4, size);

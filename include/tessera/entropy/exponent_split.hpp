@@ -40,14 +40,14 @@ struct exponent_split {
 
   /// sign << mantissa_bits | mantissa
   TESSERA_FN static constexpr std::uint32_t residual(std::uint32_t bits) {
-    const std::uint32_t sign = bits >> (exponent_bits + mantissa_bits);
+    std::uint32_t const sign = bits >> (exponent_bits + mantissa_bits);
     return (sign << mantissa_bits) | (bits & ((1u << mantissa_bits) - 1));
   }
 
   /// The bits of a value again: the inverse of exponent() and residual().
   TESSERA_FN static constexpr std::uint32_t join(std::uint32_t exponent, std::uint32_t residual) {
-    const std::uint32_t sign = residual >> mantissa_bits;
-    const std::uint32_t mantissa = residual & ((1u << mantissa_bits) - 1);
+    std::uint32_t const sign = residual >> mantissa_bits;
+    std::uint32_t const mantissa = residual & ((1u << mantissa_bits) - 1);
     return (sign << (exponent_bits + mantissa_bits)) | (exponent << mantissa_bits) | mantissa;
   }
 };

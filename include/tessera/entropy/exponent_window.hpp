@@ -32,7 +32,7 @@ struct exponent_window {
 
   /// The code of an exponent: escape_code if the window has none for it.
   TESSERA_FN constexpr std::uint32_t code(std::uint32_t exponent) const {
-    const std::uint32_t offset = exponent - base;
+    std::uint32_t const offset = exponent - base;
     if (offset < neighbours) {
       return offset;
     }
@@ -65,14 +65,14 @@ TESSERA_FN constexpr std::uint32_t exponent_window_candidates(std::uint32_t larg
 template <class Count>
 TESSERA_FN constexpr exponent_window_candidate exponent_window_at(std::uint32_t base, Count const* counts,
                                                                   std::uint32_t largest_exponent) {
-  const std::uint32_t end = base + exponent_window::neighbours;
+  std::uint32_t const end = base + exponent_window::neighbours;
   std::uint32_t extra = end <= largest_exponent ? end : base - 1;
   std::uint64_t extra_count = counts[extra];
   std::uint64_t inside = 0;
   for (std::uint32_t exponent = 0; exponent <= largest_exponent; ++exponent) {
-    const std::uint64_t count = counts[exponent];
-    const bool is_inside = exponent >= base && exponent < end;
-    const bool is_better = !is_inside && count > extra_count;
+    std::uint64_t const count = counts[exponent];
+    bool const is_inside = exponent >= base && exponent < end;
+    bool const is_better = !is_inside && count > extra_count;
     inside += is_inside ? count : 0;
     extra = is_better ? exponent : extra;
     extra_count = is_better ? count : extra_count;
@@ -85,7 +85,7 @@ template <class Count>
 TESSERA_FN constexpr exponent_window fit_exponent_window(Count const* counts, std::uint32_t largest_exponent) {
   exponent_window_candidate best = exponent_window_at(0, counts, largest_exponent);
   for (std::uint32_t base = 1; base < exponent_window_candidates(largest_exponent); ++base) {
-    const exponent_window_candidate candidate = exponent_window_at(base, counts, largest_exponent);
+    exponent_window_candidate const candidate = exponent_window_at(base, counts, largest_exponent);
     if (candidate.covered > best.covered) {
       best = candidate;
     }

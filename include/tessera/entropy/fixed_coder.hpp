@@ -47,7 +47,7 @@ struct fixed_coder {
   }
 
   TESSERA_FN static constexpr symbol_type pop(decode_state& state, decode_table const&) {
-    const auto symbol = static_cast<symbol_type>(state & 0xffu);
+    auto const symbol = static_cast<symbol_type>(state & 0xffu);
     state >>= symbol_bits;
     return symbol;
   }

@@ -58,8 +58,8 @@ struct frequency_model {
 
   /// A code's share in 65536. Codes that occur never get 0, nor do escapes; where nothing was counted, all are alike.
   TESSERA_FN static constexpr std::uint32_t share(std::uint64_t count, std::uint64_t all, std::uint32_t code) {
-    const bool needed = count > 0 || all == 0 || code == exponent_window::escape_code;
-    const std::uint64_t scaled = all > 0 ? (count << 16) / all : 0;
+    bool const needed = count > 0 || all == 0 || code == exponent_window::escape_code;
+    std::uint64_t const scaled = all > 0 ? (count << 16) / all : 0;
     return needed && scaled == 0 ? 1u : static_cast<std::uint32_t>(scaled);
   }
 
@@ -76,7 +76,7 @@ struct frequency_model {
 
   /// A proportional frequency, rounded half up, at least 1.
   TESSERA_FN static constexpr std::uint32_t rounded(std::uint64_t weight, std::uint64_t slots, std::uint64_t sum) {
-    const std::uint64_t frequency = (2 * weight * slots + sum) / (2 * sum);
+    std::uint64_t const frequency = (2 * weight * slots + sum) / (2 * sum);
     return frequency == 0 ? 1u : static_cast<std::uint32_t>(frequency);
   }
 };

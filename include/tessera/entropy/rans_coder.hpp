@@ -75,13 +75,13 @@ struct rans_coder {
     if (frequency == 0) {
       return {0, 1u << 31};
     }
-    const std::uint32_t complement = (slots - frequency) << spill_shift;
+    std::uint32_t const complement = (slots - frequency) << spill_shift;
     if (frequency == 1) {
       return {0xffffffffu, ((cumulative + slots - 1) << 5) | complement};
     }
-    const int shift = log2_ceil(frequency) - 1;
-    const std::uint64_t scaled = std::uint64_t{1} << (32 + shift);
-    const auto reciprocal = static_cast<std::uint32_t>((scaled + frequency - 1) / frequency);
+    int const shift = log2_ceil(frequency) - 1;
+    std::uint64_t const scaled = std::uint64_t{1} << (32 + shift);
+    auto const reciprocal = static_cast<std::uint32_t>((scaled + frequency - 1) / frequency);
     return {reciprocal, static_cast<std::uint32_t>(shift) | (cumulative << 5) | complement};
   }
 
@@ -126,7 +126,7 @@ struct rans_coder {
       spilled = {true, static_cast<std::uint16_t>(state)};
       state >>= word_bits;
     }
-    const std::uint32_t quotient = multiply_high(state, entry.reciprocal) >> (entry.packed & 31u);
+    std::uint32_t const quotient = multiply_high(state, entry.reciprocal) >> (entry.packed & 31u);
     state += ((entry.packed >> 5) & 0x1fffu) + quotient * (entry.packed >> spill_shift);
     return spilled;
   }
@@ -136,7 +136,7 @@ struct rans_coder {
   }
 
   TESSERA_FN static constexpr symbol_type pop(decode_state& state, decode_table const& table) {
-    const std::uint32_t entry = table.entry[state & (slots - 1)];
+    std::uint32_t const entry = table.entry[state & (slots - 1)];
     state = (entry >> 20) * (state >> probability_bits) + ((entry >> 8) & 0xfffu);
     return static_cast<symbol_type>(entry & 0xffu);
   }

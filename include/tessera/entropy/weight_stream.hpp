@@ -207,7 +207,7 @@ struct weight_stream_spec {
   }
   /// Byte behind the normalizers.
   TESSERA_FN constexpr std::int64_t normalizers_end() const {
-    const std::int64_t last = block_count() - 1;
+    std::int64_t const last = block_count() - 1;
     return normalizers_offset() + (last < 0 ? 0 : normalizers_before(last) + normalizers_in(last));
   }
   /// Byte at which the planes of signs and mantissas begin.
@@ -218,7 +218,7 @@ struct weight_stream_spec {
   }
   /// Byte behind the planes.
   TESSERA_FN constexpr std::int64_t planes_end() const {
-    const std::int64_t last = block_count() - 1;
+    std::int64_t const last = block_count() - 1;
     return planes_offset() + (last < 0 ? 0 : planes_before(last) + residual_planes().bytes(coded_in(last)));
   }
   /// Byte at which the payloads begin.

@@ -30,7 +30,7 @@ class cuda_eigenvectors {
   /// Of matrices of size x size; asks cuSOLVER what it needs. Throws device_error.
   template <class Architectures>
   cuda_eigenvectors(basic_cuda<Architectures> const& exec, std::int64_t size) : size_(size) {
-    const detail::device_guard guard(exec.state->device());
+    detail::device_guard const guard(exec.state->device());
     cusolverDnHandle_t handle = nullptr;
     check_solver(cusolverDnCreate(&handle), "cusolverDnCreate");
     handle_.reset(handle);
@@ -60,7 +60,7 @@ class cuda_eigenvectors {
                        " was planned");
     check<shape_error>(work.size() >= device_bytes_, "cuda_eigenvectors.run: there are ", work.size(),
                        " bytes of workspace but ", device_bytes_, " are needed");
-    const detail::device_guard guard(exec.state->device());
+    detail::device_guard const guard(exec.state->device());
     check_solver(cusolverDnSetStream(handle_.get(), exec.stream), "cusolverDnSetStream");
     check_solver(cusolverDnXsyevd(handle_.get(), params_.get(), CUSOLVER_EIG_MODE_VECTOR, CUBLAS_FILL_MODE_LOWER, size_,
                                   CUDA_R_64F, matrix.data, size_, CUDA_R_64F, values.data, CUDA_R_64F, work.data,

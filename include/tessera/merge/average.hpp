@@ -33,16 +33,16 @@ struct longer_vector_rule {
 
 struct average_direction_rule {
   TESSERA_FN static mix_weights weights(pair_products const& measured) {
-    const float first = length_of(measured.first);
-    const float second = length_of(measured.second);
+    float const first = length_of(measured.first);
+    float const second = length_of(measured.second);
     if (first == 0.0F || second == 0.0F) {
       return only_direction(first, second);
     }
     if (angle_between(measured) > static_cast<float>(pi) - nearly_opposite) {
       return {0.0F, 1.0F / second};
     }
-    const double cosine = measured.cross / (::sqrt(measured.first) * ::sqrt(measured.second));
-    const auto both = static_cast<float>(::sqrt(::fma(2.0, cosine, 2.0)));  // the length of the sum of directions
+    double const cosine = measured.cross / (::sqrt(measured.first) * ::sqrt(measured.second));
+    auto const both = static_cast<float>(::sqrt(::fma(2.0, cosine, 2.0)));  // the length of the sum of directions
     return {1.0F / (first * both), 1.0F / (second * both)};
   }
 };

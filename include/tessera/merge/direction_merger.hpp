@@ -72,7 +72,7 @@ struct direction_merger {
   }
 
   TESSERA_FN kept_type keep(pair_products const& measured) const {
-    const two_factors factors = Magnitude::factors(measured, mix(measured));
+    two_factors const factors = Magnitude::factors(measured, mix(measured));
     return kept_type::of(factors.first, factors.second);
   }
 

@@ -37,16 +37,16 @@ struct preserve_length {
 struct least_squares {
   /// The projections of the two vectors on the merged one, in units of its length; 0 for a vector of zeros.
   TESSERA_FN static two_factors factors(pair_products const& measured, mix_weights weights) {
-    const double first = weights.first;
-    const double second = weights.second;
-    const double of_first = ::fma(first, measured.first, second * measured.cross);    // a . e
-    const double of_second = ::fma(first, measured.cross, second * measured.second);  // b . e
-    const double square = ::fma(first, of_first, second * of_second);                 // e . e
+    double const first = weights.first;
+    double const second = weights.second;
+    double const of_first = ::fma(first, measured.first, second * measured.cross);    // a . e
+    double const of_second = ::fma(first, measured.cross, second * measured.second);  // b . e
+    double const square = ::fma(first, of_first, second * of_second);                 // e . e
     if (!(square > 0)) {  // zeros; a NaN shows in the lengths
       return preserve_length::factors(measured, weights);
     }
-    const bool has_first = length_of(measured.first) != 0.0F;
-    const bool has_second = length_of(measured.second) != 0.0F;
+    bool const has_first = length_of(measured.first) != 0.0F;
+    bool const has_second = length_of(measured.second) != 0.0F;
     return {has_first ? static_cast<float>(of_first / square) : 0.0F,
             has_second ? static_cast<float>(of_second / square) : 0.0F};
   }

@@ -37,24 +37,24 @@ inline constexpr float nearly_equal = 1e-4F;
 ///   * a vector shorter than the smallest normal float counts as zero: it restores to zeros, and leaves the direction
 ///     to the other vector.
 TESSERA_FN inline mix_weights slerp_weights(pair_products const& measured, float share) {
-  const float first = length_of(measured.first);
-  const float second = length_of(measured.second);
+  float const first = length_of(measured.first);
+  float const second = length_of(measured.second);
   if (first == 0.0F || second == 0.0F) {
     return detail::only_direction(first, second);
   }
-  const float angle = angle_between(measured);
+  float const angle = angle_between(measured);
   if (angle < nearly_equal) {
     return {(1.0F - share) / first, share / second};
   }
   if (angle > static_cast<float>(pi) - nearly_opposite) {
     return {0.0F, 1.0F / second};
   }
-  const double arc = angle;
-  const double part = share;
-  const double sine = upper_sine(arc);
-  const double to_first = upper_sine(::fma(part, arc, 0.0));  // an addend, so that nobody contracts the product
-  const double to_second = upper_sine(::fma(1.0 - part, arc, 0.0));
-  const double scale = 1.0 / sine;
+  double const arc = angle;
+  double const part = share;
+  double const sine = upper_sine(arc);
+  double const to_first = upper_sine(::fma(part, arc, 0.0));  // an addend, so that nobody contracts the product
+  double const to_second = upper_sine(::fma(1.0 - part, arc, 0.0));
+  double const scale = 1.0 / sine;
   return {static_cast<float>(to_second * scale) / first, static_cast<float>(to_first * scale) / second};
 }
 
@@ -71,7 +71,7 @@ struct spherical_rule {
 /// r^2 / (1 + r^2), with r the second length over the first.
 struct norm_weighted_rule {
   TESSERA_FN static mix_weights weights(pair_products const& measured) {
-    const double both = measured.first + measured.second;
+    double const both = measured.first + measured.second;
     return slerp_weights(measured, both > 0 ? static_cast<float>(measured.second / both) : 0.5F);
   }
 };

@@ -43,11 +43,11 @@ inline constexpr float nearly_opposite = 0.05F;
 TESSERA_FN inline float length_of(double square) {
   constexpr double smallest = 0x1p-126;
   constexpr double largest = 3.4028234663852886e38;
-  const double root = ::sqrt(square);
+  double const root = ::sqrt(square);
   if (root < smallest) {
     return 0.0F;
   }
-  const bool is_too_long = root > largest && root < static_cast<double>(infinity);
+  bool const is_too_long = root > largest && root < static_cast<double>(infinity);
   return static_cast<float>(is_too_long ? largest : root);
 }
 
@@ -61,10 +61,10 @@ TESSERA_FN inline float angle_between(pair_products const& measured) {
     return bit_cast<float>(0x7fffffffU);
   }
   // |a|^2 |b|^2 - (a.b)^2, whose two halves nearly cancel, with the rounding error of the second one added back.
-  const double subtracted = measured.cross * measured.cross;
-  const double lost = ::fma(-measured.cross, measured.cross, subtracted);
-  const double square = ::fma(measured.first, measured.second, -subtracted) + lost;
-  const double sine = square > 0 ? ::sqrt(square) : 0.0;
+  double const subtracted = measured.cross * measured.cross;
+  double const lost = ::fma(-measured.cross, measured.cross, subtracted);
+  double const square = ::fma(measured.first, measured.second, -subtracted) + lost;
+  double const sine = square > 0 ? ::sqrt(square) : 0.0;
   return static_cast<float>(upper_arc_tangent(sine, measured.cross));
 }
 

@@ -30,13 +30,13 @@ struct add_gram_parts {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
-    const triangle_place place = place_in_triangle(which, blocks());
-    const std::int32_t first_row = place.row * block;
-    const std::int32_t first_column = place.column * block;
+    triangle_place const place = place_in_triangle(which, blocks());
+    std::int32_t const first_row = place.row * block;
+    std::int32_t const first_column = place.column * block;
     for (int lane : group) {
       for (std::int32_t at = lane; at < block * block; at += lanes) {
-        const std::int32_t row = first_row + at / block;
-        const std::int32_t column = first_column + at % block;
+        std::int32_t const row = first_row + at / block;
+        std::int32_t const column = first_column + at % block;
         float total = 0.0F;
         if (row <= column && column < works.width) {
           total = sum_of(row, column);
@@ -48,8 +48,8 @@ struct add_gram_parts {
     group.sync();
     for (int lane : group) {
       for (std::int32_t at = lane; at < block * block; at += lanes) {
-        const std::int32_t row = first_row + at % block;
-        const std::int32_t column = first_column + at / block;
+        std::int32_t const row = first_row + at % block;
+        std::int32_t const column = first_column + at / block;
         if (row < column && column < works.width) {
           gram(column, row) = scratch.sums[at % block][at / block];
         }
@@ -61,9 +61,9 @@ struct add_gram_parts {
   TESSERA_FN constexpr std::int64_t blocks() const { return divide_up(std::int64_t{works.width}, std::int64_t{block}); }
 
   TESSERA_FN float sum_of(std::int32_t row, std::int32_t column) const {
-    const std::int64_t first =
+    std::int64_t const first =
         works.element({row / works.tile, column / works.tile, 0, 0}, row % works.tile, column % works.tile);
-    const std::int64_t step = works.tiles() * works.tile_elements;
+    std::int64_t const step = works.tiles() * works.tile_elements;
     float total = gram(row, column);
     for (std::int32_t part = 0; part < works.parts(); ++part) {
       total += parts[first + part * step];

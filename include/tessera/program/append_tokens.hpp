@@ -36,10 +36,10 @@ struct append_tokens {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const std::int64_t heads = extents.key_heads + extents.query_heads;
-    const std::int64_t at = which / heads;
-    const std::int64_t head = which - at * heads;
-    const std::int64_t sequence = step.sequence(extents, memory.sequences, at);
+    std::int64_t const heads = extents.key_heads + extents.query_heads;
+    std::int64_t const at = which / heads;
+    std::int64_t const head = which - at * heads;
+    std::int64_t const sequence = step.sequence(extents, memory.sequences, at);
     if (sequence < 0) {
       report_full(group, at);
     } else if (head < extents.key_heads) {
@@ -52,14 +52,14 @@ struct append_tokens {
  private:
   template <class Group>
   TESSERA_FN void append(Group const& group, std::int64_t at, std::int64_t head, std::int64_t sequence) const {
-    const std::int64_t position = memory.sequences[sequence].tokens;
-    const std::int64_t place = position % extents.ring;
-    const plain_keys<T> key{keys[at]};
+    std::int64_t const position = memory.sequences[sequence].tokens;
+    std::int64_t const place = position % extents.ring;
+    plain_keys<T> const key{keys[at]};
     for (int lane : group) {
       for (std::int64_t channel = lane; channel < extents.channels; channel += lanes) {
-        const T value = values(at, head, channel);
-        const T source = keys(at, head, channel);
-        const T turned = rotated<T>(rotary, position, channel, key.at(head));
+        T const value = values(at, head, channel);
+        T const source = keys(at, head, channel);
+        T const turned = rotated<T>(rotary, position, channel, key.at(head));
         memory.ring_keys(sequence, head, place, channel) = turned;
         memory.ring_values(sequence, head, place, channel) = value;
         memory.ring_sources(sequence, place, head * extents.channels + channel) = source;
@@ -69,8 +69,8 @@ struct append_tokens {
 
   template <class Group>
   TESSERA_FN void turn_query(Group const& group, std::int64_t at, std::int64_t head, std::int64_t sequence) const {
-    const std::int64_t position = memory.sequences[sequence].tokens;
-    const plain_keys<T> query{queries[at]};
+    std::int64_t const position = memory.sequences[sequence].tokens;
+    plain_keys<T> const query{queries[at]};
     for (int lane : group) {
       for (std::int64_t channel = lane; channel < extents.channels; channel += lanes) {
         step.queries(at, head, channel) = rotated<T>(rotary, position, channel, query.at(head));
@@ -80,7 +80,7 @@ struct append_tokens {
 
   template <class Group>
   TESSERA_FN void report_full(Group const& group, std::int64_t at) const {
-    const std::int64_t named = step.named(at);
+    std::int64_t const named = step.named(at);
     if (named >= 0) {
       for (int lane : group) {
         if (is_first(lane)) {

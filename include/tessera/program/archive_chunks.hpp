@@ -38,32 +38,32 @@ struct project_archived {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const std::int64_t sequence = step.sequence(extents, memory.sequences, which);
+    std::int64_t const sequence = step.sequence(extents, memory.sequences, which);
     if (sequence < 0 || !memory.sequences[sequence].archives(extents)) {
       set_residual(group, which, -1.0F);
       return;
     }
-    const cached_sequence known = memory.sequences[sequence];
-    const std::int64_t first = known.chunks * extents.chunk;
-    const std::int64_t row = known.first * extents.chunk + first;
+    cached_sequence const known = memory.sequences[sequence];
+    std::int64_t const first = known.chunks * extents.chunk;
+    std::int64_t const row = known.first * extents.chunk + first;
     per_lane<double, Group> held;
     per_lane<double, Group> whole;
     for (int lane : group) {
       held[lane] = whole[lane] = 0.0;
       for (std::int64_t at = lane; at < extents.chunk * extents.rank; at += lanes) {
-        const std::int64_t token = at / extents.rank;
-        const float total = coefficient(sequence, (first + token) % extents.ring, at % extents.rank);
+        std::int64_t const token = at / extents.rank;
+        float const total = coefficient(sequence, (first + token) % extents.ring, at % extents.rank);
         memory.coefficients(row + token, at % extents.rank) = store<T>(total);
         held[lane] += static_cast<double>(total) * static_cast<double>(total);
       }
       for (std::int64_t at = lane; at < extents.chunk * extents.width(); at += lanes) {
-        const std::int64_t place = (first + at / extents.width()) % extents.ring;
-        const auto key = static_cast<double>(load(memory.ring_sources(sequence, place, at % extents.width())));
+        std::int64_t const place = (first + at / extents.width()) % extents.ring;
+        auto const key = static_cast<double>(load(memory.ring_sources(sequence, place, at % extents.width())));
         whole[lane] += key * key;
       }
     }
-    const double all = sum(group, whole);
-    const double left = 1.0 - sum(group, held) / (all > 0.0 ? all : 1.0);
+    double const all = sum(group, whole);
+    double const left = 1.0 - sum(group, held) / (all > 0.0 ? all : 1.0);
     set_residual(group, which, all > 0.0 && left > 0.0 ? static_cast<float>(left) : 0.0F);
   }
 
@@ -111,16 +111,16 @@ struct archive_chunks {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
-    const std::int64_t at = which / extents.key_heads;
-    const std::int64_t head = which % extents.key_heads;
-    const std::int64_t sequence = step.sequence(extents, memory.sequences, at);
+    std::int64_t const at = which / extents.key_heads;
+    std::int64_t const head = which % extents.key_heads;
+    std::int64_t const sequence = step.sequence(extents, memory.sequences, at);
     if (sequence < 0 || !memory.sequences[sequence].archives(extents)) {
       return;
     }
-    const cached_sequence known = memory.sequences[sequence];
-    const std::int64_t row = known.first + known.chunks;
-    const ring_part values{memory.ring_values[sequence][head], known.chunks * extents.chunk, extents.ring};
-    const std::int64_t words =
+    cached_sequence const known = memory.sequences[sequence];
+    std::int64_t const row = known.first + known.chunks;
+    ring_part const values{memory.ring_values[sequence][head], known.chunks * extents.chunk, extents.ring};
+    std::int64_t const words =
         record::bytes(extents.chunk, extents.channels) / static_cast<std::int64_t>(sizeof(record_words));
     auto* const store = reinterpret_cast<record_words*>(&memory.values(row, head, 0));
     auto* const to = reinterpret_cast<std::byte*>(words <= most_words ? scratch.record : store);
@@ -133,7 +133,7 @@ struct archive_chunks {
     group.sync();
     for (int lane : group) {
       for (std::int64_t i = lane; i < extents.chunk * extents.channels; i += lanes) {
-        const std::int64_t place = (known.chunks * extents.chunk + i / extents.channels) % extents.ring;
+        std::int64_t const place = (known.chunks * extents.chunk + i / extents.channels) % extents.ring;
         scratch.staged.keys[i] = memory.ring_keys(sequence, head, place, i % extents.channels);
       }
       for (std::int64_t piece = lane; piece < record::pieces(extents.chunk, extents.channels); piece += lanes) {
@@ -141,13 +141,13 @@ struct archive_chunks {
       }
     }
     element_type* const kept = memory.landmarks.data + memory.landmarks.offset(row, head, 0);
-    const float least = summarize_chunk(group, selector, scratch.staged, extents.channels, kept);
+    float const least = summarize_chunk(group, selector, scratch.staged, extents.channels, kept);
     for (int lane : group) {
       for (std::int64_t i = lane; words <= most_words && i < words; i += lanes) {
         store[i] = scratch.record[i];
       }
     }
-    const exact_place taken = choose(group, sequence, head, least, step.residuals[at], known.residual);
+    exact_place const taken = choose(group, sequence, head, least, step.residuals[at], known.residual);
     group.sync();  // all have chosen
     keep(group, sequence, head, known, taken, values, scratch);
   }
@@ -161,7 +161,7 @@ struct archive_chunks {
   template <class Group>
   TESSERA_FN exact_place choose(Group const& group, std::int64_t sequence, std::int64_t head, float cosine,
                                 float residual, float usual) const {
-    const exact_place outlier = find(group, sequence, head, 0, extents.outliers, cosine, is_more{}, worse_outlier{});
+    exact_place const outlier = find(group, sequence, head, 0, extents.outliers, cosine, is_more{}, worse_outlier{});
     if (outlier.place >= 0 || !(residual > residual_limit * max(usual, least_residual))) {
       return outlier;
     }
@@ -171,8 +171,8 @@ struct archive_chunks {
   /// Writes down where it is, and that the chunk that was there is archived.
   TESSERA_FN void note(std::int64_t sequence, std::int64_t head, cached_sequence const& known,
                        exact_place taken) const {
-    const auto archived = static_cast<std::int16_t>(chunk_place::archived);
-    const auto exact = static_cast<std::int16_t>(chunk_place::exact);
+    auto const archived = static_cast<std::int16_t>(chunk_place::archived);
+    auto const exact = static_cast<std::int16_t>(chunk_place::exact);
     memory.places(known.first + known.chunks, head) = taken.place >= 0 ? exact : archived;
     if (taken.place >= 0) {
       std::int32_t& id = memory.exact_ids(sequence, head, taken.place);
@@ -232,8 +232,8 @@ struct archive_chunks {
     for (int lane : group) {
       own[lane] = {};
       for (std::int64_t place = first + lane; place < end; place += lanes) {
-        const std::int32_t id = memory.exact_ids(sequence, head, place);
-        const float known = memory.exact_measures(sequence, head, place);
+        std::int32_t const id = memory.exact_ids(sequence, head, place);
+        float const known = memory.exact_measures(sequence, head, place);
         if (id < 0 || is_worse(known, measure)) {
           own[lane] = worse(own[lane], {static_cast<std::int32_t>(place), id, known});
         }
@@ -253,8 +253,8 @@ struct archive_chunks {
                        exact_place taken, ring_part const& values, scratch_type const& scratch) const {
     for (int lane : group) {
       for (std::int64_t i = lane; taken.place >= 0 && i < extents.chunk * extents.channels; i += lanes) {
-        const std::int64_t token = i / extents.channels;
-        const std::int64_t channel = i % extents.channels;
+        std::int64_t const token = i / extents.channels;
+        std::int64_t const channel = i % extents.channels;
         memory.exact_keys(sequence, head, taken.place, token, channel) = scratch.staged.keys[i];
         memory.exact_values(sequence, head, taken.place, token, channel) = values(token, channel);
       }
@@ -279,17 +279,17 @@ struct add_to_gram {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const std::int64_t at = which / extents.width();
-    const std::int64_t row = which % extents.width();
-    const std::int64_t sequence = step.sequence(extents, memory.sequences, at);
+    std::int64_t const at = which / extents.width();
+    std::int64_t const row = which % extents.width();
+    std::int64_t const sequence = step.sequence(extents, memory.sequences, at);
     if (sequence < 0) {
       return;
     }
-    const std::int64_t place = memory.sequences[sequence].tokens % extents.ring;
-    const auto own = static_cast<float>(load(memory.ring_sources(sequence, place, row)));
+    std::int64_t const place = memory.sequences[sequence].tokens % extents.ring;
+    auto const own = static_cast<float>(load(memory.ring_sources(sequence, place, row)));
     for (int lane : group) {
       for (std::int64_t column = lane; column < extents.width(); column += lanes) {
-        const auto other = static_cast<float>(load(memory.ring_sources(sequence, place, column)));
+        auto const other = static_cast<float>(load(memory.ring_sources(sequence, place, column)));
         float& sum = memory.gram(sequence, row, column);
         sum = multiply_add(own, other, sum);
       }
@@ -311,7 +311,7 @@ struct finish_steps {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const std::int64_t sequence = step.sequence(extents, memory.sequences, which);
+    std::int64_t const sequence = step.sequence(extents, memory.sequences, which);
     group.sync();  // all have read how many tokens there are
     for (int lane : group) {
       if (sequence >= 0 && is_first(lane)) {

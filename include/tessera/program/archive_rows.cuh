@@ -43,27 +43,27 @@ struct archive_rows {
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t which,
                                              scratch_type& scratch) const {
     offload_extents const& n = call.extents;
-    const std::int64_t at = which / n.key_heads;
-    const std::int64_t head = which % n.key_heads;
-    const std::int64_t sequence = call.step.sequence(n, call.memory.sequences, at);
+    std::int64_t const at = which / n.key_heads;
+    std::int64_t const head = which % n.key_heads;
+    std::int64_t const sequence = call.step.sequence(n, call.memory.sequences, at);
     if (sequence < 0 || !call.memory.sequences[sequence].archives(n)) {
       return;
     }
-    const cached_sequence known = call.memory.sequences[sequence];
-    const std::int64_t row = known.first + known.chunks;
+    cached_sequence const known = call.memory.sequences[sequence];
+    std::int64_t const row = known.first + known.chunks;
     load(sequence, head, known.chunks * n.chunk % n.ring, scratch, group.lane);
     group.sync();
     if (group.lane < 32) {
-      const cuda_warp warp;
+      cuda_warp const warp;
       auto* const kept = call.memory.landmarks.data + call.memory.landmarks.offset(row, head, 0);
-      const float least = summarize_chunk(warp, call.selector, scratch.staged, n.channels, kept);
-      const auto taken = call.choose(warp, sequence, head, least, call.step.residuals[at], known.residual);
+      float const least = summarize_chunk(warp, call.selector, scratch.staged, n.channels, kept);
+      auto const taken = call.choose(warp, sequence, head, least, call.step.residuals[at], known.residual);
       if (warp.lane == 0) {
         scratch.taken = taken;
         call.note(sequence, head, known, taken);
       }
     } else {
-      const staged_values values{scratch.values, n.channels};
+      staged_values const values{scratch.values, n.channels};
       for (std::int64_t piece = group.lane - 32; piece < record::pieces(n.chunk, n.channels); piece += lanes - 32) {
         record::put(values, piece, n.chunk, n.channels, reinterpret_cast<std::byte*>(scratch.record));
       }
@@ -94,8 +94,8 @@ struct archive_rows {
       scratch.record[i] = {};
     }
     for (int i = lane; i < pieces(); i += lanes) {
-      const uint4 key = keys[i];
-      const uint4 value = values[i];
+      uint4 const key = keys[i];
+      uint4 const value = values[i];
       reinterpret_cast<uint4*>(scratch.staged.keys)[i] = key;
       reinterpret_cast<uint4*>(scratch.values)[i] = value;
     }
@@ -105,7 +105,7 @@ struct archive_rows {
                                         scratch_type const& scratch, int lane) const {
     offload_extents const& n = call.extents;
     auto* const store = reinterpret_cast<record_words*>(&call.memory.values(row, head, 0));
-    const auto count = static_cast<int>(record::bytes(n.chunk, n.channels)) / static_cast<int>(sizeof(record_words));
+    auto const count = static_cast<int>(record::bytes(n.chunk, n.channels)) / static_cast<int>(sizeof(record_words));
     for (int i = lane; i < count; i += lanes) {
       store[i] = scratch.record[i];
     }

@@ -44,17 +44,17 @@ struct attend_chunks {
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
     constexpr float log2_e = 1.4426950408889634F;
-    const std::int64_t head = which % extents.key_heads;
-    const std::int64_t share = first_share + which / extents.key_heads % shares;
-    const std::int64_t at = which / extents.key_heads / shares;
-    const std::int64_t sequence = step.sequence(extents, memory.sequences, at);
+    std::int64_t const head = which % extents.key_heads;
+    std::int64_t const share = first_share + which / extents.key_heads % shares;
+    std::int64_t const at = which / extents.key_heads / shares;
+    std::int64_t const sequence = step.sequence(extents, memory.sequences, at);
     if (sequence < 0) {
       return;
     }
     group.sync();  // what was there has been read
     for (int lane : group) {
       for (std::int64_t i = lane; i < extents.group() * extents.channels; i += lanes) {
-        const std::int64_t query_head = head * extents.group() + i / extents.channels;
+        std::int64_t const query_head = head * extents.group() + i / extents.channels;
         scratch.queries[i] =
             scale * log2_e * static_cast<float>(load(step.queries(at, query_head, i % extents.channels)));
       }
@@ -62,7 +62,7 @@ struct attend_chunks {
     group.sync();
     per_lane<T const*, Group> keys;
     for (int lane : group) {
-      const attended_token<T> token = attended_by(extents, memory, step, {at, sequence, head}, share, lane);
+      attended_token<T> const token = attended_by(extents, memory, step, {at, sequence, head}, share, lane);
       keys[lane] = token.key;
       scratch.values[lane] = token.value;
     }
@@ -79,7 +79,7 @@ struct attend_chunks {
   template <class Group>
   TESSERA_FN void weigh(Group const& group, std::int64_t at, std::int64_t head, std::int64_t share, std::int64_t query,
                         per_lane<T const*, Group> const& keys, scratch_type& scratch) const {
-    const online_softmax<float> softmax;
+    online_softmax<float> const softmax;
     per_lane<float, Group> score;
     for (int lane : group) {
       score[lane] = -infinity;
@@ -144,20 +144,20 @@ struct merge_chunks {
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
     using softmax_type = online_softmax<float>;
-    const softmax_type softmax;
-    const std::int64_t at = which / extents.query_heads;
-    const std::int64_t head = which % extents.query_heads;
-    const bool is_there = step.sequence(extents, sequences, at) >= 0;
-    const std::int64_t shares = is_there ? resident_shares(extents) + selected_shares(extents) : 0;
+    softmax_type const softmax;
+    std::int64_t const at = which / extents.query_heads;
+    std::int64_t const head = which % extents.query_heads;
+    bool const is_there = step.sequence(extents, sequences, at) >= 0;
+    std::int64_t const shares = is_there ? resident_shares(extents) + selected_shares(extents) : 0;
     for (int lane : group) {
       for (std::int64_t channel = lane; channel < extents.channels; channel += lanes) {
         auto state = softmax.identity();
         float total = 0.0F;
         for (std::int64_t share = 0; share < shares; ++share) {
-          const auto by = softmax.merge(state, step.states(share, at, head));
+          auto const by = softmax.merge(state, step.states(share, at, head));
           total = total * by.of_first + step.totals(share, at, head, channel) * by.of_second;
         }
-        const finished_row row =
+        finished_row const row =
             is_there ? finish_attention_row<softmax_type>({state, state.sum}, -infinity, 0.0F) : no_attention_row();
         results(at, head, channel) = store<Result>(row.inverse == 0.0F ? 0.0F : total * row.inverse);
         if (channel == 0 && log_sum_exp.data != nullptr) {

@@ -57,16 +57,16 @@ struct attend_rows {
 
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t which,
                                              scratch_type& scratch) const {
-    const auto number = static_cast<std::uint32_t>(which);
-    const std::uint32_t of_head = by_heads.quotient(number);
-    const std::int64_t at = by_shares.quotient(of_head);
-    const std::int64_t head = number - of_head * by_heads.divisor;
-    const std::int64_t share = call.first_share + by_shares.remainder(of_head);
-    const std::int64_t sequence = call.step.sequence(call.extents, call.memory.sequences, at);
+    auto const number = static_cast<std::uint32_t>(which);
+    std::uint32_t const of_head = by_heads.quotient(number);
+    std::int64_t const at = by_shares.quotient(of_head);
+    std::int64_t const head = number - of_head * by_heads.divisor;
+    std::int64_t const share = call.first_share + by_shares.remainder(of_head);
+    std::int64_t const sequence = call.step.sequence(call.extents, call.memory.sequences, at);
     if (sequence < 0) {
       return;
     }
-    const auto token =
+    auto const token =
         attended_by(call.extents, call.memory, call.step, {at, sequence, head}, share, std::int64_t{group.lane});
     scratch.keys[group.lane] = token.key;
     scratch.values[group.lane] = token.value;
@@ -95,7 +95,7 @@ struct attend_rows {
     float totals[8 * parts][4] = {};
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const std::uint32_t operand[4] = {
+      std::uint32_t const operand[4] = {
           pack_pair<T>(weights[2 * half][0], weights[2 * half][1]),
           pack_pair<T>(weights[2 * half][2], weights[2 * half][3]),
           pack_pair<T>(weights[2 * half + 1][0], weights[2 * half + 1][1]),
@@ -128,7 +128,7 @@ struct attend_rows {
     row_words<Channels> queries[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int row = lane / 4 + 8 * half;
+      int const row = lane / 4 + 8 * half;
       queries[half].load(row < rows ? &call.step.queries(at, head * rows + row, 0) : nullptr, lane);
     }
 #pragma unroll
@@ -142,13 +142,13 @@ struct attend_rows {
 
   /// Scores to weights; leaves their sums.
   __device__ __forceinline__ void weigh(scratch_type& scratch, float (&scores)[tiles][4], int warp, int lane) const {
-    const float factor = call.scale * 1.4426950408889634F;
+    float const factor = call.scale * 1.4426950408889634F;
     float largest[2] = {-infinity, -infinity};
 #pragma unroll
     for (int tile = 0; tile < tiles; ++tile) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const bool is_there = scratch.keys[warp_tokens * warp + 8 * tile + 2 * (lane % 4) + i % 2] != nullptr;
+        bool const is_there = scratch.keys[warp_tokens * warp + 8 * tile + 2 * (lane % 4) + i % 2] != nullptr;
         scores[tile][i] = is_there ? factor * scores[tile][i] : -infinity;
         largest[i / 2] = fmaxf(largest[i / 2], scores[tile][i]);
       }
@@ -156,7 +156,7 @@ struct attend_rows {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       largest[half] = largest_of_row(largest[half]);
-      const float reference = largest[half] == -infinity ? 0.0F : largest[half];
+      float const reference = largest[half] == -infinity ? 0.0F : largest[half];
       float sum = 0.0F;
 #pragma unroll
       for (int tile = 0; tile < tiles; ++tile) {
@@ -178,14 +178,14 @@ struct attend_rows {
                                         int lane) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int row = lane / 4 + 8 * half;
+      int const row = lane / 4 + 8 * half;
       if (row < rows) {
 #pragma unroll
         for (int i = 0; i < 2 * parts; ++i) {  // eight neighbouring channels of a column
-          const int first = number_of_column(8 * (i / 2), 2 * (lane % 4) + i % 2);
+          int const first = number_of_column(8 * (i / 2), 2 * (lane % 4) + i % 2);
           auto* const to = reinterpret_cast<float4*>(&scratch.totals[warp][row][first]);
-          const int of_row = 2 * half + i % 2;
-          const int tile = 8 * (i / 2);
+          int const of_row = 2 * half + i % 2;
+          int const tile = 8 * (i / 2);
           to[0] = {totals[tile][of_row], totals[tile + 1][of_row], totals[tile + 2][of_row], totals[tile + 3][of_row]};
           to[1] = {totals[tile + 4][of_row], totals[tile + 5][of_row], totals[tile + 6][of_row],
                    totals[tile + 7][of_row]};
@@ -199,7 +199,7 @@ struct attend_rows {
                                         std::int64_t share, int lane) const {
     constexpr int fours = Channels / 4;
     for (int i = lane; i < rows * fours; i += lanes) {
-      const int row = i / fours;
+      int const row = i / fours;
       float reference = -infinity;
 #pragma unroll
       for (int warp = 0; warp < warps; ++warp) {
@@ -209,13 +209,13 @@ struct attend_rows {
       float4 total{0.0F, 0.0F, 0.0F, 0.0F};
 #pragma unroll
       for (int warp = 0; warp < warps; ++warp) {
-        const float by = fast_exp2(scratch.largest[warp][row] - (reference == -infinity ? 0.0F : reference));
-        const float4 part = reinterpret_cast<float4 const*>(scratch.totals[warp][row])[i % fours];
+        float const by = fast_exp2(scratch.largest[warp][row] - (reference == -infinity ? 0.0F : reference));
+        float4 const part = reinterpret_cast<float4 const*>(scratch.totals[warp][row])[i % fours];
         sum = __fmaf_rn(by, scratch.sums[warp][row], sum);
         total = {__fmaf_rn(by, part.x, total.x), __fmaf_rn(by, part.y, total.y), __fmaf_rn(by, part.z, total.z),
                  __fmaf_rn(by, part.w, total.w)};
       }
-      const std::int64_t query = head * rows + row;
+      std::int64_t const query = head * rows + row;
       *reinterpret_cast<float4*>(&call.step.totals(share, at, query, i % fours * 4)) = total;
       if (i % fours == 0) {
         call.step.states(share, at, query) = {reference, reference, sum};

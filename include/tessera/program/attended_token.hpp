@@ -31,9 +31,9 @@ struct attending_head {
 template <class T, class E>
 TESSERA_FN attended_token<T> attended_in_ring(offload_extents const& n, offloaded_memory<T, E> const& memory,
                                               attending_head const& by, std::int32_t place) {
-  const cached_sequence known = memory.sequences[by.sequence];
-  const auto ring = static_cast<std::int32_t>(n.ring);
-  const std::int32_t age = (known.tokens - place + ring) % ring;
+  cached_sequence const known = memory.sequences[by.sequence];
+  auto const ring = static_cast<std::int32_t>(n.ring);
+  std::int32_t const age = (known.tokens - place + ring) % ring;
   if (age > known.in_ring(n.chunk)) {
     return {nullptr, nullptr};
   }
@@ -45,24 +45,24 @@ template <class T, class E>
 TESSERA_FN attended_token<T> attended_by(offload_extents const& n, offloaded_memory<T, E> const& memory,
                                          offload_step<T> const& step, attending_head const& by, std::int64_t share,
                                          std::int64_t lane) {
-  const auto chunk = static_cast<std::int32_t>(n.chunk);
-  const std::int64_t of_selected = share - resident_shares(n);
+  auto const chunk = static_cast<std::int32_t>(n.chunk);
+  std::int64_t const of_selected = share - resident_shares(n);
   if (of_selected >= 0) {
-    const auto token = static_cast<std::int32_t>(of_selected * attended_tokens + lane);
-    const std::int32_t rank = token / chunk;
-    const std::int32_t inside = token - rank * chunk;
-    const std::int64_t slot = rank < n.budget ? step.selected_slots(by.at, by.head, rank) : -1;
+    auto const token = static_cast<std::int32_t>(of_selected * attended_tokens + lane);
+    std::int32_t const rank = token / chunk;
+    std::int32_t const inside = token - rank * chunk;
+    std::int64_t const slot = rank < n.budget ? step.selected_slots(by.at, by.head, rank) : -1;
     return slot < 0 ? attended_token<T>{nullptr, nullptr}
                     : attended_token<T>{&memory.slot_keys(by.sequence, by.head, slot, inside, 0),
                                         &memory.slot_values(by.sequence, by.head, slot, inside, 0)};
   }
-  const auto token = static_cast<std::int32_t>(share * attended_tokens + lane);
-  const auto ring = static_cast<std::int32_t>(n.ring);
+  auto const token = static_cast<std::int32_t>(share * attended_tokens + lane);
+  auto const ring = static_cast<std::int32_t>(n.ring);
   if (token < ring) {
     return attended_in_ring(n, memory, by, token);
   }
-  const std::int32_t place = (token - ring) / chunk;
-  const std::int32_t inside = token - ring - place * chunk;
+  std::int32_t const place = (token - ring) / chunk;
+  std::int32_t const inside = token - ring - place * chunk;
   if (place >= n.exact() || memory.exact_ids(by.sequence, by.head, place) < 0) {
     return {nullptr, nullptr};
   }

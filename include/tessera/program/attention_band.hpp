@@ -49,8 +49,8 @@ struct key_band {
 
   /// What a mask shows, of fewer than 2^29 queries and keys.
   [[nodiscard]] TESSERA_FN static constexpr key_band of(attention_mask const& mask) {
-    const std::int64_t own = mask.keys - mask.queries;
-    const std::int64_t most = unlimited;
+    std::int64_t const own = mask.keys - mask.queries;
+    std::int64_t const most = unlimited;
     return {static_cast<std::int32_t>(mask.left < 0 ? -most : clamp(own - mask.left, -most, most)),
             static_cast<std::int32_t>(mask.right < 0 ? most : min(own + min(mask.right, most), most))};
   }
@@ -67,9 +67,9 @@ struct key_band {
   /// Of some rows, at least one. Without a key to see the range is empty.
   [[nodiscard]] TESSERA_FN constexpr tile_range tiles(row_range rows, std::int32_t keys) const {
     constexpr std::int32_t size = attention_tile_keys;
-    const std::int32_t last_row = rows.end - 1;
-    const std::int32_t begin = clamp(rows.begin + first, 0, keys);
-    const std::int32_t end = clamp(last_row + last + 1, 0, keys);
+    std::int32_t const last_row = rows.end - 1;
+    std::int32_t const begin = clamp(rows.begin + first, 0, keys);
+    std::int32_t const end = clamp(last_row + last + 1, 0, keys);
     if (rows.begin >= rows.end || begin >= end) {
       return {0, 0, 0, 0};
     }
@@ -99,11 +99,11 @@ struct attention_schedule {
     if (!longest_first) {
       return {index / blocks, index % blocks};
     }
-    const std::int32_t works = section * blocks;
-    const std::int32_t which = index / works;
-    const std::int32_t within = index - which * works;
-    const std::int32_t together = min(section, heads - which * section);
-    const std::int32_t row = within / together;
+    std::int32_t const works = section * blocks;
+    std::int32_t const which = index / works;
+    std::int32_t const within = index - which * works;
+    std::int32_t const together = min(section, heads - which * section);
+    std::int32_t const row = within / together;
     return {which * section + (within - row * together), blocks - 1 - row};
   }
 };

@@ -31,11 +31,11 @@ struct mean_scores {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const std::int64_t head = which / blocks() % queries.heads();
-    const std::int64_t sequence = which / blocks() / queries.heads();
-    const std::int64_t key_head = head / (queries.heads() / key_means.extent(1));
+    std::int64_t const head = which / blocks() % queries.heads();
+    std::int64_t const sequence = which / blocks() / queries.heads();
+    std::int64_t const key_head = head / (queries.heads() / key_means.extent(1));
     for (int lane : group) {
-      const std::int64_t query = which % blocks() * lanes + lane;
+      std::int64_t const query = which % blocks() * lanes + lane;
       if (query < queries.length(sequence)) {
         float sum = 0.0F;
         for (std::int64_t channel = 0; channel < queries.channels(); ++channel) {
@@ -94,12 +94,12 @@ struct query_corrections {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const std::int64_t part = which / key_blocks() % parts();
-    const std::int64_t key_head = which / key_blocks() / parts() % keys.source.heads();
-    const std::int64_t sequence = which / key_blocks() / parts() / keys.source.heads();
-    const std::int64_t end = min((part + 1) * most_rows, rows());
+    std::int64_t const part = which / key_blocks() % parts();
+    std::int64_t const key_head = which / key_blocks() / parts() % keys.source.heads();
+    std::int64_t const sequence = which / key_blocks() / parts() / keys.source.heads();
+    std::int64_t const end = min((part + 1) * most_rows, rows());
     for (int lane : group) {
-      const std::int64_t key = which % key_blocks() * lanes + lane;
+      std::int64_t const key = which % key_blocks() * lanes + lane;
       for (std::int64_t row = part * most_rows; row < end; row += together) {
         correct(sequence, key_head, key, row, end);
       }
@@ -110,17 +110,17 @@ struct query_corrections {
   /// The rows from `row` on, but before `end`.
   TESSERA_FN void correct(std::int64_t sequence, std::int64_t key_head, std::int64_t key, std::int64_t row,
                           std::int64_t end) const {
-    const std::int64_t blocks = corrections.extent(2);
-    const std::int64_t first_head = key_head * (corrections.extent(1) / keys.source.heads());
+    std::int64_t const blocks = corrections.extent(2);
+    std::int64_t const first_head = key_head * (corrections.extent(1) / keys.source.heads());
     float sums[together] = {};
     if (key < keys.length(sequence)) {
       float const* means[together];
       for (int i = 0; i < together; ++i) {
-        const std::int64_t at = min(row + i, end - 1);  // what is beyond is the last once more
+        std::int64_t const at = min(row + i, end - 1);  // what is beyond is the last once more
         means[i] = &query_means(sequence, first_head + at / blocks, at % blocks, 0);
       }
       for (std::int64_t channel = 0; channel < query_means.extent(3); ++channel) {
-        const float value = keys(sequence, key_head, key, channel);
+        float const value = keys(sequence, key_head, key, channel);
         for (int i = 0; i < together; ++i) {
           sums[i] += means[i][channel * query_means.stride(3)] * value;
         }

@@ -28,9 +28,9 @@ struct attention_mask {
 
   /// Empty for a query beyond the last. Both ends grow with the query.
   [[nodiscard]] TESSERA_FN constexpr key_interval of(std::int64_t query) const {
-    const std::int64_t own = query + keys - queries;
-    const std::int64_t first = left < 0 || own < left ? 0 : own - left;
-    const std::int64_t end = right < 0 || right >= keys - own ? keys : own + right + 1;
+    std::int64_t const own = query + keys - queries;
+    std::int64_t const first = left < 0 || own < left ? 0 : own - left;
+    std::int64_t const end = right < 0 || right >= keys - own ? keys : own + right + 1;
     return query < queries && first < end ? key_interval{first, end} : key_interval{0, 0};
   }
 };

@@ -98,7 +98,7 @@ struct attention_of_few_queries {
   /// The launch has as many blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
                                              scratch_type& scratch) const {
-    const auto own = block_warps::of(group);
+    auto const own = block_warps::of(group);
     own.begin([&] { init_barriers(scratch); });
     if (own.warp < shape::warps) {
       attend(scratch, own.warp, own.lane);
@@ -128,14 +128,14 @@ struct attention_of_few_queries {
   }
 
   __device__ __forceinline__ void produce(scratch_type& scratch) const {
-    const auto count = works.count();
+    auto const count = works.count();
     place_type place;
     for (std::uint32_t work = blockIdx.x; work < count; work += gridDim.x) {
-      const few_query_work at = works.at(work);
-      const std::int64_t head = at.sequence * results.shape.key_heads + at.key_head;
-      const std::int64_t tiles_of_head = padded_tokens(results.shape.keys) / shape::keys;
+      few_query_work const at = works.at(work);
+      std::int64_t const head = at.sequence * results.shape.key_heads + at.key_head;
+      std::int64_t const tiles_of_head = padded_tokens(results.shape.keys) / shape::keys;
       for (std::int32_t i = 0; i < at.tiles; ++i) {
-        const std::int64_t tile = head * tiles_of_head + at.first_tile + i;
+        std::int64_t const tile = head * tiles_of_head + at.first_tile + i;
         bring_keys(scratch, place, tile);
         bring_values(scratch, place, tile);
         place.advance();
@@ -156,7 +156,7 @@ struct attention_of_few_queries {
   }
   __device__ __forceinline__ void bring_values(scratch_type& scratch, place_type place, std::int64_t tile) const {
     scratch.value_empty[place.stage].wait(place.phase ^ 1U);
-    const auto channels = static_cast<std::int32_t>(results.shape.channels);
+    auto const channels = static_cast<std::int32_t>(results.shape.channels);
     scratch.value_full[place.stage].arrive_and_expect(channels * shape::keys);
     load_box(scratch.value[place.stage], value_map, scratch.value_full[place.stage],
              {0, static_cast<std::int32_t>(tile) * channels});
@@ -185,15 +185,15 @@ struct attention_of_few_queries {
     warp_state state;
     state.warp = warp;
     state.lane = lane;
-    const auto count = works.count();
+    auto const count = works.count();
     int turn = 0;
     for (std::uint32_t work = blockIdx.x; work < count; work += gridDim.x) {
-      const few_query_work at = works.at(work);
+      few_query_work const at = works.at(work);
       begin_work(state, at);
       if (work == blockIdx.x) {
         block_warps::wait_for_barriers();
       }
-      const auto first_key = static_cast<std::int32_t>(at.first_tile * shape::keys);
+      auto const first_key = static_cast<std::int32_t>(at.first_tile * shape::keys);
       if (at.tiles > 0) {
         make_scores(scratch, state, first_key, 0);
       }
@@ -219,23 +219,23 @@ struct attention_of_few_queries {
 
   __device__ __forceinline__ void begin_work(warp_state& state, few_query_work const& at) const {
     attention_shape const& s = results.shape;
-    const std::int64_t padded = padded_tokens(s.queries);
+    std::int64_t const padded = padded_tokens(s.queries);
     state.has_second_half = works.row_of(at, 8).is_inside;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const few_query_row row = works.row_of(at, state.lane / 4 + 8 * half);
-      const std::int64_t head = at.sequence * s.query_heads + row.head;
+      few_query_row const row = works.row_of(at, state.lane / 4 + 8 * half);
+      std::int64_t const head = at.sequence * s.query_heads + row.head;
       auto const* const codes =
           reinterpret_cast<std::uint32_t const*>(query_codes + (head * padded + row.query) * s.channels);
 #pragma unroll
       for (int step = 0; step < shape::depth_steps; ++step) {
-        const int word = 8 * step + state.lane % 4;
+        int const word = 8 * step + state.lane % 4;
         state.queries[step][half] = row.is_inside && 4 * word < s.channels ? codes[word] : 0U;
         state.queries[step][half + 2] = row.is_inside && 4 * word + 16 < s.channels ? codes[word + 4] : 0U;
       }
-      const std::int64_t scale = head * Method::query_groups::count(padded) + Method::query_groups::group_of(row.query);
+      std::int64_t const scale = head * Method::query_groups::count(padded) + Method::query_groups::group_of(row.query);
       state.query_scale[half] = row.is_inside ? query_scales[scale] : 0.0F;
-      const key_interval seen = row.is_inside ? at.mask.of(row.query) : key_interval{0, 0};
+      key_interval const seen = row.is_inside ? at.mask.of(row.query) : key_interval{0, 0};
       state.first_key[half] = static_cast<std::int32_t>(seen.first);
       state.seen_keys[half] = static_cast<std::int32_t>(seen.end - seen.first);
       state.factor[half] = 1.0F;
@@ -256,23 +256,23 @@ struct attention_of_few_queries {
     std::int32_t sums[2][4] = {};
     scratch.key_full[state.key.stage].wait(state.key.phase);
     multiply_keys(detail::plain_shared_address(scratch.key[state.key.stage]), state, sums);
-    const float read = state.lane < lane_scales ? scratch.key_scale[state.key.stage][state.lane] : 0.0F;
-    const float key_scale = __shfl_sync(0xffffffffU, read, state.lane % lane_scales);
+    float const read = state.lane < lane_scales ? scratch.key_scale[state.key.stage][state.lane] : 0.0F;
+    float const key_scale = __shfl_sync(0xffffffffU, read, state.lane % lane_scales);
     block_warps::release(scratch.key_empty[state.key.stage], state.lane, lane_scales);  // by those who have read
     state.key.advance();
-    const std::int32_t own_key = first_key + shape::warp_keys * state.warp + 2 * (state.lane % 4);
+    std::int32_t const own_key = first_key + shape::warp_keys * state.warp + 2 * (state.lane % 4);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       if (half == 1 && !state.has_second_half) {
         break;
       }
-      const float scale = state.query_scale[half] * key_scale;
+      float const scale = state.query_scale[half] * key_scale;
       float largest = -infinity;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const auto behind = static_cast<std::uint32_t>(own_key + i / 2 * 8 + i % 2 - state.first_key[half]);
-        const bool is_seen = behind < static_cast<std::uint32_t>(state.seen_keys[half]);
-        const float score = is_seen ? scale * static_cast<float>(sums[i / 2][2 * half + i % 2]) : -infinity;
+        auto const behind = static_cast<std::uint32_t>(own_key + i / 2 * 8 + i % 2 - state.first_key[half]);
+        bool const is_seen = behind < static_cast<std::uint32_t>(state.seen_keys[half]);
+        float const score = is_seen ? scale * static_cast<float>(sums[i / 2][2 * half + i % 2]) : -infinity;
         state.scores[half][i] = score;
         largest = fmaxf(largest, score);
       }
@@ -288,16 +288,16 @@ struct attention_of_few_queries {
   __device__ __forceinline__ static void multiply_keys(std::uint32_t keys, warp_state const& state,
                                                        std::int32_t (&sums)[2][4]) {
     constexpr int row_chunks = shape::row_bytes / 16;
-    const int row = state.lane % 8;
-    const int swizzled = shape::row_bytes == 128 ? row : row / 2;
+    int const row = state.lane % 8;
+    int const swizzled = shape::row_bytes == 128 ? row : row / 2;
 #pragma unroll
     for (int i = 0; i < shape::depth_steps / 2; ++i) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int chunk = 4 * i % row_chunks + state.lane / 8;
-        const int panel = 4 * i / row_chunks;
-        const int key = shape::warp_keys * state.warp + 8 * half + row;
-        const int offset = (panel * shape::keys + key) * shape::row_bytes + (chunk ^ swizzled) * 16;
+        int const chunk = 4 * i % row_chunks + state.lane / 8;
+        int const panel = 4 * i / row_chunks;
+        int const key = shape::warp_keys * state.warp + 8 * half + row;
+        int const offset = (panel * shape::keys + key) * shape::row_bytes + (chunk ^ swizzled) * 16;
         std::uint32_t codes[4];
         load_matrix_x4(codes, keys + static_cast<std::uint32_t>(offset));
         scores_mma::multiply(sums[half], state.queries[2 * i], {codes[0], codes[1]});
@@ -309,16 +309,16 @@ struct attention_of_few_queries {
   /// Of all rows and the warp's keys.
   __device__ __forceinline__ static void make_weights(scratch_type& scratch, warp_state& state, int turn) {
     constexpr float highest = float8_quantizer<float8_e4m3>::highest;
-    const softmax_type softmax;
+    softmax_type const softmax;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       if (half == 1 && !state.has_second_half) {
         break;
       }
-      const int row = state.lane / 4 + 8 * half;
+      int const row = state.lane / 4 + 8 * half;
       row_type& own = state.rows[half];
       state.factor[half] = softmax.turn(own.state, largest_of(scratch.largest[turn][row]));
-      const float reference = own.state.reference == -infinity ? 0.0F : own.state.reference;
+      float const reference = own.state.reference == -infinity ? 0.0F : own.state.reference;
       float weights[4];
       float sum = 0.0F;
 #pragma unroll
@@ -327,10 +327,10 @@ struct attention_of_few_queries {
         sum += weights[i];
       }
       own.state.sum += sum;
-      const uint2 codes = unpack_four_e4m3(
+      uint2 const codes = unpack_four_e4m3(
           pack_four_e4m3(weights[0] * highest, weights[1] * highest, weights[2] * highest, weights[3] * highest));
-      const float2 first = unpack_pair<float16>(codes.x);
-      const float2 second = unpack_pair<float16>(codes.y);
+      float2 const first = unpack_pair<float16>(codes.x);
+      float2 const second = unpack_pair<float16>(codes.y);
       own.rounded = own.rounded * state.factor[half] + ((first.x + first.y) + (second.x + second.y));
       std::uint32_t* const to =
           scratch.weights[turn] + row * shape::weight_words + shape::warp_keys / 2 * state.warp + state.lane % 4;
@@ -340,8 +340,8 @@ struct attention_of_few_queries {
   }
   __device__ __forceinline__ static float largest_of(float const (&parts)[shape::warps]) {
     static_assert(shape::warps == 8);
-    const float4 a = *reinterpret_cast<float4 const*>(parts);
-    const float4 b = *reinterpret_cast<float4 const*>(parts + 4);
+    float4 const a = *reinterpret_cast<float4 const*>(parts);
+    float4 const b = *reinterpret_cast<float4 const*>(parts + 4);
     return fmaxf(fmaxf(fmaxf(a.x, a.y), fmaxf(a.z, a.w)), fmaxf(fmaxf(b.x, b.y), fmaxf(b.z, b.w)));
   }
 
@@ -349,10 +349,10 @@ struct attention_of_few_queries {
   __device__ __forceinline__ static void add_values(scratch_type& scratch, warp_state& state, float const (&factor)[2],
                                                     int turn) {
     float sums[2][shape::column_steps][4] = {};
-    const std::uint32_t weights =
+    std::uint32_t const weights =
         detail::plain_shared_address(scratch.weights[turn]) +
         static_cast<std::uint32_t>(state.lane % 16 * shape::weight_words * 4 + state.lane / 16 * 16);
-    const std::uint32_t values =
+    std::uint32_t const values =
         detail::plain_shared_address(scratch.value[state.value.stage]) +
         static_cast<std::uint32_t>((shape::warp_channels * state.warp + state.lane % 8) * shape::keys);
     scratch.value_full[state.value.stage].wait(state.value.phase);
@@ -363,14 +363,14 @@ struct attention_of_few_queries {
       for (int step = 0; step < 4; ++step) {
         load_matrix_x4(left_operands[step], weights + static_cast<std::uint32_t>(4 * quarter + step) * 32U);
       }
-      const auto chunk = static_cast<std::uint32_t>((4 * quarter + state.lane / 8) ^ (state.lane % 8));
+      auto const chunk = static_cast<std::uint32_t>((4 * quarter + state.lane / 8) ^ (state.lane % 8));
 #pragma unroll
       for (int column = 0; column < shape::column_steps; ++column) {
         std::uint32_t codes[4];
         load_matrix_x4(codes, values + static_cast<std::uint32_t>(column * 8 * shape::keys) + chunk * 16U);
 #pragma unroll
         for (int step = 0; step < 4; ++step) {
-          const uint2 pairs = unpack_four_e4m3(codes[step]);
+          uint2 const pairs = unpack_four_e4m3(codes[step]);
           values_mma::multiply(sums[step % 2][column], left_operands[step], {pairs.x, pairs.y});
         }
       }
@@ -390,12 +390,12 @@ struct attention_of_few_queries {
   /// Adds up what warps know of rows, and writes results or shares of them.
   __device__ __forceinline__ void finish(scratch_type& scratch, warp_state& state, few_query_work const& at,
                                          int turn) const {
-    const bool is_shared = partials.rows.data != nullptr;
+    bool const is_shared = partials.rows.data != nullptr;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       row_sums& to = scratch.sums[turn][state.lane / 4 + 8 * half];
-      const float sum = sum_of_four(state.rows[half].state.sum);
-      const float rounded = sum_of_four(state.rows[half].rounded);
+      float const sum = sum_of_four(state.rows[half].state.sum);
+      float const rounded = sum_of_four(state.rows[half].rounded);
       if (state.lane % 4 == 0) {
         to.sum[state.warp] = sum;
         to.rounded[state.warp] = rounded;
@@ -407,8 +407,8 @@ struct attention_of_few_queries {
       if (half == 1 && !state.has_second_half) {
         break;
       }
-      const int number = state.lane / 4 + 8 * half;
-      const few_query_row place = works.row_of(at, number);
+      int const number = state.lane / 4 + 8 * half;
+      few_query_row const place = works.row_of(at, number);
       row_type row = state.rows[half];
       row.state.sum = sum_of_warps(scratch.sums[turn][number].sum);
       row.rounded = sum_of_warps(scratch.sums[turn][number].rounded);
@@ -441,9 +441,9 @@ struct attention_of_few_queries {
     if (state.warp == 0 && state.lane % 4 == 0) {
       partials.rows(at.share, at.sequence, place.head, place.query) = row;
     }
-    const int first = first_channel(state);
+    int const first = first_channel(state);
     float* const to = &partials.totals(at.share, at.sequence, place.head, place.query, first);
-    const std::int64_t step = partials.totals.strides[4];
+    std::int64_t const step = partials.totals.strides[4];
 #pragma unroll
     for (int column = 0; column < shape::column_steps; ++column) {
       if (first + 8 * column < results.shape.channels) {
@@ -455,19 +455,19 @@ struct attention_of_few_queries {
   __device__ __forceinline__ void write_row(warp_state const& state, few_query_work const& at,
                                             few_query_row const& place, int half, row_type const& row) const {
     value_terms terms[shape::column_steps][2];
-    const int first = first_channel(state);
+    int const first = first_channel(state);
 #pragma unroll
     for (int i = 0; i < 2 * shape::column_steps; ++i) {
-      const std::int64_t channel = min(first + i / 2 * 8 + i % 2, static_cast<int>(results.shape.channels) - 1);
+      std::int64_t const channel = min(first + i / 2 * 8 + i % 2, static_cast<int>(results.shape.channels) - 1);
       terms[i / 2][i % 2] = results.terms_of(at.sequence, place.head, channel);
     }
-    const finished_row finished = results.finish(at.sequence, place.head, place.query, row);
+    finished_row const finished = results.finish(at.sequence, place.head, place.query, row);
     if (state.warp == 0 && state.lane % 4 == 0) {
       results.write_log_sum_exp(at.sequence, place.head, place.query, finished);
     }
 #pragma unroll
     for (int i = 0; i < 2 * shape::column_steps; ++i) {
-      const int channel = first + i / 2 * 8 + i % 2;
+      int const channel = first + i / 2 * 8 + i % 2;
       if (channel < results.shape.channels) {
         results.write(at.sequence, place.head, place.query, channel, finished, terms[i / 2][i % 2],
                       state.outputs[i / 2][2 * half + i % 2]);

@@ -72,7 +72,7 @@ struct attention_on_warpgroups {
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
                                              scratch_type& scratch) const {
     pieces.prepare(group, scratch);
-    const int warpgroup = __shfl_sync(0xffffffffU, group.lane / shape::warpgroup, 0);
+    int const warpgroup = __shfl_sync(0xffffffffU, group.lane / shape::warpgroup, 0);
     if (warpgroup == Policy.consumers) {
       lower_registers<Policy.producer_registers>();
       if (group.lane == shape::warpgroup * Policy.consumers) {
@@ -112,7 +112,7 @@ struct attention_on_warpgroups {
     state.warp = uniform(static_cast<int>(threadIdx.x / 32));
     ring_place<shape::query_stages> query;
     while (true) {
-      const std::int32_t index = pieces_type::next_work(scratch, query);
+      std::int32_t const index = pieces_type::next_work(scratch, query);
       if (index < 0) {
         return;
       }
@@ -137,10 +137,10 @@ struct attention_on_warpgroups {
 
   /// Leaves it in shared memory, for registers are scarce. A warp's lanes have done with what was there.
   __device__ __forceinline__ void look_up(scratch_type& scratch, std::int32_t index, int warp) const {
-    const auto [work, extents, all, slot] = pieces.share_of(index);
-    const std::int32_t row = work.block * shape::rows + warp / 4 * shape::warpgroup_rows;
-    const std::int32_t first = row + row_of_warp(warp);
-    const tile_range seen = extents.tiles(row, shape::warpgroup_rows).between(all.begin, all.end);
+    auto const [work, extents, all, slot] = pieces.share_of(index);
+    std::int32_t const row = work.block * shape::rows + warp / 4 * shape::warpgroup_rows;
+    std::int32_t const first = row + row_of_warp(warp);
+    tile_range const seen = extents.tiles(row, shape::warpgroup_rows).between(all.begin, all.end);
     __syncwarp();
     scratch.looked_up[warp] = {work.head,
                                row,
@@ -200,7 +200,7 @@ struct attention_on_warpgroups {
   __device__ __forceinline__ void do_tile(scratch_type& scratch, consumer_state& state, std::int32_t tile) const {
     scratch.key_full[state.tile.stage].wait(state.tile.phase);
     start_scores(scratch, state);
-    const float scale = scale_of(scratch, state);
+    float const scale = scale_of(scratch, state);
     await_multiply<0>(state.scores);
     scratch.key_empty[state.tile.stage].arrive();
     key_limits limits{};
@@ -253,9 +253,9 @@ struct attention_on_warpgroups {
 
   /// All codes of this warpgroup's queries by those of 128 keys.
   __device__ __forceinline__ void start_scores(scratch_type& scratch, consumer_state& state) const {
-    const matrix_descriptor keys = matrix_descriptor::rows_of<shape::row_bytes>(
+    matrix_descriptor const keys = matrix_descriptor::rows_of<shape::row_bytes>(
         detail::plain_shared_address(scratch.key[0]) + static_cast<std::uint32_t>(state.tile.stage * shape::key_bytes));
-    const matrix_descriptor queries = matrix_descriptor::rows_of<shape::row_bytes>(state.query);
+    matrix_descriptor const queries = matrix_descriptor::rows_of<shape::row_bytes>(state.query);
     begin_multiply(state.scores);
 #pragma unroll
     for (int step = 0; step < shape::depth_steps; ++step) {
@@ -272,11 +272,11 @@ struct attention_on_warpgroups {
   __device__ __forceinline__ void start_products(scratch_type& scratch, consumer_state& state,
                                                  float (&products)[Registers]) const {
     using mma = warpgroup_mma<float8_e4m3, 2 * Registers>;
-    const matrix_descriptor values = matrix_descriptor::rows_of<128>(
+    matrix_descriptor const values = matrix_descriptor::rows_of<128>(
         detail::plain_shared_address(scratch.value[0]) +
         static_cast<std::uint32_t>(state.tile.stage * shape::value_bytes + First * attention_tile_keys));
     constexpr int unused = Policy.product_sets > 0 ? Policy.product_sets * Policy.value_channels : Channels;
-    const bool is_never = First >= unused && pieces.keys < 0;
+    bool const is_never = First >= unused && pieces.keys < 0;
     begin_multiply(products);
 #pragma unroll
     for (int step = 0; step < attention_tile_keys / 32; ++step) {
@@ -289,7 +289,7 @@ struct attention_on_warpgroups {
   __device__ __forceinline__ static void add_products(consumer_state& state, float const (&products)[Registers]) {
 #pragma unroll
     for (int i = 0; i < Registers; ++i) {
-      const int at = First / 2 + i;
+      int const at = First / 2 + i;
       if (at < Channels / 2) {
         state.outputs[at] = __fmaf_rn(state.outputs[at], state.factor[i / 2 % 2], products[i]);
       } else if (i % 2 == 0) {  // the first of 8 columns is the one of ones
@@ -302,9 +302,9 @@ struct attention_on_warpgroups {
   __device__ __forceinline__ static key_limits limits_of(scratch_type const& scratch, consumer_state const& state,
                                                          std::int32_t tile) {
     warp_work const volatile& work = own(scratch, state);
-    const auto lane = static_cast<std::int32_t>(thread_index_here() % 32);
-    const std::int32_t first_key = tile * attention_tile_keys + 2 * (lane % 4);
-    const std::int32_t row = lane / 4 - first_key;
+    auto const lane = static_cast<std::int32_t>(thread_index_here() % 32);
+    std::int32_t const first_key = tile * attention_tile_keys + 2 * (lane % 4);
+    std::int32_t const row = lane / 4 - first_key;
     return {work.low + row, work.high + row, work.keys - first_key};
   }
 
@@ -321,7 +321,7 @@ struct attention_on_warpgroups {
 
   /// Makes logits of the lane's scores of the tile at `state.tile`.
   __device__ __forceinline__ static float scale_of(scratch_type const& scratch, consumer_state const& state) {
-    const unsigned index = thread_index_here();
+    unsigned const index = thread_index_here();
     return state.query_scales[index / 4] * scratch.key_scales[state.tile.stage][index % 4];
   }
 
@@ -333,17 +333,17 @@ struct attention_on_warpgroups {
           __shfl_sync(0xffffffffU, state.outputs[Channels / 2 + half], static_cast<int>(threadIdx.x & 28U));
       rows[half].reference = state.rows.reference[half];
     }
-    const std::int32_t slot = uniform(own(scratch, state).slot);
+    std::int32_t const slot = uniform(own(scratch, state).slot);
     if (slot >= 0) {
       share_output.template write_rows<Channels>(state.outputs, rows, slot,
                                                  state.warp / 4 * shape::warpgroup_rows + row_of_warp(state.warp));
       return;
     }
-    const std::int32_t heads = pieces.query_heads;
-    const std::int32_t head = own(scratch, state).head;
-    const warp_rows_place place{head / heads, head % heads, pieces.key_head_of(head),
+    std::int32_t const heads = pieces.query_heads;
+    std::int32_t const head = own(scratch, state).head;
+    warp_rows_place const place{head / heads, head % heads, pieces.key_head_of(head),
                                 own(scratch, state).row + row_of_warp(state.warp), own(scratch, state).queries};
-    const finished_row finished[2] = {output.finish(rows[0], place, 0), output.finish(rows[1], place, 1)};
+    finished_row const finished[2] = {output.finish(rows[0], place, 0), output.finish(rows[1], place, 1)};
     output.template write_rows<Channels>(state.outputs, finished, place);
     output.write_log_sum_exps(finished, place);
   }

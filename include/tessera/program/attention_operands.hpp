@@ -64,7 +64,7 @@ inline constexpr std::int64_t few_queries = 16;
 /// 8 + 2t and 8 + 2t + 1 as sums of one tensor core product hold them as four neighbours for the next.
 template <class Integer>
 [[nodiscard]] TESSERA_FN constexpr Integer value_place(Integer token) {
-  const Integer s = token % 16;
+  Integer const s = token % 16;
   return token - s + s / 8 * 2 + s / 2 % 4 * 4 + s % 2;
 }
 
@@ -99,7 +99,7 @@ struct sequence_starts {
     if (first.data == nullptr) {
       return token;
     }
-    const std::int64_t at = first[sequence] + token;
+    std::int64_t const at = first[sequence] + token;
     return at >= 0 && at < total ? at : -1;
   }
 };

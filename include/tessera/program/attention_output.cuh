@@ -52,20 +52,20 @@ struct attention_share_output {
   __device__ __forceinline__ void write_rows(float const (&sums)[Registers], weighted_row const (&rows)[2],
                                              std::int32_t slot, std::int32_t row) const {
     constexpr float of_top = 1.0F / 448.0F;
-    const auto lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
     float* const first = slots.totals_of(slot, row + lane / 4) + 2 * (lane % 4);
     float* const second = first + 8 * slots.pitch;
 #pragma unroll
     for (int channel = 0; channel < Channels; channel += 8) {
-      const int at = channel / 2;
+      int const at = channel / 2;
       *reinterpret_cast<float2*>(first + channel) = float2{sums[at], sums[at + 1]};
       *reinterpret_cast<float2*>(second + channel) = float2{sums[at + 2], sums[at + 3]};
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const std::int32_t own = row + lane / 4 + 8 * half;
+      std::int32_t const own = row + lane / 4 + 8 * half;
       if (lane % 4 == 0) {
-        const float reference = rows[half].reference;
+        float const reference = rows[half].reference;
         slots.row_of(slot, own) = {{reference, reference, rows[half].total * of_top}, rows[half].total};
       }
     }
@@ -88,22 +88,22 @@ struct attention_output {
                                                                int half) const {
     constexpr float ln_2 = 0.693147181F;
     constexpr float log2_of_top = 8.807354922F;
-    const std::int32_t query = place.row_of(half);
+    std::int32_t const query = place.row_of(half);
     if (query >= place.queries) {
       return no_attention_row();
     }
-    const float sink = sinks.data == nullptr ? -infinity : sinks[place.head];
+    float const sink = sinks.data == nullptr ? -infinity : sinks[place.head];
     if (row.total == 0.0F) {
       return {0.0F, 0.0F, sink};
     }
-    const float offset = logit_offsets == nullptr ? 0.0F : logit_offsets[offset_place(place, query)];
-    const float log2_sum = fast_log2(row.total) + (row.reference - log2_of_top);
+    float const offset = logit_offsets == nullptr ? 0.0F : logit_offsets[offset_place(place, query)];
+    float const log2_sum = fast_log2(row.total) + (row.reference - log2_of_top);
     if (sink == -infinity) {
       return {fast_reciprocal(row.total), 1.0F, log2_sum * ln_2 + offset};
     }
-    const float apart = (sink - offset) / ln_2 - log2_sum;
-    const float share = fast_reciprocal(1.0F + fast_exp2(apart));
-    const float log2_all = fmaxf(log2_sum, log2_sum + apart) + fast_log2(1.0F + fast_exp2(-fabsf(apart)));
+    float const apart = (sink - offset) / ln_2 - log2_sum;
+    float const share = fast_reciprocal(1.0F + fast_exp2(apart));
+    float const log2_all = fmaxf(log2_sum, log2_sum + apart) + fast_log2(1.0F + fast_exp2(-fabsf(apart)));
     return {share * fast_reciprocal(row.total), share, log2_all * ln_2 + offset};
   }
 
@@ -114,7 +114,7 @@ struct attention_output {
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const std::int64_t at = token_of(place, place.row_of(half));
+      std::int64_t const at = token_of(place, place.row_of(half));
       if (at >= 0) {
         log_sum_exps(place.batch, place.head, at) = rows[half].log_sum_exp;
       }
@@ -126,8 +126,8 @@ struct attention_output {
   template <int Most, int Registers>
   __device__ __forceinline__ void write_rows(float const (&sums)[Registers], finished_row const (&rows)[2],
                                              warp_rows_place place) const {
-    const auto lane = static_cast<std::int32_t>(threadIdx.x % 32);
-    const auto channels = static_cast<std::int32_t>(target.extents[3]);
+    auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    auto const channels = static_cast<std::int32_t>(target.extents[3]);
     float const* const scales = value_scales + std::int64_t{place.key_head} * channels + 2 * (lane % 4);
     float const* const means = value_means + std::int64_t{place.key_head} * channels + 2 * (lane % 4);
     T* const to[2] = {channels_of(place, place.row_of(0)), channels_of(place, place.row_of(1))};
@@ -136,20 +136,20 @@ struct attention_output {
       std::uint32_t words[2][4];
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        const int channel = first + 8 * j;
+        int const channel = first + 8 * j;
         if (channel >= channels) {
           words[0][j] = words[1][j] = 0;
           continue;
         }
-        const float2 scale = *reinterpret_cast<float2 const*>(scales + channel);
-        const float2 mean =
+        float2 const scale = *reinterpret_cast<float2 const*>(scales + channel);
+        float2 const mean =
             value_means == nullptr ? float2{0.0F, 0.0F} : *reinterpret_cast<float2 const*>(means + channel);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          const int at = channel / 2 + 2 * half;
-          const float share = rows[half].share;
-          const float inverse = rows[half].inverse;
-          const std::uint32_t both = pack_pair<T>(__fmaf_rn(sums[at] * inverse, scale.x, share * mean.x),
+          int const at = channel / 2 + 2 * half;
+          float const share = rows[half].share;
+          float const inverse = rows[half].inverse;
+          std::uint32_t const both = pack_pair<T>(__fmaf_rn(sums[at] * inverse, scale.x, share * mean.x),
                                                   __fmaf_rn(sums[at + 1] * inverse, scale.y, share * mean.y));
           words[half][j] = inverse == 0.0F ? 0 : both;  // also where a scale is NaN
         }
@@ -177,7 +177,7 @@ struct attention_output {
   }
   /// Where the lane's channels of a row are; null: nowhere.
   [[nodiscard]] __device__ __forceinline__ T* channels_of(warp_rows_place place, std::int32_t query) const {
-    const std::int64_t token = token_of(place, query);
+    std::int64_t const token = token_of(place, query);
     return token < 0 ? nullptr
                      : &target(place.batch, place.head, token, 8 * static_cast<std::int32_t>(threadIdx.x % 4));
   }
@@ -186,13 +186,13 @@ struct attention_output {
   __device__ __forceinline__ static void exchange(std::uint32_t (&words)[4]) {
 #pragma unroll
     for (int distance = 1; distance < 4; distance *= 2) {
-      const bool is_upper = (threadIdx.x & static_cast<unsigned>(distance)) != 0;
+      bool const is_upper = (threadIdx.x & static_cast<unsigned>(distance)) != 0;
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         if ((j & distance) == 0) {
           std::uint32_t& low = words[j];
           std::uint32_t& high = words[j + distance];
-          const std::uint32_t received = __shfl_xor_sync(0xffffffffU, is_upper ? low : high, distance);
+          std::uint32_t const received = __shfl_xor_sync(0xffffffffU, is_upper ? low : high, distance);
           low = is_upper ? received : low;
           high = is_upper ? high : received;
         }

@@ -48,7 +48,7 @@ struct warpgroup_attention_shape {
 
   /// Of the product with values whose first channel is `first`.
   TESSERA_FN static constexpr int value_columns(int first) {
-    const int left = Channels - first;
+    int const left = Channels - first;
     return left > Policy.value_channels ? Policy.value_channels : left + 8;
   }
 
@@ -146,9 +146,9 @@ struct attention_pieces {
     if (query_lengths.data == nullptr && key_lengths.data == nullptr) {
       return {queries, keys, band};
     }
-    const std::int32_t sequence = head / query_heads;
-    const auto own_queries = static_cast<std::int32_t>(length_of(query_lengths, sequence, queries));
-    const auto own_keys = static_cast<std::int32_t>(length_of(key_lengths, sequence, keys));
+    std::int32_t const sequence = head / query_heads;
+    auto const own_queries = static_cast<std::int32_t>(length_of(query_lengths, sequence, queries));
+    auto const own_keys = static_cast<std::int32_t>(length_of(key_lengths, sequence, keys));
     return {own_queries, own_keys, band.moved((own_keys - own_queries) - (keys - queries))};
   }
 
@@ -198,10 +198,10 @@ struct attention_pieces {
   };
   /// The share with this number.
   [[nodiscard]] __device__ __forceinline__ work_share share_of(std::int32_t index) const {
-    const attention_work work = schedule.at(shares.at(index).work);  // the rest of it later: registers are scarce
-    const sequence_extents extents = extents_of(work.head);
-    const tile_range tiles = extents.tiles(work.block * shape::rows, shape::rows);
-    const attention_share share = shares.at(index);
+    attention_work const work = schedule.at(shares.at(index).work);  // the rest of it later: registers are scarce
+    sequence_extents const extents = extents_of(work.head);
+    tile_range const tiles = extents.tiles(work.block * shape::rows, shape::rows);
+    attention_share const share = shares.at(index);
     return {work, extents, share.of(tiles), share.slot};
   }
 
@@ -267,8 +267,8 @@ struct attention_pieces {
 
   __device__ __forceinline__ void bring_work(scratch_type& scratch, std::int32_t index,
                                              ring_place<shape::query_stages> query, place_type& place) const {
-    const auto [work, extents, tiles, slot] = share_of(index);
-    const std::int32_t key_head = key_head_of(work.head);
+    auto const [work, extents, tiles, slot] = share_of(index);
+    std::int32_t const key_head = key_head_of(work.head);
     if (tiles.count() > 0) {
       bring_queries(scratch, work.head, work.block * shape::rows, query);
     } else {
@@ -290,8 +290,8 @@ struct attention_pieces {
   /// Rows beyond the last are another head's, or zeros; their scales are not brought.
   __device__ __forceinline__ void bring_queries(scratch_type& scratch, std::int32_t head, std::int32_t row,
                                                 ring_place<shape::query_stages> query) const {
-    const std::int32_t groups = clamp(padded_queries - row, 0, shape::rows) / 2;
-    const int scale_bytes = groups * static_cast<int>(sizeof(float));
+    std::int32_t const groups = clamp(padded_queries - row, 0, shape::rows) / 2;
+    int const scale_bytes = groups * static_cast<int>(sizeof(float));
     float const* const scales = query_scales + (std::int64_t{head} * padded_queries + row) / 2;
     shared_barrier& full = scratch.query_full[query.stage];
     scratch.query_empty[query.stage].wait(query.phase ^ 1);
@@ -310,7 +310,7 @@ struct attention_pieces {
     shared_barrier& full = scratch.key_full[place.stage];
     scratch.key_empty[place.stage].wait(place.phase ^ 1);
     constexpr int scale_bytes = lane_scales * static_cast<int>(sizeof(float));
-    const std::int32_t which = head * (padded_keys / attention_tile_keys) + tile;
+    std::int32_t const which = head * (padded_keys / attention_tile_keys) + tile;
     full.arrive_and_expect(shape::key_bytes + scale_bytes);
     load_bytes(scratch.key_scales[place.stage], key_scales + lane_scales * std::int64_t{which}, scale_bytes, full);
 #pragma unroll
@@ -323,7 +323,7 @@ struct attention_pieces {
                                                std::int32_t tile) const {
     shared_barrier& full = scratch.value_full[place.stage];
     scratch.value_empty[place.stage].wait(place.phase ^ 1);
-    const std::int32_t which = head * (padded_keys / attention_tile_keys) + tile;
+    std::int32_t const which = head * (padded_keys / attention_tile_keys) + tile;
     full.arrive_and_expect(channels * attention_tile_keys);
     load_box(scratch.value[place.stage], value_map, full, {0, which * channels});
   }

@@ -35,7 +35,7 @@ struct attention_row {
   /// Adds other keys of the row. Gives what totals by the weights of both are to be multiplied by.
   template <class Softmax>
   TESSERA_FN typename Softmax::factors merge(Softmax const& softmax, attention_row const& other) {
-    const auto by = softmax.merge(state, other.state);
+    auto const by = softmax.merge(state, other.state);
     rounded = rounded * by.of_first + other.rounded * by.of_second;
     return by;
   }
@@ -71,9 +71,9 @@ template <class Softmax>
 TESSERA_FN finished_row finish_attention_row(attention_row<typename Softmax::state_type> row, float sink,
                                              float mean_score) {
   constexpr float log2_e = 1.4426950408889634F;
-  const Softmax softmax;
-  const bool is_empty = row.state.sum == 0.0F;
-  const float shift = is_empty ? 0.0F : mean_score;
+  Softmax const softmax;
+  bool const is_empty = row.state.sum == 0.0F;
+  float const shift = is_empty ? 0.0F : mean_score;
   float share = 1.0F;
   if (sink != -infinity) {
     auto all = row.state;
@@ -81,7 +81,7 @@ TESSERA_FN finished_row finish_attention_row(attention_row<typename Softmax::sta
     share = row.state.sum * softmax.merge_factors(row.state, all).of_first / all.sum;
     row.state = all;
   }
-  const float poison = is_nan(row.state.sum) ? row.state.sum : 1.0F;  // codes of integers have no NaN
+  float const poison = is_nan(row.state.sum) ? row.state.sum : 1.0F;  // codes of integers have no NaN
   return {is_empty ? 0.0F : poison * share / row.rounded, share, softmax.value(row.state) + shift};
 }
 
@@ -112,21 +112,21 @@ struct attention_writer {
     if (query >= length_of(query_lengths, sequence, shape.queries)) {
       return no_attention_row();
     }
-    const float mean_score = mean_scores.data != nullptr ? mean_scores(sequence, head, query) : 0.0F;
+    float const mean_score = mean_scores.data != nullptr ? mean_scores(sequence, head, query) : 0.0F;
     return finish_attention_row<softmax_type>(row, sinks.data != nullptr ? sinks[head] : -infinity, mean_score);
   }
   /// Writes a row's log-sum-exp, where anybody wants it.
   TESSERA_FN void write_log_sum_exp(std::int64_t sequence, std::int64_t head, std::int64_t query,
                                     finished_row const& row) const {
-    const std::int64_t at = place(sequence, query);
+    std::int64_t const at = place(sequence, query);
     if (log_sum_exp.data != nullptr && at >= 0) {
       log_sum_exp(sequence, head, at) = row.log_sum_exp;
     }
   }
   /// What values of a channel were before they became codes.
   TESSERA_FN value_terms terms_of(std::int64_t sequence, std::int64_t head, std::int64_t channel) const {
-    const auto group = static_cast<std::uint32_t>(shape.query_heads) / static_cast<std::uint32_t>(shape.key_heads);
-    const std::int64_t key_head = static_cast<std::uint32_t>(head) / group;
+    auto const group = static_cast<std::uint32_t>(shape.query_heads) / static_cast<std::uint32_t>(shape.key_heads);
+    std::int64_t const key_head = static_cast<std::uint32_t>(head) / group;
     return {value_scales.data != nullptr ? value_scales(sequence, key_head, channel) : 1.0F,
             value_mean.data != nullptr ? value_mean(sequence, key_head, channel) : 0.0F};
   }
@@ -138,9 +138,9 @@ struct attention_writer {
   /// The same, where terms_of() is known.
   TESSERA_FN void write(std::int64_t sequence, std::int64_t head, std::int64_t query, std::int64_t channel,
                         finished_row const& row, value_terms const& terms, float total) const {
-    const std::int64_t at = place(sequence, query);
+    std::int64_t const at = place(sequence, query);
     if (at >= 0) {
-      const float result = row.inverse != 0.0F ? total * row.inverse * terms.scale + row.share * terms.mean : 0.0F;
+      float const result = row.inverse != 0.0F ? total * row.inverse * terms.scale + row.share * terms.mean : 0.0F;
       out(sequence, head, at, channel) = store<T>(result);
     }
   }
@@ -148,7 +148,7 @@ struct attention_writer {
  private:
   /// Of a row; -1 for nowhere: behind a sequence that is not padded the next one begins.
   TESSERA_FN std::int64_t place(std::int64_t sequence, std::int64_t query) const {
-    const bool is_beyond = starts.first.data != nullptr && query >= length_of(query_lengths, sequence, shape.queries);
+    bool const is_beyond = starts.first.data != nullptr && query >= length_of(query_lengths, sequence, shape.queries);
     return is_beyond ? -1 : starts.place(sequence, query);
   }
 };
@@ -182,9 +182,9 @@ struct merge_attention {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
-    const place at{which / results.shape.queries / results.shape.query_heads,
+    place const at{which / results.shape.queries / results.shape.query_heads,
                    which / results.shape.queries % results.shape.query_heads, which % results.shape.queries};
-    const auto shares = static_cast<int>(partials.shares());
+    auto const shares = static_cast<int>(partials.shares());
     for (int lane : group) {
       if (lane < shares) {
         scratch.rows[lane] = partials.rows(lane, at.sequence, at.head, at.query);
@@ -217,7 +217,7 @@ struct merge_attention {
 
   /// What a share is multiplied by, so that it can be added to the others.
   TESSERA_FN float factor_of(scratch_type const& scratch, int share) const {
-    const softmax_type softmax;
+    softmax_type const softmax;
     state_type whole = softmax.identity();
     for (int i = 0; i < static_cast<int>(partials.shares()); ++i) {
       whole.reference = max(whole.reference, scratch.rows[i].state.reference);
@@ -226,10 +226,10 @@ struct merge_attention {
   }
 
   TESSERA_FN void add_shares(scratch_type& scratch, place const& at, int part, int lane) const {
-    const auto shares = static_cast<int>(partials.shares());
-    const int each = divide_up(shares, parts);
-    const int begin = min(part * each, shares);
-    const int end = min(begin + each, shares);
+    auto const shares = static_cast<int>(partials.shares());
+    int const each = divide_up(shares, parts);
+    int const begin = min(part * each, shares);
+    int const end = min(begin + each, shares);
     for (int channel = lane; channel < static_cast<int>(results.shape.channels); channel += part_lanes) {
       float total = 0.0F;
       for (int share = begin; share < end; share += at_a_time) {
@@ -266,7 +266,7 @@ struct merge_attention {
       add(whole, scratch.part_rows[part], 1.0F);
       total += scratch.totals[part * most_channels + channel];
     }
-    const finished_row row = results.finish(at.sequence, at.head, at.query, whole);
+    finished_row const row = results.finish(at.sequence, at.head, at.query, whole);
     results.write(at.sequence, at.head, at.query, channel, row.inverse, row.share, total);
     if (channel == 0) {
       results.write_log_sum_exp(at.sequence, at.head, at.query, row);

@@ -66,24 +66,24 @@ struct attention_shares {
   template <class CostOf>
   [[nodiscard]] static constexpr attention_shares of(attention_load const& load, CostOf const& cost_of,
                                                      attention_sharing_policy const& policy) {
-    const attention_shares all_whole{load.works, 0, 0, 1, {}};
-    const std::int32_t waves = load.works / load.multiprocessors;
+    attention_shares const all_whole{load.works, 0, 0, 1, {}};
+    std::int32_t const waves = load.works / load.multiprocessors;
     attention_shares found = all_whole;
     found.whole = load.is_even ? waves * load.multiprocessors : 0;
     found.works = load.works - found.whole;
     if (found.works == 0 || found.works > most_works || !found.add_up(cost_of)) {
       return all_whole;
     }
-    const std::int32_t total = found.starts[found.works];
-    const std::int32_t wanted = min(min(load.multiprocessors * policy.ranges, load.most_ranges), total / policy.least);
+    std::int32_t const total = found.starts[found.works];
+    std::int32_t const wanted = min(min(load.multiprocessors * policy.ranges, load.most_ranges), total / policy.least);
     if (wanted < 2) {
       return all_whole;
     }
     found.length = divide_up(total, wanted);
     found.ranges = divide_up(total, found.length);
-    const std::int64_t before = load.is_even ? found.largest() : makespan(load, cost_of);
-    const std::int64_t saved = before - found.cost_of_ranges(load, policy);
-    const std::int64_t all = before + (load.is_even ? std::int64_t{waves} * found.largest() : 0);
+    std::int64_t const before = load.is_even ? found.largest() : makespan(load, cost_of);
+    std::int64_t const saved = before - found.cost_of_ranges(load, policy);
+    std::int64_t const all = before + (load.is_even ? std::int64_t{waves} * found.largest() : 0);
     return saved > 0 && saved * policy.least_gain >= all ? found : all_whole;
   }
 
@@ -95,14 +95,14 @@ struct attention_shares {
     if (turn < whole) {
       return turn;
     }
-    const std::int32_t range = turn - whole;
+    std::int32_t const range = turn - whole;
     if (range >= ranges) {
       return -1;
     }
     std::int32_t low = 0;  // starts[low] <= range * length < starts[high]
     std::int32_t high = works;
     while (high - low > 1) {
-      const std::int32_t middle = (low + high) / 2;
+      std::int32_t const middle = (low + high) / 2;
       if (starts[middle] <= range * length) {
         low = middle;
       } else {
@@ -117,8 +117,8 @@ struct attention_shares {
     if (id < whole) {
       return -1;
     }
-    const std::int32_t which = (id - whole) / ranges;
-    const std::int32_t range = (id - whole) % ranges;
+    std::int32_t const which = (id - whole) / ranges;
+    std::int32_t const range = (id - whole) % ranges;
     return which + 1 < works && starts[which + 1] < (range + 1) * length ? id + ranges : -1;
   }
 
@@ -127,10 +127,10 @@ struct attention_shares {
     if (id < whole) {
       return {id, 0, 1, 1, -1};
     }
-    const std::int32_t which = (id - whole) / ranges;
-    const std::int32_t range = (id - whole) % ranges;
-    const std::int32_t start = starts[which];
-    const std::int32_t cost = starts[which + 1] - start;
+    std::int32_t const which = (id - whole) / ranges;
+    std::int32_t const range = (id - whole) % ranges;
+    std::int32_t const start = starts[which];
+    std::int32_t const cost = starts[which + 1] - start;
     return {whole + which, max(range * length - start, 0), min((range + 1) * length - start, cost), cost,
             is_cut(which) ? slot(which, range) : -1};
   }
@@ -159,7 +159,7 @@ struct attention_shares {
   template <class CostOf>
   [[nodiscard]] constexpr bool add_up(CostOf const& cost_of) {
     for (std::int32_t i = 0; i < works; ++i) {
-      const std::int64_t cost = cost_of(whole + i);
+      std::int64_t const cost = cost_of(whole + i);
       if (cost > attention_share::most_cost) {
         return false;
       }
@@ -177,7 +177,7 @@ struct attention_shares {
 
   [[nodiscard]] constexpr std::int64_t cost_of_ranges(attention_load const& load,
                                                       attention_sharing_policy const& policy) const {
-    const std::int64_t shares_cost = std::int64_t{policy.share} * (works + ranges) / ranges;
+    std::int64_t const shares_cost = std::int64_t{policy.share} * (works + ranges) / ranges;
     return divide_up(ranges, load.multiprocessors) * (length + shares_cost) + policy.merging;
   }
 
@@ -185,7 +185,7 @@ struct attention_shares {
   template <class CostOf>
   [[nodiscard]] static constexpr std::int64_t makespan(attention_load const& load, CostOf const& cost_of) {
     std::int64_t busy[most_works] = {};
-    const std::int32_t blocks = min(load.multiprocessors, load.works);
+    std::int32_t const blocks = min(load.multiprocessors, load.works);
     std::int64_t latest = 0;
     for (std::int32_t work = 0; work < load.works; ++work) {
       std::int32_t next_free = work < blocks ? work : 0;

@@ -159,7 +159,7 @@ struct attention_tiles {
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
     using product =
         gemm_tile<operand_type, tessera::shape<rows, width, 32 / static_cast<int>(sizeof(operand_type))>, Group>;
-    const place at = place_of(which);
+    place const at = place_of(which);
     per_lane<state_type, Group> state;
     per_lane<float, Group> rounded;
     typename product::sum_tile totals[parts];
@@ -170,14 +170,14 @@ struct attention_tiles {
       state[lane] = softmax_type{}.identity();
       rounded[lane] = 0.0F;
       if (lane < rows) {
-        const std::int64_t query = at.first_query + lane;
+        std::int64_t const query = at.first_query + lane;
         scratch.query_scale[lane] =
             query < shape.queries ? queries.scales(at.sequence, at.head, Method::query_groups::group_of(query)) : 0.0F;
       }
     }
-    const tile_range tiles = tiles_of(at, which % partials.shares());
+    tile_range const tiles = tiles_of(at, which % partials.shares());
     for (std::int64_t i = tiles.first; i < tiles.end; ++i) {
-      const std::int64_t tile = tile_at(at, i);
+      std::int64_t const tile = tile_at(at, i);
       if (tile < tiles.lowest || tile >= tiles.beyond) {
         continue;
       }
@@ -205,7 +205,7 @@ struct attention_tiles {
 
     /// The keys that any of the block's queries sees.
     TESSERA_FN key_interval seen() const {
-      const std::int64_t last = min(first_query + rows, mask.queries) - 1;
+      std::int64_t const last = min(first_query + rows, mask.queries) - 1;
       return {mask.of(first_query).first, last < first_query ? 0 : mask.of(last).end};
     }
   };
@@ -220,13 +220,13 @@ struct attention_tiles {
   };
 
   TESSERA_FN tile_range tiles_of(place const& at, std::int64_t share) const {
-    const key_interval seen = at.seen();
-    const std::int64_t lowest = seen.first / columns;
-    const std::int64_t beyond = divide_up(seen.end, std::int64_t{columns});
-    const bool has_list = list.counts.data != nullptr;
-    const std::int64_t begin = has_list ? 0 : lowest;
-    const std::int64_t count = has_list ? list.count(at.sequence, at.head, at.first_query / rows) : beyond - lowest;
-    const std::int64_t each = divide_up(max(count, std::int64_t{0}), partials.shares());
+    key_interval const seen = at.seen();
+    std::int64_t const lowest = seen.first / columns;
+    std::int64_t const beyond = divide_up(seen.end, std::int64_t{columns});
+    bool const has_list = list.counts.data != nullptr;
+    std::int64_t const begin = has_list ? 0 : lowest;
+    std::int64_t const count = has_list ? list.count(at.sequence, at.head, at.first_query / rows) : beyond - lowest;
+    std::int64_t const each = divide_up(max(count, std::int64_t{0}), partials.shares());
     return {begin + share * each, begin + min((share + 1) * each, count), lowest, beyond};
   }
   TESSERA_FN std::int64_t tile_at(place const& at, std::int64_t i) const {
@@ -234,9 +234,9 @@ struct attention_tiles {
   }
 
   TESSERA_FN place place_of(std::int64_t number) const {
-    const std::int64_t which = number / partials.shares();
-    const std::int64_t head = which / query_blocks() % shape.query_heads;
-    const std::int64_t sequence = which / query_blocks() / shape.query_heads;
+    std::int64_t const which = number / partials.shares();
+    std::int64_t const head = which / query_blocks() % shape.query_heads;
+    std::int64_t const sequence = which / query_blocks() / shape.query_heads;
     return {
         sequence,
         head,
@@ -249,8 +249,8 @@ struct attention_tiles {
   template <class Group>
   TESSERA_FN void make_scores(Group const& group, place const& at, std::int64_t first, scratch_type& scratch) const {
     using product = gemm_tile<score_code, tessera::shape<rows, columns, 32>, Group>;
-    const dense<score_code> q{queries.codes[at.sequence][at.head]};
-    const dense<score_code> k{keys.codes[at.sequence][at.key_head]};
+    dense<score_code> const q{queries.codes[at.sequence][at.head]};
+    dense<score_code> const k{keys.codes[at.sequence][at.key_head]};
     typename product::sum_tile sums;
     product::clear(group, sums);
     for (std::int64_t element = 0; element < q.columns(); element += depth) {
@@ -280,9 +280,9 @@ struct attention_tiles {
     scratch_type& scratch;
 
     TESSERA_FN void operator()(int row, int column, std::int32_t sum) const {
-      const std::int64_t query = at.first_query + row;
-      const std::int64_t key = first + column;
-      const key_interval seen = at.mask.of(query);
+      std::int64_t const query = at.first_query + row;
+      std::int64_t const key = first + column;
+      key_interval const seen = at.mask.of(query);
       float score = -infinity;
       if (key >= seen.first && key < seen.end) {
         score = scratch.query_scale[row] * scratch.key_scale[column] * static_cast<float>(sum);
@@ -310,17 +310,17 @@ struct attention_tiles {
     }
     group.sync();
     for (int lane : group) {
-      const int row = lane % rows;
-      const softmax_type softmax;
-      const float factor = softmax.turn(state[lane], max(scratch.largest[row], scratch.largest[row + rows]));
+      int const row = lane % rows;
+      softmax_type const softmax;
+      float const factor = softmax.turn(state[lane], max(scratch.largest[row], scratch.largest[row + rows]));
       rounded[lane] *= factor;
       if (lane < rows) {
         scratch.factor[row] = factor;
       }
       for (int i = 0; i < row_columns; ++i) {
-        const int column = lane / rows * row_columns + i;
-        const float weight = softmax.weight(state[lane], scratch.score(row, column));
-        const code_type code = weights::encode_scaled(weight, static_cast<float>(weights::highest));
+        int const column = lane / rows * row_columns + i;
+        float const weight = softmax.weight(state[lane], scratch.score(row, column));
+        code_type const code = weights::encode_scaled(weight, static_cast<float>(weights::highest));
         state[lane].sum += weight;
         rounded[lane] += operand::value(code);
         scratch.p(row, value_place(column)) = operand::of(code);
@@ -362,7 +362,7 @@ struct attention_tiles {
     } else {
       for (int lane : group) {
         for (int channel = 0; channel < width; ++channel) {
-          const bool is_inside = first_channel + channel < codes.extent(0);
+          bool const is_inside = first_channel + channel < codes.extent(0);
           tile(channel, lane) = is_inside ? operand::of(codes(first_channel + channel, lane)) : operand_type{};
         }
       }
@@ -393,12 +393,12 @@ struct attention_tiles {
 
   TESSERA_FN void finish_row(place const& at, std::int64_t share, int lane, row_type const& row,
                              scratch_type& scratch) const {
-    const std::int64_t query = at.first_query + lane;
+    std::int64_t const query = at.first_query + lane;
     if (partials.rows.data != nullptr) {
       partials.rows(share, at.sequence, at.head, query) = row;
       return;
     }
-    const finished_row finished = results.finish(at.sequence, at.head, query, row);
+    finished_row const finished = results.finish(at.sequence, at.head, query, row);
     scratch.inverse[lane] = finished.inverse;
     scratch.share[lane] = finished.share;
     results.write_log_sum_exp(at.sequence, at.head, query, finished);
@@ -412,8 +412,8 @@ struct attention_tiles {
     scratch_type const& scratch;
 
     TESSERA_FN void operator()(int row, int column, float total) const {
-      const std::int64_t query = at.first_query + row;
-      const std::int64_t channel = first_channel + column;
+      std::int64_t const query = at.first_query + row;
+      std::int64_t const channel = first_channel + column;
       if (query >= program.shape.queries || channel >= program.shape.channels) {
         return;
       }

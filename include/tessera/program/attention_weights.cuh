@@ -70,7 +70,7 @@ struct attention_weights {
     for (int i = 0; i < registers / 16; ++i) {
 #pragma unroll
       for (int word = 0; word < 4; ++word) {
-        const int at = 16 * i + 8 * (word / 2) + 2 * (word % 2);
+        int const at = 16 * i + 8 * (word / 2) + 2 * (word % 2);
         packed[i][word] = pack_four_e4m3(__int_as_float(weights[at]), __int_as_float(weights[at + 1]),
                                          __int_as_float(weights[at + 4]), __int_as_float(weights[at + 5]));
       }
@@ -86,14 +86,14 @@ struct attention_weights {
     pin_registers(scores);  // one after the other, for want of registers
 #pragma unroll
     for (int i = 0; i < registers; ++i) {
-      const std::int32_t key = i / 4 * 8 + i % 2 - i / 2 % 2 * 8;
+      std::int32_t const key = i / 4 * 8 + i % 2 - i / 2 % 2 * 8;
       scores[i] = key >= limits.low && key < limits.high ? scores[i] : hidden;
     }
   }
 
   /// Four chains of 16 scores, so that they wait for each other less.
   __device__ __forceinline__ static std::int32_t largest_of_row(std::int32_t const (&scores)[registers], int row) {
-    const int first = 2 * row;
+    int const first = 2 * row;
     std::int32_t even = scores[first] > scores[first + 1] ? scores[first] : scores[first + 1];
     std::int32_t odd = scores[first + 4] > scores[first + 5] ? scores[first + 4] : scores[first + 5];
 #pragma unroll
@@ -111,7 +111,7 @@ struct attention_weights {
     constexpr float most_below = 64.0F;
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
-      const std::int32_t most = largest_of_row(scores, row);
+      std::int32_t const most = largest_of_row(scores, row);
       float here = scale * (__int_as_float(most + magic_bits) - integer_magic);
       if constexpr (Masked) {
         here = most == hidden ? -infinity : here;
@@ -136,9 +136,9 @@ struct attention_weights {
                                                       float const (&addend)[2]) {
 #pragma unroll
     for (int i = 0; i < registers; ++i) {
-      const float score = __int_as_float(scores[i] + magic_bits);
-      const bool is_hidden = Masked && scores[i] == hidden;
-      const float weight = fast_exp2(__fmaf_rn(score, scale, addend[i / 2 % 2]));
+      float const score = __int_as_float(scores[i] + magic_bits);
+      bool const is_hidden = Masked && scores[i] == hidden;
+      float const weight = fast_exp2(__fmaf_rn(score, scale, addend[i / 2 % 2]));
       scores[i] = is_hidden ? 0 : __float_as_int(weight);
     }
   }

@@ -89,12 +89,12 @@ struct block_products {
   TESSERA_FN static staged fetch(int lane, matrix_view<float const> a, matrix_view<float const> b, range const& at,
                                  std::int64_t first) {
     staged found;
-    const std::int64_t a_column = at.a_column + lane % block;
-    const std::int64_t b_column = at.b_column + lane % block;
-    const std::int64_t row = first + lane / block;
-    const auto rows_left = static_cast<int>(clamp(at.end - row, std::int64_t{0}, std::int64_t{depth}));
-    const int a_rows = a_column < a.extent(1) ? rows_left : 0;
-    const int b_rows = b_column < b.extent(1) ? rows_left : 0;
+    std::int64_t const a_column = at.a_column + lane % block;
+    std::int64_t const b_column = at.b_column + lane % block;
+    std::int64_t const row = first + lane / block;
+    auto const rows_left = static_cast<int>(clamp(at.end - row, std::int64_t{0}, std::int64_t{depth}));
+    int const a_rows = a_column < a.extent(1) ? rows_left : 0;
+    int const b_rows = b_column < b.extent(1) ? rows_left : 0;
     constexpr int step = lanes / block;
     std::int64_t from_a = row * a.stride(0) + a_column * a.stride(1);
     std::int64_t from_b = row * b.stride(0) + b_column * b.stride(1);
@@ -109,7 +109,7 @@ struct block_products {
 
   TESSERA_FN static void put(int lane, staged const& from, scratch_type& scratch) {
     for (int i = 0; i < fetched; ++i) {
-      const int place = lane + lanes * i;
+      int const place = lane + lanes * i;
       scratch.a[place / block][place % block / 4].values[place % 4] = from.a[i];
       scratch.b[place / block][place % block / 4].values[place % 4] = from.b[i];
     }
@@ -117,9 +117,9 @@ struct block_products {
 
   template <product_sums Sums>
   TESSERA_FN static void multiply(int lane, scratch_type const& scratch, totals& sums) {
-    const int first = lane / 64 * slice_depth;
-    const int row = lane % 64 / 8;  // in fours, as the column
-    const int column = lane % 8;
+    int const first = lane / 64 * slice_depth;
+    int const row = lane % 64 / 8;  // in fours, as the column
+    int const column = lane % 8;
     if constexpr (Sums == product_sums::in_double) {
       for (int k = first; k < first + slice_depth; ++k) {
         add_products(scratch.a[k][row], scratch.b[k][column], sums.values);
@@ -155,8 +155,8 @@ struct block_products {
     group.sync();
     for (int lane : group) {
       for (int place = lane; place < block * block; place += lanes) {
-        const int i = place / block;
-        const int j = place % block;
+        int const i = place / block;
+        int const j = place % block;
         double total = scratch.sums[0][i][j];
         for (int slice = 1; slice < slices; ++slice) {
           total += scratch.sums[slice][i][j];
@@ -184,9 +184,9 @@ struct gram_images {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
-    const block_products::range at{which / blocks_across() * block_products::block,
+    block_products::range const at{which / blocks_across() * block_products::block,
                                    which % blocks_across() * block_products::block, 0, gram.extent(0)};
-    const double shift = measures.data != nullptr ? static_cast<double>(measures[0].shift) : 0.0;
+    double const shift = measures.data != nullptr ? static_cast<double>(measures[0].shift) : 0.0;
     block_products::run<product_sums::in_float>(group, gram, columns, at, scratch, writer{*this, at, shift});
   }
 
@@ -196,10 +196,10 @@ struct gram_images {
     block_products::range const& at;
     double shift;
     TESSERA_FN void operator()(int i, int j, double sum) const {
-      const std::int64_t row = at.a_column + i;
-      const std::int64_t column = at.b_column + j;
+      std::int64_t const row = at.a_column + i;
+      std::int64_t const column = at.b_column + j;
       if (row < program.target.extent(0) && column < program.target.extent(1)) {
-        const auto own = static_cast<double>(program.columns(row, column));
+        auto const own = static_cast<double>(program.columns(row, column));
         program.target(row, column) = static_cast<float>(sum + shift * own);
       }
     }
@@ -224,11 +224,11 @@ struct product_shares {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
-    const std::int64_t share = which / triangle_size(blocks());
-    const triangle_place place = place_in_triangle(which % triangle_size(blocks()), blocks());
-    const std::int64_t rows = columns.extent(0);
-    const std::int64_t span = align_up(divide_up(rows, shares), std::int64_t{block_products::depth});
-    const block_products::range at{std::int64_t{place.row} * block_products::block,
+    std::int64_t const share = which / triangle_size(blocks());
+    triangle_place const place = place_in_triangle(which % triangle_size(blocks()), blocks());
+    std::int64_t const rows = columns.extent(0);
+    std::int64_t const span = align_up(divide_up(rows, shares), std::int64_t{block_products::depth});
+    block_products::range const at{std::int64_t{place.row} * block_products::block,
                                    std::int64_t{place.column} * block_products::block, min(share * span, rows),
                                    min((share + 1) * span, rows)};
     block_products::run<product_sums::in_double>(group, columns, columns, at, scratch, writer{target[share], at});

@@ -27,9 +27,9 @@ struct brought_chunk {
 template <class T, class E>
 TESSERA_FN brought_chunk brought_by(offload_extents const& extents, offloaded_memory<T, E> const& memory,
                                     offload_step<T> const& step, std::int64_t which) {
-  const std::int64_t place = which % extents.budget;
-  const std::int64_t head = which / extents.budget % extents.key_heads;
-  const std::int64_t at = which / extents.budget / extents.key_heads;
+  std::int64_t const place = which % extents.budget;
+  std::int64_t const head = which / extents.budget % extents.key_heads;
+  std::int64_t const at = which / extents.budget / extents.key_heads;
   if (place >= step.missed_counts(at, head)) {
     return {-1, head, {}};
   }
@@ -52,11 +52,11 @@ struct fetch_values {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const brought_chunk chunk = brought_by(extents, memory, step, which);
+    brought_chunk const chunk = brought_by(extents, memory, step, which);
     if (chunk.sequence < 0) {
       return;
     }
-    const std::int64_t row = memory.sequences[chunk.sequence].first + chunk.missed.chunk;
+    std::int64_t const row = memory.sequences[chunk.sequence].first + chunk.missed.chunk;
     std::byte const* const from = &memory.values(row, chunk.head, 0);
     T* const to = &memory.slot_values(chunk.sequence, chunk.head, chunk.missed.slot, 0, 0);
     for (int lane : group) {
@@ -85,19 +85,19 @@ struct rebuild_keys {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
-    const brought_chunk chunk = brought_by(extents, memory, step, which);
+    brought_chunk const chunk = brought_by(extents, memory, step, which);
     if (chunk.sequence < 0) {
       return;
     }
-    const std::int64_t first = chunk.missed.chunk * extents.chunk;
-    const std::int64_t row = memory.sequences[chunk.sequence].first * extents.chunk + first;
-    const auto directions = memory.directions[chunk.sequence].slice(0, chunk.head * extents.channels, extents.channels);
-    const std::int64_t elements = extents.chunk * extents.channels;
+    std::int64_t const first = chunk.missed.chunk * extents.chunk;
+    std::int64_t const row = memory.sequences[chunk.sequence].first * extents.chunk + first;
+    auto const directions = memory.directions[chunk.sequence].slice(0, chunk.head * extents.channels, extents.channels);
+    std::int64_t const elements = extents.chunk * extents.channels;
     group.sync();  // what was there has been read
     for (int lane : group) {
       for (std::int64_t at = lane; at < elements; at += lanes) {
-        const auto coefficients = memory.coefficients[row + at / extents.channels];
-        const auto direction = directions[at % extents.channels];
+        auto const coefficients = memory.coefficients[row + at / extents.channels];
+        auto const direction = directions[at % extents.channels];
         float total = 0.0F;
         for (std::int64_t k = 0; k < extents.rank; ++k) {
           total =
@@ -110,8 +110,8 @@ struct rebuild_keys {
     T* const to = &memory.slot_keys(chunk.sequence, chunk.head, chunk.missed.slot, 0, 0);
     for (int lane : group) {
       for (std::int64_t at = lane; at < elements; at += lanes) {
-        const std::int64_t token = at / extents.channels;
-        const staged_row row_of{scratch.keys + token * extents.channels};
+        std::int64_t const token = at / extents.channels;
+        staged_row const row_of{scratch.keys + token * extents.channels};
         to[at] = rotated<T>(rotary, first + token, at % extents.channels, row_of);
       }
     }

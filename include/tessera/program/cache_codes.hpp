@@ -85,8 +85,8 @@ TESSERA_FN constexpr float code_origin(int bits) {
 
 /// The code of a number that counts from the origin. What is beyond counts as the bound, NaN as 0.
 TESSERA_FN constexpr std::uint32_t code_of(float number, int bits) {
-  const float first = code_origin(bits);
-  const float inside = is_nan(number) ? first : clamp(number, first, first + static_cast<float>(highest_code(bits)));
+  float const first = code_origin(bits);
+  float const inside = is_nan(number) ? first : clamp(number, first, first + static_cast<float>(highest_code(bits)));
   return static_cast<std::uint32_t>(inside - first);
 }
 
@@ -97,7 +97,7 @@ struct key_channel {
 
   /// For the range of a channel over a page's tokens, of numbers of fp16; zeros where all are retained.
   TESSERA_FN static constexpr key_channel fit(interval<float> found, int bits) {
-    const interval<float> range = without_signed_zeros(found);
+    interval<float> const range = without_signed_zeros(found);
     if (!(range.minimum <= range.maximum)) {  // all retained
       return {float16{0}, float16{0}};
     }
@@ -136,15 +136,15 @@ struct value_group {
 
   /// For the range of a group; steps are at least 2^-10 of the largest magnitude.
   TESSERA_FN static constexpr value_group fit(interval<float> found, int bits) {
-    const interval<float> range = without_signed_zeros(found);
-    const float width = width_of(range, bits);
-    const float reciprocal = 1.0F / width * static_cast<float>(highest_code(bits));
+    interval<float> const range = without_signed_zeros(found);
+    float const width = width_of(range, bits);
+    float const reciprocal = 1.0F / width * static_cast<float>(highest_code(bits));
     return {reciprocal, width * share(bits), saturated_half(range.minimum * reciprocal)};
   }
   /// As wide as all codes together.
   TESSERA_FN static constexpr float width_of(interval<float> range, int bits) {
     constexpr float least = 0x1p-120F;
-    const float magnitude = max(absolute(range.minimum), absolute(range.maximum));
+    float const magnitude = max(absolute(range.minimum), absolute(range.maximum));
     return max(max(range.maximum - range.minimum, magnitude * (0x1p-10F * static_cast<float>(highest_code(bits)))),
                least);
   }
@@ -168,7 +168,7 @@ struct value_group {
   };
   /// The same. An addend of 0, so that nobody contracts the product with what it is added to.
   TESSERA_FN static float decoded_square(float step, float ratio, int channels, code_sums sums) {
-    const float twice = multiply_add(static_cast<float>(channels), ratio, static_cast<float>(2 * sums.first));
+    float const twice = multiply_add(static_cast<float>(channels), ratio, static_cast<float>(2 * sums.first));
     return multiply_add(step * step, multiply_add(ratio, twice, static_cast<float>(sums.squares)), 0.0F);
   }
   /// What is stored for a layer; `length` is that of its vector times the length factor.

@@ -53,7 +53,7 @@ struct cache_sequences {
   /// Sealed pages of a sequence of which `length` tokens have been there.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t sealed(std::int64_t sequence, std::int64_t length_then,
                                                          std::int64_t window) const {
-    const std::int64_t found = pages.data == nullptr ? sealed_pages(length_then, window) : pages[sequence];
+    std::int64_t const found = pages.data == nullptr ? sealed_pages(length_then, window) : pages[sequence];
     return clamp(found, std::int64_t{0}, blocks.extent(1));
   }
 };
@@ -85,8 +85,8 @@ struct cache_memory {
   [[nodiscard]] TESSERA_FN constexpr T* tail_row(std::int64_t slot, int layer, int part, std::int64_t head,
                                                  std::int64_t token) const {
     constexpr std::int64_t tokens = cache_page_format::tokens;
-    const std::int64_t block = slot * tail_blocks() + token / tokens % tail_blocks();
-    const std::int64_t list = ((block * format.layers + layer) * heads + head) * 2 + part;
+    std::int64_t const block = slot * tail_blocks() + token / tokens % tail_blocks();
+    std::int64_t const list = ((block * format.layers + layer) * heads + head) * 2 + part;
     return tail + (list * tokens + token % tokens) * format.channels;
   }
   /// From the rows of a block of 64 tokens in the tail to those of the next one, in elements.
@@ -192,14 +192,14 @@ struct cache_source {
   }
   /// Behind the last page that is to be sealed now.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t end_page(std::int64_t sequence) const {
-    const std::int64_t first = first_page(sequence);
-    const std::int64_t most = min(first + most_pages, sequences.blocks.extent(1));
+    std::int64_t const first = first_page(sequence);
+    std::int64_t const most = min(first + most_pages, sequences.blocks.extent(1));
     return max(first, min(sealed_pages(after(sequence), memory.window), most));
   }
   /// A token's key or value.
   [[nodiscard]] TESSERA_FN constexpr stored_row<T> stored_row_of(std::int64_t sequence, int layer, int part,
                                                                  std::int64_t head, std::int64_t token) const {
-    const std::int64_t of_inputs = token - before(sequence);
+    std::int64_t const of_inputs = token - before(sequence);
     if (of_inputs < 0) {
       return {memory.tail_row(sequences.slot(sequence), layer, part, head, token), 1};
     }

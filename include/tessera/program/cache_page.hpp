@@ -164,10 +164,10 @@ struct lane_codes {
   /// The code at a place.
   [[nodiscard]] TESSERA_FN constexpr std::uint32_t get(int bits, int field, int half) const {
     if (bits == 3 && field == 15) {
-      const int bit = 15 + 16 * half;
+      int const bit = 15 + 16 * half;
       return (words[0] >> bit & 1U) | (words[1] >> bit & 1U) << 1 | (words[2] >> bit & 1U) << 2;
     }
-    const std::uint32_t word = words[field / in_a_word(bits)];
+    std::uint32_t const word = words[field / in_a_word(bits)];
     return word >> (bits * (field % in_a_word(bits)) + 16 * half) & ((1U << bits) - 1U);
   }
 

@@ -84,17 +84,17 @@ struct summarize_prompt {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
-    const std::int64_t chunk = which / keys.extent(0);
-    const std::int64_t head = which % keys.extent(0);
-    const std::int64_t channels = keys.extent(2);
-    const plain_keys<T> source{keys[head]};
+    std::int64_t const chunk = which / keys.extent(0);
+    std::int64_t const head = which % keys.extent(0);
+    std::int64_t const channels = keys.extent(2);
+    plain_keys<T> const source{keys[head]};
     for (int lane : group) {
       for (std::int64_t at = lane; at < S::chunk * channels; at += lanes) {
-        const std::int64_t token = chunk * S::chunk + at / channels;
+        std::int64_t const token = chunk * S::chunk + at / channels;
         scratch.keys[at] = rotated<T>(rotary, first + token, at % channels, source.at(token));
       }
     }
-    const float least = summarize_chunk(group, selector, scratch, channels, &landmarks(row + chunk, head, 0));
+    float const least = summarize_chunk(group, selector, scratch, channels, &landmarks(row + chunk, head, 0));
     for (int lane : group) {
       if (is_first(lane)) {
         cosines(head, first / S::chunk + chunk) = least;
@@ -120,9 +120,9 @@ struct put_values {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const std::int64_t at = which / values.extent(0);
-    const std::int64_t head = which % values.extent(0);
-    const part source{values[head].slice(0, at * chunk, chunk)};
+    std::int64_t const at = which / values.extent(0);
+    std::int64_t const head = which % values.extent(0);
+    part const source{values[head].slice(0, at * chunk, chunk)};
     for (int lane : group) {
       for (std::int64_t piece = lane; piece < record::pieces(chunk, values.extent(2)); piece += lanes) {
         record::put(source, piece, chunk, values.extent(2), &store(row + at, head, 0));
@@ -154,7 +154,7 @@ struct choose_outliers {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
-    const std::int64_t taken =
+    std::int64_t const taken =
         top_k(group, worst{cosines[which]}, chunks, extents.outliers, scratch, keep{*this, which});
     group.sync();
     for (int lane : group) {
@@ -197,15 +197,15 @@ struct copy_exact {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const std::int64_t head = which / extents.outliers;
-    const std::int64_t place = which % extents.outliers;
-    const std::int64_t chunk = memory.exact_ids(sequence, head, place);
-    const plain_keys<T> source{keys[head]};
+    std::int64_t const head = which / extents.outliers;
+    std::int64_t const place = which % extents.outliers;
+    std::int64_t const chunk = memory.exact_ids(sequence, head, place);
+    plain_keys<T> const source{keys[head]};
     for (int lane : group) {
       for (std::int64_t at = lane; chunk >= 0 && at < extents.chunk * extents.channels; at += lanes) {
-        const std::int64_t token = at / extents.channels;
-        const std::int64_t channel = at % extents.channels;
-        const std::int64_t from = chunk * extents.chunk + token;
+        std::int64_t const token = at / extents.channels;
+        std::int64_t const channel = at % extents.channels;
+        std::int64_t const from = chunk * extents.chunk + token;
         memory.exact_keys(sequence, head, place, token, channel) = rotated<T>(rotary, from, channel, source.at(from));
         memory.exact_values(sequence, head, place, token, channel) = values(head, from, channel);
       }
@@ -231,10 +231,10 @@ struct fill_ring {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const std::int64_t token = oldest + which / extents.key_heads;
-    const std::int64_t head = which % extents.key_heads;
-    const std::int64_t at = token % extents.ring;
-    const plain_keys<T> source{keys[head]};
+    std::int64_t const token = oldest + which / extents.key_heads;
+    std::int64_t const head = which % extents.key_heads;
+    std::int64_t const at = token % extents.ring;
+    plain_keys<T> const source{keys[head]};
     for (int lane : group) {
       for (std::int64_t channel = lane; channel < extents.channels; channel += lanes) {
         memory.ring_keys(sequence, head, at, channel) = rotated<T>(rotary, token, channel, source.at(token));
@@ -263,7 +263,7 @@ struct finish_prompt {
     for (int lane : group) {
       if (is_first(lane)) {
         cached_sequence& known = sequences[sequence];
-        const subspace_measures found = measures[0];
+        subspace_measures const found = measures[0];
         known.tokens = tokens;
         known.chunks = chunks;
         known.energy = tokens > 0 ? static_cast<float>(found.trace / tokens) : 0.0F;

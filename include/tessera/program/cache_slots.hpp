@@ -31,7 +31,7 @@ struct reset_slots {
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
     for (int lane : group) {
       for (std::int64_t head = lane; head < memory.heads; head += lanes) {
-        const std::int64_t at = memory.head_of(slots.data == nullptr ? which : slots[which], head);
+        std::int64_t const at = memory.head_of(slots.data == nullptr ? which : slots[which], head);
         memory.row_counts[at] = 0;
         memory.refused_rows[at] = 0;
         memory.thresholds[2 * at + key_part] = bit_cast<float>(0x7fffffffU);
@@ -56,7 +56,7 @@ struct fork_slots {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const std::int64_t tail_values = memory.tail_values(1);
+    std::int64_t const tail_values = memory.tail_values(1);
     for (int lane : group) {
       for (std::int64_t i = lane; i < tail_values; i += lanes) {
         memory.tail[to[which] * tail_values + i] = memory.tail[from[which] * tail_values + i];
@@ -88,11 +88,11 @@ struct advance_pages {
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
     for (int lane : group) {
-      const std::int64_t sequence = which * lanes + lane;
+      std::int64_t const sequence = which * lanes + lane;
       if (sequence < sequences.count) {
-        const std::int64_t first = pages[sequence];
-        const std::int64_t most = min(first + most_pages, sequences.blocks.extent(1));
-        const std::int64_t end = max(first, min(sealed_pages(sequences.length(sequence), window), most));
+        std::int64_t const first = pages[sequence];
+        std::int64_t const most = min(first + most_pages, sequences.blocks.extent(1));
+        std::int64_t const end = max(first, min(sealed_pages(sequences.length(sequence), window), most));
         pages[sequence] = static_cast<std::int32_t>(end);
       }
     }

@@ -79,9 +79,9 @@ struct cached_attention {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t number, scratch_type& scratch) const {
-    const std::int64_t share = number % partials.shares();
-    const std::int64_t which = number / partials.shares();
-    const std::int64_t sequence = which / row_blocks() / memory.heads;
+    std::int64_t const share = number % partials.shares();
+    std::int64_t const which = number / partials.shares();
+    std::int64_t const sequence = which / row_blocks() / memory.heads;
     place at{sequence,
              which / row_blocks() % memory.heads,
              which % row_blocks() * rows,
@@ -91,11 +91,11 @@ struct cached_attention {
     at.row_count = static_cast<int>(min(std::int64_t{rows}, head_rows() - at.first_row));
     at.sealed = sequences.sealed(sequence, at.length, memory.window);
     begin(group, at, scratch);
-    const std::int64_t tiles = divide_up(at.length, std::int64_t{tokens});
-    const std::int64_t each = divide_up(tiles, partials.shares());
+    std::int64_t const tiles = divide_up(at.length, std::int64_t{tokens});
+    std::int64_t const each = divide_up(tiles, partials.shares());
     for (std::int64_t tile = share * each; tile < min((share + 1) * each, tiles); ++tile) {
       if (tile < at.sealed) {
-        const std::int64_t block = sequences.blocks(sequence, tile);
+        std::int64_t const block = sequences.blocks(sequence, tile);
         attend(group, at, tile, sealed_tile{memory, {memory.format, memory.page(block, at.head), layer}}, scratch);
       } else {
         attend(group, at, tile, open_tile{memory, sequences.slot(sequence), at.head, tile * tokens, layer}, scratch);
@@ -122,7 +122,7 @@ struct cached_attention {
     TESSERA_FN float scale(int channel) const { return load(page.channel(channel).scale); }
     TESSERA_FN float minimum(int channel) const { return load(page.channel(channel).minimum); }
     TESSERA_FN float score(int token, float const* query, float const* folded, float bias) const {
-      const int channels = memory.format.channels;
+      int const channels = memory.format.channels;
       float sum = 0.0F;
       if (page.is_retained(token)) {
         T const* const key = memory.retained_row(page.row_of(token), page.layer, key_part);
@@ -141,10 +141,10 @@ struct cached_attention {
         T const* const value = memory.retained_row(page.row_of(token), page.layer, value_part);
         return multiply_add(weight, load(value[channel]), total);
       }
-      const int group = channel / memory.format.group_channels();
-      const float power = 1.0F / static_cast<float>(1 << (memory.format.value_bits - 1));
-      const float by = weight * (load(page.value_scale(token, group)) * power);
-      const auto code = static_cast<float>(page.value_code(token, channel));
+      int const group = channel / memory.format.group_channels();
+      float const power = 1.0F / static_cast<float>(1 << (memory.format.value_bits - 1));
+      float const by = weight * (load(page.value_scale(token, group)) * power);
+      auto const code = static_cast<float>(page.value_code(token, channel));
       return multiply_add(by, code + load(page.value_ratio(token, group)), total);
     }
   };
@@ -173,7 +173,7 @@ struct cached_attention {
   };
 
   TESSERA_FN std::int64_t query_head(place const& at, int row) const {
-    const std::int64_t each = results.shape.query_heads / results.shape.key_heads;
+    std::int64_t const each = results.shape.query_heads / results.shape.key_heads;
     return at.head * each + (at.first_row + row) / results.shape.queries;
   }
   TESSERA_FN std::int64_t query_of(place const& at, int row) const {
@@ -181,18 +181,18 @@ struct cached_attention {
   }
   /// How many tokens a row sees.
   TESSERA_FN std::int64_t seen(place const& at, int row) const {
-    const std::int64_t count = length_of(results.query_lengths, at.sequence, results.shape.queries);
-    const std::int64_t behind = max(count - 1 - query_of(at, row), std::int64_t{0});
+    std::int64_t const count = length_of(results.query_lengths, at.sequence, results.shape.queries);
+    std::int64_t const behind = max(count - 1 - query_of(at, row), std::int64_t{0});
     return is_causal ? max(at.length - behind, std::int64_t{0}) : at.length;
   }
 
   template <class Group>
   TESSERA_FN void begin(Group const& group, place const& at, scratch_type& scratch) const {
-    const int channels = memory.format.channels;
+    int const channels = memory.format.channels;
     for (int lane : group) {
       for (int i = lane; i < at.row_count * channels; i += lanes) {
-        const int row = i / channels;
-        const float query = load(queries(at.sequence, query_head(at, row), query_of(at, row), i % channels));
+        int const row = i / channels;
+        float const query = load(queries(at.sequence, query_head(at, row), query_of(at, row), i % channels));
         scratch.queries[i] = query * (scale * log2_e);
         scratch.totals[i] = 0.0F;
       }
@@ -207,7 +207,7 @@ struct cached_attention {
   template <class Group, class Tile>
   TESSERA_FN void attend(Group const& group, place const& at, std::int64_t number, Tile const& tile,
                          scratch_type& scratch) const {
-    const int channels = memory.format.channels;
+    int const channels = memory.format.channels;
     for (int lane : group) {
       for (int i = lane; i < at.row_count * channels; i += lanes) {
         scratch.folded[i] = scratch.queries[i] * tile.scale(i % channels);
@@ -223,8 +223,8 @@ struct cached_attention {
     group.sync();
     for (int lane : group) {
       for (int i = lane; i < at.row_count * tokens; i += lanes) {
-        const int row = i / tokens;
-        const bool is_seen = number * tokens + i % tokens < seen(at, row);
+        int const row = i / tokens;
+        bool const is_seen = number * tokens + i % tokens < seen(at, row);
         scratch.scores[i] = is_seen ? tile.score(i % tokens, scratch.queries + row * channels,
                                                  scratch.folded + row * channels, scratch.bias[row])
                                     : -infinity;
@@ -247,13 +247,13 @@ struct cached_attention {
 
   /// From scores to weights.
   TESSERA_FN void weigh(int row, scratch_type& scratch) const {
-    const softmax_type softmax;
+    softmax_type const softmax;
     float* const scores = scratch.scores + row * tokens;
     float largest = -infinity;
     for (int token = 0; token < tokens; ++token) {
       largest = max(largest, scores[token]);
     }
-    const float factor = softmax.turn(scratch.row[row].state, largest);
+    float const factor = softmax.turn(scratch.row[row].state, largest);
     for (int token = 0; token < tokens; ++token) {
       scores[token] = softmax.weight(scratch.row[row].state, scores[token]);
       scratch.row[row].state.sum += scores[token];
@@ -267,7 +267,7 @@ struct cached_attention {
     float& total = scratch.totals[row * memory.format.channels + channel];
     float sum = 0.0F;
     for (int token = 0; token < tokens; ++token) {
-      const float weight = scratch.scores[row * tokens + token];
+      float const weight = scratch.scores[row * tokens + token];
       if (weight != 0.0F) {  // what has no weight may be unwritten
         sum = tile.add(sum, weight, token, channel);
       }
@@ -277,16 +277,16 @@ struct cached_attention {
 
   template <class Group>
   TESSERA_FN void finish(Group const& group, place const& at, std::int64_t share, scratch_type const& scratch) const {
-    const int channels = memory.format.channels;
+    int const channels = memory.format.channels;
     for (int lane : group) {
       for (int i = lane; i < at.row_count * channels; i += lanes) {
-        const int row = i / channels;
-        const std::int64_t head = query_head(at, row);
-        const std::int64_t query = query_of(at, row);
+        int const row = i / channels;
+        std::int64_t const head = query_head(at, row);
+        std::int64_t const query = query_of(at, row);
         if (partials.rows.data != nullptr) {
           partials.totals(share, at.sequence, head, query, i % channels) = scratch.totals[i];
         } else {
-          const finished_row done = results.finish(at.sequence, head, query, scratch.row[row]);
+          finished_row const done = results.finish(at.sequence, head, query, scratch.row[row]);
           results.write(at.sequence, head, query, i % channels, done.inverse, done.share, scratch.totals[i]);
         }
       }
@@ -296,8 +296,8 @@ struct cached_attention {
     }
   }
   TESSERA_FN void finish_row(place const& at, std::int64_t share, int row, row_type const& known) const {
-    const std::int64_t head = query_head(at, row);
-    const std::int64_t query = query_of(at, row);
+    std::int64_t const head = query_head(at, row);
+    std::int64_t const query = query_of(at, row);
     if (partials.rows.data != nullptr) {
       partials.rows(share, at.sequence, head, query) = known;
     } else {

@@ -48,14 +48,14 @@ struct choose_largest {
 
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t which,
                                              scratch_type& scratch) const {
-    const std::uint32_t at = static_cast<std::uint32_t>(which) / heads;
-    const std::uint32_t head = static_cast<std::uint32_t>(which) - at * heads;
-    const std::int64_t sequence = call.step.sequence(call.extents, call.memory.sequences, at);
+    std::uint32_t const at = static_cast<std::uint32_t>(which) / heads;
+    std::uint32_t const head = static_cast<std::uint32_t>(which) - at * heads;
+    std::int64_t const sequence = call.step.sequence(call.extents, call.memory.sequences, at);
     std::int64_t taken = 0;
     if (sequence >= 0) {
-      const cached_sequence known = call.memory.sequences[sequence];
-      const std::uint32_t largest = find_keys(group, at, sequence, head, known, scratch);
-      const std::int64_t budget = min(call.selector.budget(known.chunks - scratch.exact), call.extents.budget);
+      cached_sequence const known = call.memory.sequences[sequence];
+      std::uint32_t const largest = find_keys(group, at, sequence, head, known, scratch);
+      std::int64_t const budget = min(call.selector.budget(known.chunks - scratch.exact), call.extents.budget);
       taken = largest_keys(group, scratch.keys, known.chunks, static_cast<std::int32_t>(budget), largest, scratch.found,
                            write{&call.step.selected(at, head, 0)});
     }
@@ -89,10 +89,10 @@ struct choose_largest {
   __device__ __forceinline__ std::uint32_t find_keys(cuda_block<lanes> const& group, std::uint32_t at,
                                                      std::int64_t sequence, std::uint32_t head,
                                                      cached_sequence const& known, scratch_type& scratch) const {
-    const auto& kept = call.step.scores;
-    const places own(group.lane, known.chunks);
+    auto const& kept = call.step.scores;
+    places const own(group.lane, known.chunks);
     float const* scores = kept.data + kept.offset(known.first + own.first, head, 0);
-    const bool adds_up = group.lane / 32 <= group_size;
+    bool const adds_up = group.lane / 32 <= group_size;
     some_scores next;
     group.sync();  // what was there has been read
     if (adds_up) {
@@ -103,7 +103,7 @@ struct choose_largest {
     group.sync();
     std::uint32_t largest = 0;
     for (std::int32_t first = own.first; first < own.end; first += 32 * ahead) {
-      const std::int32_t count = steps_of(first, own.end);
+      std::int32_t const count = steps_of(first, own.end);
       float states[ahead];
       std::uint32_t are_out = 0;
       if (adds_up || first > own.first) {
@@ -118,9 +118,9 @@ struct choose_largest {
 #pragma unroll
       for (int i = 0; i < ahead; ++i) {
         if (i < count) {
-          const typename S::group_type agreement;
-          const std::uint32_t key = ordered_key(agreement.value(states[i], group_size));
-          const std::uint32_t kept_key = (are_out >> i & 1U) != 0 ? 0 : key;
+          typename S::group_type const agreement;
+          std::uint32_t const key = ordered_key(agreement.value(states[i], group_size));
+          std::uint32_t const kept_key = (are_out >> i & 1U) != 0 ? 0 : key;
           scratch.keys[first + 32 * i] = kept_key;
           largest = max(largest, kept_key);
         }
@@ -135,7 +135,7 @@ struct choose_largest {
   /// Finds chunks with a score of minus infinity, too: an exact one has no other.
   __device__ __forceinline__ static void start(float (&states)[ahead], std::uint32_t& are_out,
                                                some_scores const& scores, float log_sum_exp) {
-    const typename S::group_type agreement;
+    typename S::group_type const agreement;
 #pragma unroll
     for (int i = 0; i < ahead; ++i) {
       states[i] = agreement.identity();
@@ -145,7 +145,7 @@ struct choose_largest {
   }
   __device__ __forceinline__ static void add_scores(float (&states)[ahead], some_scores const& scores,
                                                     float log_sum_exp) {
-    const typename S::group_type agreement;
+    typename S::group_type const agreement;
 #pragma unroll
     for (int i = 0; i < ahead; ++i) {
       agreement.push(states[i], scores.values[i] - log_sum_exp);
@@ -155,8 +155,8 @@ struct choose_largest {
   __device__ __forceinline__ std::uint32_t exact_ones(std::uint32_t which, std::int64_t row, std::int64_t head) const {
     std::uint32_t found = 0;
     for (std::uint32_t left = which; left != 0; left &= left - 1) {
-      const int i = __ffs(static_cast<int>(left)) - 1;
-      const bool is_exact = call.memory.places(row + 32 * i, head) == static_cast<std::int16_t>(chunk_place::exact);
+      int const i = __ffs(static_cast<int>(left)) - 1;
+      bool const is_exact = call.memory.places(row + 32 * i, head) == static_cast<std::int16_t>(chunk_place::exact);
       found |= is_exact ? 1U << i : 0U;
     }
     return found;
@@ -166,13 +166,13 @@ struct choose_largest {
   __device__ __forceinline__ void add_up(cuda_block<lanes> const& group, std::uint32_t at, std::int64_t sequence,
                                          std::uint32_t head, cached_sequence const& known,
                                          scratch_type& scratch) const {
-    const cuda_warp warp;
-    const std::int32_t query = group.lane / 32;
+    cuda_warp const warp;
+    std::int32_t const query = group.lane / 32;
     if (query < group_size) {
       per_lane<scaled_exponentials<float>, cuda_warp> own;
       own[warp.lane] =
           blocks_of_lane(at, static_cast<std::int32_t>(head) * group_size + query, known.chunks, warp.lane);
-      const auto all = reduce(warp, own, typename call_type::add_sums{});
+      auto const all = reduce(warp, own, typename call_type::add_sums{});
       if (warp.lane == 0) {
         scratch.log_sum_exp[query] = lse_reducer<float>{}.value(all);
       }
@@ -182,7 +182,7 @@ struct choose_largest {
       for (std::int64_t place = warp.lane; place < call.extents.exact(); place += 32) {
         count[warp.lane] += call.memory.exact_ids(sequence, head, place) >= 0 ? 1 : 0;
       }
-      const std::int32_t exact = sum(warp, count);
+      std::int32_t const exact = sum(warp, count);
       if (warp.lane == 0) {
         scratch.exact = exact;
       }
@@ -192,8 +192,8 @@ struct choose_largest {
   __device__ __forceinline__ scaled_exponentials<float> blocks_of_lane(std::int64_t at, std::int64_t query,
                                                                        std::int32_t chunks, int lane) const {
     constexpr int together = 4;
-    const auto& sums = call.step.score_sums;
-    const std::int32_t blocks = divide_up(chunks, static_cast<std::int32_t>(scored_chunks));
+    auto const& sums = call.step.score_sums;
+    std::int32_t const blocks = divide_up(chunks, static_cast<std::int32_t>(scored_chunks));
     auto sum = lse_reducer<float>{}.identity();
     for (std::int32_t first = lane; first < blocks; first += 32 * together) {
       scaled_exponentials<float> some[together];

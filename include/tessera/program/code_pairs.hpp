@@ -25,15 +25,15 @@ struct code_pairs {
 
   /// Of register `a` of a tile: rows g + 8 * (a % 2).
   [[nodiscard]] TESSERA_FN static constexpr std::uint32_t of(std::uint32_t const (&from)[words], int tile, int a) {
-    const int field = 4 * tile + a;
-    const int raised = a % 2 * upper;
+    int const field = 4 * tile + a;
+    int const raised = a % 2 * upper;
     if constexpr (Bits == 3) {
       if (field == 15) {  // bit 15 of each word
         return (from[0] >> 12 & 0x00080008U) | (from[1] >> 11 & 0x00100010U) | (from[2] >> 10 & 0x00200020U);
       }
     }
-    const int shift = Bits * (field % in_a_word) - raised;
-    const std::uint32_t word = from[field / in_a_word];
+    int const shift = Bits * (field % in_a_word) - raised;
+    std::uint32_t const word = from[field / in_a_word];
     return (shift < 0 ? word << -shift : word >> shift) & mask << raised;
   }
 };

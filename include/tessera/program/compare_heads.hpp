@@ -49,11 +49,11 @@ TESSERA_FN double sum_of_lanes(Group const& group, per_lane<comparison_sums, Gro
 /// Each on its own, because lanes exchange at most 32 bytes at a time.
 template <class Group>
 TESSERA_FN comparison_sums sum_of_lanes(Group const& group, per_lane<comparison_sums, Group> const& own) {
-  const double products = sum_of_lanes(group, own, &comparison_sums::products);
-  const double first = sum_of_lanes(group, own, &comparison_sums::first);
-  const double second = sum_of_lanes(group, own, &comparison_sums::second);
-  const double apart = sum_of_lanes(group, own, &comparison_sums::apart);
-  const double size = sum_of_lanes(group, own, &comparison_sums::size);
+  double const products = sum_of_lanes(group, own, &comparison_sums::products);
+  double const first = sum_of_lanes(group, own, &comparison_sums::first);
+  double const second = sum_of_lanes(group, own, &comparison_sums::second);
+  double const apart = sum_of_lanes(group, own, &comparison_sums::apart);
+  double const size = sum_of_lanes(group, own, &comparison_sums::size);
   return {products, first, second, apart, size};
 }
 
@@ -74,20 +74,20 @@ struct compare_heads {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const std::int64_t end = min((which + 1) * elements, found.size());
+    std::int64_t const end = min((which + 1) * elements, found.size());
     per_lane<comparison_sums, Group> own;
     for (int lane : group) {
       own[lane] = comparison_sums{};
       for (std::int64_t i = which * elements + lane; i < end; i += lanes) {
-        const std::int64_t channel = i % found.extent(3);
-        const std::int64_t token = i / found.extent(3) % found.extent(2);
-        const std::int64_t head = i / found.extent(3) / found.extent(2) % found.extent(1);
-        const std::int64_t sequence = i / found.extent(3) / found.extent(2) / found.extent(1);
+        std::int64_t const channel = i % found.extent(3);
+        std::int64_t const token = i / found.extent(3) % found.extent(2);
+        std::int64_t const head = i / found.extent(3) / found.extent(2) % found.extent(1);
+        std::int64_t const sequence = i / found.extent(3) / found.extent(2) / found.extent(1);
         own[lane].take(static_cast<double>(load(found(sequence, head, token, channel))),
                        static_cast<double>(load(expected(sequence, head, token, channel))));
       }
     }
-    const comparison_sums total = detail::sum_of_lanes(group, own);
+    comparison_sums const total = detail::sum_of_lanes(group, own);
     for (int lane : group) {
       if (is_first(lane)) {
         sums[which] = total;
@@ -117,10 +117,10 @@ struct finish_comparison {
         own[lane].size += sums[i].size;
       }
     }
-    const comparison_sums total = detail::sum_of_lanes(group, own);
+    comparison_sums const total = detail::sum_of_lanes(group, own);
     for (int lane : group) {
       if (is_first(lane)) {
-        const double cosine = total.products / (::sqrt(total.first) * ::sqrt(total.second));
+        double const cosine = total.products / (::sqrt(total.first) * ::sqrt(total.second));
         score[0] = total.apart == 0.0 ? 1.0F : static_cast<float>(cosine * (1.0 - total.apart / total.size));
       }
     }

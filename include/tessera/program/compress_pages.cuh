@@ -144,7 +144,7 @@ struct compress_pages {
       bring(scratch, 0, value_part, group.lane % 32);
     }
     group.sync();
-    const auto places = places_type::of({thread_here()});
+    auto const places = places_type::of({thread_here()});
     for (unsigned turn = 0; scratch.works[turn % 2].page != nullptr; ++turn) {
       compress(group, scratch, turn, places);
     }
@@ -188,7 +188,7 @@ struct compress_pages {
     multiply(group, scratch, turn, places);
     group.sync();
     {
-      const auto lane = thread_here();
+      auto const lane = thread_here();
       if (brings(lane)) {
         rows.look_up_next(scratch.works[(turn + 1) % 2], work.number, lane % 32);
       }
@@ -197,7 +197,7 @@ struct compress_pages {
       }
     }
     group.sync();
-    const page_odds odds = odds_of(scratch, work);
+    page_odds const odds = odds_of(scratch, work);
     float merged[slots][8];
     merge<key_part>(scratch, odds, places, merged);
     write_bounds(scratch, {thread_here()}, merged);
@@ -237,9 +237,9 @@ struct compress_pages {
     elements_type::template merge<Part == key_part>(places, scratch.stage[Part][0], scratch.stage[Part][1],
                                                     memory_of(scratch).weights[Part], merged);
     if (odds.has_any) {
-      const lanes_type at{thread_here()};
-      const odd_tokens odd{odds.retained, bits_of(scratch.weightless, Part)};
-      const float instead = Part == key_part ? __int_as_float(0x7fffffff) : 0.0F;  // ranges of keys leave NaN out
+      lanes_type const at{thread_here()};
+      odd_tokens const odd{odds.retained, bits_of(scratch.weightless, Part)};
+      float const instead = Part == key_part ? __int_as_float(0x7fffffff) : 0.0F;  // ranges of keys leave NaN out
       elements_type::replace(
           odd, instead, [&](int slot) { return Part == key_part ? at.key_token(slot) : at.value_token(slot); }, merged);
     }
@@ -248,18 +248,18 @@ struct compress_pages {
   /// Products of keys and of values. One after the other by the same instructions, of which there are many already.
   __device__ __forceinline__ void multiply(cuda_block<lanes> const& group, scratch_type& scratch, unsigned turn,
                                            places_type const& places) const {
-    const lanes_type at{thread_here()};
+    lanes_type const at{thread_here()};
     row_memory& memory = memory_of(scratch);
 #pragma unroll 1
     for (int part = 0; part < 2; ++part) {
       scratch.full[part].wait(turn % 2);
-      const float_products products =
+      float_products const products =
           elements_type::products(places, at.eight(), scratch.stage[part][0], scratch.stage[part][1]);
       if (part == key_part) {
         group.sync();  // the page before has been read
       }
       if (at.copy() == 0) {
-        const int token = at.key_token(0);
+        int const token = at.key_token(0);
         (part == key_part ? memory.keys[token].products : memory.values.products[token]) = products;
       }
     }
@@ -268,17 +268,17 @@ struct compress_pages {
   /// A thread a row.
   __device__ __forceinline__ void measure(scratch_type& scratch, work_type const& work, int part, int token) const {
     row_memory& memory = memory_of(scratch);
-    const pair_products products =
+    pair_products const products =
         elements_type::measured(part == key_part ? memory.keys[token].products : memory.values.products[token],
                                 scratch.stage[part][0] + token * Channels,
                                 rows.layers() == 2 ? scratch.stage[part][1] + token * Channels : nullptr);
-    const merged_row row = detail::merge_row(merger, products);
+    merged_row const row = detail::merge_row(merger, products);
     memory.weights[part][token] = row.weights;
     (part == key_part ? memory.keys[token].length : scratch.values[token]) = {row.lengths, row.square};
     rows.keep_angle(work, part, token, row.angle);
-    const unsigned wants =
+    unsigned const wants =
         __ballot_sync(0xffffffffU, stays_apart(row.angle, work.thresholds[part]) || is_nearly_opposite(row.angle));
-    const unsigned weightless = __ballot_sync(0xffffffffU, row.weights.first == 0.0F && row.weights.second == 0.0F);
+    unsigned const weightless = __ballot_sync(0xffffffffU, row.weights.first == 0.0F && row.weights.second == 0.0F);
     if (token % 32 == 0) {
       scratch.wants[2 * part + token / 32] = wants;
       scratch.weightless[2 * part + token / 32] = weightless;
@@ -288,9 +288,9 @@ struct compress_pages {
     return words[2 * part] | std::uint64_t{words[2 * part + 1]} << 32;
   }
   [[nodiscard]] __device__ __forceinline__ page_odds odds_of(scratch_type const& scratch, work_type const& work) const {
-    const std::uint64_t wants = bits_of(scratch.wants, key_part) | bits_of(scratch.wants, value_part);
-    const std::uint64_t retained = rows.corrects ? work.mark.retained : rows.memory().row_capacity > 0 ? wants : 0;
-    const std::uint64_t weightless = bits_of(scratch.weightless, key_part) | bits_of(scratch.weightless, value_part);
+    std::uint64_t const wants = bits_of(scratch.wants, key_part) | bits_of(scratch.wants, value_part);
+    std::uint64_t const retained = rows.corrects ? work.mark.retained : rows.memory().row_capacity > 0 ? wants : 0;
+    std::uint64_t const weightless = bits_of(scratch.weightless, key_part) | bits_of(scratch.weightless, value_part);
     return {retained, (retained | weightless) != 0};
   }
 
@@ -305,7 +305,7 @@ struct compress_pages {
   }
   __device__ __forceinline__ static void write_bounds(scratch_type& scratch, lanes_type const& at,
                                                       float const (&merged)[slots][8]) {
-    const typename channels_type::bounds own = channels_type::bounds_of(merged);
+    typename channels_type::bounds const own = channels_type::bounds_of(merged);
     __syncwarp();
     bounds_of(scratch, 0, at.row(), at.eight()) = own.negative;
     bounds_of(scratch, 1, at.row(), at.eight()) = own.positive;
@@ -314,20 +314,20 @@ struct compress_pages {
 
   /// A thread a channel; of two neighbours one finds the lower bounds of both, the other one the upper ones.
   __device__ __forceinline__ static void fit_channel(scratch_type& scratch, int channel, unsigned turn) {
-    const bool is_upper = channel % 2 != 0;
-    const int eight = channels_type::eight_of(channel);
+    bool const is_upper = channel % 2 != 0;
+    int const eight = channels_type::eight_of(channel);
     std::uint32_t bound = 0x7fff7fffU;  // NaN
 #pragma unroll
     for (int row = 0; row < lanes_type::rows; ++row) {
       auto const* const pairs = reinterpret_cast<std::uint32_t const*>(&bounds_of(scratch, channel % 2, row, eight));
       bound = maximum_f16x2(bound, pairs[channels_type::pair_of(row, channel)]);
     }
-    const std::uint32_t other = __shfl_xor_sync(0xffffffffU, bound, 1);
-    const float2 low = unpack_pair<float16>((is_upper ? other : bound) ^ channels_type::signs);
-    const float2 high = unpack_pair<float16>(is_upper ? bound : other);
-    const auto fitted =
+    std::uint32_t const other = __shfl_xor_sync(0xffffffffU, bound, 1);
+    float2 const low = unpack_pair<float16>((is_upper ? other : bound) ^ channels_type::signs);
+    float2 const high = unpack_pair<float16>(is_upper ? bound : other);
+    auto const fitted =
         memory_of(scratch).values.channels.fit(channel, is_upper ? low.y : low.x, is_upper ? high.y : high.x);
-    const int place = channel_place(channel);
+    int const place = channel_place(channel);
     reinterpret_cast<std::uint16_t*>(scratch.image + format.key_scales())[place] = fitted.scale;
     reinterpret_cast<std::uint16_t*>(scratch.image + format.key_minima())[place] = fitted.minimum;
     if (!fitted.is_inside) {
@@ -340,11 +340,11 @@ struct compress_pages {
                                               std::uint64_t retained, unsigned turn) const {
     row_memory const& memory = memory_of(scratch);
     channels_type const& channels = memory.values.channels;
-    const int place[2] = {channels_type::place_of(at, 0), channels_type::place_of(at, 1)};
+    int const place[2] = {channels_type::place_of(at, 0), channels_type::place_of(at, 1)};
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const auto reciprocal = channels_type::four_at(channels.reciprocal + place[half]);
-      const auto offset = channels_type::four_at(channels.offset + place[half]);
+      auto const reciprocal = channels_type::four_at(channels.reciprocal + place[half]);
+      auto const offset = channels_type::four_at(channels.offset + place[half]);
 #pragma unroll
       for (auto& slot : merged) {
 #pragma unroll
@@ -360,27 +360,27 @@ struct compress_pages {
     float squares[slots];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const auto scale = channels_type::four_at(channels.scale + place[half]);
-      const auto base = channels_type::four_at(channels.base + place[half]);
+      auto const scale = channels_type::four_at(channels.scale + place[half]);
+      auto const base = channels_type::four_at(channels.base + place[half]);
 #pragma unroll
       for (int slot = 0; slot < slots; ++slot) {
         float square = 0.0F;
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-          const float whole = __uint_as_float(__float_as_uint(merged[slot][4 * half + j]) & 0xffff0000U);
-          const float decoded = multiply_add(whole, scale.of[j], base.of[j]);
+          float const whole = __uint_as_float(__float_as_uint(merged[slot][4 * half + j]) & 0xffff0000U);
+          float const decoded = multiply_add(whole, scale.of[j], base.of[j]);
           square = multiply_add(decoded, decoded, square);
         }
         squares[slot] = half == 0 ? square : squares[slot] + square;
       }
     }
-    const float decoded_square = elements_type::sum_of_row(squares);
-    const int layer = at.copy();
+    float const decoded_square = elements_type::sum_of_row(squares);
+    int const layer = at.copy();
     if (layer < rows.layers()) {
-      const int token = at.key_token(0);
+      int const token = at.key_token(0);
       merged_length const& row = memory.keys[token].length;
-      const float factor = length_factor(row.square, decoded_square);
-      const std::uint16_t norm = detail::half_bits_of((layer == 0 ? row.lengths.first : row.lengths.second) * factor);
+      float const factor = length_factor(row.square, decoded_square);
+      std::uint16_t const norm = detail::half_bits_of((layer == 0 ? row.lengths.first : row.lengths.second) * factor);
       reinterpret_cast<std::uint16_t*>(scratch.image + key_norms(layer))[token_place(token)] =
           (retained >> token & 1U) != 0 ? std::uint16_t{0} : norm;
     }
@@ -424,9 +424,9 @@ struct compress_pages {
                                                                            std::uint32_t (&codes)[slots][2]) {
 #pragma unroll
     for (int slot = 0; slot < slots; ++slot) {
-      const int away = lanes_type::distance_to(slot);
-      const float by = slot == 0 ? reciprocal : __shfl_xor_sync(0xffffffffU, reciprocal, away);
-      const float plus = slot == 0 ? offset : __shfl_xor_sync(0xffffffffU, offset, away);
+      int const away = lanes_type::distance_to(slot);
+      float const by = slot == 0 ? reciprocal : __shfl_xor_sync(0xffffffffU, reciprocal, away);
+      float const plus = slot == 0 ? offset : __shfl_xor_sync(0xffffffffU, offset, away);
 #pragma unroll
       for (float& number : merged[slot]) {
         number = multiply_add(number, by, plus);
@@ -441,8 +441,8 @@ struct compress_pages {
       float const(&own)[8] = merged[slot];
       codes[slot][0] = elements_type::four_bytes(own[0], own[1], own[2], own[3]);
       codes[slot][1] = elements_type::four_bytes(own[4], own[5], own[6], own[7]);
-      const std::uint32_t squares = __dp4a(codes[slot][0], codes[slot][0], __dp4a(codes[slot][1], codes[slot][1], 0U));
-      const std::uint32_t sum = __dp4a(codes[slot][0], 0x01010101U, __dp4a(codes[slot][1], 0x01010101U, 0U));
+      std::uint32_t const squares = __dp4a(codes[slot][0], codes[slot][0], __dp4a(codes[slot][1], codes[slot][1], 0U));
+      std::uint32_t const sum = __dp4a(codes[slot][0], 0x01010101U, __dp4a(codes[slot][1], 0x01010101U, 0U));
       sums[slot] = sum * 0x10000U + squares;
     }
     return elements_type::template sum_of_row<group_lanes>(sums);
@@ -450,15 +450,15 @@ struct compress_pages {
 
   __device__ __forceinline__ void encode_values(scratch_type& scratch, lanes_type const& at, places_type const& places,
                                                 float (&merged)[slots][8], std::uint64_t retained) const {
-    const interval<float> range = range_of_group(merged);
-    const float width = value_group::width_of(range, bits);
-    const float reciprocal = 1.0F / width * 15.0F;
-    const std::uint16_t half = detail::half_bits_of(range.minimum * reciprocal);
-    const float step = width * value_group::share(bits);
-    const float ratio = unpack_pair<float16>(half).x;
+    interval<float> const range = range_of_group(merged);
+    float const width = value_group::width_of(range, bits);
+    float const reciprocal = 1.0F / width * 15.0F;
+    std::uint16_t const half = detail::half_bits_of(range.minimum * reciprocal);
+    float const step = width * value_group::share(bits);
+    float const ratio = unpack_pair<float16>(half).x;
     std::uint32_t codes[slots][2];
-    const bool is_finite = __all_sync(0xffffffffU, width < infinity);
-    const std::uint32_t sums = make_codes(merged, reciprocal, (origin + 0.5F) - ratio, is_finite, codes);
+    bool const is_finite = __all_sync(0xffffffffU, width < infinity);
+    std::uint32_t const sums = make_codes(merged, reciprocal, (origin + 0.5F) - ratio, is_finite, codes);
     elements_type::store_values(at, places, codes,
                                 reinterpret_cast<std::uint32_t*>(scratch.image + format.value_codes()));
     float decoded_square = value_group::decoded_square(
@@ -468,14 +468,14 @@ struct compress_pages {
       decoded_square += __shfl_xor_sync(0xffffffffU, decoded_square, distance);
     }
     if (at.eight() % group_lanes < 4) {
-      const int token = at.value_token(0);
-      const int place = at.eight() / group_lanes * tokens + token_place(token);
+      int const token = at.value_token(0);
+      int const place = at.eight() / group_lanes * tokens + token_place(token);
       reinterpret_cast<std::uint16_t*>(scratch.image + format.value_ratios())[place] = half;
-      const float factor = length_factor(scratch.values[token].square, decoded_square);
-      const two_lengths<float> lengths = scratch.values[token].lengths;
+      float const factor = length_factor(scratch.values[token].square, decoded_square);
+      two_lengths<float> const lengths = scratch.values[token].lengths;
       for (int layer = 0; layer < rows.layers(); ++layer) {
-        const float length = (layer == 0 ? lengths.first : lengths.second) * factor;
-        const std::uint16_t scale = detail::half_bits_of(length * step * 8.0F);
+        float const length = (layer == 0 ? lengths.first : lengths.second) * factor;
+        std::uint16_t const scale = detail::half_bits_of(length * step * 8.0F);
         reinterpret_cast<std::uint16_t*>(scratch.image + key_norms(layer) + 2 * tokens)[place] =
             (retained >> token & 1U) != 0 ? std::uint16_t{0} : scale;
       }

@@ -50,27 +50,27 @@ struct compressed_linear_rows {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
-    const std::int64_t first_token = which % token_tiles() * token_tile;
-    const int tokens = static_cast<int>(min(std::int64_t{token_tile}, inputs.extent(0) - first_token));
-    const std::int64_t first_row = which / token_tiles() * band_rows;
-    const std::int64_t last_row = min(first_row + band_rows, outputs.extent(1));
+    std::int64_t const first_token = which % token_tiles() * token_tile;
+    int const tokens = static_cast<int>(min(std::int64_t{token_tile}, inputs.extent(0) - first_token));
+    std::int64_t const first_row = which / token_tiles() * band_rows;
+    std::int64_t const last_row = min(first_row + band_rows, outputs.extent(1));
     per_lane<token_sums, Group> sums;
     clear(group, sums);
-    const std::int64_t columns = inputs.extent(1);
+    std::int64_t const columns = inputs.extent(1);
     for (std::int64_t row = first_row; columns == 0 && row < last_row; ++row) {
       write_row(group, row, first_token, tokens, sums);
     }
-    const std::int64_t size = reader.block_weights();
-    const std::int64_t last = last_row * columns;
+    std::int64_t const size = reader.block_weights();
+    std::int64_t const last = last_row * columns;
     for (std::int64_t block = first_row * columns / size; block * size < last; ++block) {
       group.sync();  // the block before has been read
       reader.decode(group, block, scratch.weights, scratch.reader);
       std::int64_t at = max(first_row * columns, block * size);
-      const std::int64_t end = min(last, (block + 1) * size);
+      std::int64_t const end = min(last, (block + 1) * size);
       while (at < end) {
-        const std::int64_t row = at / columns;
-        const std::int64_t row_end = (row + 1) * columns;
-        const std::int64_t stop = min(end, row_end);
+        std::int64_t const row = at / columns;
+        std::int64_t const row_end = (row + 1) * columns;
+        std::int64_t const stop = min(end, row_end);
         add_products(group, scratch.weights + (at - block * size), at - row * columns, static_cast<int>(stop - at),
                      first_token, tokens, sums);
         if (stop == row_end) {
@@ -104,13 +104,13 @@ struct compressed_linear_rows {
   template <class Group>
   TESSERA_FN void add_products(Group const& group, weight_type const* weights, std::int64_t column, int count,
                                std::int64_t first_token, int tokens, per_lane<token_sums, Group>& sums) const {
-    const int beyond = static_cast<int>(column % lanes);
+    int const beyond = static_cast<int>(column % lanes);
     for (int lane : group) {
       for (int i = (lane + lanes - beyond) % lanes; i < count; i += lanes) {
-        const float weight = load(weights[i]);
+        float const weight = load(weights[i]);
         for (int token = 0; token < token_tile; ++token) {
           if (token < tokens) {
-            const float input = load(inputs(first_token + token, column + i));
+            float const input = load(inputs(first_token + token, column + i));
             sums[lane].of[token] = multiply_add(input, weight, sums[lane].of[token]);
           }
         }
@@ -129,10 +129,10 @@ struct compressed_linear_rows {
       for (int lane : group) {
         part[lane] = sums[lane].of[token];
       }
-      const float total = sum(group, part);
+      float const total = sum(group, part);
       for (int lane : group) {
         if (lane == token) {
-          const float biased = bias.data != nullptr ? total + load(bias[row]) : total;
+          float const biased = bias.data != nullptr ? total + load(bias[row]) : total;
           outputs(first_token + token, row) = store<Output>(biased);
         }
       }

@@ -56,7 +56,7 @@ template <class T>
 __device__ __forceinline__ void load_row(T const* weights, int position, int count, std::uint32_t (&words)[4]) {
   constexpr int in_row = 16 / static_cast<int>(sizeof(T));
   if (position + in_row <= count && reinterpret_cast<std::uintptr_t>(weights) % 16 == 0) {
-    const uint4 values = load_once(reinterpret_cast<uint4 const*>(weights + position));
+    uint4 const values = load_once(reinterpret_cast<uint4 const*>(weights + position));
     words[0] = values.x;
     words[1] = values.y;
     words[2] = values.z;
@@ -95,14 +95,14 @@ struct count_exponents_on_blocks {
       ++i;
     }
     encode_task<T> const& t = task[i];
-    const std::int64_t block = (which - t.items_before) * histogram_stride(t.block_count());
-    const int thread = static_cast<int>(threadIdx.x);
+    std::int64_t const block = (which - t.items_before) * histogram_stride(t.block_count());
+    int const thread = static_cast<int>(threadIdx.x);
     for (int k = thread; k < 256 * 32; k += lanes) {
       (&scratch.counts[0][0])[k] = 0;
     }
     group.sync();
     T const* const weights = t.weights + (block << t.log2_block);
-    const int count = t.weights_in(block);
+    int const count = t.weights_in(block);
     constexpr int in_row = 16 / static_cast<int>(sizeof(T));
     for (int position = thread * in_row; position < count; position += lanes * in_row) {
       std::uint32_t words[4];
@@ -110,7 +110,7 @@ struct count_exponents_on_blocks {
 #pragma unroll
       for (int k = 0; k < in_row; ++k) {
         constexpr int bits = static_cast<int>(sizeof(T)) * 8;
-        const std::uint32_t exponent = exponent_split<T>::exponent(words[k * bits / 32] >> (k * bits % 32));
+        std::uint32_t const exponent = exponent_split<T>::exponent(words[k * bits / 32] >> (k * bits % 32));
         if (position + k < count) {
           atomicAdd(&scratch.counts[exponent][thread % 32], 1u);
         }

@@ -86,7 +86,7 @@ struct decode_columns {
   __device__ __forceinline__ void raise(float const (&largest)[2], float more, float (&factor)[2]) {
 #pragma unroll
     for (int column = 0; column < 2; ++column) {
-      const float raised = fmaxf(reference[column], largest_of_column(largest[column]));
+      float const raised = fmaxf(reference[column], largest_of_column(largest[column]));
       factor[column] = fast_exp2(reference[column] - raised + more);
       reference[column] = raised;
       sum[column] *= factor[column];

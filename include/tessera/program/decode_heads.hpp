@@ -73,9 +73,9 @@ struct decode_heads {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t number, scratch_type& scratch) const {
-    const std::int64_t which = number / partials.shares();
-    const std::int64_t head = which / results.shape.queries;
-    const place at{number % partials.shares(), head / results.shape.query_heads, head % results.shape.query_heads,
+    std::int64_t const which = number / partials.shares();
+    std::int64_t const head = which / results.shape.queries;
+    place const at{number % partials.shares(), head / results.shape.query_heads, head % results.shape.query_heads,
                    which % results.shape.queries};
     for (int lane : group) {
       for (std::int64_t channel = lane; channel < results.shape.channels; channel += lanes) {
@@ -84,9 +84,9 @@ struct decode_heads {
       }
     }
     group.sync();
-    const std::int64_t seen = seen_by(at);
-    const std::int64_t tiles = divide_up(seen, std::int64_t{tile});
-    const std::int64_t each = divide_up(tiles, partials.shares());
+    std::int64_t const seen = seen_by(at);
+    std::int64_t const tiles = divide_up(seen, std::int64_t{tile});
+    std::int64_t const each = divide_up(tiles, partials.shares());
     auto row = row_type::nothing(softmax_type{});
     for (std::int64_t i = at.share * each; i < min((at.share + 1) * each, tiles); ++i) {
       attend(group, at, i * tile, seen, row, scratch);
@@ -104,9 +104,9 @@ struct decode_heads {
   };
 
   TESSERA_FN std::int64_t seen_by(place const& at) const {
-    const std::int64_t length = length_of(source.lengths, at.sequence, results.shape.keys);
-    const std::int64_t count = length_of(results.query_lengths, at.sequence, results.shape.queries);
-    const std::int64_t behind = max(count - 1 - at.query, std::int64_t{0});
+    std::int64_t const length = length_of(source.lengths, at.sequence, results.shape.keys);
+    std::int64_t const count = length_of(results.query_lengths, at.sequence, results.shape.queries);
+    std::int64_t const behind = max(count - 1 - at.query, std::int64_t{0});
     return is_causal ? max(length - behind, std::int64_t{0}) : length;
   }
 
@@ -114,8 +114,8 @@ struct decode_heads {
   template <class Group>
   TESSERA_FN void attend(Group const& group, place const& at, std::int64_t first, std::int64_t seen, row_type& row,
                          scratch_type& scratch) const {
-    const softmax_type softmax;
-    const std::int64_t key_head = at.head / (results.shape.query_heads / results.shape.key_heads);
+    softmax_type const softmax;
+    std::int64_t const key_head = at.head / (results.shape.query_heads / results.shape.key_heads);
     per_lane<float, Group> scores;
     for (int lane : group) {
       scores[lane] = -infinity;
@@ -128,7 +128,7 @@ struct decode_heads {
         scores[lane] = sum;
       }
     }
-    const float factor = softmax.turn(row.state, maximum(group, scores));
+    float const factor = softmax.turn(row.state, maximum(group, scores));
     for (int lane : group) {
       scores[lane] = softmax.weight(row.state, scores[lane]);
       scratch.weights[lane] = scores[lane];
@@ -139,7 +139,7 @@ struct decode_heads {
       for (std::int64_t channel = lane; channel < results.shape.channels; channel += lanes) {
         float total = 0.0F;
         for (std::int64_t i = 0; i < min(std::int64_t{tile}, seen - first); ++i) {
-          const float value = load(source.row(source.values, at.sequence, key_head, first + i)[channel]);
+          float const value = load(source.row(source.values, at.sequence, key_head, first + i)[channel]);
           total = multiply_add(scratch.weights[i], value, total);
         }
         scratch.totals[channel] = multiply_add(factor, scratch.totals[channel], total);
@@ -150,8 +150,8 @@ struct decode_heads {
 
   template <class Group>
   TESSERA_FN void finish(Group const& group, place const& at, row_type const& row, scratch_type const& scratch) const {
-    const finished_row done = results.finish(at.sequence, at.head, at.query, row);
-    const bool is_shared = partials.rows.data != nullptr;
+    finished_row const done = results.finish(at.sequence, at.head, at.query, row);
+    bool const is_shared = partials.rows.data != nullptr;
     for (int lane : group) {
       for (std::int64_t channel = lane; channel < results.shape.channels; channel += lanes) {
         if (is_shared) {

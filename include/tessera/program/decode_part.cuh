@@ -35,7 +35,7 @@ struct block_parts {
       parts.escapes_begin = (weight_stream_spec::states_bytes + 2 * parts.words + 3) & ~3;
     }
     parts.begin = payload_offset + std::int64_t{packed.x} * weight_stream_spec::payload_alignment;
-    const int bytes = (parts.escapes_begin + 4 * parts.escapes + 15) & ~15;
+    int const bytes = (parts.escapes_begin + 4 * parts.escapes + 15) & ~15;
     parts.fits = (parts.raw ? parts.escapes == 0 : parts.words <= weight_stream_spec::largest_words) &&
                  parts.escapes <= weight_stream_spec::largest_escapes && parts.begin + bytes <= stream_end;
     return parts;
@@ -84,7 +84,7 @@ struct decode_part {
   __device__ __forceinline__ bool is_whole(int block) const { return weights_in(block) == block_weights(); }
   /// The thread block's block that is not whole, or -1.
   __device__ __forceinline__ int broken_block() const {
-    const std::int64_t last = (weights_left - 1) >> log2_block;
+    std::int64_t const last = (weights_left - 1) >> log2_block;
     return last < count && last % stride < run && !is_whole(static_cast<int>(last)) ? static_cast<int>(last) : -1;
   }
   /// Signs and mantissas of a block.

@@ -36,7 +36,7 @@ struct decode_task {
   /// What follows from the spec, worked out on the host.
   static decode_task of(weight_decoding<T> const& decoding, std::int64_t blocks_before) {
     weight_stream_spec const& spec = decoding.spec;
-    const weight_stream_header expected = spec.header();
+    weight_stream_header const expected = spec.header();
     return {expected.type,        expected.coder,       expected.log2_block,   expected.mantissa_kept,
             expected.flags,       decoding.stream,      decoding.stream_bytes, decoding.weights,
             spec.count,           decoding.first_block, blocks_before,         spec.index_offset(),
@@ -57,9 +57,9 @@ struct decode_task {
     struct alignas(16) vectors {
       uint4 part[sizeof(weight_stream_header) / sizeof(uint4)];
     };
-    const auto found = bit_cast<weight_stream_header>(*reinterpret_cast<vectors const*>(stream));
-    const exponent_window window{found.window_base, found.window_extra};
-    const bool zero = (found.zero[0] | found.zero[1] | found.zero[2]) == 0 &&
+    auto const found = bit_cast<weight_stream_header>(*reinterpret_cast<vectors const*>(stream));
+    exponent_window const window{found.window_base, found.window_extra};
+    bool const zero = (found.zero[0] | found.zero[1] | found.zero[2]) == 0 &&
                       (found.more_zero[0] | found.more_zero[1] | found.more_zero[2] | found.more_zero[3]) == 0;
     return zero && found.magic == weight_stream_header::expected_magic &&
            found.version == weight_stream_header::expected_version && found.type == type && found.coder == coder &&

@@ -62,20 +62,20 @@ struct decode_weights_on_warps {
   __device__ void operator()(cuda_block<lanes> const& group, std::int64_t which, scratch_type& scratch) const {
     if (tasks == 1) {
       // All thread blocks move along the tensor together, which DRAM likes better than shares far apart.
-      const std::int64_t first = which * blocks_a_run;
+      std::int64_t const first = which * blocks_a_run;
       if (first < blocks) {
         decode_blocks(group, task[0], task[0].first_block + first, static_cast<int>(blocks - first), blocks_a_run,
                       shares * blocks_a_run, scratch);
       }
       return;
     }
-    const std::int64_t begin = share_begin(static_cast<int>(which));
-    const std::int64_t end = share_begin(static_cast<int>(which) + 1);
+    std::int64_t const begin = share_begin(static_cast<int>(which));
+    std::int64_t const end = share_begin(static_cast<int>(which) + 1);
     for (int i = 0; i < tasks; ++i) {
-      const std::int64_t before = task[i].blocks_before;
-      const std::int64_t after = i + 1 < tasks ? task[i + 1].blocks_before : blocks;
-      const std::int64_t first = max(begin, before) - before;
-      const std::int64_t last = min(end, after) - before;
+      std::int64_t const before = task[i].blocks_before;
+      std::int64_t const after = i + 1 < tasks ? task[i + 1].blocks_before : blocks;
+      std::int64_t const first = max(begin, before) - before;
+      std::int64_t const last = min(end, after) - before;
       if (first < last) {
         decode_share(group, task[i], task[i].first_block + first, static_cast<int>(last - first), scratch);
       }
@@ -97,8 +97,8 @@ struct decode_weights_on_warps {
   __device__ __forceinline__ void decode_blocks(cuda_block<lanes> const& group, decode_task<T> const& t,
                                                 std::int64_t first_block, int count, int run, int stride,
                                                 scratch_type& scratch) const {
-    const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);
-    const int first = (warp / run) * stride + warp % run;
+    int const warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);
+    int const first = (warp / run) * stride + warp % run;
     stage_first(t, first_block, first < count ? first : -1, warp, scratch);
     group.sync();  // what the last part left in the scratch is no longer needed
     if (scratch.table.is_sound != 0 && t.is_rans()) {
@@ -139,17 +139,17 @@ struct decode_weights_on_warps {
   /// table is made. (To have every block's planes brought to L2 was slower: 1.36 instead of 2.0 TB/s.)
   __device__ __forceinline__ static void stage_first(decode_task<T> const& t, std::int64_t first_block, int first,
                                                      int warp, scratch_type& scratch) {
-    const int lane = cuda_warp{}.lane;
-    const uint4 packed = warp == 0 && t.is_rans() ? t.codebook(lane) : uint4{};
+    int const lane = cuda_warp{}.lane;
+    uint4 const packed = warp == 0 && t.is_rans() ? t.codebook(lane) : uint4{};
     if (first >= 0) {
-      const std::int64_t block = first_block + first;
-      const uint2 entry = __ldg(t.index() + block);
-      const exponent_window window{t.header().window_base, t.header().window_extra};
-      const std::int64_t stream_end = t.stream_end();
+      std::int64_t const block = first_block + first;
+      uint2 const entry = __ldg(t.index() + block);
+      exponent_window const window{t.header().window_base, t.header().window_extra};
+      std::int64_t const stream_end = t.stream_end();
       if (lane == 0) {
         prefetch_to_l2(t.planes_of(block), t.weights_in(block) * exponent_split<T>::residual_bits / 8);
       }
-      const auto parts = block_parts::of<T>(entry, 1 << t.log2_block, t.is_rans(), t.payload_offset, stream_end);
+      auto const parts = block_parts::of<T>(entry, 1 << t.log2_block, t.is_rans(), t.payload_offset, stream_end);
       if (t.is_rans() && window.is_contiguous() && t.is_aligned()) {
         decoder::stage(t.stream, parts, scratch.words[warp]);
       }
@@ -162,7 +162,7 @@ struct decode_weights_on_warps {
   /// The tensor's last block, if it is not whole and belongs to this thread block. `first` is staged again.
   __device__ __noinline__ void decode_broken_block(scratch_type& scratch, int first) const {
     decode_part<T> const& part = scratch.part;
-    const int broken = part.broken_block();
+    int const broken = part.broken_block();
     if (part.is_plain() && broken >= 0) {
       async_copy_wait_all();
       __syncwarp();
@@ -179,12 +179,12 @@ struct decode_weights_on_warps {
 
   /// One warp of one thread block for each tensor: the checksums of header and codebook.
   __device__ __noinline__ void check_sums(decode_task<T> const& t) const {
-    const weight_stream_header header = t.header();
-    const cuda_warp warp;
+    weight_stream_header const header = t.header();
+    cuda_warp const warp;
     constexpr int covered = sizeof(weight_stream_header) - sizeof(header.header_checksum);
     bool sound = warp_crc32c<4, covered / 4>(warp.lane, t.stream) == header.header_checksum;
     if (t.is_rans()) {
-      const std::uint8_t* const codebook = t.stream + sizeof(weight_stream_header);
+      std::uint8_t const* const codebook = t.stream + sizeof(weight_stream_header);
       sound = warp_crc32c<16, 32>(warp.lane, codebook) == header.content_checksum && sound;
     }
     if (!sound && warp.lane == 0) {
@@ -195,7 +195,7 @@ struct decode_weights_on_warps {
   /// What stands where nothing sound could be decoded.
   __device__ __noinline__ void zero_blocks(scratch_type const& scratch) const {
     decode_part<T> const& part = scratch.part;
-    const std::int64_t end =
+    std::int64_t const end =
         (static_cast<std::int64_t>(part.count - 1) << part.log2_block) + part.weights_in(part.count - 1);
 #pragma unroll 1
     for (std::int64_t i = threadIdx.x; i < end; i += lanes) {
@@ -209,7 +209,7 @@ struct decode_weights_on_warps {
   __device__ __forceinline__ void decode_plain_blocks(scratch_type& scratch, int warp, int mine) const {
     decode_part<T> const& part = scratch.part;
     std::uint16_t* const words = scratch.words[warp];
-    const int coded = part.block_weights();
+    int const coded = part.block_weights();
     block_parts parts = part.parts_of(part.index_entry(min(mine, part.count - 1)), coded);
     while (mine < part.count) {
       // The tensor's last block may be a part of one, which the last warp has done; what was staged of it is
@@ -234,7 +234,7 @@ struct decode_weights_on_warps {
   /// The escapes that no lane had, of blocks with more than there are lanes: MiniLM decodes at 2.01 TB/s, not at 1.81.
   /// What the index says is read again: to keep it meanwhile costs a register in the loop (fp32 1.887 for 1.904 TB/s).
   __device__ __forceinline__ static bool patch_rest(decode_part<T> const& part, int block, int coded) {
-    const block_parts parts = part.parts_of(part.index_entry(block), coded);
+    block_parts const parts = part.parts_of(part.index_entry(block), coded);
     return !decoder::needs_patches(parts) ||
            decoder::patch_rest(part.stream + parts.begin, part.planes_of(block), parts, coded, part.weights_of(block));
   }
@@ -242,7 +242,7 @@ struct decode_weights_on_warps {
   __device__ __forceinline__ void refuse_block(decode_part<T> const& part, int block) const {
     __syncwarp();
     T* const weights = part.weights_of(block);
-    const int count = part.weights_in(block);
+    int const count = part.weights_in(block);
 #pragma unroll 1
     for (int i = cuda_warp{}.lane; i < count; i += 32) {
       weights[i] = from_bits<T>(0);
@@ -254,8 +254,8 @@ struct decode_weights_on_warps {
   __device__ __noinline__ void decode_other_blocks(scratch_type& scratch, int warp) const {
     decode_part<T> const& part = scratch.part;
     for (int taken = warp; part.position_of(taken) < part.count; taken += warps) {
-      const int block = part.position_of(taken);
-      const block_parts parts = part.parts_of(part.index_entry(block), part.block_weights());
+      int const block = part.position_of(taken);
+      block_parts const parts = part.parts_of(part.index_entry(block), part.block_weights());
       if (!part.is_plain() || (part.is_whole(block) && !decoder::is_plain(parts))) {
         decode_any_block(scratch, warp, block);
       }
@@ -264,8 +264,8 @@ struct decode_weights_on_warps {
 
   __device__ __noinline__ void decode_any_block(scratch_type& scratch, int warp, int block) const {
     decode_part<T> const& part = scratch.part;
-    const int coded = (part.weights_in(block) + decoder::granularity - 1) & ~(decoder::granularity - 1);
-    const block_parts parts = part.parts_of(part.index_entry(block), coded);
+    int const coded = (part.weights_in(block) + decoder::granularity - 1) & ~(decoder::granularity - 1);
+    block_parts const parts = part.parts_of(part.index_entry(block), coded);
     if (!parts.fits || !decoder::decode(part, block, parts, coded, scratch.table.entries, scratch.words[warp])) {
       refuse_block(part, block);
     }

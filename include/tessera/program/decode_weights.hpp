@@ -57,7 +57,7 @@ struct weight_decoding {
     for (std::size_t i = 0; i < sizeof(found); ++i) {
       same = same && a[i] == b[i];
     }
-    const exponent_window window{found.window_base, found.window_extra};
+    exponent_window const window{found.window_base, found.window_extra};
     return same && window.fits(exponent_split<T>::largest_exponent) && checksum_of(found) == found.header_checksum &&
            sections_fit();
   }
@@ -71,14 +71,14 @@ struct weight_decoding {
   /// The index entry of a block, if all that it points to lies in the stream.
   TESSERA_FN bool find(std::int64_t block, weight_block_index& entry) const {
     entry = reinterpret_cast<weight_block_index const*>(stream + spec.index_offset())[block];
-    const bool raw = entry.words == weight_block_index::raw;
+    bool const raw = entry.words == weight_block_index::raw;
     if (raw ? entry.escapes != 0 : entry.words > weight_stream_spec::largest_words) {
       return false;
     }
     if (entry.escapes > weight_stream_spec::largest_escapes) {
       return false;
     }
-    const std::int64_t begin =
+    std::int64_t const begin =
         spec.payload_offset() + std::int64_t{entry.position} * weight_stream_spec::payload_alignment;
     return begin + spec.payload_bytes(spec.coded_in(block), entry) <= static_cast<std::int64_t>(header().total_bytes);
   }
@@ -129,14 +129,14 @@ struct read_codebook {
       sound[lane] =
           lane > 0 || crc32c(codebook, weight_stream_spec::codebook_bytes) == decoding.header().content_checksum;
       for (int symbol = lane; symbol < 256; symbol += lanes) {
-        const std::uint32_t frequency =
+        std::uint32_t const frequency =
             codebook[2 * symbol] | (static_cast<std::uint32_t>(codebook[2 * symbol + 1]) << 8);
         model.frequency[symbol] = static_cast<std::uint16_t>(frequency);
         sound[lane] = sound[lane] && frequency < pair_coder::slots;
         total[lane] += frequency;
       }
     }
-    const bool all_sound = all(group, sound);
+    bool const all_sound = all(group, sound);
     group.sync();
     return sum(group, total) == pair_coder::slots && all_sound;
   }
@@ -145,7 +145,7 @@ struct read_codebook {
   TESSERA_FN void fill_table(Group const& group, pair_coder::model_type const& model) const {
     std::uint32_t below = 0;
     for (int symbol = 0; symbol < 256; ++symbol) {
-      const std::uint32_t frequency = model.frequency[symbol];
+      std::uint32_t const frequency = model.frequency[symbol];
       for (int lane : group) {
         for (std::uint32_t offset = static_cast<std::uint32_t>(lane); offset < frequency; offset += lanes) {
           decoding.table->table.entry[below + offset] =
@@ -174,7 +174,7 @@ struct decode_weights {
   template <class Group>
   TESSERA_FN bool decode(Group const& group, std::int64_t block, T* weights, scratch_type& scratch) const {
     weight_stream_spec const& spec = decoding.spec;
-    const int count = static_cast<int>(spec.weights_in(block));
+    int const count = static_cast<int>(spec.weights_in(block));
     weight_block_index entry;
     status_code code = status_code::corrupt_stream;
     bool sound = decoding.table->is_sound != 0 && decoding.find(block, entry);
@@ -209,11 +209,11 @@ struct decode_weights {
     for (int row = 0; row < coded / base_steps::row_weights; ++row) {
       for (int lane : group) {
         for (int i = 0; i < base_steps::weights_per_lane; ++i) {
-          const int position = (row * lanes + lane) * base_steps::weights_per_lane + i;
+          int const position = (row * lanes + lane) * base_steps::weights_per_lane + i;
           if (position < count) {
-            const std::uint32_t read = load_planes<base_steps::exponent_planes>(payload, coded, row, lane, i);
-            const std::uint32_t exponent = read & exponent_split<T>::largest_exponent;
-            const std::uint32_t residual = load_planes<base_steps::residual_planes>(planes, coded, row, lane, i);
+            std::uint32_t const read = load_planes<base_steps::exponent_planes>(payload, coded, row, lane, i);
+            std::uint32_t const exponent = read & exponent_split<T>::largest_exponent;
+            std::uint32_t const residual = load_planes<base_steps::residual_planes>(planes, coded, row, lane, i);
             weights[position] = base_steps::join_weight({exponent, residual, read > exponent}, normalizers,
                                                         log2_normalizer_block, position);
           }
@@ -227,8 +227,8 @@ struct decode_weights {
   TESSERA_FN bool decode_sound(Group const& group, std::int64_t block, weight_block_index const& entry, T* weights,
                                scratch_type& scratch) const {
     weight_stream_spec const& spec = decoding.spec;
-    const int count = static_cast<int>(spec.weights_in(block));
-    const int coded = static_cast<int>(spec.coded_in(block));
+    int const count = static_cast<int>(spec.weights_in(block));
+    int const coded = static_cast<int>(spec.coded_in(block));
     std::uint8_t const* const planes = decoding.stream + spec.planes_offset() + spec.planes_before(block);
     std::uint8_t const* const payload =
         decoding.stream + spec.payload_offset() + std::int64_t{entry.position} * weight_stream_spec::payload_alignment;
@@ -260,9 +260,9 @@ struct decode_weights {
     for (int row = 0; row < coded / base_steps::row_weights; ++row) {
       for (int lane : group) {
         for (int i = 0; i < base_steps::weights_per_lane; i += 2) {
-          const std::uint32_t first = load_planes<base_steps::code_planes>(payload, coded, row, lane, i);
-          const std::uint32_t second = load_planes<base_steps::code_planes>(payload, coded, row, lane, i + 1);
-          const int position = (row * lanes + lane) * base_steps::weights_per_lane + i;
+          std::uint32_t const first = load_planes<base_steps::code_planes>(payload, coded, row, lane, i);
+          std::uint32_t const second = load_planes<base_steps::code_planes>(payload, coded, row, lane, i + 1);
+          int const position = (row * lanes + lane) * base_steps::weights_per_lane + i;
           scratch.codes[position / 2] = static_cast<std::uint8_t>(pair_symbol(first, second));
         }
       }
@@ -278,14 +278,14 @@ struct decode_weights {
     for (int lane : group) {
       sound[lane] = true;
       for (int i = lane; i < escape_count; i += lanes) {
-        const std::uint32_t entry = load_little_endian<std::uint32_t>(escapes + 4 * i);
-        const int position = static_cast<int>(weight_escape::position(entry));
-        const std::uint32_t exponent = weight_escape::exponent(entry);
+        std::uint32_t const entry = load_little_endian<std::uint32_t>(escapes + 4 * i);
+        int const position = static_cast<int>(weight_escape::position(entry));
+        std::uint32_t const exponent = weight_escape::exponent(entry);
         if (position >= count || exponent > exponent_split<T>::largest_exponent) {
           sound[lane] = false;
           continue;
         }
-        const std::uint32_t residual = base_steps::residual_at(planes, coded, position);
+        std::uint32_t const residual = base_steps::residual_at(planes, coded, position);
         weights[position] = base_steps::join_weight({exponent, residual, weight_escape::lost_nan(entry)}, normalizers,
                                                     decoding.spec.log2_normalizer_block, position);
       }
@@ -304,14 +304,14 @@ struct verify_blocks {
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
     weight_stream_spec const& spec = decoding.spec;
-    const std::int64_t block = decoding.first_block + which;
+    std::int64_t const block = decoding.first_block + which;
     weight_block_index entry;
     // Where these do not hold, the decoder has reported it.
     if (!decoding.sections_fit() || !decoding.find(block, entry)) {
       return;
     }
     std::uint8_t const* const stored = decoding.stream + spec.checksums_offset() + 4 * block;
-    const auto expected = load_little_endian<std::uint32_t>(stored);
+    auto const expected = load_little_endian<std::uint32_t>(stored);
     if (block_checksum(group, spec, decoding.stream, block, entry) == expected) {
       return;
     }

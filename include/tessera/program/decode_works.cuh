@@ -92,9 +92,9 @@ struct decode_works {
                                        attention_writer<cached_attention_method, Result> const& results,
                                        attention_partials<softmax_type::state_type> const& partials) {
     attention_shape const& s = results.shape;
-    const auto word = [](std::int64_t number) { return static_cast<std::uint32_t>(number); };
-    const std::int64_t group = s.query_heads / s.key_heads;
-    const std::int64_t blocks = divide_up(group * s.queries, std::int64_t{decode_rows});
+    auto const word = [](std::int64_t number) { return static_cast<std::uint32_t>(number); };
+    std::int64_t const group = s.query_heads / s.key_heads;
+    std::int64_t const blocks = divide_up(group * s.queries, std::int64_t{decode_rows});
     return {queries,
             is_causal,
             results,
@@ -115,16 +115,16 @@ struct decode_works {
 
   /// Works that read the same keys follow each other.
   [[nodiscard]] __device__ __forceinline__ decode_work at(std::uint32_t number) const {
-    const std::uint32_t share = by_blocks.quotient(number);
-    const std::uint32_t head = by_shares.quotient(share);
-    const std::uint32_t sequence = by_heads.quotient(head);
+    std::uint32_t const share = by_blocks.quotient(number);
+    std::uint32_t const head = by_shares.quotient(share);
+    std::uint32_t const sequence = by_heads.quotient(head);
     return {static_cast<std::int32_t>(sequence), static_cast<std::int32_t>(head - sequence * by_heads.divisor),
             static_cast<std::int32_t>(share - head * by_shares.divisor),
             static_cast<std::int32_t>(number - share * by_blocks.divisor) * decode_rows};
   }
   /// Pieces of a share, of `pieces` of a sequence.
   [[nodiscard]] __device__ __forceinline__ std::int32_t pieces_of(decode_work const& work, std::int32_t pieces) const {
-    const std::int32_t last = pieces - work.share - 1;
+    std::int32_t const last = pieces - work.share - 1;
     return last >= 0 ? static_cast<std::int32_t>(by_shares.quotient(static_cast<std::uint32_t>(last))) + 1 : 0;
   }
 
@@ -135,8 +135,8 @@ struct decode_works {
   };
   /// Of row `row` of a work.
   [[nodiscard]] __device__ __forceinline__ row_place row_of(decode_work const& work, int row) const {
-    const auto which = static_cast<std::uint32_t>(work.first_row + row);
-    const std::uint32_t of_group = by_queries.quotient(which);
+    auto const which = static_cast<std::uint32_t>(work.first_row + row);
+    std::uint32_t const of_group = by_queries.quotient(which);
     return {work.key_head * head_group + static_cast<std::int32_t>(of_group),
             static_cast<std::int32_t>(which - of_group * by_queries.divisor)};
   }
@@ -146,7 +146,7 @@ struct decode_works {
     if (!is_causal) {
       return length;
     }
-    const auto count_of_queries =
+    auto const count_of_queries =
         static_cast<std::int32_t>(length_of(results.query_lengths, work.sequence, results.shape.queries));
     return max(length - max(count_of_queries - 1 - row_of(work, row).query, 0), 0);
   }
@@ -165,13 +165,13 @@ struct decode_works {
   template <class Ahead>
   __device__ __forceinline__ void bring(Ahead& ahead, unsigned turn, decode_work const& work, std::int32_t length,
                                         std::int32_t pieces, int lane) const {
-    const int row = lane - (32 - decode_rows);
-    const int row_count = min(decode_rows, rows - work.first_row);
+    int const row = lane - (32 - decode_rows);
+    int const row_count = min(decode_rows, rows - work.first_row);
     if (row < 0 || row >= row_count) {
       return;
     }
-    const unsigned which = ahead.place(turn);
-    const row_place place = row_of(work, row);
+    unsigned const which = ahead.place(turn);
+    row_place const place = row_of(work, row);
     ahead.empty[which].wait(ahead.phase(turn) ^ 1U);
     if (row == 0) {
       ahead.length[which] = length;
@@ -185,9 +185,9 @@ struct decode_works {
   template <class Ahead>
   [[nodiscard]] __device__ __forceinline__ T const* await(Ahead& ahead, unsigned turn, decode_work const& work,
                                                           int lane) const {
-    const unsigned which = ahead.place(turn);
+    unsigned const which = ahead.place(turn);
     ahead.full[which].wait(ahead.phase(turn));
-    const bool is_inside = work.first_row + lane / 4 < rows;
+    bool const is_inside = work.first_row + lane / 4 < rows;
     return is_inside ? reinterpret_cast<T const*>(ahead.queries[which][lane / 4]) : nullptr;
   }
   /// As second operands of products with keys.
@@ -205,12 +205,12 @@ struct decode_works {
   template <class Shares>
   __device__ __forceinline__ void finish(decode_work const& work, columns_type& columns, Shares const& all, int warp,
                                          int lane) const {
-    const int row_count = min(decode_rows, rows - work.first_row);
+    int const row_count = min(decode_rows, rows - work.first_row);
     share_type& own = all(warp);
 #pragma unroll
     for (int column = 0; column < 2; ++column) {
-      const int row = 2 * (lane % 4) + column;
-      const float sum = columns_type::sum_of_column(columns.sum[column]);
+      int const row = 2 * (lane % 4) + column;
+      float const sum = columns_type::sum_of_column(columns.sum[column]);
       if (lane / 4 == 0) {
         own.reference[row] = columns.reference[column];
         own.sum[row] = sum;
@@ -243,13 +243,13 @@ struct decode_works {
     float2 total{0.0F, 0.0F};
 #pragma unroll
     for (int warp = 0; warp < Warps; ++warp) {
-      const float factor = fast_exp2(all(warp).reference[number] - reference);
-      const float2 part = reinterpret_cast<float2 const*>(all(warp).totals[number])[pair];
+      float const factor = fast_exp2(all(warp).reference[number] - reference);
+      float2 const part = reinterpret_cast<float2 const*>(all(warp).totals[number])[pair];
       sum = __fmaf_rn(factor, all(warp).sum[number], sum);
       total.x = __fmaf_rn(factor, part.x, total.x);
       total.y = __fmaf_rn(factor, part.y, total.y);
     }
-    const float known = sum == 0.0F ? -__int_as_float(0x7f800000) : reference;
+    float const known = sum == 0.0F ? -__int_as_float(0x7f800000) : reference;
     write(work, row_of(work, number), pair, {{known, known, sum}, sum}, total);
   }
   __device__ __forceinline__ void write(decode_work const& work, row_place const& place, int pair, row_type const& row,
@@ -262,8 +262,8 @@ struct decode_works {
       }
       return;
     }
-    const finished_row finished = results.finish(work.sequence, place.head, place.query, row);
-    const bool is_empty = finished.inverse == 0.0F;
+    finished_row const finished = results.finish(work.sequence, place.head, place.query, row);
+    bool const is_empty = finished.inverse == 0.0F;
     Result* const to = &results.out(work.sequence, place.head, place.query, 2 * pair);
     to[0] = store<Result>(is_empty ? 0.0F : total.x * finished.inverse);
     to[results.out.strides[3]] = store<Result>(is_empty ? 0.0F : total.y * finished.inverse);

@@ -52,8 +52,8 @@ struct dense_piece {
     int last;            ///< the last token that there is
     /// Where the lane's eight channels of a row lie.
     __device__ __forceinline__ std::uint32_t operator()(int row, int strip, int half) const {
-      const int kept = min(row, last);
-      const auto lane = base + static_cast<std::uint32_t>(kept * 128 + ((kept % 8) ^ half) * 16);
+      int const kept = min(row, last);
+      auto const lane = base + static_cast<std::uint32_t>(kept * 128 + ((kept % 8) ^ half) * 16);
       return (lane ^ static_cast<std::uint32_t>(strip % 4 * 32)) + static_cast<std::uint32_t>(strip / 4 * panel_bytes);
     }
   };
@@ -109,7 +109,7 @@ struct dense_decode {
   /// The launch has as many blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
                                              scratch_type& scratch) const {
-    const auto own = block_warps::of(group);
+    auto const own = block_warps::of(group);
     own.begin([&] { init_barriers(scratch); });
     if (own.warp < warps) {
       block_warps::wait_for_barriers();
@@ -141,9 +141,9 @@ struct dense_decode {
     place_type place;
     unsigned turn = 0;
     for (std::uint32_t number = blockIdx.x; number < works.count; number += gridDim.x) {
-      const decode_work work = works.at(number);
-      const std::int32_t total = length(work);
-      const std::int32_t pieces = works.pieces_of(work, divide_up(total, tokens));
+      decode_work const work = works.at(number);
+      std::int32_t const total = length(work);
+      std::int32_t const pieces = works.pieces_of(work, divide_up(total, tokens));
       works.bring(scratch.ahead, turn++, work, total, pieces, lane);
       if (lane == 0) {
         for (std::int32_t i = 0; i < pieces; ++i) {
@@ -159,7 +159,7 @@ struct dense_decode {
     std::int32_t block = work.sequence;
     std::int32_t row = first;
     if (blocks.data != nullptr) {
-      const std::int32_t of_sequence = first / block_tokens;
+      std::int32_t const of_sequence = first / block_tokens;
       block = blocks(work.sequence, of_sequence);
       row = first - of_sequence * block_tokens;
     }
@@ -170,7 +170,7 @@ struct dense_decode {
   }
   __device__ __forceinline__ static void bring(unsigned char* to, dense_rows const& from, shared_barrier& full,
                                                std::int32_t block, std::int32_t head, std::int32_t row) {
-    const std::int32_t first = block * from.block_rows + head * from.head_rows + row;
+    std::int32_t const first = block * from.block_rows + head * from.head_rows + row;
 #pragma unroll
     for (int panel = 0; panel < piece::panels; ++panel) {
       load_box(to + panel * piece::panel_bytes, from.map, full,
@@ -179,23 +179,23 @@ struct dense_decode {
   }
 
   __device__ __forceinline__ void attend(scratch_type& scratch, int warp, int lane) const {
-    const auto shares = [&scratch](int which) -> decode_share<Channels>& { return scratch.shares[which]; };
+    auto const shares = [&scratch](int which) -> decode_share<Channels>& { return scratch.shares[which]; };
     place_type place;
     place.skip(warp);
     std::int32_t next = warp;  // the warp's next piece, from the work's first one on
     unsigned turn = 0;
     for (std::uint32_t number = blockIdx.x; number < works.count; number += gridDim.x) {
-      const decode_work work = works.at(number);
+      decode_work const work = works.at(number);
       std::uint32_t queries[works_type::strips][2];
       works.load_query(works.await(scratch.ahead, turn, work, lane), lane, queries);
-      const std::int32_t total = scratch.ahead.length[ahead_type::place(turn)];
-      const std::int32_t pieces = scratch.ahead.pieces[ahead_type::place(turn)];
+      std::int32_t const total = scratch.ahead.length[ahead_type::place(turn)];
+      std::int32_t const pieces = scratch.ahead.pieces[ahead_type::place(turn)];
       std::int32_t seen[2];
       works.find_seen(work, lane, total, seen);
       columns_type columns;
       columns.clear();
       for (; next < pieces; next += warps) {
-        const std::int32_t first = (work.share + next * works.shares()) * tokens;
+        std::int32_t const first = (work.share + next * works.shares()) * tokens;
         scratch.full[place.stage].wait(place.phase);
         take(scratch, place.stage, columns, queries, {first, min(tokens, total - first) - 1, seen[0], seen[1]},
              first + tokens > works.seen_by_all(total), lane);
@@ -221,8 +221,8 @@ struct dense_decode {
   __device__ __forceinline__ void take(scratch_type const& scratch, int stage, columns_type& columns,
                                        std::uint32_t const (&queries)[works_type::strips][2], token_range const& range,
                                        bool is_masked, int lane) const {
-    const typename piece::rows key_rows{detail::plain_shared_address(scratch.key[stage]), range.last};
-    const typename piece::rows value_rows{detail::plain_shared_address(scratch.value[stage]), range.last};
+    typename piece::rows const key_rows{detail::plain_shared_address(scratch.key[stage]), range.last};
+    typename piece::rows const value_rows{detail::plain_shared_address(scratch.value[stage]), range.last};
     float scores[tiles][4] = {};
     columns_type::template add_keys<T>(scores, queries, key_rows, lane);
 #pragma unroll
@@ -230,7 +230,7 @@ struct dense_decode {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         scores[tile][i] *= factor;
-        const std::int32_t token = range.first + 16 * tile + lane / 4 + i / 2 * 8;
+        std::int32_t const token = range.first + 16 * tile + lane / 4 + i / 2 * 8;
         if (is_masked && token >= range.seen[i % 2]) {
           scores[tile][i] = -__int_as_float(0x7f800000);
         }
@@ -242,7 +242,7 @@ struct dense_decode {
       float factors[2];
       columns.raise(largest, 0.0F, factors);
     }
-    const float2 sums = columns_type::weigh(scores, columns.reference[0], columns.reference[1]);
+    float2 const sums = columns_type::weigh(scores, columns.reference[0], columns.reference[1]);
     columns.sum[0] += sums.x;
     columns.sum[1] += sums.y;
     std::uint32_t weights[tiles][2];

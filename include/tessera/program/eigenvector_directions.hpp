@@ -53,9 +53,9 @@ struct keep_eigenvectors {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const std::int64_t last = vectors.extent(0) - 1;
-    const bool is_found = info[0] == 0;
-    const double nothing = ::nan("");
+    std::int64_t const last = vectors.extent(0) - 1;
+    bool const is_found = info[0] == 0;
+    double const nothing = ::nan("");
     for (int lane : group) {
       for (std::int64_t k = lane; k < directions.extent(1); k += lanes) {
         directions(which, k) = store<T>(static_cast<float>(is_found ? vectors(last - k, which) : nothing));

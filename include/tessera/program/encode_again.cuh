@@ -42,8 +42,8 @@ struct encode_again {
                                              scratch_type& scratch) const {
     let_next_kernel_start();
     wait_for_stream();
-    const auto index = static_cast<std::int32_t>(which);
-    const std::int32_t head = index / shares;
+    auto const index = static_cast<std::int32_t>(which);
+    std::int32_t const head = index / shares;
     if (encode.beyond[std::int64_t{encode.key_heads} * encode.channels + head] == 0) {
       return;
     }
@@ -57,11 +57,11 @@ struct encode_again {
  private:
   /// All blocks of a head write the same.
   __device__ __forceinline__ void fit_again(cuda_block<lanes> const& group, std::int32_t head) const {
-    const absolute_maximum_or_nan_reducer known;
-    const std::int64_t at = std::int64_t{head} * encode.channels + group.lane;
-    const std::uint32_t largest = group.lane < encode.channels ? encode.beyond[at] : 0;
+    absolute_maximum_or_nan_reducer const known;
+    std::int64_t const at = std::int64_t{head} * encode.channels + group.lane;
+    std::uint32_t const largest = group.lane < encode.channels ? encode.beyond[at] : 0;
     if (largest != 0) {
-      const code_scale fitted = fit_scale(known.value(largest), highest);
+      code_scale const fitted = fit_scale(known.value(largest), highest);
       value_scales[at] = fitted.scale;
       value_reciprocals[at] = fitted.reciprocal;
     }

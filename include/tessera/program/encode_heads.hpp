@@ -35,12 +35,12 @@ struct smoothed_heads {
   TESSERA_FN std::int64_t length(std::int64_t sequence) const { return source.length(sequence); }
   TESSERA_FN float operator()(std::int64_t sequence, std::int64_t head, std::int64_t token,
                               std::int64_t channel) const {
-    const float value = source(sequence, head, token, channel);
+    float const value = source(sequence, head, token, channel);
     return means.data == nullptr ? value : value - means(sequence, head, token / mean_tokens, channel);
   }
   /// The bits of the largest magnitude of a token: see absolute_maximum_or_nan_reducer.
   TESSERA_FN std::uint32_t magnitude(std::int64_t sequence, std::int64_t head, std::int64_t token) const {
-    const absolute_maximum_or_nan_reducer reducer;
+    absolute_maximum_or_nan_reducer const reducer;
     auto state = reducer.identity();
     for (std::int64_t channel = 0; channel < source.channels(); ++channel) {
       reducer.push(state, (*this)(sequence, head, token, channel));
@@ -62,8 +62,8 @@ struct measure_heads {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const std::int64_t head = which % magnitudes.extent(1);
-    const std::int64_t sequence = which / magnitudes.extent(1);
+    std::int64_t const head = which % magnitudes.extent(1);
+    std::int64_t const sequence = which / magnitudes.extent(1);
     per_lane<std::uint32_t, Group> largest;
     for (int lane : group) {
       largest[lane] = 0;
@@ -71,7 +71,7 @@ struct measure_heads {
         largest[lane] = max(largest[lane], source.magnitude(sequence, head, token));
       }
     }
-    const std::uint32_t most = maximum(group, largest);
+    std::uint32_t const most = maximum(group, largest);
     for (int lane : group) {
       if (is_first(lane)) {
         magnitudes(sequence, head) = most;
@@ -108,28 +108,28 @@ struct encode_tokens {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
-    const std::int64_t blocks = codes.extent(2) / block;
-    const std::int64_t first = which % blocks * block;
-    const std::int64_t head = which / blocks % codes.extent(1);
-    const std::int64_t sequence = which / blocks / codes.extent(1);
-    const std::int64_t length = source.length(sequence);
+    std::int64_t const blocks = codes.extent(2) / block;
+    std::int64_t const first = which % blocks * block;
+    std::int64_t const head = which / blocks % codes.extent(1);
+    std::int64_t const sequence = which / blocks / codes.extent(1);
+    std::int64_t const length = source.length(sequence);
     for (int token : group) {
       scratch.magnitude[token] = first + token < length ? source.magnitude(sequence, head, first + token) : 0;
     }
     group.sync();
     for (int token : group) {
-      const code_scale fitted = fit(sequence, head, first, token, scratch);
+      code_scale const fitted = fit(sequence, head, first, token, scratch);
       scratch.reciprocal[token] = fitted.reciprocal;
       if (is_first_of_group(first, token)) {
         scales(sequence, head, Groups::group_of(first + token)) = fitted.scale * factor;
       }
     }
     group.sync();
-    const std::int64_t elements = codes.extent(3);
+    std::int64_t const elements = codes.extent(3);
     for (int lane : group) {
       for (std::int64_t i = lane; i < block * elements; i += lanes) {
-        const std::int64_t token = i / elements;
-        const std::int64_t element = i % elements;
+        std::int64_t const token = i / elements;
+        std::int64_t const element = i % elements;
         codes(sequence, head, first + token, element) =
             first + token < length ? encode(sequence, head, first + token, element, scratch.reciprocal[token])
                                    : code_type{};
@@ -141,7 +141,7 @@ struct encode_tokens {
   TESSERA_FN code_type encode(std::int64_t sequence, std::int64_t head, std::int64_t token, std::int64_t element,
                               float reciprocal) const {
     if constexpr (codes_in<code_type> == 2) {
-      const std::int64_t channel = 2 * element;
+      std::int64_t const channel = 2 * element;
       return pack_int4(Q::encode_scaled(source(sequence, head, token, channel), reciprocal),
                        Q::encode_scaled(source(sequence, head, token, channel + 1), reciprocal));
     } else {
@@ -155,7 +155,7 @@ struct encode_tokens {
       largest = magnitudes(sequence, head);
     } else {
       for (int other = 0; other < block; ++other) {
-        const bool is_together = Groups::group_of(first + other) == Groups::group_of(first + token);
+        bool const is_together = Groups::group_of(first + other) == Groups::group_of(first + token);
         largest = is_together ? max(largest, scratch.magnitude[other]) : largest;
       }
     }
@@ -192,15 +192,15 @@ struct encode_values {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const std::int64_t blocks = codes.extent(2);
-    const std::int64_t at = which % blocks;
-    const std::int64_t head = which / blocks % codes.extent(1);
-    const std::int64_t sequence = which / blocks / codes.extent(1);
-    const std::int64_t length = source.length(sequence);
+    std::int64_t const blocks = codes.extent(2);
+    std::int64_t const at = which % blocks;
+    std::int64_t const head = which / blocks % codes.extent(1);
+    std::int64_t const sequence = which / blocks / codes.extent(1);
+    std::int64_t const length = source.length(sequence);
     for (int lane : group) {
       for (std::int64_t channel = 0; channel < codes.extent(3); ++channel) {
-        const std::int64_t token = at * block + lane;
-        const float reciprocal = reciprocal_of(scales(sequence, head, channel));
+        std::int64_t const token = at * block + lane;
+        float const reciprocal = reciprocal_of(scales(sequence, head, channel));
         codes(sequence, head, at, channel, value_place(lane)) =
             token < length ? Q::encode_scaled(source(sequence, head, token, channel), reciprocal) : code_type{};
       }

@@ -45,16 +45,16 @@ struct encode_pages {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
-    const std::int64_t head = which % marks.extent(2);
-    const std::int64_t i = which / marks.extent(2) % marks.extent(1);
-    const std::int64_t sequence = which / marks.extent(2) / marks.extent(1);
-    const std::int64_t page = source.first_page(sequence) + i;
+    std::int64_t const head = which % marks.extent(2);
+    std::int64_t const i = which / marks.extent(2) % marks.extent(1);
+    std::int64_t const sequence = which / marks.extent(2) / marks.extent(1);
+    std::int64_t const page = source.first_page(sequence) + i;
     if (page >= source.end_page(sequence)) {
       return;
     }
-    const std::int64_t block = source.sequences.blocks(sequence, page);
-    const place at{sequence, i, head, page * tokens, marks(sequence, i, head), source.memory.page(block, head)};
-    const sealed_page written{sequence, head, at.first_token, at.mark, at.page};
+    std::int64_t const block = source.sequences.blocks(sequence, page);
+    place const at{sequence, i, head, page * tokens, marks(sequence, i, head), source.memory.page(block, head)};
+    sealed_page const written{sequence, head, at.first_token, at.mark, at.page};
     write_page_header(group, source, written);
     merge(group, at, key_part, scratch);
     encode_keys(group, at, scratch);
@@ -84,16 +84,16 @@ struct encode_pages {
   /// The merged vectors of all tokens; zeros of those that are retained. Ends with a sync.
   template <class Group>
   TESSERA_FN void merge(Group const& group, place const& at, int part, scratch_type& scratch) const {
-    const int channels = format().channels;
+    int const channels = format().channels;
     for (int lane : group) {
       for (int i = lane; i < tokens * channels; i += lanes) {
-        const int token = i / channels;
-        const mix_weights by = rows(at.sequence, at.i, at.head, part, token).weights;
+        int const token = i / channels;
+        mix_weights const by = rows(at.sequence, at.i, at.head, part, token).weights;
         float merged = 0.0F;
         if (!at.is_retained(token) && (by.first != 0.0F || by.second != 0.0F)) {
-          const std::int64_t from = at.first_token + token;
-          const float first = load(source.stored(at.sequence, 0, part, at.head, from, i % channels));
-          const float second =
+          std::int64_t const from = at.first_token + token;
+          float const first = load(source.stored(at.sequence, 0, part, at.head, from, i % channels));
+          float const second =
               format().layers == 2 ? load(source.stored(at.sequence, 1, part, at.head, from, i % channels)) : 0.0F;
           merged = multiply_add(by.second, second, by.first * first);
         }
@@ -105,17 +105,17 @@ struct encode_pages {
 
   template <class Group>
   TESSERA_FN void encode_keys(Group const& group, place const& at, scratch_type& scratch) const {
-    const int channels = format().channels;
+    int const channels = format().channels;
     for (int lane : group) {
       for (int channel = lane; channel < channels; channel += lanes) {
         interval<float> range = minimum_maximum_reducer<float>{}.identity();
         for (int token = 0; token < tokens; ++token) {
           if (!at.is_retained(token)) {
-            const float merged = scratch.merged[token * channels + channel];
+            float const merged = scratch.merged[token * channels + channel];
             minimum_maximum_reducer<float>{}.push(range, load(saturated_half(merged)));
           }
         }
-        const key_channel fitted = key_channel::fit(range, format().key_bits);
+        key_channel const fitted = key_channel::fit(range, format().key_bits);
         scratch.channels[channel] = fitted;
         at.halves(format().key_scales())[channel_place(channel)] = fitted.scale;
         at.halves(format().key_minima())[channel_place(channel)] = fitted.minimum;
@@ -127,9 +127,9 @@ struct encode_pages {
         write_key_words(at, i / 32, i % 32, scratch);
       }
       if (lane < tokens) {
-        const float factor = at.is_retained(lane) ? 0.0F : key_factor(at, lane, scratch);
+        float const factor = at.is_retained(lane) ? 0.0F : key_factor(at, lane, scratch);
         for (int layer = 0; layer < format().layers; ++layer) {
-          const float length = length_of(at, key_part, layer, lane);
+          float const length = length_of(at, key_part, layer, lane);
           at.halves(format().key_norms(layer))[token_place(lane)] =
               at.is_retained(lane) ? float16{0} : saturated_half(length * factor);
         }
@@ -138,14 +138,14 @@ struct encode_pages {
   }
 
   TESSERA_FN void write_key_words(place const& at, int strip, int lane, scratch_type const& scratch) const {
-    const int bits = format().key_bits;
+    int const bits = format().key_bits;
     lane_codes codes;
     for (int field = 0; field < lane_codes::fields; ++field) {
       for (int half = 0; half < 2; ++half) {
-        const code_place from{lane, field, half};
-        const int token = 16 * from.tile() + from.row();
-        const int channel = 16 * strip + from.column();
-        const float value = scratch.merged[token * format().channels + channel];
+        code_place const from{lane, field, half};
+        int const token = 16 * from.tile() + from.row();
+        int const channel = 16 * strip + from.column();
+        float const value = scratch.merged[token * format().channels + channel];
         codes.put(bits, field, half, at.is_retained(token) ? 0U : scratch.channels[channel].encode(value, bits));
       }
     }
@@ -164,11 +164,11 @@ struct encode_pages {
     int bits;
     TESSERA_FN float operator()(int eight) const { return of_four(eight, 0) + of_four(eight, 1); }
     TESSERA_FN float of_four(int eight, int four) const {
-      const int first = first_of_four(eight, four);
+      int const first = first_of_four(eight, four);
       float sum = 0.0F;
       for (int channel = first; channel < first + 4; ++channel) {
         key_channel const& of = channels[channel];
-        const float decoded = of.decode_from_origin(of.encode(merged[channel], bits), of.base(bits), bits);
+        float const decoded = of.decode_from_origin(of.encode(merged[channel], bits), of.base(bits), bits);
         sum = multiply_add(decoded, decoded, sum);
       }
       return sum;
@@ -184,7 +184,7 @@ struct encode_pages {
       int sum = 0;
       int sum_of_squares = 0;
       for (int channel = group * group_channels; channel < (group + 1) * group_channels; ++channel) {
-        const auto code = static_cast<int>(of.encode(merged[channel], bits));
+        auto const code = static_cast<int>(of.encode(merged[channel], bits));
         sum += code;
         sum_of_squares += code * code;
       }
@@ -193,11 +193,11 @@ struct encode_pages {
   };
 
   TESSERA_FN float key_factor(place const& at, int token, scratch_type const& scratch) const {
-    const key_square take{scratch.merged + token * format().channels, scratch.channels, format().key_bits};
+    key_square const take{scratch.merged + token * format().channels, scratch.channels, format().key_bits};
     return length_factor(square_of(at, key_part, token), pair_sum(format().channels / 8, 0.0F, take, add{}));
   }
   TESSERA_FN float value_factor(place const& at, int token, scratch_type const& scratch) const {
-    const value_square take{scratch.merged + token * format().channels, scratch.groups + token * most_groups,
+    value_square const take{scratch.merged + token * format().channels, scratch.groups + token * most_groups,
                             format().group_channels(), format().value_bits};
     return length_factor(square_of(at, value_part, token), pair_sum(format().value_groups, 0.0F, take, add{}));
   }
@@ -205,13 +205,13 @@ struct encode_pages {
     return rows(at.sequence, at.i, at.head, part, token).square;
   }
   TESSERA_FN float length_of(place const& at, int part, int layer, int token) const {
-    const two_lengths<float> lengths = rows(at.sequence, at.i, at.head, part, token).lengths;
+    two_lengths<float> const lengths = rows(at.sequence, at.i, at.head, part, token).lengths;
     return layer == 0 ? lengths.first : lengths.second;
   }
 
   template <class Group>
   TESSERA_FN void encode_values(Group const& group, place const& at, scratch_type& scratch) const {
-    const int groups_each = format().value_groups;
+    int const groups_each = format().value_groups;
     for (int lane : group) {
       for (int i = lane; i < tokens * groups_each; i += lanes) {
         fit_value_group(at, i / groups_each, i % groups_each, scratch);
@@ -223,9 +223,9 @@ struct encode_pages {
         write_value_words(at, i / 32, i % 32, scratch);
       }
       if (lane < tokens) {
-        const float factor = at.is_retained(lane) ? 0.0F : value_factor(at, lane, scratch);
+        float const factor = at.is_retained(lane) ? 0.0F : value_factor(at, lane, scratch);
         for (int layer = 0; layer < format().layers; ++layer) {
-          const float length = length_of(at, value_part, layer, lane) * factor;
+          float const length = length_of(at, value_part, layer, lane) * factor;
           for (int g = 0; g < groups_each; ++g) {
             at.halves(format().value_scales(layer))[g * tokens + token_place(lane)] =
                 at.is_retained(lane) ? float16{0}
@@ -237,25 +237,25 @@ struct encode_pages {
   }
 
   TESSERA_FN void fit_value_group(place const& at, int token, int g, scratch_type& scratch) const {
-    const int first = token * format().channels + g * format().group_channels();
+    int const first = token * format().channels + g * format().group_channels();
     interval<float> range = minimum_maximum_reducer<float>{}.identity();
     for (int channel = 0; channel < format().group_channels(); ++channel) {
       minimum_maximum_reducer<float>{}.push(range, scratch.merged[first + channel]);
     }
-    const value_group fitted = value_group::fit(range, format().value_bits);
+    value_group const fitted = value_group::fit(range, format().value_bits);
     scratch.groups[token * most_groups + g] = fitted;
     at.halves(format().value_ratios())[g * tokens + token_place(token)] = fitted.ratio;
   }
 
   TESSERA_FN void write_value_words(place const& at, int strip, int lane, scratch_type const& scratch) const {
-    const int bits = format().value_bits;
+    int const bits = format().value_bits;
     lane_codes codes;
     for (int field = 0; field < lane_codes::fields; ++field) {
       for (int half = 0; half < 2; ++half) {
-        const code_place from{lane, field, half};
-        const int token = 16 * from.tile() + from.column();
-        const int channel = 16 * strip + from.row();
-        const float value = scratch.merged[token * format().channels + channel];
+        code_place const from{lane, field, half};
+        int const token = 16 * from.tile() + from.column();
+        int const channel = 16 * strip + from.row();
+        float const value = scratch.merged[token * format().channels + channel];
         value_group const& of = scratch.groups[token * most_groups + channel / format().group_channels()];
         codes.put(bits, field, half, at.is_retained(token) ? 0U : of.encode(value, bits));
       }
@@ -285,14 +285,14 @@ struct keep_tail {
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
     cache_memory<T> const& memory = source.memory;
-    const int part = static_cast<int>(which % 2);
-    const std::int64_t head = which / 2 % memory.heads;
-    const int layer = static_cast<int>(which / 2 / memory.heads % memory.format.layers);
-    const std::int64_t sequence = which / 2 / memory.heads / memory.format.layers;
-    const std::int64_t slot = source.sequences.slot(sequence);
-    const std::int64_t end = source.inputs.keys[layer].data == nullptr ? 0 : source.after(sequence);
-    const std::int64_t sealed = are_sealed ? source.end_page(sequence) * cache_page_format::tokens : 0;
-    const std::int64_t first = max(source.before(sequence), sealed);
+    int const part = static_cast<int>(which % 2);
+    std::int64_t const head = which / 2 % memory.heads;
+    int const layer = static_cast<int>(which / 2 / memory.heads % memory.format.layers);
+    std::int64_t const sequence = which / 2 / memory.heads / memory.format.layers;
+    std::int64_t const slot = source.sequences.slot(sequence);
+    std::int64_t const end = source.inputs.keys[layer].data == nullptr ? 0 : source.after(sequence);
+    std::int64_t const sealed = are_sealed ? source.end_page(sequence) * cache_page_format::tokens : 0;
+    std::int64_t const first = max(source.before(sequence), sealed);
     if (first < end) {
       copy(group, rows{&source.inputs.part(layer, part)(sequence, head, first - source.before(sequence), 0),
                        memory.tail_row(slot, layer, part, head, 0), source.inputs.part(layer, part).stride(2),
@@ -318,26 +318,26 @@ struct keep_tail {
 
     TESSERA_FN stored_row<T> source_of(std::uint32_t row) const { return {from + row * token_stride, channel_stride}; }
     TESSERA_FN T* target_of(std::uint32_t row, std::uint32_t blocks, std::uint32_t channels) const {
-      const std::uint32_t place = first_place + row;
+      std::uint32_t const place = first_place + row;
       return to + (first_block + place / tokens) % blocks * block_stride + place % tokens * channels;
     }
   };
 
   template <class Group>
   TESSERA_FN void copy(Group const& group, rows const& all) const {
-    const auto channels = static_cast<std::uint32_t>(source.memory.format.channels);
-    const auto blocks = static_cast<std::uint32_t>(source.memory.tail_blocks());
-    const std::uint32_t of_row = channels / row_chunk<T>::channels;
+    auto const channels = static_cast<std::uint32_t>(source.memory.format.channels);
+    auto const blocks = static_cast<std::uint32_t>(source.memory.tail_blocks());
+    std::uint32_t const of_row = channels / row_chunk<T>::channels;
     for (int lane : group) {
       for (auto begin = static_cast<std::uint32_t>(lane); begin < all.count * of_row;
            begin += lanes * pieces_at_a_time) {
         row_chunk<T> kept[pieces_at_a_time];
         for (std::uint32_t i = 0; i < pieces_at_a_time; ++i) {
-          const std::uint32_t piece = min(begin + i * lanes, all.count * of_row - 1);
+          std::uint32_t const piece = min(begin + i * lanes, all.count * of_row - 1);
           kept[i] = row_chunk<T>::of(all.source_of(piece / of_row), piece % of_row);
         }
         for (std::uint32_t i = 0; i < pieces_at_a_time && begin + i * lanes < all.count * of_row; ++i) {
-          const std::uint32_t piece = begin + i * lanes;
+          std::uint32_t const piece = begin + i * lanes;
           kept[i].store_to(all.target_of(piece / of_row, blocks, channels), piece % of_row);
         }
       }

@@ -87,17 +87,17 @@ struct encode_tiles : head_lanes<T, Channels> {
       wait_for_stream();  // else tiles are asked for while sums are being joined
     }
     auto index = static_cast<std::int32_t>(which);
-    const std::int32_t keys_and_values = key_count();
+    std::int32_t const keys_and_values = key_count();
     if (index >= keys_and_values) {
       index -= keys_and_values;
-      const std::int32_t head = index / query_tiles;
+      std::int32_t const head = index / query_tiles;
       return encode_queries(group, head, index - head * query_tiles.value());
     }
     index = keys_and_values - 1 - index;
-    const std::int32_t list = index / key_tiles;
-    const std::int32_t at = index - list * key_tiles.value();
-    const bool has_both = kinds() == 2;
-    const std::int32_t head = has_both ? list >> 1 : list;
+    std::int32_t const list = index / key_tiles;
+    std::int32_t const at = index - list * key_tiles.value();
+    bool const has_both = kinds() == 2;
+    std::int32_t const head = has_both ? list >> 1 : list;
     if (has_both ? (list & 1) == 0 : keys.heads.data != nullptr) {
       encode_keys(group, head, at, scratch);
     } else {
@@ -137,8 +137,8 @@ struct encode_tiles : head_lanes<T, Channels> {
     constexpr int pairs = passes / 2;
     constexpr int high = row_lanes / 2;
     constexpr int low = row_lanes / 4;
-    const place where(group.lane);
-    const int lane = group.lane % 32;
+    place const where(group.lane);
+    int const lane = group.lane % 32;
     pair words[passes][4];
     bring(queries, head, at, where, queries.tokens(head, at), words);
     wait_for_stream();
@@ -155,17 +155,17 @@ struct encode_tiles : head_lanes<T, Channels> {
     for (int distance = low / 2; distance > 0; distance /= 2) {
       of_pair = maximum_or_nan(of_pair, __shfl_xor_sync(0xffffffffU, of_pair, distance));
     }
-    const code_scale fitted = base::template scale_of<Largest>(of_pair);
-    const std::int64_t first = (std::int64_t{head} * query_tiles.value() + at) * tile;
+    code_scale const fitted = base::template scale_of<Largest>(of_pair);
+    std::int64_t const first = (std::int64_t{head} * query_tiles.value() + at) * tile;
     if (lane % low == 0) {
-      const int of_tile = where.row / 64 * pairs + lane % row_lanes / low;
+      int const of_tile = where.row / 64 * pairs + lane % row_lanes / low;
       query_scales[first / 2 + of_tile * 8 + where.row % 8] = fitted.scale * factor;
     }
     std::int8_t* const to = query_codes + (first + where.row) * channels + where.channel;
 #pragma unroll
     for (int i = 0; i < passes; ++i) {
-      const float reciprocal = __shfl_sync(0xffffffffU, fitted.reciprocal, lane / row_lanes * row_lanes + i / 2 * low);
-      const uint2 codes = base::encode(words[i], reciprocal);
+      float const reciprocal = __shfl_sync(0xffffffffU, fitted.reciprocal, lane / row_lanes * row_lanes + i / 2 * low);
+      uint2 const codes = base::encode(words[i], reciprocal);
       if (where.channel < channels) {
         store_here(reinterpret_cast<uint2*>(to + i * step * channels), codes);
       }
@@ -176,7 +176,7 @@ struct encode_tiles : head_lanes<T, Channels> {
   __device__ __forceinline__ void write_mean_scores(place where, int lane, std::int32_t head, std::int32_t at,
                                                     pair const (&words)[passes][4]) const {
     constexpr int bit = row_lanes / 2;
-    const std::int64_t key_head = head / group_heads;
+    std::int64_t const key_head = head / group_heads;
     float mean[vector];
     base::load_eight(key_mean + key_head * channels + where.channel, where.channel < channels, mean);
     float products[passes];
@@ -185,7 +185,7 @@ struct encode_tiles : head_lanes<T, Channels> {
       products[i] = 0.0F;
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        const float2 value = unpack_pair<T>(recompute(words[i][j]));
+        float2 const value = unpack_pair<T>(recompute(words[i][j]));
         products[i] = __fmaf_rn(value.x, mean[2 * j], products[i]);
         products[i] = __fmaf_rn(value.y, mean[2 * j + 1], products[i]);
       }
@@ -196,7 +196,7 @@ struct encode_tiles : head_lanes<T, Channels> {
       sum += __shfl_xor_sync(0xffffffffU, sum, distance);
     }
     constexpr int share = bit / 4;  // lanes that have the same sum
-    const std::int64_t query = std::int64_t{at} * tile + where.row + lane % row_lanes / share * step;
+    std::int64_t const query = std::int64_t{at} * tile + where.row + lane % row_lanes / share * step;
     if (query < queries.heads.extents[2] && lane % share == 0) {
       mean_scores[head * queries.heads.extents[2] + query] = softmax_scale * sum;
     }
@@ -206,9 +206,9 @@ struct encode_tiles : head_lanes<T, Channels> {
 
   __device__ __forceinline__ void encode_keys(cuda_block<lanes> const& group, std::int32_t head, std::int32_t at,
                                               scratch_type& scratch) const {
-    const place where(group.lane);
-    const std::int32_t tokens = keys.tokens(head, at);
-    const std::int32_t left = tokens - where.row;
+    place const where(group.lane);
+    std::int32_t const tokens = keys.tokens(head, at);
+    std::int32_t const left = tokens - where.row;
     pair words[passes][4];
     bring(keys, head, at, where, tokens, words);
     wait_for_stream();
@@ -223,8 +223,8 @@ struct encode_tiles : head_lanes<T, Channels> {
         largest = maximum_or_nan(largest, magnitude_of(words[i], mean));
       }
     }
-    const code_scale fitted = base::template scale_of<Largest>(join_scale_group(group, where, largest, scratch));
-    const std::int64_t first = (std::int64_t{head} * key_tiles.value() + at) * tile;
+    code_scale const fitted = base::template scale_of<Largest>(join_scale_group(group, where, largest, scratch));
+    std::int64_t const first = (std::int64_t{head} * key_tiles.value() + at) * tile;
     if (where.row < 8 && where.row % 2 == 0 && where.channel == 0) {
       key_scales[first / 32 + where.row / 2] = fitted.scale;
     }
@@ -234,7 +234,7 @@ struct encode_tiles : head_lanes<T, Channels> {
     std::int8_t* to = key_codes + (first + where.row) * channels + where.channel;
 #pragma unroll
     for (int i = 0; i < passes; ++i) {
-      const uint2 codes = encode(words[i], mean, i * step < left ? fitted.reciprocal : 0.0F);
+      uint2 const codes = encode(words[i], mean, i * step < left ? fitted.reciprocal : 0.0F);
       store_here(reinterpret_cast<uint2*>(to), codes);
       to += step * channels;
     }
@@ -286,14 +286,14 @@ struct encode_tiles : head_lanes<T, Channels> {
 
   __device__ __forceinline__ void bring_quads(std::int32_t head, std::int32_t at, int row, int channel,
                                               std::int32_t tokens, pair (&words)[2][4][4]) const {
-    const std::int64_t stride = values.heads.strides[2];
-    const std::int32_t end = channel < channels ? tokens : 0;
+    std::int64_t const stride = values.heads.strides[2];
+    std::int32_t const end = channel < channels ? tokens : 0;
     T const* const from = values.first(head, at) + channel + row * stride;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
-        const int beyond = i * rows + row_of(k);
+        int const beyond = i * rows + row_of(k);
         base::template take<false>(from + beyond * stride, row + beyond < end, words[i][k]);
       }
     }
@@ -303,17 +303,17 @@ struct encode_tiles : head_lanes<T, Channels> {
   __device__ __forceinline__ void encode_values(cuda_block<lanes> const& group, std::int32_t head, std::int32_t at,
                                                 scratch_type& scratch) const {
     constexpr int halves = Channels / 64;
-    const int warp = group.lane / 32;
-    const int quad = group.lane % 32 / 8;
-    const int turn = group.lane % 8;
-    const int channel = (warp % halves * 8 + turn) * vector;
-    const int pass = warp / halves * 2;
-    const int row = pass * rows + 2 * quad;
-    const std::int32_t tokens = values.tokens(head, at);
+    int const warp = group.lane / 32;
+    int const quad = group.lane % 32 / 8;
+    int const turn = group.lane % 8;
+    int const channel = (warp % halves * 8 + turn) * vector;
+    int const pass = warp / halves * 2;
+    int const row = pass * rows + 2 * quad;
+    std::int32_t const tokens = values.tokens(head, at);
     pair words[2][4][4];
     bring_quads(head, at, row, channel, tokens, words);
     wait_for_stream();
-    const std::int64_t of_head = std::int64_t{head} * channels + channel;
+    std::int64_t const of_head = std::int64_t{head} * channels + channel;
     float reciprocals[vector];
     base::load_eight(value_reciprocals + of_head, channel < channels, reciprocals);
     float mean[vector] = {};
@@ -330,21 +330,21 @@ struct encode_tiles : head_lanes<T, Channels> {
         float four[4];
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
-          const float2 both = unpack_pair<T>(words[i][k][j / 2]);
+          float2 const both = unpack_pair<T>(words[i][k][j / 2]);
           float value = j % 2 == 0 ? both.x : both.y;
           if constexpr (Means.of_values) {
             value = row + i * rows + row_of(k) < tokens ? value - mean[j] : 0.0F;
           }
           four[k] = __fmul_rn(value, reciprocals[j]);
         }
-        const std::uint32_t codes = pack_four_e4m3(four[0], four[1], four[2], four[3]);
+        std::uint32_t const codes = pack_four_e4m3(four[0], four[1], four[2], four[3]);
         is_largest |= (codes & 0x7f7f7f7fU) + 0x02020202U;  // the highest bits of bytes that are 0x7e or NaN
         reinterpret_cast<std::uint32_t*>(&scratch.codes[channel + j][(pass + i) ^ turn])[quad] =
             reciprocals[j] == 0.0F ? 0 : codes;
       }
     }
     if constexpr (NotesBeyond) {
-      const bool may_be = (is_largest & 0x80808080U) != 0 || has_zero;
+      bool const may_be = (is_largest & 0x80808080U) != 0 || has_zero;
       if (may_be && channel < channels && value_sample.step(values.length(head)) > 1) {
         note_beyond(head, at, row, channel, tokens, reciprocals, mean);
       }
@@ -366,7 +366,7 @@ struct encode_tiles : head_lanes<T, Channels> {
       for (int i = 0; i < 2; ++i) {
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
-          const float2 both = unpack_pair<T>(words[i][k][j / 2]);
+          float2 const both = unpack_pair<T>(words[i][k][j / 2]);
           float value = j % 2 == 0 ? both.x : both.y;
           if constexpr (Means.of_values) {
             value = row + i * rows + row_of(k) < tokens ? value - mean[j] : 0.0F;
@@ -385,13 +385,13 @@ struct encode_tiles : head_lanes<T, Channels> {
                                                scratch_type const& scratch) const {
     constexpr int pieces = tile / 16;
     constexpr int together = lanes / pieces;
-    const int piece = group.lane % pieces;
-    const int first = group.lane / pieces;
+    int const piece = group.lane % pieces;
+    int const first = group.lane / pieces;
     float8_e4m3* const to =
         value_codes + (std::int64_t{head} * key_tiles.value() + at) * tile * channels + group.lane * 16;
 #pragma unroll
     for (int i = 0; i < Channels / together; ++i) {
-      const int channel = i * together + first;
+      int const channel = i * together + first;
       if (channel < channels) {
         *reinterpret_cast<uint4*>(to + i * lanes * 16) = scratch.codes[channel][piece ^ (channel / vector % 8)];
       }

@@ -80,12 +80,12 @@ struct encode_weights_on_warps {
     }
     while (true) {
       group.sync();  // the last tile's scratch has been read
-      const int loaded = scratch.task;
+      int const loaded = scratch.task;
       if (threadIdx.x == 0) {
         scratch.tile = atomicAdd(next_tile, 1u);
       }
       group.sync();
-      const std::int64_t tile = scratch.tile;
+      std::int64_t const tile = scratch.tile;
       if (tile >= tiles) {
         return;
       }
@@ -128,10 +128,10 @@ struct encode_weights_on_warps {
 
   __device__ void encode_tile(cuda_block<lanes> const& group, encode_task<T> const& t, std::int64_t tile,
                               scratch_type& scratch) const {
-    const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);
-    const int lane = cuda_warp{}.lane;
-    const std::int64_t blocks = t.block_count();
-    const std::int64_t block = tile * warps + warp;
+    int const warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);
+    int const lane = cuda_warp{}.lane;
+    std::int64_t const blocks = t.block_count();
+    std::int64_t const block = tile * warps + warp;
     coded_block coded{};
     if (block < blocks) {
       coded = encode_block(t, block, scratch.table, scratch.warp[warp]);
@@ -141,11 +141,11 @@ struct encode_weights_on_warps {
     }
     group.sync();
     std::uint32_t size = lane < warps ? scratch.size[lane] : 0;
-    const std::uint32_t upto = detail::warp_inclusive_sum(lane, size);
-    const std::uint32_t total = __shfl_sync(0xffffffffu, upto, 31);
-    const std::uint32_t before = __shfl_sync(0xffffffffu, upto - size, warp);
+    std::uint32_t const upto = detail::warp_inclusive_sum(lane, size);
+    std::uint32_t const total = __shfl_sync(0xffffffffu, upto, 31);
+    std::uint32_t const before = __shfl_sync(0xffffffffu, upto - size, warp);
     if (warp == 0) {
-      const auto position = static_cast<std::int64_t>(look_back(t.tile_sums, tile, total, lane));
+      auto const position = static_cast<std::int64_t>(look_back(t.tile_sums, tile, total, lane));
       if (lane == 0) {
         scratch.position = position;
       }
@@ -162,7 +162,7 @@ struct encode_weights_on_warps {
   /// The warp that knows where the stream ends writes the rest of the header.
   __device__ void finish_header(encode_task<T> const& t, std::int64_t bytes) const {
     auto* const header = reinterpret_cast<weight_stream_header*>(t.stream);
-    const cuda_warp warp;
+    cuda_warp const warp;
     if (warp.lane == 0) {
       header->total_bytes = static_cast<std::uint64_t>(bytes);
       *t.stream_bytes = bytes;
@@ -172,7 +172,7 @@ struct encode_weights_on_warps {
     }
     __syncwarp();
     constexpr int covered = sizeof(weight_stream_header) - sizeof(header->header_checksum);
-    const std::uint32_t checksum = warp_crc32c<4, covered / 4>(warp.lane, t.stream);
+    std::uint32_t const checksum = warp_crc32c<4, covered / 4>(warp.lane, t.stream);
     if (warp.lane == 0) {
       header->header_checksum = checksum;
     }
@@ -181,24 +181,24 @@ struct encode_weights_on_warps {
   __device__ __forceinline__ coded_block encode_block(encode_task<T> const& t, std::int64_t block,
                                                       pair_coder::encode_table const& table,
                                                       warp_scratch& scratch) const {
-    const int lane = cuda_warp{}.lane;
+    int const lane = cuda_warp{}.lane;
     auto const& header = *reinterpret_cast<weight_stream_header const*>(t.stream);
-    const exponent_window window{header.window_base, header.window_extra};
+    exponent_window const window{header.window_base, header.window_extra};
     T const* const weights = t.weights + (block << t.log2_block);
-    const int count = t.weights_in(block);
+    int const count = t.weights_in(block);
     coded_block result{};
     result.coded = (count + granularity - 1) & ~(granularity - 1);
     result.state = pair_coder::start();
     std::uint8_t* const planes =
         t.stream + t.planes_offset + (block << t.log2_block) * exponent_split<T>::residual_bits / 8;
-    const bool rans = t.is_rans != 0;
+    bool const rans = t.is_rans != 0;
     if (count == 1 << t.log2_block && reinterpret_cast<std::uintptr_t>(weights) % 16 == 0) {
       encode_rows<true>(rans, window, weights, count, lane, table, planes, scratch, result);
     } else {
       encode_rows<false>(rans, window, weights, count, lane, table, planes, scratch, result);
     }
-    const int escapes_begin = escapes_offset(rans, result.coded, result.words);
-    const int raw_bytes = (result.coded * exponent_split<T>::exponent_bits / 8 + 15) & ~15;
+    int const escapes_begin = escapes_offset(rans, result.coded, result.words);
+    int const raw_bytes = (result.coded * exponent_split<T>::exponent_bits / 8 + 15) & ~15;
     result.payload_bytes = (escapes_begin + 4 * result.escapes + 15) & ~15;
     result.raw = result.raw || result.payload_bytes > raw_bytes;
     result.payload_bytes = result.raw ? raw_bytes : result.payload_bytes;
@@ -221,8 +221,8 @@ struct encode_weights_on_warps {
                                                      int lane, pair_coder::encode_table const& table,
                                                      std::uint8_t* planes, warp_scratch& scratch, coded_block& result) {
     coding state{shared_address(&table), shared_address(scratch.words + words_end), lanes_below()};
-    const std::uint32_t words_after = state.cursor;
-    const int last_row = result.coded / row_weights - 1;
+    std::uint32_t const words_after = state.cursor;
+    int const last_row = result.coded / row_weights - 1;
     int first = last_row / rows::rows * rows::rows;
     std::uint32_t next[rows::rows][4];
     load_rows<Plain>(weights, first, count, lane, next);
@@ -244,7 +244,7 @@ struct encode_weights_on_warps {
         if (Plain || first + r <= last_row) {
           std::uint32_t exponents[pairs];
           split.row(r, now[r], exponents);
-          const int position = (first + r) * row_weights + lane * weights_per_lane;
+          int const position = (first + r) * row_weights + lane * weights_per_lane;
           encode_row<Plain>(rans, window, exponents, position, count, table, state, scratch, result);
           result.raw = result.raw || words_after - state.cursor > 2 * weight_stream_spec::largest_words;
         }
@@ -263,9 +263,9 @@ struct encode_weights_on_warps {
                                                    std::uint32_t (&words)[rows::rows][4]) {
 #pragma unroll
     for (int r = 0; r < rows::rows; ++r) {
-      const int position = (first + r) * row_weights + lane * weights_per_lane;
+      int const position = (first + r) * row_weights + lane * weights_per_lane;
       if constexpr (Plain) {
-        const uint4 values = load_once(reinterpret_cast<uint4 const*>(weights + position));
+        uint4 const values = load_once(reinterpret_cast<uint4 const*>(weights + position));
         words[r][0] = values.x;
         words[r][1] = values.y;
         words[r][2] = values.z;
@@ -283,18 +283,18 @@ struct encode_weights_on_warps {
                                                     warp_scratch& scratch, coded_block& result) {
     // Added to an exponent, it is 256 + code if the code is that of a neighbour; with `beyond` more, the
     // first exponent that is no neighbour gives 272.
-    const std::uint32_t bias = (256u - window.base) * 0x00010001u;
-    const std::uint32_t beyond = (window.is_contiguous() ? 1u : 2u) * 0x00010001u;
+    std::uint32_t const bias = (256u - window.base) * 0x00010001u;
+    std::uint32_t const beyond = (window.is_contiguous() ? 1u : 2u) * 0x00010001u;
     std::uint32_t symbol[pairs];
     pair_coder::encode_entry entry[pairs];
     std::uint32_t odd_offset = 0;
     std::uint32_t odd_entry = 0;
 #pragma unroll
     for (int i = 0; i < pairs; ++i) {
-      const std::uint32_t offset = exponents[i] + bias;
+      std::uint32_t const offset = exponents[i] + bias;
       odd_offset |= (offset ^ 0x01000100u) | ((offset + beyond) ^ 0x01000100u);
       symbol[i] = (offset | (offset >> 12)) & 0xffu;
-      const uint2 loaded = load_shared_u32x2(multiply_add(symbol[i], 8, state.table_begin));
+      uint2 const loaded = load_shared_u32x2(multiply_add(symbol[i], 8, state.table_begin));
       entry[i] = {loaded.x, loaded.y};
       odd_entry |= entry[i].packed;
     }
@@ -317,25 +317,25 @@ struct encode_weights_on_warps {
 
   /// pair_coder::push for 32 lanes.
   __device__ __forceinline__ static void push(pair_coder::encode_entry entry, coding& to, std::uint32_t& state) {
-    const std::uint32_t distance = state + (entry.packed & (~0u << pair_coder::spill_shift));
-    const bool spills = static_cast<std::int32_t>(distance) < 0;
-    const std::uint32_t mask = __ballot_sync(0xffffffffu, spills);
+    std::uint32_t const distance = state + (entry.packed & (~0u << pair_coder::spill_shift));
+    bool const spills = static_cast<std::int32_t>(distance) < 0;
+    std::uint32_t const mask = __ballot_sync(0xffffffffu, spills);
     to.cursor = multiply_add(static_cast<std::uint32_t>(__popc(mask)), ~1u, to.cursor);
     if (spills) {
       store_shared_u16(multiply_add(static_cast<std::uint32_t>(__popc(mask & to.below)), 2, to.cursor), state);
       state >>= pair_coder::word_bits;
     }
     // A shift by the low five bits alone, which is what the processor does.
-    const std::uint32_t quotient = __funnelshift_r(__umulhi(state, entry.reciprocal), 0, entry.packed);
+    std::uint32_t const quotient = __funnelshift_r(__umulhi(state, entry.reciprocal), 0, entry.packed);
     state = multiply_add(quotient, entry.packed >> pair_coder::spill_shift, state + ((entry.packed >> 5) & 0x1fffu));
   }
 
   /// The fixed coder keeps its codes where the words would be: 4096 bytes.
   __device__ __forceinline__ static void store_codes(std::uint32_t const (&symbol)[pairs], int position,
                                                      warp_scratch& scratch) {
-    const int lane_row = position / weights_per_lane;
+    int const lane_row = position / weights_per_lane;
     constexpr bit_plane codes_plane = steps::code_planes.plane(0);
-    const std::int64_t bit = codes_plane.bit_offset(lane_row / 32, lane_row % 32, 0);
+    std::int64_t const bit = codes_plane.bit_offset(lane_row / 32, lane_row % 32, 0);
     auto* const codes = reinterpret_cast<std::uint8_t*>(scratch.words) + bit / 8;
 #pragma unroll
     for (int i = 0; i < pairs; ++i) {
@@ -352,10 +352,10 @@ struct encode_weights_on_warps {
     std::uint32_t escaped = 0;  // bit i: weight i is listed
 #pragma unroll
     for (int i = 0; i < pairs; ++i) {
-      const bool has_first = position + 2 * i < count;
-      const bool has_second = position + 2 * i + 1 < count;
-      const std::uint32_t first = has_first ? window.code(exponents[i] & 0xffffu) : 0;
-      const std::uint32_t second = has_second ? window.code(exponents[i] >> 16) : 0;
+      bool const has_first = position + 2 * i < count;
+      bool const has_second = position + 2 * i + 1 < count;
+      std::uint32_t const first = has_first ? window.code(exponents[i] & 0xffffu) : 0;
+      std::uint32_t const second = has_second ? window.code(exponents[i] >> 16) : 0;
       symbol[i] = pair_symbol(first, second);
       entry[i] = table.entry[symbol[i]];
       if (!pair_coder::can_code(entry[i])) {
@@ -365,9 +365,9 @@ struct encode_weights_on_warps {
       escaped |= has_first && (symbol[i] & 15u) == exponent_window::escape_code ? 1u << (2 * i) : 0;
       escaped |= has_second && (symbol[i] >> 4) == exponent_window::escape_code ? 2u << (2 * i) : 0;
     }
-    const int mine = __popc(escaped);
-    const int upto = detail::warp_inclusive_sum(cuda_warp{}.lane, mine);
-    const int in_row = __shfl_sync(0xffffffffu, upto, 31);
+    int const mine = __popc(escaped);
+    int const upto = detail::warp_inclusive_sum(cuda_warp{}.lane, mine);
+    int const in_row = __shfl_sync(0xffffffffu, upto, 31);
     result.escapes += in_row;
     result.raw = result.raw || result.escapes > weight_stream_spec::largest_escapes;
     if (in_row > 0 && !result.raw) {
@@ -375,7 +375,7 @@ struct encode_weights_on_warps {
 #pragma unroll
       for (int i = 0; i < 2 * pairs; ++i) {
         if (((escaped >> i) & 1u) != 0) {
-          const std::uint32_t exponent = i % 2 == 0 ? exponents[i / 2] & 0xffffu : exponents[i / 2] >> 16;
+          std::uint32_t const exponent = i % 2 == 0 ? exponents[i / 2] & 0xffffu : exponents[i / 2] >> 16;
           scratch.escapes[next++] = weight_escape::pack(static_cast<std::uint32_t>(position + i), exponent, false);
         }
       }
@@ -384,14 +384,14 @@ struct encode_weights_on_warps {
 
   __device__ __forceinline__ void place_block(encode_task<T> const& t, std::int64_t block, std::int64_t position,
                                               coded_block const& coded, warp_scratch const& scratch) const {
-    const int lane = cuda_warp{}.lane;
-    const int words = coded.raw ? weight_block_index::raw : coded.words;
-    const int escapes = coded.raw ? 0 : coded.escapes;
+    int const lane = cuda_warp{}.lane;
+    int const words = coded.raw ? weight_block_index::raw : coded.words;
+    int const escapes = coded.raw ? 0 : coded.escapes;
     if (lane == 0) {
       reinterpret_cast<uint2*>(t.stream + t.index_offset)[block] =
           make_uint2(static_cast<std::uint32_t>(position), static_cast<std::uint32_t>(words | (escapes << 16)));
     }
-    const std::int64_t begin = t.payload_offset + position * weight_stream_spec::payload_alignment;
+    std::int64_t const begin = t.payload_offset + position * weight_stream_spec::payload_alignment;
     if (begin + coded.payload_bytes > t.capacity) {
       return;
     }
@@ -401,19 +401,19 @@ struct encode_weights_on_warps {
       return;
     }
     auto* const out = reinterpret_cast<std::uint32_t*>(payload);
-    const bool rans = t.is_rans != 0;
-    const int escapes_begin = escapes_offset(rans, coded.coded, words) / 4;
-    const int first_word = words_end - coded.words;
+    bool const rans = t.is_rans != 0;
+    int const escapes_begin = escapes_offset(rans, coded.coded, words) / 4;
+    int const first_word = words_end - coded.words;
     if (rans) {
       out[lane] = coded.state;
     }
     for (int i = lane + (rans ? weight_stream_spec::states_bytes / 4 : 0); i < coded.payload_bytes / 4; i += 32) {
       std::uint32_t value = 0;
       if (i >= escapes_begin) {
-        const int entry = i - escapes_begin;
+        int const entry = i - escapes_begin;
         value = entry < escapes ? scratch.escapes[escapes_end - escapes + entry] : 0;
       } else if (rans) {
-        const int word = 2 * (i - weight_stream_spec::states_bytes / 4);
+        int const word = 2 * (i - weight_stream_spec::states_bytes / 4);
         value = scratch.words[first_word + word];
         value |= word + 1 < words ? std::uint32_t{scratch.words[first_word + word + 1]} << 16 : 0;
       } else {
@@ -429,7 +429,7 @@ struct encode_weights_on_warps {
     source.weights = t.weights + (block << t.log2_block);
     source.count = t.weights_in(block);
     source.coded = coded.coded;
-    const cuda_warp warp;
+    cuda_warp const warp;
     steps::clear(warp, payload, coded.payload_bytes);
     portable::store_raw(warp, source, payload);
   }

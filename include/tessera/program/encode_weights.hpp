@@ -42,7 +42,7 @@ struct weight_encoding {
   /// A block of the tensor.
   TESSERA_FN constexpr weight_block<T> block(std::int64_t which) const {
     weight_block<T> result;
-    const std::int64_t first = which * spec.block_weights();
+    std::int64_t const first = which * spec.block_weights();
     result.weights = weights + first;
     if (spec.log2_normalizer_block > 0) {
       result.normalizers = stream + spec.normalizers_offset() + spec.normalizers_before(which);
@@ -73,8 +73,8 @@ struct normalize_weights {
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
     using reducer = block_normalizer<T>;
-    const std::int64_t first = which << encoding.spec.log2_normalizer_block;
-    const std::int64_t last =
+    std::int64_t const first = which << encoding.spec.log2_normalizer_block;
+    std::int64_t const last =
         min(first + (std::int64_t{1} << encoding.spec.log2_normalizer_block), encoding.spec.count);
     per_lane<std::uint32_t, Group> largest;
     for (int lane : group) {
@@ -83,7 +83,7 @@ struct normalize_weights {
         largest[lane] = reducer::push(largest[lane], to_bits(encoding.weights[i]));
       }
     }
-    const std::uint32_t of_all = maximum(group, largest);
+    std::uint32_t const of_all = maximum(group, largest);
     for (int lane : group) {
       if (is_first(lane)) {
         encoding.stream[encoding.spec.normalizers_offset() + which] =
@@ -151,7 +151,7 @@ struct write_codebook {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type& scratch) const {
-    const exponent_window window = fit_codebook(group, writing.counts, writing.largest_exponent(), scratch);
+    exponent_window const window = fit_codebook(group, writing.counts, writing.largest_exponent(), scratch);
     std::uint8_t* const codebook = writing.stream + weight_stream_spec::section_alignment;
     for (int lane : group) {
       for (int symbol = lane; writing.has_codebook() && symbol < 256; symbol += Group::size) {
@@ -161,7 +161,7 @@ struct write_codebook {
     }
     write_encode_table(group, scratch.table, *writing.table);
     clear_gaps(group);
-    const std::uint32_t checksum = writing.has_codebook() ? codebook_checksum(group, codebook) : 0;
+    std::uint32_t const checksum = writing.has_codebook() ? codebook_checksum(group, codebook) : 0;
     for (int lane : group) {
       if (is_first(lane)) {
         weight_stream_header header = writing.header;
@@ -180,7 +180,7 @@ struct write_codebook {
     constexpr int alignment = weight_stream_spec::section_alignment;
     for (int lane : group) {
       for (int i = lane; i < codebook_writing::sections * alignment; i += Group::size) {
-        const std::int64_t end = writing.section_ends[i / alignment];
+        std::int64_t const end = writing.section_ends[i / alignment];
         if (i % alignment < (-end & (alignment - 1))) {
           writing.stream[end + i % alignment] = 0;
         }
@@ -201,17 +201,17 @@ struct encode_weights {
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
     using steps = weight_block_steps<T, Mantissa>;
     weight_stream_spec const& spec = encoding.spec;
-    const exponent_window window{encoding.header()->window_base, encoding.header()->window_extra};
-    const weight_block<T> block = encoding.block(which);
+    exponent_window const window{encoding.header()->window_base, encoding.header()->window_extra};
+    weight_block<T> const block = encoding.block(which);
     std::uint8_t* const planes = encoding.stream + spec.planes_offset() + spec.planes_before(which);
-    const bool rans = spec.coder == weight_coder::rans_pairs;
-    const int escapes = Steps::split(group, block, window, rans ? encoding.table : nullptr, planes, scratch);
+    bool const rans = spec.coder == weight_coder::rans_pairs;
+    int const escapes = Steps::split(group, block, window, rans ? encoding.table : nullptr, planes, scratch);
     packed_block<Group> packed;
     if (rans) {
       packed = Steps::pack(group, block.coded, *encoding.table, scratch);
     }
     weight_block_index entry{0, static_cast<std::uint16_t>(packed.words), static_cast<std::uint16_t>(escapes)};
-    const bool fits = escapes <= spec.largest_escapes && packed.words <= spec.largest_words &&
+    bool const fits = escapes <= spec.largest_escapes && packed.words <= spec.largest_words &&
                       spec.payload_bytes(block.coded, entry) <= spec.raw_payload_bytes(block.coded);
     if (!fits) {
       entry = {0, weight_block_index::raw, 0};
@@ -277,7 +277,7 @@ struct encode_weights {
     weight_block<T> const* block;  ///< of weights
     /// The exponent at a position, with a bit for NaNs where no mantissa bit is kept.
     TESSERA_FN std::uint32_t operator()(int position) const {
-      const kept_value kept = position < block->count ? block->template keep<Mantissa>(position) : kept_value{};
+      kept_value const kept = position < block->count ? block->template keep<Mantissa>(position) : kept_value{};
       return kept.exponent | (kept.lost_nan ? exponent_split<T>::largest_exponent + 1 : 0);
     }
   };
@@ -289,7 +289,7 @@ struct encode_weights {
     for (int row = 0; row < coded / steps::row_weights; ++row) {
       for (int lane : group) {
         for (int i = 0; i < steps::weights_per_lane; ++i) {
-          const int position = (row * lanes + lane) * steps::weights_per_lane + i;
+          int const position = (row * lanes + lane) * steps::weights_per_lane + i;
           store_planes<Layout>(planes, coded, row, lane, i, read(position));
         }
       }
@@ -313,10 +313,10 @@ struct place_blocks {
     for (std::int64_t first = 0; first < spec.block_count(); first += lanes) {
       per_lane<std::int64_t, Group> position;
       for (int lane : group) {
-        const std::int64_t block = first + lane;
+        std::int64_t const block = first + lane;
         position[lane] = block < spec.block_count() ? spec.payload_bytes(spec.coded_in(block), index[block]) : 0;
       }
-      const std::int64_t total = exclusive_sum(group, position);
+      std::int64_t const total = exclusive_sum(group, position);
       for (int lane : group) {
         if (first + lane < spec.block_count()) {
           index[first + lane].position =
@@ -325,7 +325,7 @@ struct place_blocks {
       }
       below += total;
     }
-    const std::int64_t bytes = spec.payload_offset() + below;
+    std::int64_t const bytes = spec.payload_offset() + below;
     for (int lane : group) {
       if (is_first(lane)) {
         weight_stream_header header = *encoding.header();
@@ -351,9 +351,9 @@ struct move_payloads {
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
     weight_stream_spec const& spec = encoding.spec;
-    const weight_block_index entry = encoding.index()[which];
-    const std::int64_t bytes = spec.payload_bytes(spec.coded_in(which), entry);
-    const std::int64_t begin =
+    weight_block_index const entry = encoding.index()[which];
+    std::int64_t const bytes = spec.payload_bytes(spec.coded_in(which), entry);
+    std::int64_t const begin =
         spec.payload_offset() + std::int64_t{entry.position} * weight_stream_spec::payload_alignment;
     if (begin + bytes > encoding.capacity) {
       return;
@@ -386,13 +386,13 @@ struct checksum_blocks {
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
     weight_stream_spec const& spec = encoding.spec;
-    const weight_block_index entry = encoding.index()[which];
-    const std::int64_t begin =
+    weight_block_index const entry = encoding.index()[which];
+    std::int64_t const begin =
         spec.payload_offset() + std::int64_t{entry.position} * weight_stream_spec::payload_alignment;
     if (begin + spec.payload_bytes(spec.coded_in(which), entry) > encoding.capacity) {
       return;
     }
-    const std::uint32_t checksum = block_checksum(group, spec, encoding.stream, which, entry);
+    std::uint32_t const checksum = block_checksum(group, spec, encoding.stream, which, entry);
     for (int lane : group) {
       if (is_first(lane)) {
         reinterpret_cast<std::uint32_t*>(encoding.stream + spec.checksums_offset())[which] = checksum;

@@ -45,7 +45,7 @@ struct factor_blocks {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type& scratch) const {
-    const auto used = static_cast<int>(divide_up(columns, std::int64_t{block}));
+    auto const used = static_cast<int>(divide_up(columns, std::int64_t{block}));
     load(group, used, scratch);
     for (int p = 0; p < used; ++p) {
       eliminate(group, p, scratch);
@@ -73,14 +73,14 @@ struct factor_blocks {
         for (int column = row; column < used; ++column) {
           double own[elements];
           for (int n = 0; n < elements; ++n) {
-            const int i = row * block + (lane + n * lanes) / block;
-            const int j = column * block + (lane + n * lanes) % block;
-            const bool is_there = i < columns && j < columns;
-            const double sum = sum_of(is_there ? i : 0, is_there ? j : 0);
+            int const i = row * block + (lane + n * lanes) / block;
+            int const j = column * block + (lane + n * lanes) % block;
+            bool const is_there = i < columns && j < columns;
+            double const sum = sum_of(is_there ? i : 0, is_there ? j : 0);
             own[n] = is_there ? sum : (i == j ? 1.0 : 0.0);
           }
           for (int n = 0; n < elements; ++n) {
-            const int at = lane + n * lanes;
+            int const at = lane + n * lanes;
             scratch.blocks[index(row, column)][at / block][at % block] = own[n];
             if (row == column && at / block == at % block) {
               scratch.whole[row * block + at % block] = own[n];
@@ -106,18 +106,18 @@ struct factor_blocks {
     block_type& d = scratch.blocks[index(p, p)];
     for (int k = 0; k + 1 < block; ++k) {
       for (int lane : group) {
-        const int j = lane % block;
+        int const j = lane % block;
         double above[elements];
         double own[elements];
         for (int n = 0; n < elements; ++n) {
-          const int i = lane / block + n * (lanes / block);
+          int const i = lane / block + n * (lanes / block);
           above[n] = d[k][i];
           own[n] = d[i][j];
         }
-        const double pivot = d[k][k];
-        const double share = d[k][j] * (is_rounding(scratch, p, k) ? 0.0 : 1.0 / pivot);
+        double const pivot = d[k][k];
+        double const share = d[k][j] * (is_rounding(scratch, p, k) ? 0.0 : 1.0 / pivot);
         for (int n = 0; n < elements; ++n) {
-          const int i = lane / block + n * (lanes / block);
+          int const i = lane / block + n * (lanes / block);
           if (i > k && j >= i) {
             d[i][j] = own[n] - above[n] * share;
           }
@@ -139,8 +139,8 @@ struct factor_blocks {
     block_type& d = scratch.blocks[index(p, p)];
     for (int lane : group) {
       if (lane < block) {
-        const bool rounding = is_rounding(scratch, p, lane);
-        const double square = rounding ? scratch.whole[p * block + lane] : d[lane][lane];
+        bool const rounding = is_rounding(scratch, p, lane);
+        double const square = rounding ? scratch.whole[p * block + lane] : d[lane][lane];
         scratch.roots[lane] = square > 0.0 || !rounding ? 1.0 / ::sqrt(square) : 1.0;
         scratch.kept[lane] = rounding ? 0.0 : scratch.roots[lane];
       }
@@ -160,7 +160,7 @@ struct factor_blocks {
   TESSERA_FN static void solve(Group const& group, int p, int others, scratch_type& scratch) {
     for (int lane : group) {
       if (lane < (others + 1) * block) {
-        const int which = lane / block;
+        int const which = lane / block;
         if (which < others) {
           solve_column(scratch.blocks[index(p, p)], scratch.kept, scratch.blocks[index(p, p + 1 + which)],
                        lane % block);
@@ -180,7 +180,7 @@ struct factor_blocks {
         own[i] = x[first + i][column];
       }
       for (int k = 0; k < first; ++k) {
-        const double known = x[k][column];
+        double const known = x[k][column];
         for (int i = 0; i < rows; ++i) {
           own[i] -= d[k][first + i] * known;
         }
@@ -200,12 +200,12 @@ struct factor_blocks {
   /// Of the blocks below: minus what row p of blocks accounts for. Four blocks at a time, 4 x 4 elements a lane.
   template <class Group>
   TESSERA_FN static void update(Group const& group, int p, int left, scratch_type& scratch) {
-    const auto count = static_cast<int>(triangle_size(left));
+    auto const count = static_cast<int>(triangle_size(left));
     for (int lane : group) {
       for (int at = lane / 64; at < count; at += lanes / 64) {
-        const triangle_place place = place_in_triangle(at, left);
-        const int i = p + 1 + place.row;
-        const int j = p + 1 + place.column;
+        triangle_place const place = place_in_triangle(at, left);
+        int const i = p + 1 + place.row;
+        int const j = p + 1 + place.column;
         subtract(scratch.blocks[index(p, i)], scratch.blocks[index(p, j)], scratch.blocks[index(i, j)],
                  lane % 64 / 8 * 4, lane % 8 * 4);
       }
@@ -229,8 +229,8 @@ struct factor_blocks {
   TESSERA_FN void write(Group const& group, int p, int used, scratch_type& scratch) const {
     for (int lane : group) {
       for (int at = lane; at < block * block; at += lanes) {
-        const int i = at / block;
-        const int j = at % block;
+        int const i = at / block;
+        int const j = at % block;
         factor(p * block + i, p * block + j) = scratch.inverse[j][i];
         for (int column = p + 1; column < used; ++column) {
           factor(p * block + i, column * block + j) = scratch.blocks[index(p, column)][i][j];

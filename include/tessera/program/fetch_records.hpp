@@ -31,8 +31,8 @@ struct listed_item {
                                                          std::int32_t item) {
   std::int32_t first = 0;
   for (std::int32_t left = lists; left > 0;) {
-    const std::int32_t half = left / 2;
-    const bool is_behind = ends[first + half] <= item;
+    std::int32_t const half = left / 2;
+    bool const is_behind = ends[first + half] <= item;
     first = is_behind ? first + half + 1 : first;
     left = is_behind ? left - half - 1 : half;
   }
@@ -71,14 +71,14 @@ struct fetch_records {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
-    const std::int32_t total = add_counts(group, scratch);
-    const auto step = static_cast<std::int32_t>(count * records);
+    std::int32_t const total = add_counts(group, scratch);
+    auto const step = static_cast<std::int32_t>(count * records);
     for (auto first = static_cast<std::int32_t>(which * records); first < total; first += step) {
       if constexpr (are_codes) {
         group.sync();  // what was there has been read
         for (int lane : group) {
           if (first + lane / 32 < total) {
-            const record_place found = find(scratch, first + lane / 32);
+            record_place const found = find(scratch, first + lane / 32);
             move(found.from, scratch.staged[lane / 32], record_count(), lane % 32);
           }
         }
@@ -91,7 +91,7 @@ struct fetch_records {
       } else {
         for (int lane : group) {
           if (first + lane / 32 < total) {
-            const record_place found = find(scratch, first + lane / 32);
+            record_place const found = find(scratch, first + lane / 32);
             move(found.from, reinterpret_cast<record_words*>(found.to), record_count(), lane % 32);
           }
         }
@@ -107,26 +107,26 @@ struct fetch_records {
 
   /// Of a record; of values as they are there may be bytes behind them that are none.
   TESSERA_FN constexpr std::int32_t record_count() const {
-    const std::int64_t bytes = are_codes ? record::bytes(call.extents.chunk, Channels)
+    std::int64_t const bytes = are_codes ? record::bytes(call.extents.chunk, Channels)
                                          : call.extents.chunk * Channels * static_cast<std::int64_t>(sizeof(T));
     return static_cast<std::int32_t>(bytes / static_cast<std::int64_t>(sizeof(record_words)));
   }
 
   template <class Group>
   TESSERA_FN std::int32_t add_counts(Group const& group, scratch_type& scratch) const {
-    const std::int64_t heads = call.extents.key_heads;
-    const std::int64_t lists = call.step.steps() * heads;
+    std::int64_t const heads = call.extents.key_heads;
+    std::int64_t const lists = call.step.steps() * heads;
     std::int32_t before = 0;
     group.sync();  // what was there has been read
     for (std::int64_t first = 0; first < lists; first += lanes) {
       per_lane<std::int32_t, Group> own;
       per_lane<std::int32_t, Group> place;
       for (int lane : group) {
-        const std::int64_t list = first + lane;
+        std::int64_t const list = first + lane;
         own[lane] = list < lists ? call.step.missed_counts(list / heads, list % heads) : 0;
         place[lane] = own[lane];
       }
-      const std::int32_t found = exclusive_sum(group, place);
+      std::int32_t const found = exclusive_sum(group, place);
       for (int lane : group) {
         if (first + lane < lists) {
           scratch.ends[first + lane] = before + place[lane] + own[lane];
@@ -139,14 +139,14 @@ struct fetch_records {
   }
 
   TESSERA_FN record_place find(scratch_type const& scratch, std::int32_t item) const {
-    const auto heads = static_cast<std::int32_t>(call.extents.key_heads);
-    const auto lists = static_cast<std::int32_t>(call.step.steps()) * heads;
-    const listed_item found = find_item(scratch.ends, lists, item);
-    const std::int64_t at = found.list / heads;
-    const std::int64_t head = found.list % heads;
-    const missed_chunk missed = call.step.missed(at, head, found.place);
-    const std::int64_t sequence = call.step.named(at);
-    const std::int64_t row = call.memory.sequences[sequence].first + missed.chunk;
+    auto const heads = static_cast<std::int32_t>(call.extents.key_heads);
+    auto const lists = static_cast<std::int32_t>(call.step.steps()) * heads;
+    listed_item const found = find_item(scratch.ends, lists, item);
+    std::int64_t const at = found.list / heads;
+    std::int64_t const head = found.list % heads;
+    missed_chunk const missed = call.step.missed(at, head, found.place);
+    std::int64_t const sequence = call.step.named(at);
+    std::int64_t const row = call.memory.sequences[sequence].first + missed.chunk;
     return {reinterpret_cast<record_words const*>(&call.memory.values(row, head, 0)),
             &call.memory.slot_values(sequence, head, missed.slot, 0, 0)};
   }
@@ -176,7 +176,7 @@ struct fetch_records {
       };
       piece made;
       for (int i = 0; i < each; ++i) {
-        const std::int64_t at = first + i;
+        std::int64_t const at = first + i;
         made.values[i] = record::get(from, call.extents.chunk, Channels, at / Channels, at % Channels);
       }
       *reinterpret_cast<piece*>(to + first) = made;

@@ -52,8 +52,8 @@ struct few_query_works {
   [[nodiscard]] static constexpr few_query_works of(attention_shape const& s, sequence_lengths const& query_lengths,
                                                     sequence_lengths const& key_lengths, std::int64_t left,
                                                     std::int64_t right, std::int64_t shares) {
-    const auto divisor = [](std::int64_t number) { return known_divisor::of(static_cast<std::uint32_t>(number)); };
-    const std::int64_t group = s.query_heads / s.key_heads;
+    auto const divisor = [](std::int64_t number) { return known_divisor::of(static_cast<std::uint32_t>(number)); };
+    std::int64_t const group = s.query_heads / s.key_heads;
     return {s,
             query_lengths,
             key_lengths,
@@ -76,8 +76,8 @@ struct few_query_works {
 
   /// The work with this number; those that read the same keys follow each other.
   [[nodiscard]] TESSERA_FN constexpr few_query_work at(std::uint32_t work) const {
-    const std::uint32_t head = by_blocks.quotient(work);
-    const std::uint32_t sequence = by_heads.quotient(head);
+    std::uint32_t const head = by_blocks.quotient(work);
+    std::uint32_t const sequence = by_heads.quotient(head);
     few_query_work found{};
     found.first_row = (work - head * by_blocks.divisor) * rows;
     found.key_head = head - sequence * by_heads.divisor;
@@ -91,20 +91,20 @@ struct few_query_works {
 
   /// Row `row` of a work.
   [[nodiscard]] TESSERA_FN constexpr few_query_row row_of(few_query_work const& work, int row) const {
-    const std::uint32_t which = static_cast<std::uint32_t>(work.first_row) + static_cast<std::uint32_t>(row);
-    const std::uint32_t of_group = by_queries.quotient(which);
+    std::uint32_t const which = static_cast<std::uint32_t>(work.first_row) + static_cast<std::uint32_t>(row);
+    std::uint32_t const of_group = by_queries.quotient(which);
     return {work.key_head * head_group + of_group, which - of_group * by_queries.divisor, of_group < head_group};
   }
 
  private:
   /// Those that any row sees, in parts that differ by one at most.
   TESSERA_FN constexpr void find_tiles(few_query_work& work) const {
-    const std::int64_t lowest = work.mask.of(0).first / attention_padding;
-    const std::int64_t seen = work.mask.queries > 0 ? work.mask.of(work.mask.queries - 1).end : 0;
-    const std::int64_t found = max(divide_up(seen, attention_padding) - lowest, std::int64_t{0});
-    const auto count = static_cast<std::uint32_t>(found);
-    const auto share = static_cast<std::uint32_t>(work.share);
-    const std::uint32_t begin = by_shares.quotient(share * count);
+    std::int64_t const lowest = work.mask.of(0).first / attention_padding;
+    std::int64_t const seen = work.mask.queries > 0 ? work.mask.of(work.mask.queries - 1).end : 0;
+    std::int64_t const found = max(divide_up(seen, attention_padding) - lowest, std::int64_t{0});
+    auto const count = static_cast<std::uint32_t>(found);
+    auto const share = static_cast<std::uint32_t>(work.share);
+    std::uint32_t const begin = by_shares.quotient(share * count);
     work.first_tile = lowest + begin;
     work.tiles = static_cast<std::int32_t>(by_shares.quotient((share + 1) * count) - begin);
   }

@@ -49,11 +49,11 @@ struct start_subspace {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const bool is_square = columns.extent(0) == columns.extent(1);
+    bool const is_square = columns.extent(0) == columns.extent(1);
     for (int lane : group) {
       for (std::int64_t k = lane; k < columns.extent(1); k += lanes) {
-        const auto word = mix_bits(static_cast<std::uint64_t>(which), static_cast<std::uint64_t>(k));
-        const float lot = static_cast<float>(word >> 40) * 0x1p-23F - 1.0F;
+        auto const word = mix_bits(static_cast<std::uint64_t>(which), static_cast<std::uint64_t>(k));
+        float const lot = static_cast<float>(word >> 40) * 0x1p-23F - 1.0F;
         columns(which, k) = is_square ? (which == k ? 1.0F : 0.0F) : lot;
       }
       if (which == 0 && is_first(lane)) {
@@ -69,7 +69,7 @@ struct start_subspace {
     for (std::int64_t i = 0; i < gram.extent(0); ++i) {
       trace += static_cast<double>(gram(i, i));
     }
-    const auto shift = static_cast<float>(trace * 1e-6);
+    auto const shift = static_cast<float>(trace * 1e-6);
     return {trace, 0.0, shift > 0.0F ? shift : 1.0F};
   }
 };
@@ -88,7 +88,7 @@ struct multiply_gram {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const float shift = measures.data != nullptr ? measures[0].shift : 0.0F;
+    float const shift = measures.data != nullptr ? measures[0].shift : 0.0F;
     for (int lane : group) {
       for (std::int64_t k = lane; k < columns.extent(1); k += lanes) {
         double sum = static_cast<double>(shift) * static_cast<double>(columns(which, k));
@@ -135,10 +135,10 @@ struct factor_products {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {
-    const std::int64_t n = products.extent(0);
+    std::int64_t const n = products.extent(0);
     for (std::int64_t k = 0; k < n; ++k) {
-      const double pivot = products(k, k);
-      const double root = ::sqrt(pivot > 1e-280 ? pivot : 1e-280);
+      double const pivot = products(k, k);
+      double const root = ::sqrt(pivot > 1e-280 ? pivot : 1e-280);
       group.sync();  // all have read the pivot
       for (int lane : group) {
         for (std::int64_t j = k + lane; j < n; j += lanes) {
@@ -146,11 +146,11 @@ struct factor_products {
         }
       }
       group.sync();
-      const std::int64_t left = n - k - 1;
+      std::int64_t const left = n - k - 1;
       for (int lane : group) {
         for (std::int64_t at = lane; at < left * left; at += lanes) {
-          const std::int64_t i = k + 1 + at / left;
-          const std::int64_t j = k + 1 + at % left;
+          std::int64_t const i = k + 1 + at / left;
+          std::int64_t const j = k + 1 + at % left;
           if (j >= i) {
             products(i, j) -= products(k, i) * products(k, j);
           }
@@ -175,7 +175,7 @@ struct solve_rows {
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
     for (int lane : group) {
-      const std::int64_t row = which * lanes + lane;
+      std::int64_t const row = which * lanes + lane;
       for (std::int64_t j = 0; row < source.extent(0) && j < source.extent(1); ++j) {
         double value = static_cast<double>(source(row, j));
         for (std::int64_t k = 0; k < j; ++k) {
@@ -210,14 +210,14 @@ struct diagonalize {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type& scratch) const {
-    const std::int64_t n = matrix.extent(0);
+    std::int64_t const n = matrix.extent(0);
     for (int lane : group) {
       for (std::int64_t at = lane; at < n * n; at += lanes) {
         vectors(at / n, at % n) = at / n == at % n ? 1.0 : 0.0;
       }
     }
     group.sync();
-    const auto players = static_cast<std::int32_t>(n + n % 2);
+    auto const players = static_cast<std::int32_t>(n + n % 2);
     for (int sweep = 0; sweep < most_rounds && !is_diagonal(group); ++sweep) {
       for (std::int32_t round = 0; round + 1 < players; ++round) {
         turn_pairs(group, round, players, scratch);
@@ -228,34 +228,34 @@ struct diagonalize {
  private:
   /// Who meets whom: the last stays, the others go round.
   TESSERA_FN static turn couple(std::int32_t i, std::int32_t round, std::int32_t players) {
-    const std::int32_t others = players - 1;
-    const std::int32_t a = i == 0 ? others : (round + i) % others;
-    const std::int32_t b = (round + others - i) % others;
+    std::int32_t const others = players - 1;
+    std::int32_t const a = i == 0 ? others : (round + i) % others;
+    std::int32_t const b = (round + others - i) % others;
     return a < b ? turn{1.0, 0.0, a, b} : turn{1.0, 0.0, b, a};
   }
 
   template <class Group>
   TESSERA_FN bool is_diagonal(Group const& group) const {
-    const std::int64_t n = matrix.extent(0);
+    std::int64_t const n = matrix.extent(0);
     per_lane<double, Group> beside;
     per_lane<double, Group> whole;
     for (int lane : group) {
       beside[lane] = whole[lane] = 0.0;
       for (std::int64_t at = lane; at < n * n; at += lanes) {
-        const double square = matrix(at / n, at % n) * matrix(at / n, at % n);
+        double const square = matrix(at / n, at % n) * matrix(at / n, at % n);
         whole[lane] += square;
         beside[lane] += at / n == at % n ? 0.0 : square;
       }
     }
-    const double rest = sum(group, beside);
+    double const rest = sum(group, beside);
     return !(rest > 1e-24 * sum(group, whole));
   }
 
   template <class Group>
   TESSERA_FN void turn_pairs(Group const& group, std::int32_t round, std::int32_t players,
                              scratch_type& scratch) const {
-    const auto n = static_cast<std::int32_t>(matrix.extent(0));
-    const std::int32_t pairs = players / 2;
+    auto const n = static_cast<std::int32_t>(matrix.extent(0));
+    std::int32_t const pairs = players / 2;
     for (int lane : group) {
       for (std::int32_t i = lane; i < pairs; i += lanes) {
         scratch.turns[i] = turn_of(couple(i, round, players));
@@ -264,7 +264,7 @@ struct diagonalize {
     group.sync();
     for (int lane : group) {
       for (std::int32_t at = lane; at < pairs * n; at += lanes) {
-        const turn t = scratch.turns[at / n];
+        turn const t = scratch.turns[at / n];
         if (t.high < n) {
           apply(t, matrix(at % n, t.low), matrix(at % n, t.high));
         }
@@ -273,7 +273,7 @@ struct diagonalize {
     group.sync();
     for (int lane : group) {
       for (std::int32_t at = lane; at < pairs * n; at += lanes) {
-        const turn t = scratch.turns[at / n];
+        turn const t = scratch.turns[at / n];
         if (t.high < n) {
           apply(t, matrix(t.low, at % n), matrix(t.high, at % n));
           apply(t, vectors(t.low, at % n), vectors(t.high, at % n));
@@ -284,20 +284,20 @@ struct diagonalize {
   }
 
   TESSERA_FN turn turn_of(turn t) const {
-    const double beside = t.high < matrix.extent(0) ? matrix(t.low, t.high) : 0.0;
+    double const beside = t.high < matrix.extent(0) ? matrix(t.low, t.high) : 0.0;
     if (beside == 0.0) {
       return t;
     }
-    const double ratio = (matrix(t.high, t.high) - matrix(t.low, t.low)) / (2.0 * beside);
-    const double size = ratio < 0.0 ? -ratio : ratio;
-    const double tangent = (ratio < 0.0 ? -1.0 : 1.0) / (size + ::sqrt(1.0 + ratio * ratio));
+    double const ratio = (matrix(t.high, t.high) - matrix(t.low, t.low)) / (2.0 * beside);
+    double const size = ratio < 0.0 ? -ratio : ratio;
+    double const tangent = (ratio < 0.0 ? -1.0 : 1.0) / (size + ::sqrt(1.0 + ratio * ratio));
     t.cosine = 1.0 / ::sqrt(1.0 + tangent * tangent);
     t.sine = tangent * t.cosine;
     return t;
   }
 
   TESSERA_FN static void apply(turn const& t, double& first, double& second) {
-    const double before = first;
+    double const before = first;
     first = t.cosine * before - t.sine * second;
     second = t.sine * before + t.cosine * second;
   }

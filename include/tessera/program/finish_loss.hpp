@@ -89,10 +89,10 @@ struct finish_loss_tokens {
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
     per_lane<loss_sums, Group> own;
     for (int lane : group) {
-      const std::int64_t row = which * lanes + lane;
+      std::int64_t const row = which * lanes + lane;
       own[lane] = row < tokens.count[0] ? finish_row(row) : loss_sums{0, 0, 0};
     }
-    const loss_sums total = reduce(group, own, detail::plus{});
+    loss_sums const total = reduce(group, own, detail::plus{});
     for (int lane : group) {
       if (is_first(lane)) {
         sums[which] = total;
@@ -102,22 +102,22 @@ struct finish_loss_tokens {
 
  private:
   TESSERA_FN loss_sums finish_row(std::int64_t row) const {
-    const std::int64_t token = tokens.order[row];
+    std::int64_t const token = tokens.order[row];
     auto state = reducer.identity();
     for (std::int64_t piece = 0; piece < states.extent(0); ++piece) {
       reducer.merge(state, states(piece, row));
     }
-    const softmax_reading softmax = read_softmax(reducer, state);
-    const float lse = softmax.largest + softmax.above;
-    const float surprise = (softmax.largest - targets[row]) + softmax.above;
+    softmax_reading const softmax = read_softmax(reducer, state);
+    float const lse = softmax.largest + softmax.above;
+    float const surprise = (softmax.largest - targets[row]) + softmax.above;
     float loss = surprise + terms.z_factor * lse * lse;
     if constexpr (has_reducer<sum_reducer<float>, R>) {
-      const float mean = state_of<sum_reducer<float>>(reducer, state) / static_cast<float>(terms.vocabulary);
+      float const mean = state_of<sum_reducer<float>>(reducer, state) / static_cast<float>(terms.vocabulary);
       if (terms.smoothing != 0.0F) {
         loss += terms.smoothing * (targets[row] - mean);
       }
     }
-    const float weight = weights.data != nullptr ? weights[token] : 1.0F;
+    float const weight = weights.data != nullptr ? weights[token] : 1.0F;
     row_lse[row] = lse;
     row_entropy[row] = softmax.entropy;
     detail::write_if_asked(outputs.loss, token, weight * loss);
@@ -126,7 +126,7 @@ struct finish_loss_tokens {
     detail::write_if_asked(outputs.entropy, token, softmax.entropy);
     double correct = 0;
     if constexpr (has_reducer<arg_max_reducer<float>, R>) {
-      const std::int32_t best = state_of<arg_max_reducer<float>>(reducer, state).place;
+      std::int32_t const best = state_of<arg_max_reducer<float>>(reducer, state).place;
       detail::write_if_asked(outputs.prediction, token, best);
       correct = best == tokens.labels[row] ? 1 : 0;
     }
@@ -162,14 +162,14 @@ struct finish_loss {
         own[lane] = own[lane] + sums[i];
       }
     }
-    const loss_sums total = reduce(group, own, detail::plus{});
+    loss_sums const total = reduce(group, own, detail::plus{});
     // A mean of nothing is 0, with gradients of 0, so that a batch without labels does no harm.
-    const double factor = !is_mean ? 1.0 : total.weight != 0.0 ? 1.0 / total.weight : 0.0;
+    double const factor = !is_mean ? 1.0 : total.weight != 0.0 ? 1.0 / total.weight : 0.0;
     for (int lane : group) {
       if (is_first(lane)) {
-        const double tokens = static_cast<double>(count[0]);
+        double const tokens = static_cast<double>(count[0]);
         scale[0] = static_cast<float>(factor);
-        const double loss = is_mean && total.weight == 0.0 ? 0.0 : total.loss * factor;
+        double const loss = is_mean && total.weight == 0.0 ? 0.0 : total.loss * factor;
         detail::write_if_asked(outputs.loss, 0, static_cast<float>(loss) + poison[0]);
         detail::write_if_asked(outputs.accuracy, 0, static_cast<float>(tokens > 0 ? total.correct / tokens : 0.0));
         detail::write_if_asked(outputs.count, 0, count[0]);

@@ -43,15 +43,15 @@ TESSERA_FN void write_page_header(Group const& group, cache_source<T> const& sou
 /// Copies the retained tokens of a page. Of groups of `Lanes` lanes.
 template <int Lanes, class Group, class T>
 TESSERA_FN void retain_tokens(Group const& group, cache_source<T> const& source, sealed_page const& at) {
-  const int pieces = source.memory.format.channels / row_chunk<T>::channels;
+  int const pieces = source.memory.format.channels / row_chunk<T>::channels;
   std::int64_t row = at.mark.first_row;
   for (std::uint64_t left = at.mark.retained; left != 0; left &= left - 1) {
-    const std::int64_t token = at.first_token + count_trailing_zeros(left);
+    std::int64_t const token = at.first_token + count_trailing_zeros(left);
     for (int lane : group) {
       for (int i = lane; i < 2 * source.memory.format.layers * pieces; i += Lanes) {
-        const int layer = i / pieces / 2;
-        const int part = i / pieces % 2;
-        const auto piece = row_chunk<T>::of(source.stored_row_of(at.sequence, layer, part, at.head, token), i % pieces);
+        int const layer = i / pieces / 2;
+        int const part = i / pieces % 2;
+        auto const piece = row_chunk<T>::of(source.stored_row_of(at.sequence, layer, part, at.head, token), i % pieces);
         piece.store_to(source.memory.retained_row(row, layer, part), i % pieces);
       }
     }
@@ -72,12 +72,12 @@ struct finish_pages {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const std::int64_t head = which % marks.extent(2);
-    const std::int64_t i = which / marks.extent(2) % marks.extent(1);
-    const std::int64_t sequence = which / marks.extent(2) / marks.extent(1);
-    const std::int64_t page = source.first_page(sequence) + i;
+    std::int64_t const head = which % marks.extent(2);
+    std::int64_t const i = which / marks.extent(2) % marks.extent(1);
+    std::int64_t const sequence = which / marks.extent(2) / marks.extent(1);
+    std::int64_t const page = source.first_page(sequence) + i;
     if (page < source.end_page(sequence)) {
-      const sealed_page at{sequence, head, page * cache_page_format::tokens, marks(sequence, i, head),
+      sealed_page const at{sequence, head, page * cache_page_format::tokens, marks(sequence, i, head),
                            source.memory.page(source.sequences.blocks(sequence, page), head)};
       write_page_header(group, source, at);
       retain_tokens<lanes>(group, source, at);

@@ -59,11 +59,11 @@ struct finish_tiles {
 
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t which,
                                              scratch_type& scratch) const {
-    const auto index = static_cast<std::int32_t>(which);
-    const std::int32_t list = index / pieces;
-    const std::int32_t channel = (index - list * pieces.value()) * piece;
-    const bool has_both = keys.heads.data != nullptr && values.heads.data != nullptr;
-    const std::int32_t head = has_both ? list >> 1 : list;
+    auto const index = static_cast<std::int32_t>(which);
+    std::int32_t const list = index / pieces;
+    std::int32_t const channel = (index - list * pieces.value()) * piece;
+    bool const has_both = keys.heads.data != nullptr && values.heads.data != nullptr;
+    std::int32_t const head = has_both ? list >> 1 : list;
     if (has_both ? (list & 1) == 0 : keys.heads.data != nullptr) {
       if constexpr (Means.of_keys) {
         finish_keys(group, head, channel, scratch);
@@ -77,7 +77,7 @@ struct finish_tiles {
   __device__ __forceinline__ void finish_keys(cuda_block<lanes> const& group, std::int32_t head, std::int32_t first,
                                               scratch_type& scratch) const {
     gather(group, summaries.key_sum, head, first, 0.0F, sum_of_two{}, scratch);
-    const std::int32_t channel = first + group.lane;
+    std::int32_t const channel = first + group.lane;
     if (group.lane < piece && channel < channels) {
       key_mean[std::int64_t{head} * channels + channel] =
           mean_of(add(group.lane, scratch), key_sample.count(keys.length(head)));
@@ -86,34 +86,34 @@ struct finish_tiles {
 
   __device__ __forceinline__ void finish_values(cuda_block<lanes> const& group, std::int32_t head, std::int32_t first,
                                                 scratch_type& scratch) const {
-    const bool is_writer = group.lane < piece && first + group.lane < channels;
-    const std::int64_t to = std::int64_t{head} * channels + first + group.lane;
+    bool const is_writer = group.lane < piece && first + group.lane < channels;
+    std::int64_t const to = std::int64_t{head} * channels + first + group.lane;
     gather(group, summaries.highest, head, first, Means.of_values ? -infinity : 0.0F, larger{}, scratch);
     float magnitude = is_writer ? join(group.lane, larger{}, scratch) : 0.0F;
     if constexpr (Means.of_values) {
       group.sync();
       gather(group, summaries.lowest, head, first, infinity, smaller{}, scratch);
-      const float lowest = is_writer ? join(group.lane, smaller{}, scratch) : 0.0F;
+      float const lowest = is_writer ? join(group.lane, smaller{}, scratch) : 0.0F;
       group.sync();
       gather(group, summaries.sum, head, first, 0.0F, sum_of_two{}, scratch);
       if (is_writer) {
-        const float mean = mean_of(add(group.lane, scratch), value_sample.count(values.length(head)));
+        float const mean = mean_of(add(group.lane, scratch), value_sample.count(values.length(head)));
         value_mean[to] = mean;
         magnitude = channel_summary{0.0F, lowest, magnitude}.magnitude(mean);
       }
     }
     if (is_writer) {
-      const absolute_maximum_or_nan_reducer known;
+      absolute_maximum_or_nan_reducer const known;
       float largest = known.value(__float_as_uint(magnitude));
       if constexpr (Means.samples_values) {
-        const bool is_whole = value_sample.step(values.length(head)) == 1;
+        bool const is_whole = value_sample.step(values.length(head)) == 1;
         largest = is_whole ? largest : with_room(largest, room);
         beyond[to] = 0;
         if (first + group.lane == 0) {
           beyond[std::int64_t{heads} * channels + head] = 0;
         }
       }
-      const code_scale fitted = fit_scale(largest, highest);
+      code_scale const fitted = fit_scale(largest, highest);
       value_scales[to] = fitted.scale;
       value_reciprocals[to] = fitted.reciprocal;
     }
@@ -130,7 +130,7 @@ struct finish_tiles {
   };
 
   __device__ __forceinline__ static float mean_of(float sum, std::int64_t count) {
-    const float mean = count > 0 ? sum / static_cast<float>(count) : 0.0F;
+    float const mean = count > 0 ? sum / static_cast<float>(count) : 0.0F;
     return is_finite(mean) ? mean : 0.0F;
   }
 
@@ -157,9 +157,9 @@ struct finish_tiles {
                                          std::int32_t first, float nothing, Combine combine,
                                          scratch_type& scratch) const {
     constexpr int quads = piece / 4;
-    const int part = group.lane / quads;
-    const std::int32_t channel = first + group.lane % quads * 4;
-    const std::int32_t end = channel < channels ? tiles : 0;
+    int const part = group.lane / quads;
+    std::int32_t const channel = first + group.lane % quads * 4;
+    std::int32_t const end = channel < channels ? tiles : 0;
     float const* const of_head = from + std::int64_t{head} * tiles * channels + channel;
     float4 all = {nothing, nothing, nothing, nothing};
 #pragma unroll 1
@@ -167,7 +167,7 @@ struct finish_tiles {
       float4 found[ahead];
 #pragma unroll
       for (int i = 0; i < ahead; ++i) {
-        const std::int32_t tile = at + i * parts;
+        std::int32_t const tile = at + i * parts;
         found[i] = {nothing, nothing, nothing, nothing};
         if (tile < end) {
           found[i] = load_from_l2(reinterpret_cast<float4 const*>(of_head + std::int64_t{tile} * channels));

@@ -59,12 +59,12 @@ TESSERA_FN void scan_counts(Group const& group, codebook_scratch& scratch) {
   }
   group.sync();
   for (int step = 0; step < 8; ++step) {
-    const int distance = 1 << step;
-    const int from = step % 2;
+    int const distance = 1 << step;
+    int const from = step % 2;
     for (int lane : group) {
       for (int i = lane; i < 256; i += Group::size) {
-        const std::uint64_t below = i >= distance ? scratch.largest_below[from][i - distance] : 0;
-        const std::uint64_t above = i + distance < 256 ? scratch.largest_above[from][i + distance] : 0;
+        std::uint64_t const below = i >= distance ? scratch.largest_below[from][i - distance] : 0;
+        std::uint64_t const above = i + distance < 256 ? scratch.largest_above[from][i + distance] : 0;
         scratch.largest_below[1 - from][i] = max(scratch.largest_below[from][i], below);
         scratch.largest_above[1 - from][i] = max(scratch.largest_above[from][i], above);
       }
@@ -76,15 +76,15 @@ TESSERA_FN void scan_counts(Group const& group, codebook_scratch& scratch) {
 /// The best window with this base: the same as exponent_window_at gives.
 TESSERA_FN constexpr exponent_window_candidate window_candidate(codebook_scratch const& scratch, std::uint32_t base,
                                                                 std::uint32_t largest_exponent) {
-  const std::uint32_t end = base + exponent_window::neighbours;
+  std::uint32_t const end = base + exponent_window::neighbours;
   std::uint64_t inside = 0;
   for (std::uint32_t exponent = base; exponent < end; ++exponent) {
     inside += scratch.counts[exponent];
   }
   std::uint32_t extra = end <= largest_exponent ? end : base - 1;
-  const std::uint64_t below = base > 0 ? scratch.largest_below[0][base - 1] : 0;
-  const std::uint64_t above = end < 256 ? scratch.largest_above[0][end] : 0;
-  const std::uint64_t outside = max(below, above);
+  std::uint64_t const below = base > 0 ? scratch.largest_below[0][base - 1] : 0;
+  std::uint64_t const above = end < 256 ? scratch.largest_above[0][end] : 0;
+  std::uint64_t const outside = max(below, above);
   if ((outside >> 8) > scratch.counts[extra]) {
     extra = static_cast<std::uint32_t>(255 - (outside & 255));
   }
@@ -95,17 +95,17 @@ TESSERA_FN constexpr exponent_window_candidate window_candidate(codebook_scratch
 template <class Group>
 TESSERA_FN exponent_window fit_window(Group const& group, std::uint32_t largest_exponent, codebook_scratch& scratch) {
   scan_counts(group, scratch);
-  const int candidates = static_cast<int>(exponent_window_candidates(largest_exponent));
+  int const candidates = static_cast<int>(exponent_window_candidates(largest_exponent));
   per_lane<std::uint64_t, Group> key;  // covered << 16 | 255 - base << 8 | extra: the largest has the lowest base
   for (int lane : group) {
     key[lane] = 0;
     for (int base = lane; base < candidates; base += Group::size) {
-      const auto candidate = window_candidate(scratch, static_cast<std::uint32_t>(base), largest_exponent);
-      const auto place = static_cast<std::uint64_t>(255 - base);
+      auto const candidate = window_candidate(scratch, static_cast<std::uint32_t>(base), largest_exponent);
+      auto const place = static_cast<std::uint64_t>(255 - base);
       key[lane] = max(key[lane], (candidate.covered << 16) | (place << 8) | candidate.window.extra);
     }
   }
-  const std::uint64_t best = maximum(group, key);
+  std::uint64_t const best = maximum(group, key);
   return {static_cast<std::uint8_t>(255 - ((best >> 8) & 255)), static_cast<std::uint8_t>(best & 255)};
 }
 
@@ -118,17 +118,17 @@ TESSERA_FN void share_codes(Group const& group, exponent_window window, codebook
     counted[lane] = 0;
     coded[lane] = 0;
     for (int exponent = lane; exponent < 256; exponent += Group::size) {
-      const bool escapes = window.code(static_cast<std::uint32_t>(exponent)) == exponent_window::escape_code;
+      bool const escapes = window.code(static_cast<std::uint32_t>(exponent)) == exponent_window::escape_code;
       counted[lane] += scratch.counts[exponent];
       coded[lane] += escapes ? 0 : scratch.counts[exponent];
     }
   }
-  const std::uint64_t all = sum(group, counted);
-  const std::uint64_t escapes = all - sum(group, coded);
+  std::uint64_t const all = sum(group, counted);
+  std::uint64_t const escapes = all - sum(group, coded);
   for (int lane : group) {
     for (int i = lane; i < exponent_window::codes; i += Group::size) {
-      const auto code = static_cast<std::uint32_t>(i);
-      const bool is_escape = code == exponent_window::escape_code;
+      auto const code = static_cast<std::uint32_t>(i);
+      bool const is_escape = code == exponent_window::escape_code;
       scratch.share[i] = pair_model::share(is_escape ? escapes : scratch.counts[window.exponent(code)], all, code);
     }
   }
@@ -142,35 +142,35 @@ TESSERA_FN int share_slots(Group const& group, codebook_scratch& scratch) {
   for (int code = 0; code < exponent_window::codes; ++code) {
     share_sum += scratch.share[code];
   }
-  const std::uint64_t weight_sum = share_sum * share_sum;
+  std::uint64_t const weight_sum = share_sum * share_sum;
   per_lane<std::uint32_t, Group> ones;
   per_lane<std::uint64_t, Group> proportional;
   for (int lane : group) {
     ones[lane] = 0;
     proportional[lane] = 0;
     for (int symbol = lane; symbol < 256; symbol += Group::size) {
-      const std::uint64_t weight = pair_weight(scratch, static_cast<std::uint32_t>(symbol));
-      const auto kind = pair_model::classify(static_cast<std::uint32_t>(symbol), weight, weight_sum);
+      std::uint64_t const weight = pair_weight(scratch, static_cast<std::uint32_t>(symbol));
+      auto const kind = pair_model::classify(static_cast<std::uint32_t>(symbol), weight, weight_sum);
       ones[lane] += kind == pair_model::kind::one ? 1U : 0U;
       proportional[lane] += kind == pair_model::kind::proportional ? weight : 0;
     }
   }
-  const std::uint64_t slots = pair_model::total - sum(group, ones);
-  const std::uint64_t proportional_sum = sum(group, proportional);
+  std::uint64_t const slots = pair_model::total - sum(group, ones);
+  std::uint64_t const proportional_sum = sum(group, proportional);
   per_lane<std::uint32_t, Group> given;
   for (int lane : group) {
     given[lane] = 0;
     for (int symbol = lane; symbol < 256; symbol += Group::size) {
-      const std::uint64_t weight = pair_weight(scratch, static_cast<std::uint32_t>(symbol));
-      const auto kind = pair_model::classify(static_cast<std::uint32_t>(symbol), weight, weight_sum);
-      const std::uint32_t rounded = pair_model::rounded(weight, slots, proportional_sum);
+      std::uint64_t const weight = pair_weight(scratch, static_cast<std::uint32_t>(symbol));
+      auto const kind = pair_model::classify(static_cast<std::uint32_t>(symbol), weight, weight_sum);
+      std::uint32_t const rounded = pair_model::rounded(weight, slots, proportional_sum);
       scratch.table.frequency[symbol] = static_cast<std::uint16_t>(kind == pair_model::kind::absent ? 0
                                                                    : kind == pair_model::kind::one  ? 1
                                                                                                     : rounded);
       given[lane] += kind == pair_model::kind::proportional ? rounded : 0U;
     }
   }
-  const std::uint32_t all_given = sum(group, given);
+  std::uint32_t const all_given = sum(group, given);
   group.sync();
   return static_cast<int>(slots) - static_cast<int>(all_given);
 }
@@ -179,7 +179,7 @@ TESSERA_FN int share_slots(Group const& group, codebook_scratch& scratch) {
 /// there are too few of them.
 template <class Group>
 TESSERA_FN bool settle_slots(Group const& group, int left, std::uint32_t enough, codebook_scratch& scratch) {
-  const int change = left < 0 ? -1 : 1;
+  int const change = left < 0 ? -1 : 1;
   int open = left < 0 ? -left : left;
   per_lane<int, Group> eligible;
   for (int lane : group) {
@@ -196,9 +196,9 @@ TESSERA_FN bool settle_slots(Group const& group, int left, std::uint32_t enough,
     for (int lane : group) {
       before[lane] = scratch.table.frequency[first + lane] >= enough ? 1 : 0;
     }
-    const int here = exclusive_sum(group, before);
+    int const here = exclusive_sum(group, before);
     for (int lane : group) {
-      const int frequency = scratch.table.frequency[first + lane];
+      int const frequency = scratch.table.frequency[first + lane];
       if (frequency >= static_cast<int>(enough) && before[lane] < open) {
         scratch.table.frequency[first + lane] = static_cast<std::uint16_t>(frequency + change);
       }
@@ -222,11 +222,11 @@ TESSERA_FN exponent_window fit_codebook(Group const& group, std::uint64_t const*
     }
   }
   group.sync();
-  const exponent_window window = detail::fit_window(group, largest_exponent, scratch);
+  exponent_window const window = detail::fit_window(group, largest_exponent, scratch);
   detail::share_codes(group, window, scratch);
-  const int left = detail::share_slots(group, scratch);
+  int const left = detail::share_slots(group, scratch);
   // Frequent symbols lose the least by it. Rounding leaves at most half a slot a symbol, so the last always succeeds.
-  const std::uint32_t fewest = left < 0 ? 2 : 1;
+  std::uint32_t const fewest = left < 0 ? 2 : 1;
   bool settled = false;
   for (int bits = 6; bits >= 0 && !settled; bits -= 3) {
     settled = detail::settle_slots(group, left, max(1U << bits, fewest), scratch);
@@ -244,7 +244,7 @@ TESSERA_FN void write_encode_table(Group const& group, pair_coder::model_type co
     for (int lane : group) {
       cumulative[lane] = model.frequency[first + lane];
     }
-    const std::uint32_t total = exclusive_sum(group, cumulative);
+    std::uint32_t const total = exclusive_sum(group, cumulative);
     for (int lane : group) {
       table.entry[first + lane] =
           pair_coder::make_encode_entry(model.frequency[first + lane], below + cumulative[lane]);

@@ -72,8 +72,8 @@ struct gemm_in_turns {
       prepare(scratch);
     }
     pieces_type::sync_all(group);
-    const auto first_work = static_cast<std::int32_t>(block / Policy.blocks);
-    const int warpgroup = __shfl_sync(0xffffffffU, group.lane / shape::warpgroup, 0);
+    auto const first_work = static_cast<std::int32_t>(block / Policy.blocks);
+    int const warpgroup = __shfl_sync(0xffffffffU, group.lane / shape::warpgroup, 0);
     if (warpgroup == 0) {
       lower_registers<Policy.producer_registers>();
       if (group.lane == 0) {
@@ -118,9 +118,9 @@ struct gemm_in_turns {
 
   __device__ __forceinline__ void consume(scratch_type& scratch, std::int32_t first_work, int consumer,
                                           int lane) const {
-    const int warp = __shfl_sync(0xffffffffU, lane / 32, 0);
-    const std::int32_t first_row = pieces_type::rank() * shape::block_rows + warp * 16;
-    const std::int32_t count = schedule.count();
+    int const warp = __shfl_sync(0xffffffffU, lane / 32, 0);
+    std::int32_t const first_row = pieces_type::rank() * shape::block_rows + warp * 16;
+    std::int32_t const count = schedule.count();
     place_type place;
     unsigned turn = consumer == 0 ? 1 : 0;  // the first one's first turn has come
     sum_type sums[halves][mma::registers];
@@ -129,8 +129,8 @@ struct gemm_in_turns {
     }
     for (std::int32_t index = first_work + consumer * pieces_type::stride(); index < count;
          index += 2 * pieces_type::stride()) {
-      const gemm_work work = schedule.at(index);
-      const std::int32_t pieces = __shfl_sync(0xffffffffU, work.pieces, 0);
+      gemm_work const work = schedule.at(index);
+      std::int32_t const pieces = __shfl_sync(0xffffffffU, work.pieces, 0);
       scratch.turn[consumer].wait(turn);
       turn ^= 1;
       if (pieces > 0) {
@@ -143,7 +143,7 @@ struct gemm_in_turns {
       place.skip(pieces_of(index + pieces_type::stride()));
 #pragma unroll
       for (int half = 0; half < halves; ++half) {
-        const box_place first{work.column * columns, work.row * rows + first_row + half * mma::rows};
+        box_place const first{work.column * columns, work.row * rows + first_row + half * mma::rows};
         if constexpr (requires { epilogue(sums[half], first, scratch.of_rows[consumer][warp][half], index); }) {
           epilogue(sums[half], first, scratch.of_rows[consumer][warp][half], index);
         } else {
@@ -162,7 +162,7 @@ struct gemm_in_turns {
   /// begun. When the last has come it is the other warpgroup's turn.
   __device__ __forceinline__ void multiply_tile(scratch_type& scratch, int consumer, place_type& place,
                                                 sum_type (&sums)[halves][mma::registers], std::int32_t pieces) const {
-    const operand_pair operands{matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.a[0])),
+    operand_pair const operands{matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.a[0])),
                                 matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.b[0]))};
     pin(sums);
     int before = place.stage;
@@ -172,7 +172,7 @@ struct gemm_in_turns {
     }
     multiply_piece(operands, place, sums, false);
     for (std::int32_t k = 1; k < pieces; ++k) {
-      const int stage = place.stage;
+      int const stage = place.stage;
       scratch.full[stage].wait(place.phase);
       if (k == pieces - 1) {
         give_turn(scratch, consumer);
@@ -216,8 +216,8 @@ struct gemm_in_turns {
   __device__ __forceinline__ static void multiply_piece(operand_pair operands, place_type& place,
                                                         sum_type (&sums)[halves][mma::registers], bool add) {
     begin_multiply();
-    const matrix_descriptor a_piece = operands.a.further(place.stage * a_bytes);
-    const matrix_descriptor b_piece = operands.b.further(place.stage * b_bytes);
+    matrix_descriptor const a_piece = operands.a.further(place.stage * a_bytes);
+    matrix_descriptor const b_piece = operands.b.further(place.stage * b_bytes);
 #pragma unroll
     for (int bytes = 0; bytes < shape::depth_bytes; bytes += 32) {
 #pragma unroll

@@ -112,8 +112,8 @@ struct gemm_on_warpgroups {
       prepare(scratch);
     }
     pieces_type::sync_all(group);
-    const auto first_work = static_cast<std::int32_t>(block / Policy.blocks);
-    const int warpgroup = __shfl_sync(0xffffffffU, group.lane / shape::warpgroup, 0);
+    auto const first_work = static_cast<std::int32_t>(block / Policy.blocks);
+    int const warpgroup = __shfl_sync(0xffffffffU, group.lane / shape::warpgroup, 0);
     if (warpgroup == 0) {
       lower_registers<Policy.producer_registers>();
       if (group.lane == 0) {
@@ -143,8 +143,8 @@ struct gemm_on_warpgroups {
 
   __device__ __forceinline__ void consume(scratch_type& scratch, std::int32_t first_work, int consumer,
                                           int lane) const {
-    const int warp = __shfl_sync(0xffffffffU, lane / 32, 0);
-    const std::int32_t first_row = pieces_type::rank() * shape::block_rows + consumer * mma::rows + warp * 16;
+    int const warp = __shfl_sync(0xffffffffU, lane / 32, 0);
+    std::int32_t const first_row = pieces_type::rank() * shape::block_rows + consumer * mma::rows + warp * 16;
     typename Epilogue::scratch_type& own = scratch.of_warp[4 * consumer + warp];
     place_type place;
     typename mma::sum_type sums[mma::registers];
@@ -153,7 +153,7 @@ struct gemm_on_warpgroups {
     gemm_work work = look_up(index);
     while (index < schedule.count()) {
       index += pieces_type::stride();
-      const box_place first{work.column * columns, work.row * rows + first_row};
+      box_place const first{work.column * columns, work.row * rows + first_row};
       if (work.pieces > 0) {
         work = multiply_tile(scratch, consumer, place, sums, deferred, own, work.pieces, index);
       } else {
@@ -181,14 +181,14 @@ struct gemm_on_warpgroups {
                                                      detail::deferred_work<Epilogue, mma::registers>& deferred,
                                                      typename Epilogue::scratch_type& own, std::int32_t pieces,
                                                      std::int32_t next) const {
-    const operand_pair operands{
+    operand_pair const operands{
         matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.a[0]) +
                                              static_cast<std::uint32_t>(consumer * mma::rows * shape::depth_bytes)),
         matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.b[0]))};
     pin_registers(sums);
     int before = place.stage;
     multiply_piece(scratch, operands, place, sums, false);
-    const gemm_work work = look_up(next);
+    gemm_work const work = look_up(next);
     deferred.template run<0>(epilogue, own);
     std::int32_t k = 1;
     if (detail::is_deferring<Epilogue> && pieces > 1) {
@@ -206,7 +206,7 @@ struct gemm_on_warpgroups {
 
   /// Work number `index`, if there is one, here and now: the compiler would rather compute it where it is used.
   __device__ __forceinline__ gemm_work look_up(std::int32_t index) const {
-    const gemm_work work = index < schedule.count() ? schedule.at(index) : gemm_work{};
+    gemm_work const work = index < schedule.count() ? schedule.at(index) : gemm_work{};
     std::int32_t words[3] = {work.row, work.column, work.pieces};
     pin_registers(words);
     return {words[0], words[1], 0, words[2]};
@@ -230,8 +230,8 @@ struct gemm_on_warpgroups {
                                                         typename mma::sum_type (&sums)[mma::registers], bool add) {
     scratch.full[place.stage].wait(place.phase);
     begin_multiply();
-    const matrix_descriptor a_piece = operands.a.further(place.stage * a_bytes);
-    const matrix_descriptor b_piece = operands.b.further(place.stage * b_bytes);
+    matrix_descriptor const a_piece = operands.a.further(place.stage * a_bytes);
+    matrix_descriptor const b_piece = operands.b.further(place.stage * b_bytes);
 #pragma unroll
     for (int bytes = 0; bytes < shape::depth_bytes; bytes += 32) {
       mma::multiply(sums, a_piece.further(bytes), b_piece.further(bytes), add || bytes != 0);
@@ -245,7 +245,7 @@ struct gemm_on_warpgroups {
                                                             place_type& place,
                                                             typename mma::sum_type (&sums)[mma::registers],
                                                             int before) {
-    const int stage = place.stage;
+    int const stage = place.stage;
     multiply_piece(scratch, operands, place, sums, true);
     await_multiply<1>();
     pieces_type::release(scratch, before);

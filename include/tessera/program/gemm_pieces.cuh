@@ -64,15 +64,15 @@ struct gemm_pieces {
   template <class Scratch, class Schedule>
   __device__ __forceinline__ static void produce(Scratch& scratch, tensor_map const& a, tensor_map const& b,
                                                  Schedule const& schedule, std::int32_t first_work) {
-    const std::int32_t own = rank();
-    const std::int32_t count = schedule.count();
+    std::int32_t const own = rank();
+    std::int32_t const count = schedule.count();
     place_type place;
     for (std::int32_t index = first_work; index < count; index += stride()) {
-      const gemm_work work = schedule.at(index);
-      const std::int32_t row = work.row * rows + own * shape::block_rows;
-      const std::int32_t column = work.column * columns + own * b_box_rows;
+      gemm_work const work = schedule.at(index);
+      std::int32_t const row = work.row * rows + own * shape::block_rows;
+      std::int32_t const column = work.column * columns + own * b_box_rows;
       for (std::int32_t k = 0; k < work.pieces; ++k) {
-        const std::int32_t first = schedule.piece(work.first + k) * depth;
+        std::int32_t const first = schedule.piece(work.first + k) * depth;
         shared_barrier& full = scratch.full[place.stage];
         scratch.empty[place.stage].wait(place.phase ^ 1);
         full.arrive_and_expect(a_bytes + b_bytes);
@@ -92,7 +92,7 @@ struct gemm_pieces {
   /// A warp's, to the producers of all blocks of the cluster.
   template <class Scratch>
   __device__ __forceinline__ static void release(Scratch& scratch, int stage) {
-    const unsigned lane = threadIdx.x % 32;
+    unsigned const lane = threadIdx.x % 32;
     if constexpr (Policy.blocks == 1) {
       if (lane == 0) {
         scratch.empty[stage].arrive();

@@ -57,11 +57,11 @@ struct gemm_tiles {
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
     using mma = gemm_tile<Operand, shape<rows, columns, step>, Group>;
-    const tile_order::place tile = order().at(which);
-    const std::int64_t first_row = std::int64_t{tile.row} * rows;
-    const std::int64_t first_column = std::int64_t{tile.column} * columns;
-    const auto& a_source = open_source(group, a, scratch.of_a);
-    const auto& b_source = open_source(group, b, scratch.of_b);
+    tile_order::place const tile = order().at(which);
+    std::int64_t const first_row = std::int64_t{tile.row} * rows;
+    std::int64_t const first_column = std::int64_t{tile.column} * columns;
+    auto const& a_source = open_source(group, a, scratch.of_a);
+    auto const& b_source = open_source(group, b, scratch.of_b);
     typename mma::sum_tile sums;
     mma::clear(group, sums);
     for (std::int64_t first = 0; first < a.columns(); first += depth) {

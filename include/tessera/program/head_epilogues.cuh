@@ -27,11 +27,11 @@ struct store_gram_part {
   template <int Registers>
   __device__ __forceinline__ void operator()(float const (&sums)[Registers], head_work const& work, std::int32_t row,
                                              scratch_type&) const {
-    const auto lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
     float* const own = parts + works.element(work, row + lane / 4, 2 * (lane % 4));
 #pragma unroll
     for (int pair = 0; pair < Registers / 2; ++pair) {
-      const int at = pair % 2 * 8 * gram_works::tile + pair / 2 * 8;
+      int const at = pair % 2 * 8 * gram_works::tile + pair / 2 * 8;
       *reinterpret_cast<float2*>(own + at) = float2{sums[2 * pair], sums[2 * pair + 1]};
     }
   }
@@ -53,7 +53,7 @@ struct store_coefficients {
   template <int Registers>
   __device__ __forceinline__ void operator()(float const (&sums)[Registers], head_work const& work, std::int32_t row,
                                              scratch_type& scratch) const {
-    const box_place place{0, work.row * projection_works::tile + row};
+    box_place const place{0, work.row * projection_works::tile + row};
     typename boxes_type::template deferred_type<Registers> words;
     boxes.defer(sums, place, words);
     boxes.template run_deferred<0>(words, place, scratch);

@@ -38,7 +38,7 @@ struct tiled_heads {
 
   /// The first element of tile `at` of a head.
   __device__ __forceinline__ T const* first(std::int32_t head, std::int32_t at) const {
-    const std::int32_t sequence = head / heads_each;
+    std::int32_t const sequence = head / heads_each;
     return heads.data + sequence * heads.strides[0] + (head - sequence * heads_each.value()) * heads.strides[1] +
            std::int64_t{at} * tile * heads.strides[2];
   }
@@ -88,7 +88,7 @@ struct head_lanes {
   __device__ __forceinline__ static void load(T const* from, std::int64_t stride, int row, std::int32_t tokens,
                                               pair (&words)[passes][4]) {
     T const* address = from + row * stride;
-    const std::int64_t step = Step * stride;
+    std::int64_t const step = Step * stride;
 #pragma unroll
     for (int i = 0; i < passes; ++i) {
       take<IsOnce>(address, row + i * Step < tokens, words[i]);
@@ -117,7 +117,7 @@ struct head_lanes {
       low = load_from_l2(address);
       high = load_from_l2(address + 1);
     }
-    const float all[vector] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+    float const all[vector] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
 #pragma unroll
     for (int i = 0; i < vector; ++i) {
       found[i] = all[i];
@@ -153,15 +153,15 @@ struct head_lanes {
   }
   /// Adds both halves of a pair.
   __device__ __forceinline__ static void add(float2& sum, pair word) {
-    const float2 both = unpack_pair<T>(word);
+    float2 const both = unpack_pair<T>(word);
     sum.x += both.x;
     sum.y += both.y;
   }
   /// A pair with zeros for what is not finite.
   __device__ __forceinline__ static pair finite_halves(pair word) {
     constexpr std::uint32_t exponent = std::is_same_v<T, bfloat16> ? 0x7f80U : 0x7c00U;
-    const pair low = (word & exponent) == exponent ? 0 : word & 0xffffU;
-    const pair high = (word >> 16 & exponent) == exponent ? 0 : word & 0xffff0000U;
+    pair const low = (word & exponent) == exponent ? 0 : word & 0xffffU;
+    pair const high = (word >> 16 & exponent) == exponent ? 0 : word & 0xffff0000U;
     return low | high;
   }
 
@@ -174,14 +174,14 @@ struct head_lanes {
       highest[j] = -infinity;
 #pragma unroll
       for (int i = 0; i < passes; ++i) {
-        const float2 both = unpack_pair<T>(words[i][j / 2]);
-        const float value = j % 2 == 0 ? both.x : both.y;
+        float2 const both = unpack_pair<T>(words[i][j / 2]);
+        float const value = j % 2 == 0 ? both.x : both.y;
         if (i * rows + row < tokens) {
           lowest[j] = minimum_or_nan(lowest[j], value);
           highest[j] = maximum_or_nan(highest[j], value);
         }
       }
-      const bool is_known = row >= tokens || (is_finite(lowest[j]) && is_finite(highest[j]));
+      bool const is_known = row >= tokens || (is_finite(lowest[j]) && is_finite(highest[j]));
       lowest[j] = is_known ? lowest[j] : not_a_number();
       highest[j] = is_known ? highest[j] : not_a_number();
     }
@@ -206,9 +206,9 @@ struct head_lanes {
 
   /// The largest magnitude of a token's channels of this lane, or NaN.
   __device__ __forceinline__ static float magnitude_of(pair const (&words)[4]) {
-    const pair low = larger_pair_or_nan<T>(magnitudes(words[0]), magnitudes(words[1]));
-    const pair high = larger_pair_or_nan<T>(magnitudes(words[2]), magnitudes(words[3]));
-    const float2 both = unpack_pair<T>(larger_pair_or_nan<T>(low, high));
+    pair const low = larger_pair_or_nan<T>(magnitudes(words[0]), magnitudes(words[1]));
+    pair const high = larger_pair_or_nan<T>(magnitudes(words[2]), magnitudes(words[3]));
+    float2 const both = unpack_pair<T>(larger_pair_or_nan<T>(low, high));
     return maximum_or_nan(both.x, both.y);
   }
   /// The same, of what is left when a mean is subtracted.
@@ -216,7 +216,7 @@ struct head_lanes {
     float largest = 0.0F;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const float2 value = unpack_pair<T>(words[j]);
+      float2 const value = unpack_pair<T>(words[j]);
       largest = maximum_or_nan(largest, fabsf(value.x - mean[2 * j]));
       largest = maximum_or_nan(largest, fabsf(value.y - mean[2 * j + 1]));
     }
@@ -225,7 +225,7 @@ struct head_lanes {
   /// Of a group whose largest code is `Highest`.
   template <int Highest>
   __device__ __forceinline__ static code_scale scale_of(float magnitude) {
-    const absolute_maximum_or_nan_reducer known;
+    absolute_maximum_or_nan_reducer const known;
     return fit_scale(known.value(__float_as_uint(magnitude)), static_cast<float>(Highest));
   }
 
@@ -240,12 +240,12 @@ struct head_lanes {
       std::uint32_t bits[4];
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
-        const int at = 4 * half + 2 * j;
-        const float2 value = unpack_pair<T>(recompute(words[2 * half + j]));
+        int const at = 4 * half + 2 * j;
+        float2 const value = unpack_pair<T>(recompute(words[2 * half + j]));
         bits[2 * j] = __float_as_uint(__fadd_rn(__fmul_rn(value.x - mean[at], reciprocal), magic));
         bits[2 * j + 1] = __float_as_uint(__fadd_rn(__fmul_rn(value.y - mean[at + 1], reciprocal), magic));
       }
-      const std::uint32_t four =
+      std::uint32_t const four =
           pick_bytes(pick_bytes(bits[0], bits[1], 0x0040), pick_bytes(bits[2], bits[3], 0x0040), 0x5410);
       codes[half] = reciprocal == 0.0F ? 0 : four;
     }
@@ -264,10 +264,10 @@ struct head_lanes {
     float two[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const float other = __shfl_xor_sync(0xffffffffU, (lane & A) != 0 ? numbers[i] : numbers[i + 2], A);
+      float const other = __shfl_xor_sync(0xffffffffU, (lane & A) != 0 ? numbers[i] : numbers[i + 2], A);
       two[i] = combine((lane & A) != 0 ? numbers[i + 2] : numbers[i], other);
     }
-    const float other = __shfl_xor_sync(0xffffffffU, (lane & B) != 0 ? two[0] : two[1], B);
+    float const other = __shfl_xor_sync(0xffffffffU, (lane & B) != 0 ? two[0] : two[1], B);
     return combine((lane & B) != 0 ? two[1] : two[0], other);
   }
   /// The same for eight numbers and three bits.
@@ -276,7 +276,7 @@ struct head_lanes {
     float four[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const float other = __shfl_xor_sync(0xffffffffU, (lane & A) != 0 ? numbers[i] : numbers[i + 4], A);
+      float const other = __shfl_xor_sync(0xffffffffU, (lane & A) != 0 ? numbers[i] : numbers[i + 4], A);
       four[i] = combine((lane & A) != 0 ? numbers[i + 4] : numbers[i], other);
     }
     return scatter<B, C>(four, lane, combine);

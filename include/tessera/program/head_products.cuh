@@ -75,8 +75,8 @@ struct head_products {
       prepare(scratch);
     }
     sync_cluster();
-    const auto first_work = static_cast<std::int32_t>(block / 2);
-    const int warpgroup = __shfl_sync(0xffffffffU, group.lane / shape::warpgroup, 0);
+    auto const first_work = static_cast<std::int32_t>(block / 2);
+    int const warpgroup = __shfl_sync(0xffffffffU, group.lane / shape::warpgroup, 0);
     if (warpgroup == 0) {
       lower_registers<producer_registers>();
       if (group.lane == 0) {
@@ -108,11 +108,11 @@ struct head_products {
   __device__ __forceinline__ static std::int32_t stride() { return static_cast<std::int32_t>(gridDim.x) / 2; }
 
   __device__ __forceinline__ void produce(scratch_type& scratch, std::int32_t first_work) const {
-    const auto own = static_cast<std::int32_t>(rank_in_cluster());
-    const std::int32_t count = works.count();
+    auto const own = static_cast<std::int32_t>(rank_in_cluster());
+    std::int32_t const count = works.count();
     place_type place;
     for (std::int32_t index = first_work; index < count; index += stride()) {
-      const head_work work = works.at(index);
+      head_work const work = works.at(index);
       places at = first_places(work, own);
       for (std::int32_t piece = 0; piece < work.pieces; ++piece) {
         copy_piece(scratch, at, own, place);
@@ -161,10 +161,10 @@ struct head_products {
 
   __device__ __forceinline__ void consume(scratch_type& scratch, std::int32_t first_work, int consumer,
                                           int lane) const {
-    const auto own = static_cast<std::int32_t>(rank_in_cluster());
-    const int warp = __shfl_sync(0xffffffffU, lane / 32, 0);
-    const std::int32_t row = own * shape::block_rows + consumer * box + warp * 16;
-    const std::int32_t count = works.count();
+    auto const own = static_cast<std::int32_t>(rank_in_cluster());
+    int const warp = __shfl_sync(0xffffffffU, lane / 32, 0);
+    std::int32_t const row = own * shape::block_rows + consumer * box + warp * 16;
+    std::int32_t const count = works.count();
     place_type place;
     typename mma::sum_type sums[mma::registers];
     for (std::int32_t index = first_work; index < count; index += stride()) {
@@ -185,7 +185,7 @@ struct head_products {
     int before = place.stage;
     multiply_piece(scratch, consumer, place, sums, false);
     for (std::int32_t k = 1; k < pieces; ++k) {
-      const int stage = place.stage;
+      int const stage = place.stage;
       multiply_piece(scratch, consumer, place, sums, true);
       await_multiply<1>();
       release(scratch, before);
@@ -201,13 +201,13 @@ struct head_products {
     constexpr bool is_across = Policy.order == operand_order::across_depth;
     constexpr int rows_of_depth = 16 * 128;  // bytes: a multiplication takes 16 rows of a box
     scratch.full[place.stage].wait(place.phase);
-    const std::uint32_t a_address = detail::plain_shared_address(scratch.a) +
+    std::uint32_t const a_address = detail::plain_shared_address(scratch.a) +
                                     static_cast<std::uint32_t>((place.stage * shape::consumers + consumer) * box_bytes);
-    const std::uint32_t b_address =
+    std::uint32_t const b_address =
         detail::plain_shared_address(scratch.b) + static_cast<std::uint32_t>(place.stage * boxes * box_bytes);
-    const matrix_descriptor first = is_across ? matrix_descriptor::with_strides(a_address, box_bytes, 1024)
+    matrix_descriptor const first = is_across ? matrix_descriptor::with_strides(a_address, box_bytes, 1024)
                                               : matrix_descriptor::rows_of_128_bytes(a_address);
-    const matrix_descriptor second = matrix_descriptor::with_strides(b_address, box_bytes, 1024);
+    matrix_descriptor const second = matrix_descriptor::with_strides(b_address, box_bytes, 1024);
     begin_multiply();
 #pragma unroll
     for (int step = 0; step < box / 16; ++step) {
@@ -220,7 +220,7 @@ struct head_products {
 
   /// A warp's, to the producers of both blocks.
   __device__ __forceinline__ static void release(scratch_type& scratch, int stage) {
-    const unsigned lane = threadIdx.x % 32;
+    unsigned const lane = threadIdx.x % 32;
     if (lane < 2) {
       scratch.empty[stage].arrive_at(lane);
     }

@@ -47,7 +47,7 @@ struct gram_works {
   /// less two, in 33 MiB, so that they are still in L2 when they are added up; never more than 32.
   [[nodiscard]] TESSERA_FN static constexpr std::int64_t parts_at_a_time(std::int64_t width) {
     constexpr std::int64_t most_tiles = 132;
-    const std::int64_t fitting = most_tiles / triangle_size(divide_up(width, std::int64_t{tile}));
+    std::int64_t const fitting = most_tiles / triangle_size(divide_up(width, std::int64_t{tile}));
     return max(min(fitting, std::int64_t{32}), std::int64_t{1});
   }
   /// Elements of the sums of a part.
@@ -67,9 +67,9 @@ struct gram_works {
   [[nodiscard]] TESSERA_FN constexpr std::int32_t count() const { return parts() * tiles(); }
   /// Work number `index`: all tiles of a part, then of the next.
   [[nodiscard]] TESSERA_FN constexpr head_work at(std::int32_t index) const {
-    const std::int32_t part = index / tiles();
-    const triangle_place place = place_in_triangle(index % tiles(), tiles_across());
-    const std::int32_t left = min(tokens - part * part_tokens, part_tokens);
+    std::int32_t const part = index / tiles();
+    triangle_place const place = place_in_triangle(index % tiles(), tiles_across());
+    std::int32_t const left = min(tokens - part * part_tokens, part_tokens);
     return {place.row, place.column, part, divide_up(left, head_box)};
   }
 
@@ -94,7 +94,7 @@ struct gram_works {
   /// Where in the parts' sums an element of a tile is.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t element(head_work const& work, std::int32_t row,
                                                           std::int32_t column) const {
-    const std::int64_t number =
+    std::int64_t const number =
         std::int64_t{work.part} * tiles() + index_in_triangle(work.row, work.column, tiles_across());
     return number * tile_elements + row * tile + column;
   }
@@ -123,7 +123,7 @@ struct projection_works {
   /// Of 64 tokens, from token `row` of the tile on, by 64 channels.
   [[nodiscard]] TESSERA_FN constexpr head_place a_place(head_work const& work, std::int32_t row,
                                                         std::int32_t piece) const {
-    const std::int32_t channel = piece * head_box;
+    std::int32_t const channel = piece * head_box;
     return {channel % channels, work.row * tile + row, channel / channels};
   }
   /// Of directions, which are one head: rows are channels, from channel `depth` of the piece on.
@@ -133,7 +133,7 @@ struct projection_works {
   }
   /// From a piece's place to that of the next, without a division.
   [[nodiscard]] TESSERA_FN constexpr head_place next_a(head_place place) const {
-    const bool is_last = place.column + head_box == channels;
+    bool const is_last = place.column + head_box == channels;
     return {is_last ? 0 : place.column + head_box, place.row, is_last ? place.head + 1 : place.head};
   }
   /// Likewise.

@@ -38,11 +38,11 @@ struct join_chunks {
   [[nodiscard]] std::int64_t groups() const { return call.groups(); }
 
   __device__ __forceinline__ void operator()(cuda_warp const& group, std::int64_t which, scratch_type&) const {
-    const std::uint32_t at = by_heads.quotient(static_cast<std::uint32_t>(which));
-    const std::uint32_t head = static_cast<std::uint32_t>(which) - at * by_heads.divisor;
-    const bool is_there = call.step.sequence(call.extents, call.sequences, at) >= 0;
+    std::uint32_t const at = by_heads.quotient(static_cast<std::uint32_t>(which));
+    std::uint32_t const head = static_cast<std::uint32_t>(which) - at * by_heads.divisor;
+    bool const is_there = call.step.sequence(call.extents, call.sequences, at) >= 0;
     for (int first_channel = 0; first_channel < static_cast<int>(call.extents.channels); first_channel += 4 * lanes) {
-      const int channel = first_channel + 4 * group.lane;
+      int const channel = first_channel + 4 * group.lane;
       sums all{-infinity, 0.0F, {0.0F, 0.0F, 0.0F, 0.0F}};
       for (std::int32_t first = 0; is_there && first < shares; first += at_a_time) {
         add(group, all, at, head, channel, first);
@@ -63,8 +63,8 @@ struct join_chunks {
 
   __device__ __forceinline__ void add(cuda_warp const& group, sums& all, std::int64_t at, std::int64_t head,
                                       int channel, std::int32_t first) const {
-    const std::int32_t count = min(shares - first, at_a_time);
-    const bool has_channels = channel < static_cast<int>(call.extents.channels);
+    std::int32_t const count = min(shares - first, at_a_time);
+    bool const has_channels = channel < static_cast<int>(call.extents.channels);
     per_lane<float, cuda_warp> reference;
     per_lane<float, cuda_warp> weight;
     reference[group.lane] = -infinity;
@@ -81,10 +81,10 @@ struct join_chunks {
                      ? load_from_l2(reinterpret_cast<float4 const*>(&call.step.totals(first + i, at, head, channel)))
                      : float4{0.0F, 0.0F, 0.0F, 0.0F};
     }
-    const float latest = fmaxf(all.reference, maximum(group, reference));
-    const float known = latest == -infinity ? 0.0F : latest;
-    const float before = fast_exp2(all.reference - known);
-    const float by = fast_exp2(reference[group.lane] - known);
+    float const latest = fmaxf(all.reference, maximum(group, reference));
+    float const known = latest == -infinity ? 0.0F : latest;
+    float const before = fast_exp2(all.reference - known);
+    float const by = fast_exp2(reference[group.lane] - known);
     weight[group.lane] *= by;
     all.reference = latest;
     all.weights = __fmaf_rn(all.weights, before, sum(group, weight));
@@ -93,7 +93,7 @@ struct join_chunks {
     }
 #pragma unroll
     for (int i = 0; i < at_a_time; ++i) {
-      const float of_share = __shfl_sync(0xffffffffU, by, i);
+      float const of_share = __shfl_sync(0xffffffffU, by, i);
       all.totals[0] = __fmaf_rn(parts[i].x, of_share, all.totals[0]);
       all.totals[1] = __fmaf_rn(parts[i].y, of_share, all.totals[1]);
       all.totals[2] = __fmaf_rn(parts[i].z, of_share, all.totals[2]);
@@ -104,8 +104,8 @@ struct join_chunks {
   __device__ __forceinline__ void write(sums const& all, std::int64_t at, std::int64_t head, int channel,
                                         bool is_there) const {
     using softmax_type = online_softmax<float>;
-    const attention_row<softmax_state<float>> found{{all.reference, all.reference, all.weights}, all.weights};
-    const finished_row row = is_there ? finish_attention_row<softmax_type>(found, -infinity, 0.0F) : no_attention_row();
+    attention_row<softmax_state<float>> const found{{all.reference, all.reference, all.weights}, all.weights};
+    finished_row const row = is_there ? finish_attention_row<softmax_type>(found, -infinity, 0.0F) : no_attention_row();
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       call.results(at, head, channel + i) = store<Result>(row.inverse == 0.0F ? 0.0F : all.totals[i] * row.inverse);

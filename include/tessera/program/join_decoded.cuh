@@ -49,7 +49,7 @@ struct join_decoded {
   [[nodiscard]] static join_decoded of(attention_partials<state_type> const& partials,
                                        attention_writer<Method, Result> const& results) {
     attention_shape const& s = results.shape;
-    const auto divisor = [](std::int64_t number) { return known_divisor::of(static_cast<std::uint32_t>(number)); };
+    auto const divisor = [](std::int64_t number) { return known_divisor::of(static_cast<std::uint32_t>(number)); };
     return {partials, results, divisor(divide_up(s.channels, std::int64_t{columns})), divisor(s.queries),
             divisor(s.query_heads)};
   }
@@ -59,21 +59,21 @@ struct join_decoded {
 
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t which,
                                              scratch_type& scratch) const {
-    const auto number = static_cast<std::uint32_t>(which);
-    const std::uint32_t row = by_columns.quotient(number);
-    const std::uint32_t head = by_queries.quotient(row);
-    const std::uint32_t sequence = by_heads.quotient(head);
-    const place at{sequence, head - sequence * by_heads.divisor, row - head * by_queries.divisor};
-    const int lane = group.lane % 32;
-    const int part = group.lane / 32;
-    const auto channel = static_cast<int>(number - row * by_columns.divisor) * columns + lane;
-    const auto channels = static_cast<int>(results.shape.channels);
+    auto const number = static_cast<std::uint32_t>(which);
+    std::uint32_t const row = by_columns.quotient(number);
+    std::uint32_t const head = by_queries.quotient(row);
+    std::uint32_t const sequence = by_heads.quotient(head);
+    place const at{sequence, head - sequence * by_heads.divisor, row - head * by_queries.divisor};
+    int const lane = group.lane % 32;
+    int const part = group.lane / 32;
+    auto const channel = static_cast<int>(number - row * by_columns.divisor) * columns + lane;
+    auto const channels = static_cast<int>(results.shape.channels);
     let_next_kernel_start();
     wait_for_stream();
-    const value_terms terms = results.terms_of(at.sequence, at.head, min(channel, channels - 1));
+    value_terms const terms = results.terms_of(at.sequence, at.head, min(channel, channels - 1));
     row_type whole;
     scratch.totals[part][lane] = add(at, min(channel, channels - 1), part, lane, whole);
-    const finished_row finished = results.finish(at.sequence, at.head, at.query, whole);
+    finished_row const finished = results.finish(at.sequence, at.head, at.query, whole);
     group.sync();
     if (part == 0 && channel < channels) {
       float total = scratch.totals[0][lane];
@@ -99,17 +99,17 @@ struct join_decoded {
   __device__ __forceinline__ float add(place const& at, int channel, int part, int lane, row_type& whole) const {
     float const* const totals = &partials.totals(0, at.sequence, at.head, at.query, channel);
     auto const* const rows = reinterpret_cast<float4 const*>(&partials.rows(0, at.sequence, at.head, at.query));
-    const auto count = static_cast<int>(partials.shares());
+    auto const count = static_cast<int>(partials.shares());
     float4 row[lane_rows];
 #pragma unroll
     for (int i = 0; i < lane_rows; ++i) {
-      const int share = lane + 32 * i;
+      int const share = lane + 32 * i;
       row[i] = share < count ? load_from_l2(rows + share * partials.rows.strides[0]) : nothing();
     }
     float total[warp_shares];
 #pragma unroll
     for (int i = 0; i < warp_shares; ++i) {
-      const int share = part + parts * i;
+      int const share = part + parts * i;
       total[i] = share < count ? load_from_l2(totals + share * partials.totals.strides[0]) : 0.0F;
     }
     float factor[lane_rows];
@@ -117,20 +117,20 @@ struct join_decoded {
     float sum = 0.0F;
 #pragma unroll
     for (int i = 0; i < warp_shares; ++i) {
-      const float by = __shfl_sync(0xffffffffU, factor[parts * i / 32], part + parts * i % 32);
+      float const by = __shfl_sync(0xffffffffU, factor[parts * i / 32], part + parts * i % 32);
       sum = part + parts * i < count ? __fmaf_rn(total[i], by, sum) : sum;
     }
     return sum;
   }
   __device__ __forceinline__ static float4 nothing() {
-    const float lowest = -__int_as_float(0x7f800000);
+    float const lowest = -__int_as_float(0x7f800000);
     return {lowest, lowest, 0.0F, 0.0F};
   }
 
   /// By which shares are multiplied, and all rows together.
   __device__ __forceinline__ static void find_factors(float4 const (&row)[lane_rows], float (&factor)[lane_rows],
                                                       row_type& whole) {
-    const softmax_type softmax;
+    softmax_type const softmax;
     whole = row_type::nothing(softmax);
 #pragma unroll
     for (float4 const& one : row) {
@@ -144,7 +144,7 @@ struct join_decoded {
     }
 #pragma unroll
     for (int i = 0; i < lane_rows; ++i) {
-      const row_type share{{row[i].x, row[i].y, row[i].z}, row[i].w};
+      row_type const share{{row[i].x, row[i].y, row[i].z}, row[i].w};
       factor[i] = softmax.merge_factors(share.state, whole.state).of_first;
       whole.add(share, factor[i]);
     }

@@ -31,7 +31,7 @@ struct window_exponents {
       return multiply_add(codes, 1u << shift, base << shift);
     } else {
       // A half is all ones where the code is that of the exponent from elsewhere.
-      const std::uint32_t is_extra = ((((codes ^ 0x000e000eu) + 0x000f000fu) >> 4) & 0x00010001u) ^ 0x00010001u;
+      std::uint32_t const is_extra = ((((codes ^ 0x000e000eu) + 0x000f000fu) >> 4) & 0x00010001u) ^ 0x00010001u;
       return select_bits(is_extra * 0xffffu, extra, (codes + base) & 0x00ff00ffu) << shift;
     }
   }
@@ -44,11 +44,11 @@ __device__ __forceinline__ void load_plane(std::uint8_t const* plane, int row, i
                                            std::uint32_t (&into)[Rows / RowsPerUnit * Words]) {
 #pragma unroll
   for (int i = 0; i < Rows / RowsPerUnit; ++i) {
-    const int wanted = row / RowsPerUnit + i;
-    const int unit = Checked ? min(wanted, last_row / RowsPerUnit) : wanted;
+    int const wanted = row / RowsPerUnit + i;
+    int const unit = Checked ? min(wanted, last_row / RowsPerUnit) : wanted;
     auto const* const words = reinterpret_cast<std::uint32_t const*>(plane) + (unit * 32 + lane) * Words;
     if constexpr (Words == 2) {
-      const uint2 pair = load_once(reinterpret_cast<uint2 const*>(words));
+      uint2 const pair = load_once(reinterpret_cast<uint2 const*>(words));
       into[2 * i] = pair.x;
       into[2 * i + 1] = pair.y;
     } else {
@@ -78,7 +78,7 @@ struct join_rows<bfloat16> {
     std::uint32_t words[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const std::uint32_t doubled = pick_bytes(bytes[2 * which + i / 2], 0, i % 2 == 0 ? 0x1100 : 0x3322);
+      std::uint32_t const doubled = pick_bytes(bytes[2 * which + i / 2], 0, i % 2 == 0 ? 0x1100 : 0x3322);
       words[i] = select_bits(0x807f807fu, doubled, window.shifted(codes[i], 7));
     }
     return {words[0], words[1], words[2], words[3]};
@@ -107,9 +107,9 @@ struct join_rows<float16> {
     std::uint32_t words[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const std::uint32_t bytes = pick_bytes(low[2 * which + i / 2], 0, i % 2 == 0 ? 0x4140 : 0x4342);
-      const std::uint32_t two = (middle[which / 2] >> (16 * (which % 2) + 4 * i)) & 15u;
-      const std::uint32_t one = (sign[which / 4] >> (8 * (which % 4) + 2 * i)) & 3u;
+      std::uint32_t const bytes = pick_bytes(low[2 * which + i / 2], 0, i % 2 == 0 ? 0x4140 : 0x4342);
+      std::uint32_t const two = (middle[which / 2] >> (16 * (which % 2) + 4 * i)) & 15u;
+      std::uint32_t const one = (sign[which / 4] >> (8 * (which % 4) + 2 * i)) & 3u;
       words[i] = bytes | ((two * 0x00400100u) & 0x03000300u) | ((one * 0x40008000u) & 0x80008000u) |
                  window.shifted(codes[i], 10);
     }
@@ -138,10 +138,10 @@ struct join_rows<float> {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       // The high byte twice: bit 31 is the sign, bits 22 to 16 the mantissa's first bits.
-      const std::uint32_t selector = (i % 2 == 0 ? 0x0010u : 0x0032u) | ((4u + i) * 0x1100u);
-      const std::uint32_t rest = pick_bytes(low[2 * which + i / 2], high[which], selector);
-      const std::uint32_t exponents = window.shifted(codes[i / 2], 0);
-      const std::uint32_t exponent = i % 2 == 0 ? exponents << 23 : (exponents >> 16) << 23;
+      std::uint32_t const selector = (i % 2 == 0 ? 0x0010u : 0x0032u) | ((4u + i) * 0x1100u);
+      std::uint32_t const rest = pick_bytes(low[2 * which + i / 2], high[which], selector);
+      std::uint32_t const exponents = window.shifted(codes[i / 2], 0);
+      std::uint32_t const exponent = i % 2 == 0 ? exponents << 23 : (exponents >> 16) << 23;
       words[i] = select_bits(0x807fffffu, rest, exponent);
     }
     return {words[0], words[1], words[2], words[3]};
@@ -173,8 +173,8 @@ struct join_rows<float8_e4m3> {
     std::uint32_t words[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const std::uint32_t both = pick_bytes(nibbles[2 * which + i / 2], 0, i % 2 == 0 ? 0x4140 : 0x4342);
-      const std::uint32_t spread = (both | (both << 4)) & 0x0f0f0f0fu;
+      std::uint32_t const both = pick_bytes(nibbles[2 * which + i / 2], 0, i % 2 == 0 ? 0x4140 : 0x4342);
+      std::uint32_t const spread = (both | (both << 4)) & 0x0f0f0f0fu;
       words[i] = (spread & 0x07070707u) | ((spread & 0x08080808u) << 4) |
                  four_exponents<3>(codes[2 * i], codes[2 * i + 1], window);
     }
@@ -202,11 +202,11 @@ struct join_rows<float8_e5m2> {
     std::uint32_t words[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const std::uint32_t two = (mantissa[which] >> (8 * i)) & 0xffu;
-      const std::uint32_t one = (sign[which / 2] >> (16 * (which % 2) + 4 * i)) & 15u;
+      std::uint32_t const two = (mantissa[which] >> (8 * i)) & 0xffu;
+      std::uint32_t const one = (sign[which / 2] >> (16 * (which % 2) + 4 * i)) & 15u;
       // Bits 2 j and 2 j + 1 to byte j: by products whose terms do not meet below the mask.
-      const std::uint32_t mantissas = (two | (two << 6) | (two << 12) | (two << 18)) & 0x03030303u;
-      const std::uint32_t signs = ((one << 7) | (one << 14) | (one << 21) | (one << 28)) & 0x80808080u;
+      std::uint32_t const mantissas = (two | (two << 6) | (two << 12) | (two << 18)) & 0x03030303u;
+      std::uint32_t const signs = ((one << 7) | (one << 14) | (one << 21) | (one << 28)) & 0x80808080u;
       words[i] = mantissas | signs | four_exponents<2>(codes[2 * i], codes[2 * i + 1], window);
     }
     return {words[0], words[1], words[2], words[3]};

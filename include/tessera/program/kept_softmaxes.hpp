@@ -86,8 +86,8 @@ struct differentiate_softmaxes {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const bool is_there = kept.state[0] == kept_softmaxes<T>::there;
-    const loss_token_factors factors = tokens[which];
+    bool const is_there = kept.state[0] == kept_softmaxes<T>::there;
+    loss_token_factors const factors = tokens[which];
     for (int lane : group) {
       if (!is_there && which == 0 && lane == 0) {
         group.report(status, status_code::bad_value, 0);
@@ -122,10 +122,10 @@ struct differentiate_softmaxes {
     piece_of_tile first = bring(token, lane * together);
     piece_of_tile second = bring(token, lane * together + step);
     for (std::int64_t entry = lane * together; entry < kept.values.extent(1); entry += step) {
-      const piece_of_tile third = bring(token, entry + 2 * step);
+      piece_of_tile const third = bring(token, entry + 2 * step);
       differentiate<0>(first.values, scaling_of(load(first.reference), factors, is_there));
       *reinterpret_cast<piece*>(&kept.values(token, entry)) = first.values;
-      const std::int64_t label = factors.label;
+      std::int64_t const label = factors.label;
       if (label >= entry && label < entry + together && is_there) {
         kept.values(token, label) = store<T>(of_label(token, factors));
       }
@@ -141,8 +141,8 @@ struct differentiate_softmaxes {
     bool is_used;
   };
   TESSERA_FN scaling scaling_of(float reference, loss_token_factors const& factors, bool is_there) const {
-    const float softmax = exp2(reference - factors.log_sum_exp * log2_e);
-    const bool is_used = factors.label >= 0;
+    float const softmax = exp2(reference - factors.log_sum_exp * log2_e);
+    bool const is_used = factors.label >= 0;
     return {is_there ? softmax * factors.by_softmax * map.inverse_temperature : detail::not_a_number, reference,
             is_used || !is_there};
   }
@@ -151,7 +151,7 @@ struct differentiate_softmaxes {
   template <int I>
   TESSERA_FN void differentiate(piece& values, scaling const& by) const {
     if constexpr (I < together) {
-      const auto value = static_cast<float>(load(values.values[I]));
+      auto const value = static_cast<float>(load(values.values[I]));
       float gradient = value * by.by_value;
       if (map.cap > 0.0F && value > 0.0F) {
         gradient *= map.slope((log2(value) + by.reference) / log2_e) / map.inverse_temperature;
@@ -162,8 +162,8 @@ struct differentiate_softmaxes {
   }
   /// From its own logit: near 1 a softmax of 16 bits does not tell how far it is from 1.
   TESSERA_FN float of_label(std::int64_t token, loss_token_factors const& factors) const {
-    const float logit = targets[row_of[token]];
-    const float softmax = exp2((logit - factors.log_sum_exp) * log2_e);
+    float const logit = targets[row_of[token]];
+    float const softmax = exp2((logit - factors.log_sum_exp) * log2_e);
     return (factors.by_softmax * softmax - factors.by_loss) * map.slope(logit);
   }
 };

@@ -109,11 +109,11 @@ struct landmark_lines<Channels, coded_landmark_selector<Chunk, Group>> {
       for (uint2 const& piece : raw.pieces) {
         magnitudes = __vmaxu2(magnitudes, __vmaxu2(piece.x & 0x7fff7fffU, piece.y & 0x7fff7fffU));
       }
-      const absolute_maximum_or_nan_reducer range;
+      absolute_maximum_or_nan_reducer const range;
       auto largest = max(magnitudes << 16, magnitudes & 0xffff0000U);
       range.merge(largest, __shfl_xor_sync(0xffffffffU, largest, 1));
       range.merge(largest, __shfl_xor_sync(0xffffffffU, largest, 2));
-      const code_scale fitted = fit_scale(range.value(largest), static_cast<float>(highest));
+      code_scale const fitted = fit_scale(range.value(largest), static_cast<float>(highest));
 #pragma unroll
       for (int i = 0; i < 2 * blocks; ++i) {
         code(raw.pieces[i], fitted.reciprocal, high[i / 2][i % 2], low[i / 2][i % 2]);
@@ -132,9 +132,9 @@ struct landmark_lines<Channels, coded_landmark_selector<Chunk, Group>> {
     }
     __device__ __forceinline__ static void code(uint2 const& piece, float reciprocal, std::uint32_t& high,
                                                 std::uint32_t& low) {
-      const std::uint32_t first =
+      std::uint32_t const first =
           pick_bytes(whole(piece.x << 16, reciprocal), whole(piece.x & 0xffff0000U, reciprocal), 0x5140U);
-      const std::uint32_t second =
+      std::uint32_t const second =
           pick_bytes(whole(piece.y << 16, reciprocal), whole(piece.y & 0xffff0000U, reciprocal), 0x5140U);
       high = pick_bytes(first, second, 0x7632U);
       low = pick_bytes(first, second, 0x5410U) ^ 0x80808080U;

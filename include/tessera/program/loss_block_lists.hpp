@@ -85,17 +85,17 @@ struct loss_product_works {
   /// next.
   [[nodiscard]] TESSERA_FN constexpr loss_product_work at(std::int32_t turn, std::int32_t worker,
                                                           std::int32_t workers) const {
-    const std::int32_t index = turn * workers + (turn % 2 == 0 ? worker : workers - 1 - worker);
+    std::int32_t const index = turn * workers + (turn % 2 == 0 ? worker : workers - 1 - worker);
     if (index >= count()) {
       return {false, -1, 0, 0, false, nullptr};
     }
-    const std::int32_t of_classifier = classifier_panels * channel_tiles;
-    const bool is_hidden = index >= of_classifier;
-    const tile_order order{channel_tiles, is_hidden ? hidden_panels : classifier_panels, band};
-    const tile_order::place tile = order.at(is_hidden ? index - of_classifier : index);
-    const std::int32_t panel = tile.column;
-    const std::int32_t list = is_hidden ? classifier_panels + panel : panel;
-    const std::int32_t count = counts[list];
+    std::int32_t const of_classifier = classifier_panels * channel_tiles;
+    bool const is_hidden = index >= of_classifier;
+    tile_order const order{channel_tiles, is_hidden ? hidden_panels : classifier_panels, band};
+    tile_order::place const tile = order.at(is_hidden ? index - of_classifier : index);
+    std::int32_t const panel = tile.column;
+    std::int32_t const list = is_hidden ? classifier_panels + panel : panel;
+    std::int32_t const count = counts[list];
     return {is_hidden, panel, tile.row, count / 2, count % 2 != 0, lists + first_of(is_hidden, panel)};
   }
 
@@ -126,13 +126,13 @@ struct list_loss_blocks {
     if (range.is_beyond()) {
       return;
     }
-    const auto list = static_cast<std::int32_t>(which);
-    const bool is_hidden = list >= works.classifier_panels;
-    const std::int32_t panel = is_hidden ? list - works.classifier_panels : list;
-    const std::int64_t place = works.first_of(is_hidden, panel);
+    auto const list = static_cast<std::int32_t>(which);
+    bool const is_hidden = list >= works.classifier_panels;
+    std::int32_t const panel = is_hidden ? list - works.classifier_panels : list;
+    std::int64_t const place = works.first_of(is_hidden, panel);
     // Marks beyond the part's end may be left from a part before.
-    const auto entry_blocks = static_cast<std::int32_t>(divide_up(range.width(), std::int64_t{128}));
-    const std::int32_t blocks = is_hidden ? entry_blocks : works.token_blocks;
+    auto const entry_blocks = static_cast<std::int32_t>(divide_up(range.width(), std::int64_t{128}));
+    std::int32_t const blocks = is_hidden ? entry_blocks : works.token_blocks;
     std::int32_t found = 0;
     bool is_unclean = false;
     for (std::int32_t first = 0; first < blocks; first += lanes) {
@@ -140,12 +140,12 @@ struct list_loss_blocks {
       per_lane<bool, Group> is_kept;
       per_lane<bool, Group> must_clean;
       for (int lane : group) {
-        const std::int32_t block = first + lane;
+        std::int32_t const block = first + lane;
         is_kept[lane] = block < blocks && (is_hidden ? take_hidden(panel, block) : take_classifier(panel, block));
         must_clean[lane] = is_kept[lane] && !is_hidden && unclean[block] != 0;
         place_in_list[lane] = is_kept[lane] ? 1 : 0;
       }
-      const std::int32_t some = exclusive_sum(group, place_in_list);
+      std::int32_t const some = exclusive_sum(group, place_in_list);
       is_unclean = any(group, must_clean) || is_unclean;
       for (int lane : group) {
         if (is_kept[lane]) {
@@ -171,11 +171,11 @@ struct list_loss_blocks {
     return true;
   }
   TESSERA_FN bool take_hidden(std::int64_t panel, std::int64_t block) const {
-    const bool upper = take(kept_for_hidden, 2 * panel, block);
+    bool const upper = take(kept_for_hidden, 2 * panel, block);
     return take(kept_for_hidden, 2 * panel + 1, block) || upper;
   }
   TESSERA_FN bool take_classifier(std::int64_t panel, std::int64_t block) const {
-    const bool left = take(kept_for_classifier, block, 2 * panel);
+    bool const left = take(kept_for_classifier, block, 2 * panel);
     return take(kept_for_classifier, block, 2 * panel + 1) || left;
   }
 };
@@ -188,7 +188,7 @@ struct listed_loss_tiles {
 
   [[nodiscard]] TESSERA_FN std::int32_t count() const { return *tile_count; }
   [[nodiscard]] TESSERA_FN gemm_work at(std::int32_t index) const {
-    const tile_order::place tile = tiles[index];
+    tile_order::place const tile = tiles[index];
     return {tile.row, tile.column, 0, pieces};
   }
   [[nodiscard]] TESSERA_FN constexpr std::int32_t piece(std::int32_t k) const { return k; }
@@ -213,9 +213,9 @@ struct list_loss_tiles {
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
     loss_part_range range = first_part;
     range.first = first_part.first + which * range.entries;
-    const tile_order order{static_cast<std::int32_t>(divide_up(token_blocks, std::int64_t{2})),
+    tile_order const order{static_cast<std::int32_t>(divide_up(token_blocks, std::int64_t{2})),
                            static_cast<std::int32_t>(divide_up(range.width(), std::int64_t{columns})), band};
-    const auto all = static_cast<std::int32_t>(order.count());
+    auto const all = static_cast<std::int32_t>(order.count());
     std::int32_t found = 0;
     for (std::int32_t first = 0; first < all; first += lanes) {
       per_lane<std::int32_t, Group> rank;
@@ -223,7 +223,7 @@ struct list_loss_tiles {
         rank[lane] = first + lane < all && is_alive(range, order.at(first + lane)) ? 1 : 0;
       }
       per_lane<std::int32_t, Group> place = rank;
-      const std::int32_t some = exclusive_sum(group, place);
+      std::int32_t const some = exclusive_sum(group, place);
       for (int lane : group) {
         if (rank[lane] != 0) {
           tiles(which, found + place[lane]) = order.at(first + lane);
@@ -240,9 +240,9 @@ struct list_loss_tiles {
 
  private:
   TESSERA_FN bool is_alive(loss_part_range const& range, tile_order::place tile) const {
-    const std::int64_t before = range.first / 128;
-    const std::int64_t first = before + std::int64_t{tile.column} * columns / 256 * 2;
-    const std::int64_t last = before + ((std::int64_t{tile.column} + 1) * columns - 1) / 256 * 2 + 1;
+    std::int64_t const before = range.first / 128;
+    std::int64_t const first = before + std::int64_t{tile.column} * columns / 256 * 2;
+    std::int64_t const last = before + ((std::int64_t{tile.column} + 1) * columns - 1) / 256 * 2 + 1;
     bool found = alive.data == nullptr;
     for (std::int64_t row = std::int64_t{2} * tile.row; row < std::int64_t{2} * tile.row + 2 && !found; ++row) {
       for (std::int64_t block = first; block <= last && !found; ++block) {

@@ -74,13 +74,13 @@ struct mark_labels {
       return;
     }
     for (int lane : group) {
-      const std::int64_t token = which * lanes + lane;
-      const std::int64_t row = token < tokens.row_of.size() ? tokens.row_of[token] : -1;
+      std::int64_t const token = which * lanes + lane;
+      std::int64_t const row = token < tokens.row_of.size() ? tokens.row_of[token] : -1;
       scratch.labels[lane] = row >= 0 ? tokens.labels[row] : -1;
     }
     group.sync();
     for (int lane : group) {
-      const std::int32_t label = scratch.labels[lane];
+      std::int32_t const label = scratch.labels[lane];
       bool is_new = label >= 0 && !marks.is_live(which, label);
       for (int other = 0; other < lane; ++other) {
         is_new = is_new && scratch.labels[other] != label;
@@ -114,9 +114,9 @@ struct class_entries {
     group.sync();
     for (int lane : group) {
       for (int i = lane; i < loss_entry_order::group_entries; i += lanes) {
-        const std::int64_t entry = which * loss_entry_order::group_entries + i;
+        std::int64_t const entry = which * loss_entry_order::group_entries + i;
         if (entry < order.class_of.size()) {
-          const int own = class_of(entry);
+          int const own = class_of(entry);
           order.class_of[entry] = static_cast<std::uint8_t>(own);
           group.atomic_add(scratch.counts[own], 1);
         }
@@ -133,7 +133,7 @@ struct class_entries {
  private:
   TESSERA_FN int class_of(std::int64_t entry) const {
     constexpr std::int64_t most = loss_entry_order::classes - 1;
-    const std::int64_t blocks = marks.live.extent(0);
+    std::int64_t const blocks = marks.live.extent(0);
     std::int64_t count = marks.is_marked[0] == 0 ? blocks : 0;
     for (std::int64_t block = 0; block < blocks && marks.is_marked[0] != 0; ++block) {
       count += marks.is_live(block, entry) ? 1 : 0;
@@ -151,14 +151,14 @@ struct place_classes {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {
-    const std::int64_t all = loss_entry_order::classes * order.groups();
+    std::int64_t const all = loss_entry_order::classes * order.groups();
     std::int32_t before = 0;
     for (std::int64_t first = 0; first < all; first += lanes) {
       per_lane<std::int32_t, Group> place;
       for (int lane : group) {
         place[lane] = first + lane < all ? order.counts[first + lane] : 0;
       }
-      const std::int32_t some = exclusive_sum(group, place);
+      std::int32_t const some = exclusive_sum(group, place);
       for (int lane : group) {
         if (first + lane < all) {
           order.counts[first + lane] = before + place[lane];
@@ -227,7 +227,7 @@ struct place_entries {
     }
     for (int lane : group) {
       if (own[lane] >= 0) {
-        const std::int32_t place = scratch.first[own[lane]] + rank[lane];
+        std::int32_t const place = scratch.first[own[lane]] + rank[lane];
         order.entry_of[place] = static_cast<std::int32_t>(first + lane);
         order.place_of[first + lane] = place;
       }
@@ -255,16 +255,16 @@ struct find_alive_blocks {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const std::int64_t last = min(order.alive[0], order.entry_of.size());
-    const bool is_marked = marks.is_marked[0] != 0;
+    std::int64_t const last = min(order.alive[0], order.entry_of.size());
+    bool const is_marked = marks.is_marked[0] != 0;
     std::int32_t dead = 0;
     for (std::int64_t block = 0; block < alive.extent(0); ++block) {
       per_lane<bool, Group> matters;
       for (int lane : group) {
-        const std::int64_t place = which * lanes + lane;
+        std::int64_t const place = which * lanes + lane;
         matters[lane] = place < last && (!is_marked || marks.is_live(block, order.entry_of[place]));
       }
-      const bool found = any(group, matters);
+      bool const found = any(group, matters);
       dead += found ? 0 : 1;
       for (int lane : group) {
         if (is_first(lane)) {
@@ -293,7 +293,7 @@ struct choose_order {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const bool in_order = order.dead_blocks[0] * least < alive.extent(0) * alive.extent(1);
+    bool const in_order = order.dead_blocks[0] * least < alive.extent(0) * alive.extent(1);
     for (int lane : group) {
       if (in_order) {
         take_own_order(which, lane);
@@ -307,8 +307,8 @@ struct choose_order {
 
  private:
   TESSERA_FN void take_own_order(std::int64_t which, int lane) const {
-    const std::int64_t first = which * loss_entry_order::group_entries;
-    const std::int64_t end = min(first + loss_entry_order::group_entries, order.entry_of.size());
+    std::int64_t const first = which * loss_entry_order::group_entries;
+    std::int64_t const end = min(first + loss_entry_order::group_entries, order.entry_of.size());
     for (std::int64_t entry = first + lane; entry < end; entry += lanes) {
       order.entry_of[entry] = static_cast<std::int32_t>(entry);
       order.place_of[entry] = static_cast<std::int32_t>(entry);
@@ -341,14 +341,14 @@ struct gather_entries {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const std::int64_t end = range.width();
+    std::int64_t const end = range.width();
     if (range.is_in_order() || which >= divide_up(end, std::int64_t{256}) * 256) {
       return;
     }
     constexpr std::int64_t in_piece = sizeof(piece) / sizeof(T);
     T* const to = &gathered(which, 0);
     T const* const from = which < end ? &classifier(entry_of[range.first + which], 0) : nullptr;
-    const std::int64_t pieces = classifier.extent(1) / in_piece;
+    std::int64_t const pieces = classifier.extent(1) / in_piece;
     for (int lane : group) {
       for (std::int64_t i = lane; i < pieces; i += lanes) {
         reinterpret_cast<piece*>(to)[i] = from != nullptr ? reinterpret_cast<piece const*>(from)[i] : piece{};

@@ -66,7 +66,7 @@ struct write_loss_gradient {
   template <int Registers>
   __device__ __forceinline__ void operator()(float (&sums)[Registers], box_place place, scratch_type& scratch,
                                              std::int32_t) const {
-    const auto lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
     tile_part part{place,
                    static_cast<std::int32_t>(range.width()) - place.column,
                    2 * (lane % 4),
@@ -116,8 +116,8 @@ struct write_loss_gradient {
     if (token >= tokens.size()) {
       return {infinity, 0.0F, 0.0F, -1};
     }
-    const float4 words = *reinterpret_cast<float4 const*>(&tokens[token]);
-    const auto label = bit_cast<std::int32_t>(words.w);
+    float4 const words = *reinterpret_cast<float4 const*>(&tokens[token]);
+    auto const label = bit_cast<std::int32_t>(words.w);
     return {label < 0 ? infinity : words.x, words.y, words.z, label};
   }
 
@@ -126,7 +126,7 @@ struct write_loss_gradient {
   __device__ __forceinline__ void make_logits(float (&sums)[Registers], tile_part const& part) const {
     if (map.bias.data != nullptr) {
       add_to_columns(sums, [&](std::int32_t further) {
-        const std::int32_t at = part.lane + further;
+        std::int32_t const at = part.lane + further;
         return at < part.width ? static_cast<float>(load(map.bias[entry_at(part.place.column + at)])) : 0.0F;
       });
     }
@@ -162,12 +162,12 @@ struct write_loss_gradient {
   /// Labels, of which there are few, are differentiated one by one; here they leave a softmax of 0.
   template <int Registers>
   __device__ __forceinline__ void take_labels(float (&sums)[Registers], tile_part& part) const {
-    const auto before = static_cast<std::int32_t>(range.first) + part.place.column;
+    auto const before = static_cast<std::int32_t>(range.first) + part.place.column;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const std::int32_t column = part.rows[half].label - before;
-      const std::int32_t beyond = column - part.lane;
-      const bool is_own = part.rows[half].label >= 0 && beyond >= 0 && column < 2 * Registers && beyond % 8 < 2;
+      std::int32_t const column = part.rows[half].label - before;
+      std::int32_t const beyond = column - part.lane;
+      bool const is_own = part.rows[half].label >= 0 && beyond >= 0 && column < 2 * Registers && beyond % 8 < 2;
       part.labels[half].column = is_own ? column : -1;
     }
     part.has_labels = __any_sync(0xffffffffU, part.labels[0].column >= 0 || part.labels[1].column >= 0) != 0;
@@ -175,14 +175,14 @@ struct write_loss_gradient {
       float target[2] = {0.0F, 0.0F};
 #pragma unroll
       for (int i = 0; i < Registers; ++i) {
-        const int half = i / 2 % 2;
-        const bool is_label = part.lane + i / 4 * 8 + i % 2 == part.labels[half].column;
+        int const half = i / 2 % 2;
+        bool const is_label = part.lane + i / 4 * 8 + i % 2 == part.labels[half].column;
         target[half] = is_label ? sums[i] : target[half];
         sums[i] = is_label ? -infinity : sums[i];
       }
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const float spread = smoothing * inverse_vocabulary;
+        float const spread = smoothing * inverse_vocabulary;
         part.labels[half].gradient =
             special_gradient(target[half], part, half, 1.0F - smoothing + spread, part.labels[half].apart);
       }
@@ -193,9 +193,9 @@ struct write_loss_gradient {
   template <kind Kind, int Registers>
   __device__ __forceinline__ void differentiate(float const (&sums)[Registers], tile_part const& part,
                                                 scratch_type& scratch) const {
-    const float steepness = map.inverse_temperature * log2_e;
-    const float shift[2] = {part.rows[0].log_sum_exp * log2_e, part.rows[1].log_sum_exp * log2_e};
-    const float factor[2] = {part.rows[0].by_softmax * map.inverse_temperature,
+    float const steepness = map.inverse_temperature * log2_e;
+    float const shift[2] = {part.rows[0].log_sum_exp * log2_e, part.rows[1].log_sum_exp * log2_e};
+    float const factor[2] = {part.rows[0].by_softmax * map.inverse_temperature,
                              part.rows[1].by_softmax * map.inverse_temperature};
 #pragma unroll
     for (int box = 0; box < Registers / 32; ++box) {
@@ -203,17 +203,17 @@ struct write_loss_gradient {
       std::uint32_t words[16];
 #pragma unroll
       for (int i = 0; i < 16; ++i) {
-        const int half = i % 2;
+        int const half = i % 2;
         float pair[2];
 #pragma unroll
         for (int side = 0; side < 2; ++side) {
-          const float sum = sums[32 * box + 2 * i + side];
+          float const sum = sums[32 * box + 2 * i + side];
           if constexpr (Kind == kind::special) {
             float apart;
             pair[side] = special_gradient(sum, part, half, smoothing * inverse_vocabulary, apart);
             largest = maximum_or_nan(largest, apart);
           } else {
-            const float softmax = fast_exp2(sum * steepness - shift[half]);
+            float const softmax = fast_exp2(sum * steepness - shift[half]);
             pair[side] = softmax * factor[half];
             largest = Kind == kind::filtered ? maximum_or_nan(largest, softmax) : largest;
           }
@@ -231,12 +231,12 @@ struct write_loss_gradient {
 
   __device__ __forceinline__ void write_box(std::uint32_t const (&words)[16], int box, tile_part const& part,
                                             scratch_type& scratch) const {
-    const auto lane = static_cast<std::uint32_t>(threadIdx.x % 32);
-    const std::uint32_t shared = target.open_box(scratch, box);
-    const std::uint32_t row = shared + lane % 16 * 128U;
+    auto const lane = static_cast<std::uint32_t>(threadIdx.x % 32);
+    std::uint32_t const shared = target.open_box(scratch, box);
+    std::uint32_t const row = shared + lane % 16 * 128U;
 #pragma unroll
     for (std::uint32_t eighth = 0; eighth < 8; eighth += 2) {
-      const std::uint32_t chunk = (eighth + lane / 16) ^ (lane % 8);
+      std::uint32_t const chunk = (eighth + lane / 16) ^ (lane % 8);
       store_matrix_x4(row + chunk * 16U, words[2 * eighth], words[2 * eighth + 1], words[2 * eighth + 2],
                       words[2 * eighth + 3]);
     }
@@ -246,8 +246,8 @@ struct write_loss_gradient {
       for (std::uint32_t half = 0; half < 2; ++half) {
         own_label const& label = part.labels[half];
         if (label.column >= 0 && label.column / 64 == box) {
-          const std::uint32_t at = static_cast<std::uint32_t>(label.column) % 64;
-          const std::uint32_t in_box = lane / 4 + 8 * half;
+          std::uint32_t const at = static_cast<std::uint32_t>(label.column) % 64;
+          std::uint32_t const in_box = lane / 4 + 8 * half;
           store_shared_u16(shared + in_box * 128 + ((at / 8) ^ (in_box % 8)) * 16 + at % 8 * 2,
                            pack_pair<T>(label.gradient, 0.0F));
         }
@@ -260,10 +260,10 @@ struct write_loss_gradient {
   __device__ __forceinline__ float special_gradient(float sum, tile_part const& part, int half, float wanted,
                                                     float& apart) const {
     row_factors const& row = part.rows[half];
-    const float logit = sum * map.inverse_temperature;
-    const float log_softmax = logit - row.log_sum_exp;
-    const float softmax = fast_exp2(log_softmax * log2_e);
-    const bool is_used = row.label >= 0;
+    float const logit = sum * map.inverse_temperature;
+    float const log_softmax = logit - row.log_sum_exp;
+    float const softmax = fast_exp2(log_softmax * log2_e);
+    bool const is_used = row.label >= 0;
     apart = is_used ? absolute(softmax - wanted) : 0.0F;
     float gradient = row.by_softmax * softmax - row.by_loss * wanted;
     if (has_entropies && is_used) {
@@ -271,14 +271,14 @@ struct write_loss_gradient {
           tokens[part.place.row + static_cast<std::int32_t>(threadIdx.x % 32 / 4) + 8 * half];
       gradient -= softmax == 0.0F ? 0.0F : token.by_entropy * softmax * (log_softmax + token.entropy);
     }
-    const float slope = map.cap > 0.0F && logit == -infinity ? 0.0F : map.slope(logit);  // of what is not there
+    float const slope = map.cap > 0.0F && logit == -infinity ? 0.0F : map.slope(logit);  // of what is not there
     return is_used ? gradient * slope : 0.0F;
   }
 
   /// A block is kept for all of its tokens if one of them wants it.
   __device__ __forceinline__ void keep_block(float largest, std::int32_t row, std::int32_t column) const {
-    const bool for_hidden = __any_sync(0xffffffffU, !(largest < thresholds.hidden)) != 0;
-    const bool for_classifier = __any_sync(0xffffffffU, !(largest < thresholds.classifier)) != 0;
+    bool const for_hidden = __any_sync(0xffffffffU, !(largest < thresholds.hidden)) != 0;
+    bool const for_classifier = __any_sync(0xffffffffU, !(largest < thresholds.classifier)) != 0;
     if (threadIdx.x % 32 == 0 && column < range.width() && row < tokens.size()) {
       if (for_hidden) {
         kept_for_hidden(row / 128, column / 128) = 1;

@@ -86,8 +86,8 @@ struct loss_gradient_products {
       prepare(scratch);
     }
     sync_cluster();
-    const auto worker = static_cast<std::int32_t>(block / 2);
-    const int warpgroup = __shfl_sync(0xffffffffU, group.lane / shape::warpgroup, 0);
+    auto const worker = static_cast<std::int32_t>(block / 2);
+    int const warpgroup = __shfl_sync(0xffffffffU, group.lane / shape::warpgroup, 0);
     if (warpgroup == 0) {
       lower_registers<Policy.producer_registers>();
       if (group.lane == 0) {
@@ -133,12 +133,12 @@ struct loss_gradient_products {
   }
 
   __device__ __forceinline__ void produce(scratch_type& scratch, std::int32_t worker) const {
-    const auto own = static_cast<std::int32_t>(rank_in_cluster());
-    const std::int32_t count = turns();
+    auto const own = static_cast<std::int32_t>(rank_in_cluster());
+    std::int32_t const count = turns();
     tensor_map const& entries = range.is_in_order() ? classifier : gathered;
     place_type place;
     for (std::int32_t turn = 0; turn < count; ++turn) {
-      const loss_product_work work = work_at(turn, worker);
+      loss_product_work const work = work_at(turn, worker);
       if (work.is_hidden) {
         copy_pieces<true>(scratch, work, entries, own, place);
       } else {
@@ -151,10 +151,10 @@ struct loss_gradient_products {
   template <bool IsHidden>
   __device__ __forceinline__ void copy_pieces(scratch_type& scratch, loss_product_work const& work, tensor_map const& b,
                                               std::int32_t own, place_type& place) const {
-    const std::int32_t first = work.panel * rows + own * halves * box;
-    const std::int32_t channel = work.channel_tile * channels;
+    std::int32_t const first = work.panel * rows + own * halves * box;
+    std::int32_t const channel = work.channel_tile * channels;
     for (std::int32_t piece = 0; piece < 2 * work.count; ++piece) {
-      const std::int32_t k = (loss_list_entry::block(work.list[piece / 2]) * 2 + piece % 2) * box;
+      std::int32_t const k = (loss_list_entry::block(work.list[piece / 2]) * 2 + piece % 2) * box;
       copy_piece<IsHidden>(scratch, b, first, channel, k, own, place.stage, place.phase);
       place.advance();
     }
@@ -172,7 +172,7 @@ struct loss_gradient_products {
     full.arrive_and_expect((halves + boxes) * box_bytes);
 #pragma unroll
     for (int i = 0; i < halves; ++i) {
-      const box_place piece = IsHidden ? box_place{k, first + i * box} : box_place{first + i * box, k};
+      box_place const piece = IsHidden ? box_place{k, first + i * box} : box_place{first + i * box, k};
       load_box(scratch.a[stage][i], gradient, full, piece);
     }
 #pragma unroll
@@ -183,9 +183,9 @@ struct loss_gradient_products {
   }
 
   __device__ __forceinline__ void consume(scratch_type& scratch, std::int32_t worker, int consumer, int lane) const {
-    const auto own = static_cast<std::int32_t>(rank_in_cluster());
-    const int warp = __shfl_sync(0xffffffffU, lane / 32, 0);
-    const std::int32_t count = turns();
+    auto const own = static_cast<std::int32_t>(rank_in_cluster());
+    int const warp = __shfl_sync(0xffffffffU, lane / 32, 0);
+    std::int32_t const count = turns();
     place_type place;
     unsigned turn_phase = consumer == 0 ? 1 : 0;  // the first one's first turn has come
     sums_type sums;
@@ -193,7 +193,7 @@ struct loss_gradient_products {
       place.skip(pieces_at(0, worker));
     }
     for (std::int32_t turn = consumer; turn < count; turn += 2) {
-      const loss_product_work work = same_for_warp(work_at(turn, worker));
+      loss_product_work const work = same_for_warp(work_at(turn, worker));
       scratch.turn[consumer].wait(turn_phase);
       turn_phase ^= 1;
       place.agree();
@@ -215,8 +215,8 @@ struct loss_gradient_products {
   /// First row: of the warp, in the tile.
   __device__ __forceinline__ void write(loss_product_work const& work, sums_type const& sums, std::int32_t first_row,
                                         sum_staging& staging) const {
-    const std::int32_t channel = work.channel_tile * channels;
-    const std::int32_t row = work.panel * rows + first_row;
+    std::int32_t const channel = work.channel_tile * channels;
+    std::int32_t const row = work.panel * rows + first_row;
     if (!work.is_hidden) {
       if (work.panel * rows < range.width()) {
 #pragma unroll
@@ -248,13 +248,13 @@ struct loss_gradient_products {
   template <operand_order Order>
   __device__ __forceinline__ void multiply_tile(scratch_type& scratch, loss_product_work const& work, int consumer,
                                                 place_type& place, sums_type& sums) const {
-    const std::int32_t pieces = 2 * work.count;
+    std::int32_t const pieces = 2 * work.count;
     pin(sums);
     int before = place.stage;
     await_piece<Order>(scratch, work, 0, place);
     multiply_piece<Order>(scratch, place, sums, false);
     for (std::int32_t k = 1; k < pieces; ++k) {
-      const int stage = place.stage;
+      int const stage = place.stage;
       await_piece<Order>(scratch, work, k, place);
       if (k == pieces - 1) {
         give_turn(scratch, consumer);
@@ -274,7 +274,7 @@ struct loss_gradient_products {
                                               place_type const& place) const {
     scratch.full[place.stage].wait(place.phase);
     if (Order == across && work.is_unclean) {
-      const std::int32_t entry = works.lists[works.first_of(false, work.panel) + k / 2];
+      std::int32_t const entry = works.lists[works.first_of(false, work.panel) + k / 2];
       if (loss_list_entry::is_unclean(entry)) {
         clear_unlabelled_rows(scratch, place.stage, loss_list_entry::block(entry) * 2 + k % 2);
       }
@@ -287,13 +287,13 @@ struct loss_gradient_products {
                                                         bool add) {
     using mma = warpgroup_mma<T, channels, Order, operand_order::across_depth>;
     constexpr int rows_of_depth = 16 * 128;  // bytes: a multiplication takes 16 rows of a box
-    const std::uint32_t a_address =
+    std::uint32_t const a_address =
         detail::plain_shared_address(scratch.a) + static_cast<std::uint32_t>(place.stage * halves * box_bytes);
-    const std::uint32_t b_address =
+    std::uint32_t const b_address =
         detail::plain_shared_address(scratch.b) + static_cast<std::uint32_t>(place.stage * boxes * box_bytes);
-    const matrix_descriptor a = Order == along ? matrix_descriptor::rows_of_128_bytes(a_address)
+    matrix_descriptor const a = Order == along ? matrix_descriptor::rows_of_128_bytes(a_address)
                                                : matrix_descriptor::with_strides(a_address, box_bytes, 1024);
-    const matrix_descriptor b = matrix_descriptor::with_strides(b_address, box_bytes, 1024);
+    matrix_descriptor const b = matrix_descriptor::with_strides(b_address, box_bytes, 1024);
     begin_multiply();
 #pragma unroll
     for (int step = 0; step < 4; ++step) {
@@ -310,10 +310,10 @@ struct loss_gradient_products {
   /// Tokens without a label have zeros in G, which cannot undo a NaN or an infinity among their hidden states. By the
   /// warpgroup whose turn it is.
   __device__ __forceinline__ void clear_unlabelled_rows(scratch_type& scratch, int stage, std::int32_t piece) const {
-    const int thread = static_cast<int>(threadIdx.x) % shape::warpgroup;
-    const int barrier = static_cast<int>(threadIdx.x) / shape::warpgroup;
-    const int row = thread / 2;
-    const std::int64_t token = std::int64_t{piece} * box + row;
+    int const thread = static_cast<int>(threadIdx.x) % shape::warpgroup;
+    int const barrier = static_cast<int>(threadIdx.x) / shape::warpgroup;
+    int const row = thread / 2;
+    std::int64_t const token = std::int64_t{piece} * box + row;
     if (token < tokens.size() && tokens[token].label < 0) {
 #pragma unroll
       for (int i = 0; i < boxes; ++i) {
@@ -348,7 +348,7 @@ struct loss_gradient_products {
   }
 
   __device__ __forceinline__ static void release(scratch_type& scratch, int stage) {
-    const unsigned lane = threadIdx.x % 32;
+    unsigned const lane = threadIdx.x % 32;
     if (lane < 2) {
       scratch.empty[stage].arrive_at(lane);
     }

@@ -39,7 +39,7 @@ struct lane_place {
   std::int32_t row;
   std::int32_t channel;
   __device__ __forceinline__ static lane_place mine() {
-    const auto lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
     return {lane / 2, lane % 2 * channels_of_lane};
   }
 };
@@ -48,23 +48,23 @@ struct lane_place {
 template <int Box>
 __device__ __forceinline__ void stage_sums(float const (&sums)[staged_registers], sum_staging& staging,
                                            float (&values)[channels_of_lane]) {
-  const auto lane = static_cast<std::uint32_t>(threadIdx.x % 32);
-  const std::uint32_t shared = shared_address(staging.values);
+  auto const lane = static_cast<std::uint32_t>(threadIdx.x % 32);
+  std::uint32_t const shared = shared_address(staging.values);
   __syncwarp();  // the box before has been read
 #pragma unroll
   for (int part = 0; part < 8; ++part) {
-    const std::uint32_t row = lane / 4 + 8 * (part % 2);
-    const std::uint32_t chunk = (2 * (part / 2) + (lane % 4) / 2) ^ (row % 8);
-    const int reg = 16 * Box + 4 * (part / 2) + 2 * (part % 2);
-    const uint2 pair{bit_cast<std::uint32_t>(sums[reg]), bit_cast<std::uint32_t>(sums[reg + 1])};
+    std::uint32_t const row = lane / 4 + 8 * (part % 2);
+    std::uint32_t const chunk = (2 * (part / 2) + (lane % 4) / 2) ^ (row % 8);
+    int const reg = 16 * Box + 4 * (part / 2) + 2 * (part % 2);
+    uint2 const pair{bit_cast<std::uint32_t>(sums[reg]), bit_cast<std::uint32_t>(sums[reg + 1])};
     store_shared_u32x2(shared + row * 128 + chunk * 16 + lane % 2 * 8, pair);
   }
   __syncwarp();
-  const std::uint32_t row = lane / 2;
+  std::uint32_t const row = lane / 2;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const std::uint32_t chunk = (lane % 2 * 4 + i) ^ (row % 8);
-    const float4 four = load_shared_f32x4(shared + row * 128 + chunk * 16);
+    std::uint32_t const chunk = (lane % 2 * 4 + i) ^ (row % 8);
+    float4 const four = load_shared_f32x4(shared + row * 128 + chunk * 16);
     values[4 * i] = four.x;
     values[4 * i + 1] = four.y;
     values[4 * i + 2] = four.z;
@@ -138,8 +138,8 @@ struct split_floats {
     std::uint32_t low[8];
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      const auto first = bit_cast<std::uint32_t>(values[2 * i]);
-      const auto second = bit_cast<std::uint32_t>(values[2 * i + 1]);
+      auto const first = bit_cast<std::uint32_t>(values[2 * i]);
+      auto const second = bit_cast<std::uint32_t>(values[2 * i + 1]);
       high[i] = __byte_perm(first, second, 0x7632);
       low[i] = __byte_perm(first, second, 0x5410);
     }
@@ -147,9 +147,9 @@ struct split_floats {
             {{low[0], low[1], low[2], low[3]}, {low[4], low[5], low[6], low[7]}}};
   }
   __device__ __forceinline__ void add_to(float (&values)[channels_of_lane]) const {
-    const std::uint32_t high[8] = {upper[0].x, upper[0].y, upper[0].z, upper[0].w,
+    std::uint32_t const high[8] = {upper[0].x, upper[0].y, upper[0].z, upper[0].w,
                                    upper[1].x, upper[1].y, upper[1].z, upper[1].w};
-    const std::uint32_t low[8] = {lower[0].x, lower[0].y, lower[0].z, lower[0].w,
+    std::uint32_t const low[8] = {lower[0].x, lower[0].y, lower[0].z, lower[0].w,
                                   lower[1].x, lower[1].y, lower[1].z, lower[1].w};
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
@@ -177,19 +177,19 @@ struct write_classifier_rows {
   __device__ __forceinline__ void operator()(loss_part_range const& range,
                                              float const (&sums)[detail::staged_registers], std::int32_t row,
                                              std::int32_t channel, sum_staging& staging) const {
-    const detail::lane_place mine = detail::lane_place::mine();
-    const std::int64_t in_part = row + mine.row;
-    const bool is_there = in_part < range.width();
+    detail::lane_place const mine = detail::lane_place::mine();
+    std::int64_t const in_part = row + mine.row;
+    bool const is_there = in_part < range.width();
     std::int64_t entry = range.first + in_part;
     if (is_there && order != nullptr) {
       entry = order[entry];
     }
-    const float factor = *scale;
-    const auto write_box = [&](auto box) {
+    float const factor = *scale;
+    auto const write_box = [&](auto box) {
       float values[detail::channels_of_lane];
       detail::stage_sums<decltype(box)::value>(sums, staging, values);
-      const std::int32_t first = channel + decltype(box)::value * 32 + mine.channel;
-      const auto count = static_cast<std::int32_t>(target.extent(1)) - first;
+      std::int32_t const first = channel + decltype(box)::value * 32 + mine.channel;
+      auto const count = static_cast<std::int32_t>(target.extent(1)) - first;
       if (is_there && count > 0) {
 #pragma unroll
         for (float& value : values) {
@@ -215,16 +215,16 @@ struct add_hidden_rows {
                                              array_view<loss_token_factors const> const& tokens,
                                              float const (&sums)[detail::staged_registers], std::int32_t row,
                                              std::int32_t channel, sum_staging& staging) const {
-    const detail::lane_place mine = detail::lane_place::mine();
-    const std::int64_t token = row + mine.row;
-    const bool is_there = token < tokens.size();
-    const bool is_cleared = is_there && range.is_last() && tokens[token].label < 0;
-    const float factor = range.is_last() ? *scale : 1.0F;
-    const auto add_box = [&](auto box) {
+    detail::lane_place const mine = detail::lane_place::mine();
+    std::int64_t const token = row + mine.row;
+    bool const is_there = token < tokens.size();
+    bool const is_cleared = is_there && range.is_last() && tokens[token].label < 0;
+    float const factor = range.is_last() ? *scale : 1.0F;
+    auto const add_box = [&](auto box) {
       float values[detail::channels_of_lane];
       detail::stage_sums<decltype(box)::value>(sums, staging, values);
-      const std::int32_t first = channel + decltype(box)::value * 32 + mine.channel;
-      const auto count = static_cast<std::int32_t>(target.extent(1)) - first;
+      std::int32_t const first = channel + decltype(box)::value * 32 + mine.channel;
+      auto const count = static_cast<std::int32_t>(target.extent(1)) - first;
       if (is_there && count > 0) {
         if (!range.is_first()) {
           add_before(values, token, first, count);
@@ -240,7 +240,7 @@ struct add_hidden_rows {
 
   __device__ __forceinline__ void add_before(float (&values)[detail::channels_of_lane], std::int64_t token,
                                              std::int32_t channel, std::int32_t count) const {
-    const detail::row_part<Gradient> part{&target(token, channel), count};
+    detail::row_part<Gradient> const part{&target(token, channel), count};
     if constexpr (is_float) {
       uint4 words[4];
       part.read(words);
@@ -262,10 +262,10 @@ struct add_hidden_rows {
   __device__ __forceinline__ void write(loss_part_range const& range, float (&values)[detail::channels_of_lane],
                                         std::int64_t token, std::int32_t channel, std::int32_t count, float factor,
                                         bool is_cleared) const {
-    const detail::row_part<Gradient> part{&target(token, channel), count};
+    detail::row_part<Gradient> const part{&target(token, channel), count};
     if constexpr (!is_float) {
       if (!range.is_last()) {
-        const detail::split_floats halves = detail::split_floats::of(values);
+        detail::split_floats const halves = detail::split_floats::of(values);
         part.write(halves.upper);
         low_part(token, channel).write(halves.lower);
         return;

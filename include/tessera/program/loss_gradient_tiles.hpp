@@ -85,10 +85,10 @@ struct loss_gradient_tiles {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
-    const std::int64_t row_tile = which % logits.row_tiles();
-    const std::int64_t column_tile = which / logits.row_tiles();
-    const std::int64_t first_row = row_tile * layout::rows;
-    const auto height =
+    std::int64_t const row_tile = which % logits.row_tiles();
+    std::int64_t const column_tile = which / logits.row_tiles();
+    std::int64_t const first_row = row_tile * layout::rows;
+    auto const height =
         static_cast<int>(clamp(tokens.count[0] - first_row, std::int64_t{0}, std::int64_t{layout::rows}));
     for (int lane : group) {
       for (int block = lane; block < blocks; block += lanes) {
@@ -120,27 +120,27 @@ struct loss_gradient_tiles {
   template <class Group>
   TESSERA_FN void differentiate(Group const& group, int lane, std::int64_t first_row, std::int64_t first_column,
                                 scratch_type& scratch) const {
-    const int row = lane % layout::rows;
-    const int first = lane / layout::rows * layout::part_columns;
-    const int last = min(first + layout::part_columns, width(first_column));
-    const loss_row_gradient factors = rows[first_row + row];
-    const std::int64_t label = tokens.labels[first_row + row] - part.first - first_column;
-    const float spread = smoothing / static_cast<float>(logits.classifier.rows());
+    int const row = lane % layout::rows;
+    int const first = lane / layout::rows * layout::part_columns;
+    int const last = min(first + layout::part_columns, width(first_column));
+    loss_row_gradient const factors = rows[first_row + row];
+    std::int64_t const label = tokens.labels[first_row + row] - part.first - first_column;
+    float const spread = smoothing / static_cast<float>(logits.classifier.rows());
     std::uint32_t for_hidden = 0;
     std::uint32_t for_classifier = 0;
     for (int column = first; column < last; ++column) {
-      const float logit = scratch.tile.logit(row, column);
-      const float log_softmax = logit - factors.log_sum_exp;
-      const float softmax = exp(log_softmax);
-      const float apart = softmax - (column == label ? 1.0F - smoothing + spread : spread);
-      const float information = softmax == 0.0F ? 0.0F : softmax * (log_softmax + factors.entropy);
-      const float by_logit =
+      float const logit = scratch.tile.logit(row, column);
+      float const log_softmax = logit - factors.log_sum_exp;
+      float const softmax = exp(log_softmax);
+      float const apart = softmax - (column == label ? 1.0F - smoothing + spread : spread);
+      float const information = softmax == 0.0F ? 0.0F : softmax * (log_softmax + factors.entropy);
+      float const by_logit =
           factors.by_loss * apart + factors.by_log_sum_exp * softmax - factors.by_entropy * information;
       scratch.tile.logit(row, column) = by_logit * logits.map.slope(logit);
       for_hidden += absolute(apart) < thresholds.hidden ? 0U : 1U;
       for_classifier += absolute(apart) < thresholds.classifier ? 0U : 1U;
       if (column + 1 == last || (column + 1) % block_columns == 0) {
-        const int block = row / block_rows * across + column / block_columns;
+        int const block = row / block_rows * across + column / block_columns;
         group.atomic_add(scratch.for_hidden[block], for_hidden);
         group.atomic_add(scratch.for_classifier[block], for_classifier);
         for_hidden = for_classifier = 0;
@@ -152,10 +152,10 @@ struct loss_gradient_tiles {
   TESSERA_FN void write_gradient(int lane, int height, std::int64_t first_row, std::int64_t first_column,
                                  scratch_type& scratch) const {
     for (int i = lane; i < layout::rows * layout::columns; i += lanes) {
-      const int row = i / layout::columns;
-      const int column = i % layout::columns;
-      const int block = row / block_rows * across + column / block_columns;
-      const bool is_kept = (scratch.for_hidden[block] | scratch.for_classifier[block]) != 0;
+      int const row = i / layout::columns;
+      int const column = i % layout::columns;
+      int const block = row / block_rows * across + column / block_columns;
+      bool const is_kept = (scratch.for_hidden[block] | scratch.for_classifier[block]) != 0;
       if (is_kept && first_row + row < part.gradient.extent(0) && column < width(first_column)) {
         part.gradient(first_row + row, first_column + column) =
             store<value_type>(row < height ? scratch.tile.logit(row, column) : 0.0F);
@@ -166,8 +166,8 @@ struct loss_gradient_tiles {
   TESSERA_FN void write_blocks(int lane, std::int64_t row_tile, std::int64_t column_tile,
                                scratch_type const& scratch) const {
     for (int block = lane; block < blocks; block += lanes) {
-      const std::int64_t row = row_tile * (layout::rows / block_rows) + block / across;
-      const std::int64_t column = column_tile * across + block % across;
+      std::int64_t const row = row_tile * (layout::rows / block_rows) + block / across;
+      std::int64_t const column = column_tile * across + block % across;
       part.kept_for_hidden(row, column) = scratch.for_hidden[block] != 0 ? 1 : 0;
       part.kept_for_classifier(row, column) = scratch.for_classifier[block] != 0 ? 1 : 0;
     }

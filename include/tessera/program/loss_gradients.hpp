@@ -47,10 +47,10 @@ struct prepare_loss_gradients {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const float common = !is_reduced ? 1.0F : mean_scale[0] * (upstream.loss.data != nullptr ? upstream.loss[0] : 1.0F);
-    const bool can_wait = upstream.log_sum_exp.data == nullptr && upstream.entropy.data == nullptr;
+    float const common = !is_reduced ? 1.0F : mean_scale[0] * (upstream.loss.data != nullptr ? upstream.loss[0] : 1.0F);
+    bool const can_wait = upstream.log_sum_exp.data == nullptr && upstream.entropy.data == nullptr;
     for (int lane : group) {
-      const std::int64_t row = which * lanes + lane;
+      std::int64_t const row = which * lanes + lane;
       if (row == 0) {
         late_scale[0] = can_wait ? common : 1.0F;
       }
@@ -62,11 +62,11 @@ struct prepare_loss_gradients {
 
  private:
   TESSERA_FN void write_row(std::int64_t row, float common) const {
-    const std::int64_t token = tokens.order[row];
-    const float weight = weights.data != nullptr ? weights[token] : 1.0F;
-    const float own = !is_reduced && upstream.loss.data != nullptr ? upstream.loss[token] : 1.0F;
-    const float by_loss = common * weight * own;
-    const float by_lse = upstream.log_sum_exp.data != nullptr ? upstream.log_sum_exp[token] : 0.0F;
+    std::int64_t const token = tokens.order[row];
+    float const weight = weights.data != nullptr ? weights[token] : 1.0F;
+    float const own = !is_reduced && upstream.loss.data != nullptr ? upstream.loss[token] : 1.0F;
+    float const by_loss = common * weight * own;
+    float const by_lse = upstream.log_sum_exp.data != nullptr ? upstream.log_sum_exp[token] : 0.0F;
     rows[row] = {row_lse[row], row_entropy[row], by_loss, by_lse + by_loss * 2.0F * z_factor * row_lse[row],
                  upstream.entropy.data != nullptr ? upstream.entropy[token] : 0.0F};
   }
@@ -93,11 +93,11 @@ struct accumulate_tokens {
 
   /// Takes the finished sum of a row and a channel.
   TESSERA_FN void operator()(std::int64_t row, std::int64_t channel, float sum) const {
-    const std::int64_t token = order[row];
+    std::int64_t const token = order[row];
     if (token < 0) {
       return;
     }
-    const float total = is_first_part ? sum : sum + before(token, channel);
+    float const total = is_first_part ? sum : sum + before(token, channel);
     if (is_last_part) {
       target(token, channel) = store<Gradient>(total * *scale);
     } else {
@@ -110,7 +110,7 @@ struct accumulate_tokens {
     if constexpr (std::is_same_v<Gradient, float>) {
       return target(token, channel);
     } else {
-      const std::uint32_t upper = bit_cast<std::uint16_t>(target(token, channel));
+      std::uint32_t const upper = bit_cast<std::uint16_t>(target(token, channel));
       return bit_cast<float>(upper << 16 | remains(token, channel));
     }
   }
@@ -118,7 +118,7 @@ struct accumulate_tokens {
     if constexpr (std::is_same_v<Gradient, float>) {
       target(token, channel) = total;
     } else {
-      const auto bits = bit_cast<std::uint32_t>(total);
+      auto const bits = bit_cast<std::uint32_t>(total);
       target(token, channel) = bit_cast<Gradient>(static_cast<std::uint16_t>(bits >> 16));
       remains(token, channel) = static_cast<std::uint16_t>(bits);
     }
@@ -165,10 +165,10 @@ struct sum_gradient_columns {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const std::int64_t block = which / across();
-    const std::int64_t last = min((block + 1) * rows, gradient.extent(0));
+    std::int64_t const block = which / across();
+    std::int64_t const last = min((block + 1) * rows, gradient.extent(0));
     for (int lane : group) {
-      const std::int64_t entry = which % across() * lanes + lane;
+      std::int64_t const entry = which % across() * lanes + lane;
       float sum = 0.0F;
       for (std::int64_t token = block * rows; token < last && entry < gradient.extent(1); ++token) {
         sum += static_cast<float>(load(gradient(token, entry)));
@@ -195,7 +195,7 @@ struct sum_bias_gradient {
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
     for (int lane : group) {
-      const std::int64_t entry = which * lanes + lane;
+      std::int64_t const entry = which * lanes + lane;
       if (entry < target.size()) {
         float sum = 0.0F;
         for (std::int64_t tile = 0; tile < column_sums.extent(0); ++tile) {

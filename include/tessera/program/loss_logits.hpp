@@ -31,7 +31,7 @@ struct logit_map {
 
   /// The logit of a sum; minus infinities stay.
   TESSERA_FN float operator()(float sum, std::int64_t column) const {
-    const float biased = bias.data != nullptr ? sum + static_cast<float>(load(bias[column])) : sum;
+    float const biased = bias.data != nullptr ? sum + static_cast<float>(load(bias[column])) : sum;
     return (cap > 0.0F ? cap * ::tanhf(biased / cap) : biased) * inverse_temperature;
   }
   /// cap * tanh(sum / cap) by one exponential: within 2e-7 of the cap.
@@ -41,7 +41,7 @@ struct logit_map {
   }
   /// The derivative by the sum, from the logit: for a NaN a NaN.
   TESSERA_FN float slope(float logit) const {
-    const float bent = cap > 0.0F ? logit / (inverse_temperature * cap) : 0.0F;
+    float const bent = cap > 0.0F ? logit / (inverse_temperature * cap) : 0.0F;
     return (1.0F - bent * bent) * inverse_temperature;
   }
 };

@@ -69,7 +69,7 @@ struct clear_loss_states {
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
     for (int lane : group) {
-      const std::int64_t row = which * lanes + lane;
+      std::int64_t const row = which * lanes + lane;
       for (std::int64_t i = 0; row < states.extent(1) && i < states.extent(0); ++i) {
         states(i, row) = {-infinity, 0.0F};
         if (marks.are_wanted()) {
@@ -95,7 +95,7 @@ struct share_loss_bounds {
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
     constexpr float log2_e = 1.442695041F;
     for (int lane : group) {
-      const std::int64_t row = which * lanes + lane;
+      std::int64_t const row = which * lanes + lane;
       if (row < count[0]) {
         scaled_exponentials<float> sum{-infinity, 0.0F};
         float least = infinity;
@@ -125,11 +125,11 @@ struct check_loss_marks {
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
     per_lane<std::int32_t, Group> wrong;
     for (int lane : group) {
-      const std::int64_t token = which * lanes + lane;
-      const std::int64_t row = token < tokens.row_of.size() ? tokens.row_of[token] : -1;
+      std::int64_t const token = which * lanes + lane;
+      std::int64_t const row = token < tokens.row_of.size() ? tokens.row_of[token] : -1;
       wrong[lane] = row < 0 || is_right(row) ? 0 : 1;
     }
-    const std::int32_t count = reduce(group, wrong, detail::plus{});
+    std::int32_t const count = reduce(group, wrong, detail::plus{});
     for (int lane : group) {
       if (count > 0) {
         set_all(which, lane);
@@ -143,17 +143,17 @@ struct check_loss_marks {
  private:
   TESSERA_FN bool is_right(std::int64_t row) const {
     constexpr float log2_e = 1.442695041F;
-    const float lse = row_lse[row] * log2_e;
+    float const lse = row_lse[row] * log2_e;
     bool right = is_finite(lse);
     for (std::int64_t i = 0; i < marks.bounds.extent(0); ++i) {
-      const float beyond = marks.bounds(i, row).highest - lse;
+      float const beyond = marks.bounds(i, row).highest - lse;
       right = right && beyond <= 0.5F * (loss_marks::slack + loss_marks::relative_slack * absolute(lse));
     }
     return right;
   }
   TESSERA_FN void set_all(std::int64_t block, int lane) const {
     for (std::int64_t word = lane; word < marks.live.extent(1); word += lanes) {
-      const std::int64_t left = vocabulary - word * 32;
+      std::int64_t const left = vocabulary - word * 32;
       marks.live(block, word) = left >= 32 ? ~std::uint32_t{0} : (std::uint32_t{1} << left) - 1;
     }
   }

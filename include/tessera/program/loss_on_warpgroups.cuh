@@ -69,7 +69,7 @@ struct reduce_loss_rows {
   template <int Registers>
   __device__ __forceinline__ void operator()(float (&sums)[Registers], box_place place, scratch_type& scratch,
                                              std::int32_t index) const {
-    const row_share share = schedule.share_at(index);
+    row_share const share = schedule.share_at(index);
     if (!share.is_there) {
       return;
     }
@@ -80,7 +80,7 @@ struct reduce_loss_rows {
     float largest_of_group[2][groups<Registers>];
     find_largest(sums, largest_of_group);
     float largest[2];
-    const state_type found = reduce_tile(sums, largest_of_group, largest);
+    state_type const found = reduce_tile(sums, largest_of_group, largest);
     pick_targets(sums, place, scratch);
     keep(share, found, scratch);
     if (marks.are_wanted()) {
@@ -104,7 +104,7 @@ struct reduce_loss_rows {
 
   /// Of the two rows that a lane has sums of, the one of which it keeps the state; lanes 0 and 2 of four have the same.
   __device__ __forceinline__ static std::int32_t own_row() {
-    const auto lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
     return lane / 4 + 8 * (lane % 2);
   }
   /// By value: chosen by address they would lie in memory.
@@ -117,14 +117,14 @@ struct reduce_loss_rows {
 
   /// Before the first tile of a share.
   __device__ __forceinline__ void open(std::int32_t first_row, scratch_type& scratch) const {
-    const auto lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
     if (lane < 16) {
-      const std::int64_t row = row_of(first_row + lane);
+      std::int64_t const row = row_of(first_row + lane);
       memory_type memory{{-infinity, 0.0F}, {infinity, -infinity}, -infinity, infinity, -1};
       if (row >= 0) {
         memory.label = tokens.labels[row];
         if (marks.are_wanted() && schedule.first_place > 0) {
-          const known_loss known = marks.known[row];
+          known_loss const known = marks.known[row];
           memory.known = known.sum;
           memory.bound.least = known.least;
         }
@@ -136,8 +136,8 @@ struct reduce_loss_rows {
   /// After the last one.
   __device__ __forceinline__ void close(row_share const& share, std::int32_t first_row,
                                         scratch_type const& scratch) const {
-    const auto lane = static_cast<std::int32_t>(threadIdx.x % 32);
-    const std::int64_t row = lane < 16 ? row_of(first_row + lane) : -1;
+    auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    std::int64_t const row = lane < 16 ? row_of(first_row + lane) : -1;
     if (row < 0) {
       return;
     }
@@ -152,15 +152,15 @@ struct reduce_loss_rows {
   /// Sums become logits but for the temperature; those beyond the vocabulary minus infinity.
   template <int Registers>
   __device__ __forceinline__ void map_sums(float (&sums)[Registers], std::int32_t first_column) const {
-    const std::int32_t column = first_column + 2 * static_cast<std::int32_t>(threadIdx.x % 4);
+    std::int32_t const column = first_column + 2 * static_cast<std::int32_t>(threadIdx.x % 4);
     if (map.bias.data != nullptr) {
       add_to_columns(sums, [&](std::int32_t further) {
-        const std::int32_t at = column + further;
+        std::int32_t const at = column + further;
         return at < vocabulary ? static_cast<float>(load(map.bias[at])) : 0.0F;
       });
     }
     if (map.cap > 0.0F) {
-      const float factor = 2.0F * log2_e * fast_reciprocal(map.cap);
+      float const factor = 2.0F * log2_e * fast_reciprocal(map.cap);
 #pragma unroll
       for (int i = 0; i < Registers; ++i) {
         sums[i] = map.cap - 2.0F * map.cap * fast_reciprocal(fast_exp2(sums[i] * factor) + 1.0F);  // cap * tanh
@@ -182,7 +182,7 @@ struct reduce_loss_rows {
     for (int i = 0; i < Registers; ++i) {
       constexpr int group_registers = group_columns / 2;
       float& group = largest[i / 2 % 2][i / group_registers];
-      const bool is_first_of_row = i % group_registers == 0 || i % group_registers == 2;
+      bool const is_first_of_row = i % group_registers == 0 || i % group_registers == 2;
       group = is_first_of_row ? sums[i] : maximum(group, sums[i]);
     }
   }
@@ -194,7 +194,7 @@ struct reduce_loss_rows {
   __device__ __forceinline__ state_type reduce_tile(float const (&sums)[Registers],
                                                     float const (&largest_of_group)[2][groups<Registers>],
                                                     float (&largest)[2]) const {
-    const float factor = map.inverse_temperature * log2_e;
+    float const factor = map.inverse_temperature * log2_e;
     float subtrahend[2];
     float sum[2] = {0.0F, 0.0F};
 #pragma unroll
@@ -214,7 +214,7 @@ struct reduce_loss_rows {
     for (int i = 0; i < Registers; ++i) {
       sum[i / 2 % 2] += fast_exp2(multiply_add(sums[i], factor, -subtrahend[i / 2 % 2]));
     }
-    const float own_largest = of_own_row(largest[0], largest[1]);
+    float const own_largest = of_own_row(largest[0], largest[1]);
     float own = of_own_row(sum[0], sum[1]) + detail::move_words(of_own_row(sum[1], sum[0]), detail::across{1});
     own += detail::move_words(own, detail::across{2});  // the same bits for both: a sum of two commutes
     if (own_largest > -infinity) {
@@ -231,9 +231,9 @@ struct reduce_loss_rows {
 
   /// As lse_reducer merges; with 1 for the relation of equal infinities.
   __device__ __forceinline__ static state_type merged(state_type const& a, state_type const& b) {
-    const float largest = maximum(a.largest, b.largest);
-    const float lesser = minimum(a.largest, b.largest);
-    const float relation = lesser == largest ? 1.0F : fast_exp2((lesser - largest) * log2_e);
+    float const largest = maximum(a.largest, b.largest);
+    float const lesser = minimum(a.largest, b.largest);
+    float const relation = lesser == largest ? 1.0F : fast_exp2((lesser - largest) * log2_e);
     return {largest, a.largest >= b.largest ? multiply_add(b.scaled, relation, a.scaled)
                                             : multiply_add(a.scaled, relation, b.scaled)};
   }
@@ -245,11 +245,11 @@ struct reduce_loss_rows {
   template <int Registers>
   __device__ __forceinline__ void pick_targets(float const (&sums)[Registers], box_place place,
                                                scratch_type const& scratch) const {
-    const auto lane = static_cast<std::int32_t>(threadIdx.x % 32);
-    const std::int32_t column = place.column + 2 * (lane % 4);
-    const std::int32_t beyond[2] = {scratch.of_row[lane / 4].label - column,
+    auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    std::int32_t const column = place.column + 2 * (lane % 4);
+    std::int32_t const beyond[2] = {scratch.of_row[lane / 4].label - column,
                                     scratch.of_row[lane / 4 + 8].label - column};
-    const auto is_here = [](std::int32_t at) { return at >= 0 && at < 2 * Registers && at % 8 < 2; };
+    auto const is_here = [](std::int32_t at) { return at >= 0 && at < 2 * Registers && at % 8 < 2; };
     if (!__any_sync(detail::whole_warp, is_here(beyond[0]) || is_here(beyond[1]))) {
       return;
     }
@@ -270,7 +270,7 @@ struct reduce_loss_rows {
   __device__ __forceinline__ void keep(row_share const& share, state_type const& found, scratch_type& scratch) const {
     constexpr std::int32_t often = 4;
     memory_type& kept = scratch.of_row[own_row()];
-    const state_type total = merged(kept.state, found);
+    state_type const total = merged(kept.state, found);
     __syncwarp();  // lanes 2 and 3 of each four have read what 0 and 1 overwrite
     if (threadIdx.x % 4 < 2) {
       kept.state = total;
@@ -283,17 +283,17 @@ struct reduce_loss_rows {
   __device__ __forceinline__ void update_bound(row_share const& share, state_type const& found, state_type const& total,
                                                memory_type& kept) const {
     constexpr float caution = 0.8F;  // sampled tiles of equal sums can all be a little above the mean
-    const std::int32_t seen = schedule.first_place + share.before + 1;
-    const float least = minimum(kept.bound.least, log2_of(found));
-    const float guess = seen >= row_schedule::samples
+    std::int32_t const seen = schedule.first_place + share.before + 1;
+    float const least = minimum(kept.bound.least, log2_of(found));
+    float const guess = seen >= row_schedule::samples
                             ? least + fast_log2(caution * static_cast<float>(max(schedule.columns - seen, 0)))
                             : -infinity;
-    const float sum = log2_of(total);
-    const float largest = maximum(maximum(sum, kept.known), guess);
-    const float sums = fast_exp2(sum - largest) + fast_exp2(kept.known - largest) + fast_exp2(guess - largest);
-    const float bound = largest == -infinity ? -infinity : largest + fast_log2(sums);
-    const float lowered = bound - (loss_marks::slack + loss_marks::relative_slack * absolute(bound));
-    const loss_bound updated{least, maximum(kept.bound.highest, bound)};
+    float const sum = log2_of(total);
+    float const largest = maximum(maximum(sum, kept.known), guess);
+    float const sums = fast_exp2(sum - largest) + fast_exp2(kept.known - largest) + fast_exp2(guess - largest);
+    float const bound = largest == -infinity ? -infinity : largest + fast_log2(sums);
+    float const lowered = bound - (loss_marks::slack + loss_marks::relative_slack * absolute(bound));
+    loss_bound const updated{least, maximum(kept.bound.highest, bound)};
     __syncwarp();
     if (threadIdx.x % 4 < 2) {
       kept.bound = updated;
@@ -306,11 +306,11 @@ struct reduce_loss_rows {
   __device__ __forceinline__ void mark(float const (&sums)[Registers],
                                        float const (&largest_of_group)[2][groups<Registers>], float const (&largest)[2],
                                        box_place place, scratch_type const& scratch) const {
-    const auto lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
     memory_type const* const row[2] = {&scratch.of_row[lane / 4], &scratch.of_row[lane / 4 + 8]};
-    const float floor[2] = {row[0]->floor, row[1]->floor};
-    const bool counts[2] = {row[0]->label >= 0, row[1]->label >= 0};
-    const auto is_below = [&](float first, float second) {
+    float const floor[2] = {row[0]->floor, row[1]->floor};
+    bool const counts[2] = {row[0]->label >= 0, row[1]->label >= 0};
+    auto const is_below = [&](float first, float second) {
       return (!counts[0] || first < floor[0]) && (!counts[1] || second < floor[1]);
     };
     if (__all_sync(detail::whole_warp, is_below(largest[0], largest[1]))) {
@@ -328,7 +328,7 @@ struct reduce_loss_rows {
         std::uint32_t word = 0;
 #pragma unroll
         for (int i = 0; i < group_columns / 4; ++i) {
-          const int at = group * group_columns / 2 + i / 2 * 4 + i % 2;
+          int const at = group * group_columns / 2 + i / 2 * 4 + i % 2;
           word |= is_below(sums[at], sums[at + 2]) ? 0 : std::uint32_t{1} << (i / 2 * 8 + i % 2);
         }
         add_word(place, group, __reduce_or_sync(detail::whole_warp, word << (2 * (lane % 4))));
@@ -343,14 +343,14 @@ struct reduce_loss_rows {
     if (place.column >= softmaxes.values.extent(1)) {
       return;
     }
-    const auto lane = static_cast<std::int32_t>(threadIdx.x % 32);
-    const float factor = map.inverse_temperature * log2_e;
+    auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    float const factor = map.inverse_temperature * log2_e;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const std::int32_t token = place.row + lane / 4 + 8 * half;
-      const bool is_there = token < softmaxes.values.extent(0);
-      const bfloat16 rounded = store<bfloat16>(reference_of(largest[half]));
-      const float reference = load(rounded);
+      std::int32_t const token = place.row + lane / 4 + 8 * half;
+      bool const is_there = token < softmaxes.values.extent(0);
+      bfloat16 const rounded = store<bfloat16>(reference_of(largest[half]));
+      float const reference = load(rounded);
       if (is_there && lane % 4 == 0) {
         softmaxes.references(place.column / kept_softmaxes<T>::tile_entries, token) = rounded;
       }
@@ -359,12 +359,12 @@ struct reduce_loss_rows {
         std::uint32_t words[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const int at = group * group_columns / 2 + 4 * i + 2 * half;
+          int const at = group * group_columns / 2 + 4 * i + 2 * half;
           words[i] = pack_pair<T>(fast_exp2(multiply_add(sums[at], factor, -reference)),
                                   fast_exp2(multiply_add(sums[at + 1], factor, -reference)));
         }
         transpose_of_four(words);
-        const std::int32_t column = place.column + group * group_columns + 8 * (lane % 4);
+        std::int32_t const column = place.column + group * group_columns + 8 * (lane % 4);
         if (is_there && column < softmaxes.values.extent(1)) {
           __stcs(reinterpret_cast<uint4*>(&softmaxes.values(token, column)),
                  uint4{words[0], words[1], words[2], words[3]});
@@ -376,21 +376,21 @@ struct reduce_loss_rows {
   __device__ __forceinline__ static void transpose_of_four(std::uint32_t (&words)[4]) {
 #pragma unroll
     for (int distance = 1; distance < 4; distance *= 2) {
-      const bool is_upper = (threadIdx.x & static_cast<unsigned>(distance)) != 0;
+      bool const is_upper = (threadIdx.x & static_cast<unsigned>(distance)) != 0;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         if ((i & distance) == 0) {
-          const std::uint32_t given = is_upper ? words[i] : words[i + distance];
-          const std::uint32_t got = __shfl_xor_sync(detail::whole_warp, given, distance);
+          std::uint32_t const given = is_upper ? words[i] : words[i + distance];
+          std::uint32_t const got = __shfl_xor_sync(detail::whole_warp, given, distance);
           (is_upper ? words[i] : words[i + distance]) = got;
         }
       }
     }
   }
   __device__ __forceinline__ void add_word(box_place place, int group, std::uint32_t word) const {
-    const std::int32_t column = place.column + group * group_columns;
-    const std::int32_t left = vocabulary - column;
-    const std::uint32_t inside = left >= 32 ? word : left > 0 ? word & ((std::uint32_t{1} << left) - 1) : 0;
+    std::int32_t const column = place.column + group * group_columns;
+    std::int32_t const left = vocabulary - column;
+    std::uint32_t const inside = left >= 32 ? word : left > 0 ? word & ((std::uint32_t{1} << left) - 1) : 0;
     if (threadIdx.x % 32 == 0 && inside != 0) {
       atomicOr(&marks.live(place.row / loss_marks::block_tokens, column / group_columns), inside);
     }

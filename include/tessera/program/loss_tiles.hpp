@@ -45,9 +45,9 @@ struct loss_tiles {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
-    const std::int64_t first_row = which / splits * layout::rows;
-    const std::int64_t split = which % splits;
-    const std::int64_t count = tokens.count[0];
+    std::int64_t const first_row = which / splits * layout::rows;
+    std::int64_t const split = which % splits;
+    std::int64_t const count = tokens.count[0];
     if (first_row >= count) {
       return;
     }
@@ -82,11 +82,11 @@ struct loss_tiles {
  private:
   TESSERA_FN void reduce_part(int lane, std::int64_t first_row, std::int64_t first_column,
                               typename layout::scratch_type& scratch, state_type& state) const {
-    const int row = lane % layout::rows;
-    const int first = lane / layout::rows * layout::part_columns;
-    const auto left =
+    int const row = lane % layout::rows;
+    int const first = lane / layout::rows * layout::part_columns;
+    auto const left =
         static_cast<int>(min(logits.classifier.rows() - first_column - first, std::int64_t{layout::part_columns}));
-    const std::int64_t label = tokens.labels[first_row + row] - first_column - first;
+    std::int64_t const label = tokens.labels[first_row + row] - first_column - first;
     for (int i = 0; i < left; ++i) {
       push_placed(
           reducer, state,

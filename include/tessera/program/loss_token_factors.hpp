@@ -46,7 +46,7 @@ struct place_loss_factors {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const std::int64_t first = which * lanes;
+    std::int64_t const first = which * lanes;
     per_lane<bool, Group> bad;
     for (int lane : group) {
       bad[lane] = false;
@@ -54,7 +54,7 @@ struct place_loss_factors {
         factors[first + lane] = of_token(list.row_of[first + lane]);
       }
     }
-    const std::int64_t last = min(first + lanes, factors.size());
+    std::int64_t const last = min(first + lanes, factors.size());
     for (std::int64_t token = first; token < last; ++token) {
       if (list.row_of[token] < 0) {
         for (int lane : group) {
@@ -64,7 +64,7 @@ struct place_loss_factors {
         }
       }
     }
-    const bool is_unclean = any(group, bad);
+    bool const is_unclean = any(group, bad);
     for (int lane : group) {
       if (is_first(lane)) {
         unclean[which] = is_unclean ? 1 : 0;
@@ -77,8 +77,8 @@ struct place_loss_factors {
     if (row < 0) {
       return {0.0F, 0.0F, 0.0F, -1, 0.0F, 0.0F, {}};
     }
-    const loss_row_gradient from = rows[row];
-    const std::int32_t label = list.labels[row];
+    loss_row_gradient const from = rows[row];
+    std::int32_t const label = list.labels[row];
     return {from.log_sum_exp,
             from.by_loss + from.by_log_sum_exp,
             from.by_loss,

@@ -119,7 +119,7 @@ struct select_loss_tokens {
         token + rule.shift >= given.size()) {
       return {kind::none, 0};
     }
-    const auto label = static_cast<std::int64_t>(given[token + rule.shift]);
+    auto const label = static_cast<std::int64_t>(given[token + rule.shift]);
     if (label == rule.ignore_index) {
       return {kind::none, 0};
     }
@@ -131,7 +131,7 @@ struct select_loss_tokens {
                                     scratch_type& scratch) const {
     per_lane<std::int32_t, Group> place;
     for (int lane : group) {
-      const kind what = judge(first + lane).what;
+      kind const what = judge(first + lane).what;
       place[lane] = what == kind::label ? 1 : 0;
       if (what == kind::bad) {
         group.atomic_add(scratch.bad, 1U);
@@ -141,9 +141,9 @@ struct select_loss_tokens {
         detail::write_all(outputs, first + lane, what == kind::bad ? detail::not_a_number : 0.0F);
       }
     }
-    const std::int32_t found = exclusive_sum(group, place);
+    std::int32_t const found = exclusive_sum(group, place);
     for (int lane : group) {
-      const verdict judged = judge(first + lane);
+      verdict const judged = judge(first + lane);
       if (first + lane < given.size()) {
         tokens.row_of[first + lane] = judged.what == kind::label ? before + place[lane] : -1;
       }

@@ -21,7 +21,7 @@ inline namespace v0 {
 [[nodiscard]] TESSERA_FN constexpr std::uint64_t lowest_bits(std::uint64_t bits, std::uint32_t count) {
   std::uint64_t kept = 0;
   for (; count > 0 && bits != 0; --count) {
-    const std::uint64_t lowest = bits & (~bits + 1);
+    std::uint64_t const lowest = bits & (~bits + 1);
     kept |= lowest;
     bits ^= lowest;
   }
@@ -42,22 +42,22 @@ struct find_apart {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const std::int64_t head = which % marks.extent(2);
-    const std::int64_t i = which / marks.extent(2) % marks.extent(1);
-    const std::int64_t sequence = which / marks.extent(2) / marks.extent(1);
+    std::int64_t const head = which % marks.extent(2);
+    std::int64_t const i = which / marks.extent(2) % marks.extent(1);
+    std::int64_t const sequence = which / marks.extent(2) / marks.extent(1);
     if (source.first_page(sequence) + i >= source.end_page(sequence)) {
       return;
     }
-    const std::int64_t at = source.memory.head_of(source.sequences.slot(sequence), head);
+    std::int64_t const at = source.memory.head_of(source.sequences.slot(sequence), head);
     per_lane<std::uint64_t, Group> found;
     for (int lane : group) {
       found[lane] = 0;
       for (int token = lane; token < cache_page_format::tokens; token += lanes) {
-        const bool stays = source.memory.row_capacity > 0 && is_different(sequence, i, head, at, token);
+        bool const stays = source.memory.row_capacity > 0 && is_different(sequence, i, head, at, token);
         found[lane] |= std::uint64_t{stays ? 1U : 0U} << token;
       }
     }
-    const std::uint64_t all = sum(group, found);
+    std::uint64_t const all = sum(group, found);
     for (int lane : group) {
       if (is_first(lane)) {
         marks(sequence, i, head) = {all, 0, 0};
@@ -68,8 +68,8 @@ struct find_apart {
  private:
   TESSERA_FN bool is_different(std::int64_t sequence, std::int64_t page, std::int64_t head, std::int64_t at,
                                int token) const {
-    const float key = angle_of(rows(sequence, page, head, key_part, token));
-    const float value = angle_of(rows(sequence, page, head, value_part, token));
+    float const key = angle_of(rows(sequence, page, head, key_part, token));
+    float const value = angle_of(rows(sequence, page, head, value_part, token));
     float const* const thresholds = source.memory.thresholds + 2 * at;
     return stays_apart(key, thresholds[key_part]) || stays_apart(value, thresholds[value_part]) ||
            is_nearly_opposite(key) || is_nearly_opposite(value);
@@ -90,30 +90,30 @@ struct mark_rows {
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
     cache_memory<T> const& memory = source.memory;
-    const std::int64_t head = which % marks.extent(2);
-    const std::int64_t sequence = which / marks.extent(2);
-    const std::int64_t pages = source.end_page(sequence) - source.first_page(sequence);
-    const std::int64_t at = memory.head_of(source.sequences.slot(sequence), head);
+    std::int64_t const head = which % marks.extent(2);
+    std::int64_t const sequence = which / marks.extent(2);
+    std::int64_t const pages = source.end_page(sequence) - source.first_page(sequence);
+    std::int64_t const at = memory.head_of(source.sequences.slot(sequence), head);
     if (memory.row_capacity == 0 || pages <= 0) {
       return;
     }
-    const auto capacity = static_cast<std::uint32_t>(memory.row_capacity);
+    auto const capacity = static_cast<std::uint32_t>(memory.row_capacity);
     std::uint32_t taken = memory.row_counts[at];
     std::uint32_t refused = memory.refused_rows[at];
     group.sync();  // all lanes have seen them
     for (std::int64_t first = 0; first < pages; first += lanes) {
-      const std::uint32_t room = capacity - taken;
+      std::uint32_t const room = capacity - taken;
       per_lane<std::uint32_t, Group> before;
       for (int lane : group) {
         before[lane] = first + lane < pages ? wanted_of(marks(sequence, first + lane, head)) : 0;
       }
-      const std::uint32_t wanted = exclusive_sum(group, before);
+      std::uint32_t const wanted = exclusive_sum(group, before);
       for (int lane : group) {
         if (first + lane < pages) {
           page_mark& mark = marks(sequence, first + lane, head);
-          const std::uint32_t left = room - min(before[lane], room);
-          const std::uint32_t granted = min(wanted_of(mark), left);
-          const auto row = static_cast<std::uint32_t>(at * memory.row_capacity) + taken + before[lane];
+          std::uint32_t const left = room - min(before[lane], room);
+          std::uint32_t const granted = min(wanted_of(mark), left);
+          auto const row = static_cast<std::uint32_t>(at * memory.row_capacity) + taken + before[lane];
           mark = {lowest_bits(mark.retained, granted), granted > 0 ? row : 0, granted};
         }
       }

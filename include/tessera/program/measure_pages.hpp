@@ -71,24 +71,24 @@ namespace detail {
 /// |e|^2 of e = first * a + second * b, from the products of a and b; saturates at the largest float.
 TESSERA_FN inline float merged_square(pair_products const& measured, mix_weights weights) {
   constexpr double largest = 3.4028234663852886e38;
-  const double first = weights.first;
-  const double second = weights.second;
-  const double of_first = ::fma(first, measured.first, second * measured.cross);    // a . e
-  const double of_second = ::fma(first, measured.cross, second * measured.second);  // b . e
-  const double square = ::fma(first, of_first, second * of_second);
+  double const first = weights.first;
+  double const second = weights.second;
+  double const of_first = ::fma(first, measured.first, second * measured.cross);    // a . e
+  double const of_second = ::fma(first, measured.cross, second * measured.second);  // b . e
+  double const square = ::fma(first, of_first, second * of_second);
   return static_cast<float>(clamp(square, 0.0, largest));
 }
 
 /// The one vector of a page of one layer is merged with zeros, which leaves its direction and its length.
 template <class Merger>
 TESSERA_FN merged_row merge_row(Merger const& merger, pair_products const& measured) {
-  const bool is_finite = measured.first + measured.second < static_cast<double>(infinity);
-  const float nan = bit_cast<float>(0x7fffffffU);
+  bool const is_finite = measured.first + measured.second < static_cast<double>(infinity);
+  float const nan = bit_cast<float>(0x7fffffffU);
   if (!is_finite) {
     return {{0.0F, 0.0F}, {nan, nan}, nan, 0.0F};
   }
-  const float longest = max(length_of(measured.first), length_of(measured.second));
-  const mix_weights weights = merger.mix(measured);
+  float const longest = max(length_of(measured.first), length_of(measured.second));
+  mix_weights const weights = merger.mix(measured);
   return {weights, merger.keep(measured), longest > longest_merged ? nan : angle_between(measured),
           merged_square(measured, weights)};
 }
@@ -113,17 +113,17 @@ struct measure_pages {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const std::int64_t head = which % head_groups();
-    const std::int64_t i = which / head_groups() % rows.extent(1);
-    const std::int64_t sequence = which / head_groups() / rows.extent(1);
-    const std::int64_t page = source.first_page(sequence) + i;
+    std::int64_t const head = which % head_groups();
+    std::int64_t const i = which / head_groups() % rows.extent(1);
+    std::int64_t const sequence = which / head_groups() / rows.extent(1);
+    std::int64_t const page = source.first_page(sequence) + i;
     if (page >= source.end_page(sequence)) {
       return;
     }
     for (int lane : group) {
-      const int part = lane / cache_page_format::tokens;
-      const int token = lane % cache_page_format::tokens;
-      const std::int64_t at = page * cache_page_format::tokens + token;
+      int const part = lane / cache_page_format::tokens;
+      int const token = lane % cache_page_format::tokens;
+      std::int64_t const at = page * cache_page_format::tokens + token;
       if (!whole_tokens) {
         rows(sequence, i, head, part, token) = detail::merge_row(merger, measure(sequence, part, head, at));
         continue;
@@ -160,7 +160,7 @@ struct measure_pages {
     }
     TESSERA_FN float value(int layer, int channel) const {
       auto const& from = program.source;
-      const bool exists = layer < from.memory.format.layers;
+      bool const exists = layer < from.memory.format.layers;
       return exists ? load(from.stored(sequence, layer, part, head, token, channel)) : 0.0F;
     }
   };
@@ -169,9 +169,9 @@ struct measure_pages {
   };
 
   TESSERA_FN pair_products measure(std::int64_t sequence, int part, std::int64_t head, std::int64_t token) const {
-    const int channels = source.memory.format.channels;
-    const octet take{*this, sequence, part, head, token};
-    const float_products products = pair_sum(channels / 8, float_products{}, take, add{});
+    int const channels = source.memory.format.channels;
+    octet const take{*this, sequence, part, head, token};
+    float_products const products = pair_sum(channels / 8, float_products{}, take, add{});
     if (products.is_enough()) {
       return products.sums();
     }
@@ -206,18 +206,18 @@ struct fit_thresholds {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const std::int64_t head = which % rows.extent(2);
-    const std::int64_t sequence = which / rows.extent(2);
-    const std::int64_t pages = source.end_page(sequence) - source.first_page(sequence);
-    const std::int64_t at = source.memory.head_of(source.sequences.slot(sequence), head);
+    std::int64_t const head = which % rows.extent(2);
+    std::int64_t const sequence = which / rows.extent(2);
+    std::int64_t const pages = source.end_page(sequence) - source.first_page(sequence);
+    std::int64_t const at = source.memory.head_of(source.sequences.slot(sequence), head);
     for (int part = 0; part < 2; ++part) {
       float* const place = source.memory.thresholds + 2 * at + part;
-      const bool is_known = !is_nan(*place);
+      bool const is_known = !is_nan(*place);
       group.sync();  // all lanes have seen it
       if (is_known || pages <= 0) {
         continue;
       }
-      const float found = threshold(group, angles{rows, sequence, head, part, pages * cache_page_format::tokens});
+      float const found = threshold(group, angles{rows, sequence, head, part, pages * cache_page_format::tokens});
       for (int lane : group) {
         if (is_first(lane)) {
           *place = found;
@@ -266,9 +266,9 @@ struct fit_thresholds {
   TESSERA_FN float threshold_of_most(Group const& group, angles const& all) const {
     std::uint32_t low = 0;
     std::uint32_t high = bit_cast<std::uint32_t>(infinity);
-    const std::int64_t most = rule.most(all.count);
+    std::int64_t const most = rule.most(all.count);
     while (low < high) {
-      const std::uint32_t middle = low + (high - low) / 2;
+      std::uint32_t const middle = low + (high - low) / 2;
       per_lane<std::int64_t, Group> reach;
       for (int lane : group) {
         reach[lane] = 0;

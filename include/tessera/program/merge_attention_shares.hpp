@@ -78,18 +78,18 @@ struct merge_attention_shares {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
-    const auto number = static_cast<std::int32_t>(which / groups_of_work());
+    auto const number = static_cast<std::int32_t>(which / groups_of_work());
     if (!shares.is_cut(number)) {
       return;
     }
-    const attention_work work = schedule.at(shares.whole + number);
-    const auto first_row = static_cast<std::int32_t>(which % groups_of_work()) * rows_of_group();
+    attention_work const work = schedule.at(shares.whole + number);
+    auto const first_row = static_cast<std::int32_t>(which % groups_of_work()) * rows_of_group();
     for (int lane : group) {
       add_up(number, first_row + lane / 32 / parts, lane, scratch);
     }
     group.sync();
     for (int lane : group) {
-      const std::int64_t query = std::int64_t{work.block} * slots.block_rows + first_row + lane;
+      std::int64_t const query = std::int64_t{work.block} * slots.block_rows + first_row + lane;
       if (lane < rows_of_group() && query < results.shape.queries) {
         finish(work.head, query, lane, scratch);
       }
@@ -97,7 +97,7 @@ struct merge_attention_shares {
     group.sync();
     for (int lane : group) {
       for (std::int32_t i = lane; i < rows_of_group() * channels(); i += lanes) {
-        const std::int64_t query = std::int64_t{work.block} * slots.block_rows + first_row + i / channels();
+        std::int64_t const query = std::int64_t{work.block} * slots.block_rows + first_row + i / channels();
         if (query < results.shape.queries) {
           write(work.head, query, i / channels(), i % channels(), scratch);
         }
@@ -116,12 +116,12 @@ struct merge_attention_shares {
 
   /// A warp's part of a row's shares.
   TESSERA_FN void add_up(std::int32_t number, std::int32_t row, int lane, scratch_type& scratch) const {
-    const int warp = lane / 32;
-    const std::int32_t first = shares.first_range(number);
-    const std::int32_t beyond = shares.last_range(number) + 1;
-    const std::int32_t each = divide_up(beyond - first, parts);
-    const std::int32_t begin = first + warp % parts * each;
-    const std::int32_t end = min(begin + each, beyond);
+    int const warp = lane / 32;
+    std::int32_t const first = shares.first_range(number);
+    std::int32_t const beyond = shares.last_range(number) + 1;
+    std::int32_t const each = divide_up(beyond - first, parts);
+    std::int32_t const begin = first + warp % parts * each;
+    std::int32_t const end = min(begin + each, beyond);
     for (std::int32_t channel = lane % 32 * 4; channel < channels(); channel += 128) {
       auto whole = row_type::nothing(softmax_type{});
       four_floats totals{};
@@ -142,13 +142,13 @@ struct merge_attention_shares {
     row_type rows[at_a_time];
     four_floats values[at_a_time];
     for (int i = 0; i < at_a_time; ++i) {
-      const std::int32_t slot = shares.slot(number, min(first + i, end - 1));
+      std::int32_t const slot = shares.slot(number, min(first + i, end - 1));
       rows[i] = slots.row_of(slot, row);
       values[i] = *reinterpret_cast<four_floats const*>(slots.totals_of(slot, row) + channel);
     }
     for (int i = 0; i < at_a_time; ++i) {
       if (first + i < end) {
-        const auto by = whole.merge(softmax_type{}, rows[i]);
+        auto const by = whole.merge(softmax_type{}, rows[i]);
         for (int j = 0; j < 4; ++j) {
           totals.values[j] = totals.values[j] * by.of_first + values[i].values[j] * by.of_second;
         }
@@ -158,16 +158,16 @@ struct merge_attention_shares {
 
   /// A row, of its warps.
   TESSERA_FN void finish(std::int32_t head, std::int64_t query, int row, scratch_type& scratch) const {
-    const softmax_type softmax;
+    softmax_type const softmax;
     auto whole = row_type::nothing(softmax);
     for (std::int32_t part = 0; part < parts; ++part) {
       whole.merge(softmax, scratch.rows[row * parts + part]);
     }
     for (std::int32_t part = 0; part < parts; ++part) {
-      const int warp = row * parts + part;
+      int const warp = row * parts + part;
       scratch.factors[warp] = softmax.merge_factors(scratch.rows[warp].state, whole.state).of_first;
     }
-    const place_type place = place_of(head);
+    place_type const place = place_of(head);
     scratch.finished[row] = results.finish(place.sequence, place.head, query, whole);
     results.write_log_sum_exp(place.sequence, place.head, query, scratch.finished[row]);
   }
@@ -176,10 +176,10 @@ struct merge_attention_shares {
                         scratch_type const& scratch) const {
     float total = 0.0F;
     for (std::int32_t part = 0; part < parts; ++part) {
-      const int warp = row * parts + part;
+      int const warp = row * parts + part;
       total += scratch.totals[warp * most_channels + channel] * scratch.factors[warp];
     }
-    const place_type place = place_of(head);
+    place_type const place = place_of(head);
     finished_row const& finished = scratch.finished[row];
     results.write(place.sequence, place.head, query, channel, finished.inverse, finished.share, total);
   }
@@ -189,7 +189,7 @@ struct merge_attention_shares {
     std::int64_t head;
   };
   [[nodiscard]] TESSERA_FN place_type place_of(std::int32_t head) const {
-    const auto heads = static_cast<std::int32_t>(results.shape.query_heads);
+    auto const heads = static_cast<std::int32_t>(results.shape.query_heads);
     return {head / heads, head % heads};
   }
 };

@@ -167,7 +167,7 @@ struct offload_step {
   [[nodiscard]] TESSERA_FN constexpr std::int64_t sequence(offload_extents const& n,
                                                            array_view<cached_sequence const> all,
                                                            std::int64_t which) const {
-    const std::int64_t found = named(which);
+    std::int64_t const found = named(which);
     return found >= 0 && found < n.batch && all[found].in_ring(n.chunk) < n.ring ? found : -1;
   }
   /// Steps `from` to `from + count - 1` alone.

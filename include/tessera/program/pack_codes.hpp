@@ -25,7 +25,7 @@ struct pack_codes {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const std::int64_t end = min((which + 1) * pairs, packed.size());
+    std::int64_t const end = min((which + 1) * pairs, packed.size());
     for (int lane : group) {
       for (std::int64_t i = which * pairs + lane; i < end; i += lanes) {
         packed.data[i] = pack_int4(codes.data[2 * i], codes.data[2 * i + 1]);
@@ -47,7 +47,7 @@ struct widen_codes {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const std::int64_t end = min((which + 1) * pairs, packed.size());
+    std::int64_t const end = min((which + 1) * pairs, packed.size());
     for (int lane : group) {
       for (std::int64_t i = which * pairs + lane; i < end; i += lanes) {
         codes.data[2 * i] = static_cast<std::int8_t>(low(packed.data[i]));

@@ -22,7 +22,7 @@ namespace detail {
 /// The bits of saturated_half().
 [[nodiscard]] __device__ __forceinline__ std::uint16_t half_bits_of(float value) {
   constexpr float largest = 65504.0F;
-  const float inside = value != value ? value : fminf(fmaxf(value, -largest), largest);
+  float const inside = value != value ? value : fminf(fmaxf(value, -largest), largest);
   return static_cast<std::uint16_t>(pack_pair<float16>(inside, inside));
 }
 
@@ -58,7 +58,7 @@ struct page_channels {
   };
   /// Those at a place_of() in one of the lists.
   [[nodiscard]] __device__ __forceinline__ static four four_at(float const* from) {
-    const float4 loaded = *reinterpret_cast<float4 const*>(from);
+    float4 const loaded = *reinterpret_cast<float4 const*>(from);
     return {{loaded.x, loaded.y, loaded.z, loaded.w}};
   }
   /// Numbers that count from the origin, which are encoded: NaN becomes the origin.
@@ -95,7 +95,7 @@ struct page_channels {
   }
   /// The pair of such four in which a row's thread has a channel.
   [[nodiscard]] __device__ __forceinline__ static int pair_of(int row, int channel) {
-    const lanes_type from{row * lanes_type::eights + eight_of(channel)};
+    lanes_type const from{row * lanes_type::eights + eight_of(channel)};
     return (channel / 8 % 2 ^ from.first_four()) * 2 + channel % 4 / 2;
   }
   /// The thread of a row that has a channel.
@@ -111,20 +111,20 @@ struct page_channels {
   };
   /// Fits a channel to its bounds, which are NaN where all tokens are retained.
   __device__ __forceinline__ fitted fit(int channel, float low, float high) {
-    const interval<float> range = without_signed_zeros({bounded(low), bounded(high)});
-    const std::uint16_t distance = detail::half_bits_of((range.maximum - range.minimum) / 15.0F);
-    const float step = unpack_pair<float16>(distance).x;
-    const float by = reciprocal_of(step);
-    const float plus = multiply_add(-range.minimum, by, origin + 0.5F);
-    const int place = place_of(channel);
+    interval<float> const range = without_signed_zeros({bounded(low), bounded(high)});
+    std::uint16_t const distance = detail::half_bits_of((range.maximum - range.minimum) / 15.0F);
+    float const step = unpack_pair<float16>(distance).x;
+    float const by = reciprocal_of(step);
+    float const plus = multiply_add(-range.minimum, by, origin + 0.5F);
+    int const place = place_of(channel);
     reciprocal[place] = by;
     offset[place] = plus;
     scale[place] = step;
     base[place] = multiply_add(-origin, step, range.minimum);
     // Before they were rounded to fp16, bounds were so far outside at most.
-    const float below = range.minimum - multiply_add(absolute(range.minimum), 0x1p-11F, 0x1p-25F);
-    const float above = range.maximum + multiply_add(absolute(range.maximum), 0x1p-11F, 0x1p-25F);
-    const bool is_inside = multiply_add(below, by, plus) >= origin && multiply_add(above, by, plus) < origin + 16.0F &&
+    float const below = range.minimum - multiply_add(absolute(range.minimum), 0x1p-11F, 0x1p-25F);
+    float const above = range.maximum + multiply_add(absolute(range.maximum), 0x1p-11F, 0x1p-25F);
+    bool const is_inside = multiply_add(below, by, plus) >= origin && multiply_add(above, by, plus) < origin + 16.0F &&
                            range.minimum > -largest && range.maximum < largest;
     return {distance, detail::half_bits_of(range.minimum), is_inside};
   }

@@ -59,7 +59,7 @@ struct page_columns {
   [[nodiscard]] __device__ __forceinline__ static parts parts_of(unsigned char const*, int layer) {
     constexpr int of_layer = format.layer_bytes();
     constexpr int behind = format.read_bytes() - of_layer;
-    const int first = layer == 0 ? 0 : behind;
+    int const first = layer == 0 ? 0 : behind;
     return {layer == 0 ? of_layer : 0, first, first + 2 * cache_page_format::tokens};
   }
 
@@ -91,23 +91,23 @@ struct page_columns {
     for (auto const& strip : words) {
 #pragma unroll
       for (std::uint32_t word : strip) {
-        const float2 pair = unpack_pair<T>(word);
+        float2 const pair = unpack_pair<T>(word);
         largest = fmaxf(largest, fmaxf(fabsf(pair.x), fabsf(pair.y)));
       }
     }
     largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, 1));
     largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, 2));
-    const int exponent = min(max(static_cast<int>(__float_as_uint(largest) >> 23), 2), 250);  // biased
-    const float shrink = __uint_as_float(static_cast<std::uint32_t>(253 - exponent) << 23);   // to below 1
+    int const exponent = min(max(static_cast<int>(__float_as_uint(largest) >> 23), 2), 250);  // biased
+    float const shrink = __uint_as_float(static_cast<std::uint32_t>(253 - exponent) << 23);   // to below 1
 #pragma unroll
     for (int strip = 0; strip < strips; ++strip) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const float2 pair = unpack_pair<T>(words[strip][i]);
+        float2 const pair = unpack_pair<T>(words[strip][i]);
         queries[strip / 2][2 * i + strip % 2] = pack_pair<float16>(pair.x * shrink, pair.y * shrink);
       }
     }
-    const float own = __uint_as_float(static_cast<std::uint32_t>(exponent + 1) << 23) * factor;
+    float const own = __uint_as_float(static_cast<std::uint32_t>(exponent + 1) << 23) * factor;
     power[0] = __shfl_sync(0xffffffffU, own, 2 * (lane % 4) * 4) * 0x1p24F;
     power[1] = __shfl_sync(0xffffffffU, own, (2 * (lane % 4) + 1) * 4) * 0x1p24F;
   }
@@ -130,8 +130,8 @@ struct page_columns {
       widest = maximum_u16x2(widest, widest_of(scales[group]));
     }
     adapt(scores, widest);
-    const auto shifted = static_cast<float>(shift);
-    const float2 sums = columns_type::weigh(scores, columns.reference[0] - shifted, columns.reference[1] - shifted);
+    auto const shifted = static_cast<float>(shift);
+    float2 const sums = columns_type::weigh(scores, columns.reference[0] - shifted, columns.reference[1] - shifted);
     columns.sum[0] += sums.x;
     columns.sum[1] += sums.y;
 #pragma unroll
@@ -172,14 +172,14 @@ struct page_columns {
     if (__any_sync(0xffffffffU, columns.are_beyond(largest))) {
       raise(largest, 0);
     }
-    const float2 sums = columns_type::weigh(scores, columns.reference[0], columns.reference[1]);
-    const float up = power_of_two(shift);
+    float2 const sums = columns_type::weigh(scores, columns.reference[0], columns.reference[1]);
+    float const up = power_of_two(shift);
     columns.sum[0] = __fmaf_rn(sums.x, up, columns.sum[0]);
     columns.sum[1] = __fmaf_rn(sums.y, up, columns.sum[1]);
     std::uint32_t weights[1][2];
     columns_type::template make_operands<T>(scores, weights);
     float outputs[strips][4] = {};
-    const dense_tokens<T> values{at.base + static_cast<std::uint32_t>(2 * Channels), at.bytes};
+    dense_tokens<T> const values{at.base + static_cast<std::uint32_t>(2 * Channels), at.bytes};
     columns_type::template add_values<T>(outputs, weights, values, lane);
 #pragma unroll
     for (int strip = 0; strip < strips; ++strip) {
@@ -193,13 +193,13 @@ struct page_columns {
 
   /// Sums in their final units.
   __device__ __forceinline__ void finish() {
-    const float down = power_of_two(-shift);
+    float const down = power_of_two(-shift);
     columns.sum[0] *= down;
     columns.sum[1] *= down;
-    const float value = down / value_steps;
+    float const value = down / value_steps;
 #pragma unroll
     for (int group = 0; group < Groups; ++group) {
-      const float constant[2] = {columns_type::sum_of_column(ratios[group][0]),
+      float const constant[2] = {columns_type::sum_of_column(ratios[group][0]),
                                  columns_type::sum_of_column(ratios[group][1])};
 #pragma unroll
       for (int strip = group * group_strips; strip < (group + 1) * group_strips; ++strip) {
@@ -227,14 +227,14 @@ struct page_columns {
     float second[4] = {};  // of the second halves, in the other rows
 #pragma unroll
     for (int pair = 0; pair < strips / 2; ++pair) {
-      const uint4 scale = load_eight(both + format.key_scales() + 64 * pair, lane % 4);
-      const uint4 minimum = load_eight(both + format.key_minima() + 64 * pair, lane % 4);
+      uint4 const scale = load_eight(both + format.key_scales() + 64 * pair, lane % 4);
+      uint4 const minimum = load_eight(both + format.key_minima() + 64 * pair, lane % 4);
       std::uint32_t const(&query)[4] = queries[pair];
       codes_mma::multiply(first, {minimum.x, minimum.y, minimum.z, minimum.w}, {query[0], query[1]});
       codes_mma::multiply(second, {minimum.x, minimum.y, minimum.z, minimum.w}, {query[2], query[3]});
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const std::uint32_t scaled[2] = {multiply_pairs(query[i], i == 0 ? scale.x : scale.z),
+        std::uint32_t const scaled[2] = {multiply_pairs(query[i], i == 0 ? scale.x : scale.z),
                                          multiply_pairs(query[2 + i], i == 0 ? scale.y : scale.w)};
         lane_words words;
         load_codes(words, codes, 2 * pair + i, lane);
@@ -252,14 +252,14 @@ struct page_columns {
     if constexpr (Bits == 4 || Bits == 8) {
 #pragma unroll
       for (int word = 0; word < Bits; word += 4) {
-        const uint4 four = *reinterpret_cast<uint4 const*>(from + lane_codes::place(Bits, strip, lane, word));
+        uint4 const four = *reinterpret_cast<uint4 const*>(from + lane_codes::place(Bits, strip, lane, word));
         words.of[word] = four.x;
         words.of[word + 1] = four.y;
         words.of[word + 2] = four.z;
         words.of[word + 3] = four.w;
       }
     } else if constexpr (Bits == 2) {
-      const uint2 two = *reinterpret_cast<uint2 const*>(from + lane_codes::place(Bits, strip, lane, 0));
+      uint2 const two = *reinterpret_cast<uint2 const*>(from + lane_codes::place(Bits, strip, lane, 0));
       words.of[0] = two.x;
       words.of[1] = two.y;
     } else {
@@ -287,14 +287,14 @@ struct page_columns {
 
   __device__ __forceinline__ void make_scores(unsigned char const* norms, float const (&bias)[2],
                                               float (&scores)[tiles][4], int lane) const {
-    const uint4 eight = load_eight(norms, lane / 4);
-    const std::uint32_t words[tiles] = {eight.x, eight.y, eight.z, eight.w};
-    const float shifted[2] = {bias[0] * (power[0] * 0x1p-24F), bias[1] * (power[1] * 0x1p-24F)};
+    uint4 const eight = load_eight(norms, lane / 4);
+    std::uint32_t const words[tiles] = {eight.x, eight.y, eight.z, eight.w};
+    float const shifted[2] = {bias[0] * (power[0] * 0x1p-24F), bias[1] * (power[1] * 0x1p-24F)};
     constexpr float lower = 0x1p-24F / upper_unit;
-    const float upper[2] = {power[0] * lower, power[1] * lower};
+    float const upper[2] = {power[0] * lower, power[1] * lower};
 #pragma unroll
     for (int tile = 0; tile < tiles; ++tile) {
-      const float2 norm = unpack_pair<float16>(words[tile]);
+      float2 const norm = unpack_pair<float16>(words[tile]);
 #pragma unroll
       for (int column = 0; column < 2; ++column) {
         scores[tile][column] = norm.x * __fmaf_rn(scores[tile][column], power[column], shifted[column]);
@@ -307,8 +307,8 @@ struct page_columns {
     for (int tile = 0; tile < tiles; ++tile) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int token = 16 * tile + lane / 4 + i / 2 * 8;
-        const bool counts = (mask.retained >> token & 1U) == 0 && token < mask.seen[i % 2];
+        int const token = 16 * tile + lane / 4 + i / 2 * 8;
+        bool const counts = (mask.retained >> token & 1U) == 0 && token < mask.seen[i % 2];
         scores[tile][i] = counts ? scores[tile][i] : -__int_as_float(0x7f800000);
       }
     }
@@ -346,13 +346,13 @@ struct page_columns {
 
   __device__ __forceinline__ static void scale_weights(float const (&weights)[tiles][4], uint4 scales, uint4 ratio,
                                                        float (&sums)[2], std::uint32_t (&operands)[tiles][2]) {
-    const std::uint32_t scale_words[tiles] = {scales.x, scales.y, scales.z, scales.w};
-    const std::uint32_t ratio_words[tiles] = {ratio.x, ratio.y, ratio.z, ratio.w};
+    std::uint32_t const scale_words[tiles] = {scales.x, scales.y, scales.z, scales.w};
+    std::uint32_t const ratio_words[tiles] = {ratio.x, ratio.y, ratio.z, ratio.w};
     float scaled[tiles][4];
 #pragma unroll
     for (int tile = 0; tile < tiles; ++tile) {
-      const float2 scale = unpack_pair<float16>(scale_words[tile]);
-      const float2 by = unpack_pair<float16>(ratio_words[tile]);
+      float2 const scale = unpack_pair<float16>(scale_words[tile]);
+      float2 const by = unpack_pair<float16>(ratio_words[tile]);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         scaled[tile][i] = weights[tile][i] * (i < 2 ? scale.x : scale.y);
@@ -365,7 +365,7 @@ struct page_columns {
                                                   int group, int lane) {
 #pragma unroll
     for (int i = 0; i < group_strips; ++i) {
-      const int strip = group * group_strips + i;
+      int const strip = group * group_strips + i;
       lane_words words;
       load_codes(words, reinterpret_cast<std::uint32_t const*>(codes), strip, lane);
 #pragma unroll

@@ -87,7 +87,7 @@ struct page_decode {
   /// The launch has as many blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
                                              scratch_type& scratch) const {
-    const auto own = block_warps::of(group);
+    auto const own = block_warps::of(group);
     own.begin([&] { init_barriers(scratch); });
     if (own.warp < warps) {
       block_warps::wait_for_barriers();
@@ -122,8 +122,8 @@ struct page_decode {
                                                             std::int32_t counted) const {
     extent found{};
     found.length = clamp(length, 0, static_cast<std::int32_t>(works.results.shape.keys));
-    const auto most = static_cast<std::int32_t>(sequences.blocks.extent(1));
-    const std::int32_t sealed = sequences.pages.data != nullptr
+    auto const most = static_cast<std::int32_t>(sequences.blocks.extent(1));
+    std::int32_t const sealed = sequences.pages.data != nullptr
                                     ? counted
                                     : static_cast<std::int32_t>(sealed_pages(found.length, memory.window));
     found.pages = min(clamp(sealed, 0, most), divide_up(found.length, page_tokens));
@@ -152,12 +152,12 @@ struct page_decode {
     std::int32_t block;  ///< of the lane's first page
   };
   [[nodiscard]] __device__ __forceinline__ std::int32_t block_of(decode_work const& work, std::int32_t own) const {
-    const auto most = static_cast<std::int32_t>(sequences.blocks.extent(1));
-    const std::int32_t page = work_page(work, min(own, most));
+    auto const most = static_cast<std::int32_t>(sequences.blocks.extent(1));
+    std::int32_t const page = work_page(work, min(own, most));
     return page < most ? sequences.blocks(work.sequence, page) : 0;
   }
   [[nodiscard]] __device__ __forceinline__ listing look_up(std::uint32_t number, std::int32_t own) const {
-    const decode_work work = works.at(min(number, works.count - 1));
+    decode_work const work = works.at(min(number, works.count - 1));
     return {work, listed_length(work), listed_pages(work), block_of(work, own)};
   }
 
@@ -168,8 +168,8 @@ struct page_decode {
     std::int32_t own = lane < stages ? lane : nothing;  // the lane's next page, from the work's first one on
     listing next = look_up(blockIdx.x, own);
     for (std::uint32_t number = blockIdx.x; number < works.count; number += gridDim.x) {
-      const listing now = next;
-      const extent has = extent_of(now.work, now.length, now.pages);
+      listing const now = next;
+      extent const has = extent_of(now.work, now.length, now.pages);
       std::int32_t block = now.block;
       std::int32_t next_block = block_of(now.work, own + stages);
       bool is_new = true;
@@ -186,7 +186,7 @@ struct page_decode {
         }
         if (is_new) {
           works.bring(scratch.ahead, turn++, now.work, has.length, has.pages, lane);
-          const std::int32_t left = max(has.own_pages - own, 0);
+          std::int32_t const left = max(has.own_pages - own, 0);
           next = look_up(number + gridDim.x, own + divide_up(left, stages) * stages - has.own_pages);
           is_new = false;
           can_begin = true;
@@ -215,7 +215,7 @@ struct page_decode {
   };
 
   __device__ __forceinline__ void attend(scratch_type& scratch, int warp, int lane) const {
-    const auto shares = [&scratch](int which) -> share_type& { return scratch.memory[which].share; };
+    auto const shares = [&scratch](int which) -> share_type& { return scratch.memory[which].share; };
     warp_state state{};
     state.warp = warp;
     state.lane = lane;
@@ -227,7 +227,7 @@ struct page_decode {
       begin(scratch.ahead, turn, state, columns, works.at(number));
       state.next_batch = state.work.share + works.shares() * turns_until(next - state.has.own_pages);
       while (true) {
-        const bool has_page = next < state.has.own_pages;
+        bool const has_page = next < state.has.own_pages;
         if (state.has_batch && (!has_page || state.listed >= batch || has_tail(state))) {
           take_batch(scratch, state, columns);
         }
@@ -278,17 +278,17 @@ struct page_decode {
 
   __device__ __forceinline__ void take_page(scratch_type& scratch, warp_state& state, Columns& columns,
                                             std::int32_t number) const {
-    const int stage = state.place.stage;
+    int const stage = state.place.stage;
     scratch.full[stage].wait(state.place.phase);
     unsigned char const* const page = scratch.page[stage];
-    const typename Columns::parts parts = Columns::parts_of(page, layer);
+    typename Columns::parts const parts = Columns::parts_of(page, layer);
     cache_page_header const& header = *reinterpret_cast<cache_page_header const*>(page + parts.header);
-    const std::uint64_t retained = header.retained;
-    const std::int32_t first = number * page_tokens;
+    std::uint64_t const retained = header.retained;
+    std::int32_t const first = number * page_tokens;
     if (retained != 0) {
       list_retained(scratch.list[state.warp], state, retained, static_cast<std::int32_t>(header.first_row), first);
     }
-    const bool is_masked = retained != 0 || first + page_tokens > works.seen_by_all(state.has.length);
+    bool const is_masked = retained != 0 || first + page_tokens > works.seen_by_all(state.has.length);
     columns.take(page, parts, {retained, {state.seen[0] - first, state.seen[1] - first}, is_masked}, state.lane);
     block_warps::release(scratch.empty[stage], state.lane);
     state.place.skip(warps);
@@ -298,9 +298,9 @@ struct page_decode {
                                                        std::int32_t first_row, std::int32_t first_token) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int token = state.lane + 32 * half;
+      int const token = state.lane + 32 * half;
       if ((retained >> token & 1U) != 0) {
-        const std::int32_t before = __popcll(retained & ((std::uint64_t{1} << token) - 1));
+        std::int32_t const before = __popcll(retained & ((std::uint64_t{1} << token) - 1));
         list.row[state.listed + before] = first_row + before;
         list.token[state.listed + before] = first_token + token;
       }
@@ -311,20 +311,20 @@ struct page_decode {
 
   /// Of the list if it is long enough or nothing else is left, or of the tail.
   __device__ __forceinline__ void ask_for_batch(scratch_type& scratch, warp_state& state, bool takes_few) const {
-    const int which = state.lane % batch;
-    const int part = state.lane / batch;
+    int const which = state.lane % batch;
+    int const part = state.lane / batch;
     std::int32_t tokens = 0;
     T const* from = nullptr;
     if (state.listed >= batch || (takes_few && state.listed > 0)) {
       tokens = min(batch, state.listed);
       state.listed -= tokens;
-      const int at = state.listed + min(which, tokens - 1);
+      int const at = state.listed + min(which, tokens - 1);
       from = memory.retained_row(scratch.list[state.warp].row[at], layer, part);
       state.batch_token = scratch.list[state.warp].token[at];
     } else if (has_tail(state)) {
-      const std::int32_t first = state.has.pages * page_tokens + state.next_batch * batch;
+      std::int32_t const first = state.has.pages * page_tokens + state.next_batch * batch;
       tokens = min(batch, state.has.length - first);
-      const std::int64_t slot =
+      std::int64_t const slot =
           sequences.slots.data != nullptr ? sequences.slots[state.work.sequence] : state.work.sequence;
       state.batch_token = first + min(which, tokens - 1);
       from = memory.tail_row(slot, layer, part, state.work.key_head, state.batch_token);
@@ -346,12 +346,12 @@ struct page_decode {
   __device__ __forceinline__ void take_batch(scratch_type& scratch, warp_state& state, Columns& columns) const {
     std::uint32_t words[works_type::strips][2];
     works_type::load_query(state.query, state.lane, words);
-    const std::int32_t tokens[2] = {__shfl_sync(0xffffffffU, state.batch_token, state.lane / 4),
+    std::int32_t const tokens[2] = {__shfl_sync(0xffffffffU, state.batch_token, state.lane / 4),
                                     __shfl_sync(0xffffffffU, state.batch_token, state.lane / 4 + 8)};
     scratch.batch_full[state.warp].wait(state.batch_phase);
     state.batch_phase ^= 1U;
     state.has_batch = false;
-    const typename Columns::template dense_tokens<T> at{detail::plain_shared_address(scratch.memory[state.warp].tokens),
+    typename Columns::template dense_tokens<T> const at{detail::plain_shared_address(scratch.memory[state.warp].tokens),
                                                         padded_bytes};
     columns.take_tokens(at, words, factor, tokens, state.seen, state.lane);
     __syncwarp();

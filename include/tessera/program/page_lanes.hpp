@@ -93,14 +93,14 @@ struct page_lanes {
   [[nodiscard]] TESSERA_FN constexpr std::uint32_t value_selector(int which) const {
     std::uint32_t selector = 0;
     for (int slot = 0; slot < slots; ++slot) {
-      const int token = slot ^ swap();  // of bytes 0, 2, 1 and 3 of words
+      int const token = slot ^ swap();  // of bytes 0, 2, 1 and 3 of words
       selector |= static_cast<std::uint32_t>(slot / 2 * 4 + slot % 2) << (token % 2 * 8 + token / 2 * 4);
     }
     return selector + (is_second(which) != 0 ? 0x2222U : 0U);
   }
   /// The word, counted from the first one of the codes, of the channel 2 * two (a) or the next one (b) of both fours.
   [[nodiscard]] TESSERA_FN constexpr int value_word(int two, int which) const {
-    const int channel_of_four = 2 * two + is_second(which);
+    int const channel_of_four = 2 * two + is_second(which);
     return lane_codes::place(4, strip(), (eight() % 2 * 4 + channel_of_four) * 4 + row() % 4, row() / 4);
   }
 
@@ -130,12 +130,12 @@ struct page_places {
 
   /// Eight neighbouring channels of the token of keys that is in a slot: as many as eight() is, not those of key.
   [[nodiscard]] TESSERA_FN constexpr std::uint32_t octet_of(int slot, int eight) const {
-    const std::uint32_t first = key / Channels * Channels + static_cast<std::uint32_t>(8 * eight);
+    std::uint32_t const first = key / Channels * Channels + static_cast<std::uint32_t>(8 * eight);
     return first ^ static_cast<std::uint32_t>(lanes_type::key_distance(slot) * Channels);
   }
   /// Elements 4 * half to 4 * half + 3 of a slot of keys or values.
   [[nodiscard]] TESSERA_FN constexpr std::uint32_t four_of(bool are_keys, int slot, int half) const {
-    const int away = are_keys ? lanes_type::key_distance(slot) : lanes_type::value_distance(slot);
+    int const away = are_keys ? lanes_type::key_distance(slot) : lanes_type::value_distance(slot);
     return (are_keys ? key : value) ^ static_cast<std::uint32_t>(away * Channels + 8 * half);
   }
   /// page_lanes::value_word()

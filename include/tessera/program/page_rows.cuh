@@ -89,8 +89,8 @@ struct page_rows {
   /// By a warp: one part of a page, of both layers; of one layer twice, so that nobody asks how many there are.
   __device__ __forceinline__ void bring(work_type const& work, int part, T* first, T* second, shared_barrier& full,
                                         int lane) const {
-    const int channels = memory().format.channels;
-    const int row_bytes = static_cast<int>(sizeof(T)) * channels;
+    int const channels = memory().format.channels;
+    int const row_bytes = static_cast<int>(sizeof(T)) * channels;
     if (lane == 0) {
       full.arrive_and_expect(2 * tokens * row_bytes);
     }
@@ -136,15 +136,15 @@ struct page_rows {
   /// that nobody has.
   __device__ __forceinline__ void look_up(work_type& work, std::uint32_t number, int lane) const {
     while (number < count()) {
-      const std::uint64_t own = number + std::uint64_t{gridDim.x} * static_cast<unsigned>(lane);
-      const bool is_candidate = own < count() && (taken == nullptr || lane == 0);
-      const bool is_one = is_candidate && has_work(static_cast<std::uint32_t>(own));
-      const unsigned found = __ballot_sync(0xffffffffU, is_one);
+      std::uint64_t const own = number + std::uint64_t{gridDim.x} * static_cast<unsigned>(lane);
+      bool const is_candidate = own < count() && (taken == nullptr || lane == 0);
+      bool const is_one = is_candidate && has_work(static_cast<std::uint32_t>(own));
+      unsigned const found = __ballot_sync(0xffffffffU, is_one);
       if (found != 0) {
         begin(work, number + gridDim.x * static_cast<unsigned>(__ffs(static_cast<int>(found)) - 1), lane);
         return;
       }
-      const std::uint64_t next = taken == nullptr ? number + std::uint64_t{gridDim.x} * 32 : take(lane);
+      std::uint64_t const next = taken == nullptr ? number + std::uint64_t{gridDim.x} * 32 : take(lane);
       number = next < count() ? static_cast<std::uint32_t>(next) : count();
     }
     if (lane == 0) {
@@ -154,14 +154,14 @@ struct page_rows {
   }
   /// The next page that nobody has.
   [[nodiscard]] __device__ __forceinline__ std::uint32_t take(int lane) const {
-    const std::uint32_t number = lane == 0 ? gridDim.x + atomicAdd(taken, 1U) : 0;
+    std::uint32_t const number = lane == 0 ? gridDim.x + atomicAdd(taken, 1U) : 0;
     return __shfl_sync(0xffffffffU, number, 0);
   }
   [[nodiscard]] __device__ __forceinline__ float* thresholds_of(page_number const& at) const {
     return memory().thresholds + 2 * memory().head_of(source.sequences.slot(at.sequence), at.head);
   }
   [[nodiscard]] __device__ __forceinline__ bool has_work(std::uint32_t number) const {
-    const page_number at = number_of(number);
+    page_number const at = number_of(number);
     return source.first_page(at.sequence) + at.page < source.end_page(at.sequence) &&
            (!corrects || marks(at.sequence, at.page, at.head).retained != guesses(at.sequence, at.page, at.head));
   }
@@ -173,27 +173,27 @@ struct page_rows {
     T const* const tail = first < before ? memory().tail_row(source.sequences.slot(at.sequence), layer, part,
                                                              static_cast<std::int64_t>(at.head), first)
                                          : nullptr;
-    const bool is_in_tail = first + tokens <= before;
+    bool const is_in_tail = first + tokens <= before;
     return {tail, is_in_tail ? tail : &inputs(at.sequence, at.head, first - before, 0), inputs.stride(2)};
   }
   /// By a warp: what is known of a page before its elements are. A lane finds each place.
   __device__ __forceinline__ void begin(work_type& work, std::uint32_t number, int lane) const {
-    const page_number at = number_of(number);
-    const std::int64_t page = source.first_page(at.sequence) + at.page;
-    const std::int64_t first = page * tokens;
-    const std::int64_t before = source.before(at.sequence);
-    const std::int64_t behind = clamp(before - first, std::int64_t{0}, std::int64_t{tokens});
-    const int part = lane % 2;
+    page_number const at = number_of(number);
+    std::int64_t const page = source.first_page(at.sequence) + at.page;
+    std::int64_t const first = page * tokens;
+    std::int64_t const before = source.before(at.sequence);
+    std::int64_t const behind = clamp(before - first, std::int64_t{0}, std::int64_t{tokens});
+    int const part = lane % 2;
     bool is_whole = true;
     if (lane < 4) {
-      const typename work_type::place found = place_of(at, min(lane / 2, layers() - 1), part, first, before);
+      typename work_type::place const found = place_of(at, min(lane / 2, layers() - 1), part, first, before);
       work.places[part][lane / 2] = found;
       is_whole = behind == tokens || (behind == 0 && found.stride == memory().format.channels);
     }
     is_whole = __all_sync(0xffffffffU, is_whole);
     if (lane < 2) {
-      const float kept = thresholds_of(at)[lane];
-      const float unknown = rule.needs_angles() ? no_threshold : rule.threshold();
+      float const kept = thresholds_of(at)[lane];
+      float const unknown = rule.needs_angles() ? no_threshold : rule.threshold();
       work.thresholds[lane] = is_nan(kept) ? unknown : kept;
     }
     if (lane == 0) {
@@ -231,9 +231,9 @@ struct page_elements {
     float_products sums[slots];
 #pragma unroll
     for (int slot = 0; slot < slots; ++slot) {
-      const std::uint32_t from = at.octet_of(slot, eight);  // neighbours; not those that are merged here
-      const uint4 a = *reinterpret_cast<uint4 const*>(first + from);
-      const uint4 b = *reinterpret_cast<uint4 const*>(second + from);
+      std::uint32_t const from = at.octet_of(slot, eight);  // neighbours; not those that are merged here
+      uint4 const a = *reinterpret_cast<uint4 const*>(first + from);
+      uint4 const b = *reinterpret_cast<uint4 const*>(second + from);
       sums[slot] = {};
       push(sums[slot], a.x, b.x);
       push(sums[slot], a.y, b.y);
@@ -249,7 +249,7 @@ struct page_elements {
   /// layer, whatever the products with a second one are.
   [[nodiscard]] __device__ __forceinline__ static pair_products measured(float_products const& products, T const* first,
                                                                          T const* second) {
-    const float_products own = second != nullptr ? products : float_products{products.first, 0.0F, 0.0F};
+    float_products const own = second != nullptr ? products : float_products{products.first, 0.0F, 0.0F};
     pair_products sums = own.sums();
     if (!own.is_enough()) {  // seldom
       sums = pair_products_reducer{}.identity();
@@ -265,16 +265,16 @@ struct page_elements {
   template <bool AreKeys>
   __device__ __forceinline__ static void merge(places_type const& at, T const* first, T const* second,
                                                mix_weights const* weights, float (&merged)[slots][8]) {
-    const std::uint32_t token = (AreKeys ? at.key : at.value) / Channels;
+    std::uint32_t const token = (AreKeys ? at.key : at.value) / Channels;
 #pragma unroll
     for (int slot = 0; slot < slots; ++slot) {
-      const int away = AreKeys ? lanes_type::key_distance(slot) : lanes_type::value_distance(slot);
-      const mix_weights by = weights[token ^ static_cast<std::uint32_t>(away)];
+      int const away = AreKeys ? lanes_type::key_distance(slot) : lanes_type::value_distance(slot);
+      mix_weights const by = weights[token ^ static_cast<std::uint32_t>(away)];
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const std::uint32_t from = at.four_of(AreKeys, slot, half);
-        const uint2 a = *reinterpret_cast<uint2 const*>(first + from);
-        const uint2 b = *reinterpret_cast<uint2 const*>(second + from);
+        std::uint32_t const from = at.four_of(AreKeys, slot, half);
+        uint2 const a = *reinterpret_cast<uint2 const*>(first + from);
+        uint2 const b = *reinterpret_cast<uint2 const*>(second + from);
         merge_pair(by, a.x, b.x, merged[slot][4 * half], merged[slot][4 * half + 1]);
         merge_pair(by, a.y, b.y, merged[slot][4 * half + 2], merged[slot][4 * half + 3]);
       }
@@ -286,9 +286,9 @@ struct page_elements {
                                                  float (&merged)[slots][8]) {
 #pragma unroll
     for (int slot = 0; slot < slots; ++slot) {
-      const bool is_retained = (odd.retained >> token(slot) & 1U) != 0;
-      const bool is_odd = is_retained || (odd.weightless >> token(slot) & 1U) != 0;
-      const float value = is_retained ? instead : 0.0F;
+      bool const is_retained = (odd.retained >> token(slot) & 1U) != 0;
+      bool const is_odd = is_retained || (odd.weightless >> token(slot) & 1U) != 0;
+      float const value = is_retained ? instead : 0.0F;
 #pragma unroll
       for (float& element : merged[slot]) {
         element = is_odd ? value : element;
@@ -299,8 +299,8 @@ struct page_elements {
   /// As pair_sum() adds up: of what threads have of each token, for that of slot 0. Over `lanes` neighbours.
   template <int Lanes = lanes_type::eights, class Number>
   [[nodiscard]] __device__ __forceinline__ static Number sum_of_row(Number const (&parts)[slots]) {
-    const Number first = parts[0] + __shfl_xor_sync(0xffffffffU, parts[2], 1);
-    const Number second = parts[1] + __shfl_xor_sync(0xffffffffU, parts[3], 1);
+    Number const first = parts[0] + __shfl_xor_sync(0xffffffffU, parts[2], 1);
+    Number const second = parts[1] + __shfl_xor_sync(0xffffffffU, parts[3], 1);
     Number sum = first + __shfl_xor_sync(0xffffffffU, second, 2);
 #pragma unroll
     for (int distance = 4; distance < Lanes; distance *= 2) {
@@ -318,8 +318,8 @@ struct page_elements {
   /// Writes codes of keys, of numbers that count from the origin, to those of the page, which begin at `to`.
   __device__ __forceinline__ static void store_keys(lanes_type const& at, float const (&numbers)[slots][8],
                                                     std::uint32_t* to) {
-    const std::uint32_t selector = at.key_selector();
-    const std::uint32_t factor[2] = {at.key_factor(0), at.key_factor(1)};
+    std::uint32_t const selector = at.key_selector();
+    std::uint32_t const factor[2] = {at.key_factor(0), at.key_factor(1)};
 #pragma unroll
     for (int two = 0; two < 2; ++two) {
       std::uint32_t* const words = to + at.key_word(0, two);
@@ -340,19 +340,19 @@ struct page_elements {
   /// Likewise, of values: of each slot codes of the first four, and of the others.
   __device__ __forceinline__ static void store_values(lanes_type const& at, places_type const& places,
                                                       std::uint32_t const (&codes)[slots][2], std::uint32_t* to) {
-    const std::uint32_t factor[2] = {at.value_factor(0), at.value_factor(1)};
+    std::uint32_t const factor[2] = {at.value_factor(0), at.value_factor(1)};
     std::uint32_t pairs[slots];
 #pragma unroll
     for (int slot = 0; slot < slots; ++slot) {
       pairs[slot] = codes[slot][0] * factor[0] + codes[slot][1] * factor[1];
     }
-    const std::uint32_t selector[2] = {at.value_selector(0), at.value_selector(1)};
+    std::uint32_t const selector[2] = {at.value_selector(0), at.value_selector(1)};
     std::uint32_t* const words[2] = {to + places.value_word(0, 0), to + places.value_word(0, 1)};
     constexpr int of_two = 2 * 16;  // words from a channel to the one after the next
 #pragma unroll
     for (int two = 0; two < 2; ++two) {
-      const std::uint32_t low = __byte_perm(pairs[0], pairs[1], two == 0 ? 0x5140 : 0x7362);
-      const std::uint32_t high = __byte_perm(pairs[2], pairs[3], two == 0 ? 0x5140 : 0x7362);
+      std::uint32_t const low = __byte_perm(pairs[0], pairs[1], two == 0 ? 0x5140 : 0x7362);
+      std::uint32_t const high = __byte_perm(pairs[2], pairs[3], two == 0 ? 0x5140 : 0x7362);
 #pragma unroll
       for (int which = 0; which < 2; ++which) {
         words[which][of_two * two] = __byte_perm(low, high, selector[which]);
@@ -364,15 +364,15 @@ struct page_elements {
   static constexpr int words_of_pair = 4;  ///< from the word of a pair of channels of keys to that of the next pair
 
   __device__ __forceinline__ static void push(float_products& sums, std::uint32_t first, std::uint32_t second) {
-    const float2 a = unpack_pair<T>(first);
-    const float2 b = unpack_pair<T>(second);
+    float2 const a = unpack_pair<T>(first);
+    float2 const b = unpack_pair<T>(second);
     sums.push(a.x, b.x);
     sums.push(a.y, b.y);
   }
   __device__ __forceinline__ static void merge_pair(mix_weights by, std::uint32_t first, std::uint32_t second,
                                                     float& low, float& high) {
-    const float2 a = unpack_pair<T>(first);
-    const float2 b = unpack_pair<T>(second);
+    float2 const a = unpack_pair<T>(first);
+    float2 const b = unpack_pair<T>(second);
     low = multiply_add(by.second, b.x, by.first * a.x);
     high = multiply_add(by.second, b.y, by.first * a.y);
   }

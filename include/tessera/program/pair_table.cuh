@@ -19,25 +19,25 @@ struct pair_table {
 
   /// One warp reads the codebook, if there is any, eight symbols (16 bytes) a lane, as they lie in the stream.
   __device__ __forceinline__ void read(int lane, uint4 packed, bool header_is_sound, bool has_codebook) {
-    const std::uint32_t words[4] = {packed.x, packed.y, packed.z, packed.w};
+    std::uint32_t const words[4] = {packed.x, packed.y, packed.z, packed.w};
     std::uint32_t sum = 0;
     bool each_fits = header_is_sound;
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      const std::uint32_t frequency = frequency_of(words, i);
+      std::uint32_t const frequency = frequency_of(words, i);
       each_fits = each_fits && frequency < pair_coder::slots;
       sum += frequency;
     }
-    const std::uint32_t upto = inclusive_sum(lane, sum);
+    std::uint32_t const upto = inclusive_sum(lane, sum);
     std::uint32_t below = upto - sum;
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      const std::uint32_t frequency = frequency_of(words, i);
+      std::uint32_t const frequency = frequency_of(words, i);
       part[8 * lane + i] = (frequency << 16) | (below & 0xffffu);
       below += frequency;
     }
-    const bool adds_up = __shfl_sync(0xffffffffu, upto, 31) == pair_coder::slots || !has_codebook;
-    const bool sound = __all_sync(0xffffffffu, each_fits) && adds_up;
+    bool const adds_up = __shfl_sync(0xffffffffu, upto, 31) == pair_coder::slots || !has_codebook;
+    bool const sound = __all_sync(0xffffffffu, each_fits) && adds_up;
     if (lane == 0) {
       is_sound = sound ? 1 : 0;
     }
@@ -48,8 +48,8 @@ struct pair_table {
   __device__ __forceinline__ void fill(int warp, int lane) {
 #pragma unroll 1
     for (int symbol = warp; symbol < symbols; symbol += Warps) {
-      const std::uint32_t frequency = part[symbol] >> 16;
-      const std::uint32_t first = part[symbol] & 0xffffu;
+      std::uint32_t const frequency = part[symbol] >> 16;
+      std::uint32_t const first = part[symbol] & 0xffffu;
 #pragma unroll 1
       for (std::uint32_t offset = lane; offset < frequency; offset += 32) {
         entries[first + offset] = popping_lanes::entry(frequency, offset, static_cast<std::uint32_t>(symbol));
@@ -64,7 +64,7 @@ struct pair_table {
   __device__ __forceinline__ static std::uint32_t inclusive_sum(int lane, std::uint32_t value) {
 #pragma unroll
     for (int distance = 1; distance < 32; distance *= 2) {
-      const std::uint32_t below = __shfl_up_sync(0xffffffffu, value, distance);
+      std::uint32_t const below = __shfl_up_sync(0xffffffffu, value, distance);
       value += lane >= distance ? below : 0;
     }
     return value;

@@ -82,14 +82,14 @@ struct settle_stream {
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {
     weight_stream_spec const& spec = stream.spec;
-    const std::int64_t bytes = *stream.staged_bytes;
-    const std::int64_t blocks = spec.block_count();
-    const bool fits = bytes <= stream.capacity;
-    const std::int64_t first_over = fits ? blocks : count_fitting(group);
+    std::int64_t const bytes = *stream.staged_bytes;
+    std::int64_t const blocks = spec.block_count();
+    bool const fits = bytes <= stream.capacity;
+    std::int64_t const first_over = fits ? blocks : count_fitting(group);
     stream_record record = *stream.record;
     overflow_state overflow = *stream.overflow;
     group.sync();  // all lanes have read what one of them writes below
-    const bool kept = fits || claim(record, overflow, blocks - first_over);
+    bool const kept = fits || claim(record, overflow, blocks - first_over);
     record.bytes = kept ? bytes : record.bytes;
     record.first_over = kept ? first_over : record.first_over;
     record.moved_from = kept ? first_over : blocks;
@@ -124,7 +124,7 @@ struct settle_stream {
     for (int lane : group) {
       fitting[lane] = 0;
       for (std::int64_t block = lane; block < stream.spec.block_count(); block += lanes) {
-        const std::int64_t end =
+        std::int64_t const end =
             payload_begin(block) + stream.spec.payload_bytes(stream.spec.coded_in(block), index()[block]);
         fitting[lane] += end <= stream.capacity ? 1 : 0;
       }
@@ -138,8 +138,8 @@ struct settle_stream {
     if (blocks <= record.arena_blocks) {
       return true;
     }
-    const bool is_last = record.arena_blocks > 0 && record.arena_block + record.arena_blocks == overflow.used_blocks;
-    const std::int64_t first = is_last ? record.arena_block : overflow.used_blocks;
+    bool const is_last = record.arena_blocks > 0 && record.arena_block + record.arena_blocks == overflow.used_blocks;
+    std::int64_t const first = is_last ? record.arena_block : overflow.used_blocks;
     if (blocks > stream.arena_blocks - first) {
       return false;
     }
@@ -197,8 +197,8 @@ struct move_stream {
   template <class Group>
   TESSERA_FN void copy_piece(Group const& group, std::int64_t which) const {
     constexpr std::int64_t unit_bytes = sizeof(unit);
-    const std::int64_t first = which * (piece_bytes / unit_bytes);
-    const std::int64_t last = min(first + piece_bytes / unit_bytes, divide_up(stream.record->moved_bytes, unit_bytes));
+    std::int64_t const first = which * (piece_bytes / unit_bytes);
+    std::int64_t const last = min(first + piece_bytes / unit_bytes, divide_up(stream.record->moved_bytes, unit_bytes));
     for (int lane : group) {
       for (std::int64_t i = first + lane; i < last; i += lanes) {
         reinterpret_cast<unit*>(stream.slot)[i] = reinterpret_cast<unit const*>(stream.staged)[i];

@@ -50,7 +50,7 @@ __device__ __forceinline__ void multiply_rows(float (*sums)[4], std::uint32_t co
                                               uint4 const (&rows)[4]) {
 #pragma unroll
   for (int tile = 0; tile < piece_numbers; ++tile) {
-    const std::uint32_t halves = tile % 2 == 0 ? 0x5410U : 0x7632U;
+    std::uint32_t const halves = tile % 2 == 0 ? 0x5410U : 0x7632U;
     warp_mma<T>::multiply(sums[tile], weights,
                           {pick_bytes(word_of(rows[0], tile), word_of(rows[1], tile), halves),
                            pick_bytes(word_of(rows[2], tile), word_of(rows[3], tile), halves)});

@@ -35,19 +35,19 @@ struct place_chunks {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
-    const std::int64_t at = which / extents.key_heads;
-    const std::int64_t head = which % extents.key_heads;
-    const std::int64_t sequence = step.sequence(extents, memory.sequences, at);
+    std::int64_t const at = which / extents.key_heads;
+    std::int64_t const head = which % extents.key_heads;
+    std::int64_t const sequence = step.sequence(extents, memory.sequences, at);
     if (sequence < 0) {
       set_missed(group, at, head, 0);
       return;
     }
-    const place_of_head where{at, head, sequence, memory.sequences[sequence].first};
-    const std::int64_t count = step.selected_counts(at, head);
-    const std::int64_t hand = memory.hands(sequence, head);  // early, as is the usage: nothing waits for them later
-    const chunk_usage before = memory.usage(sequence, head);
+    place_of_head const where{at, head, sequence, memory.sequences[sequence].first};
+    std::int64_t const count = step.selected_counts(at, head);
+    std::int64_t const hand = memory.hands(sequence, head);  // early, as is the usage: nothing waits for them later
+    chunk_usage const before = memory.usage(sequence, head);
     find_slots(group, where, count, scratch);
-    const std::int64_t absent = list_absent(group, count, scratch);
+    std::int64_t const absent = list_absent(group, count, scratch);
     group.sync();  // the list is written, the hand is read
     give_slots(group, where, hand, absent, scratch);
     group.sync();
@@ -94,7 +94,7 @@ struct place_chunks {
     group.sync();
     for (int lane : group) {
       for (std::int64_t rank = lane; rank < count; rank += lanes) {
-        const std::int16_t slot = memory.places(p.row + step.selected(p.at, p.head, rank), p.head);
+        std::int16_t const slot = memory.places(p.row + step.selected(p.at, p.head, rank), p.head);
         scratch.slots[rank] = slot;
         if (slot >= 0) {
           scratch.is_used[slot] = 1;
@@ -113,7 +113,7 @@ struct place_chunks {
       for (int lane : group) {
         place[lane] = first + lane < count && scratch.slots[first + lane] < 0 ? 1 : 0;
       }
-      const std::int32_t found = exclusive_sum(group, place);
+      std::int32_t const found = exclusive_sum(group, place);
       for (int lane : group) {
         if (first + lane < count && scratch.slots[first + lane] < 0) {
           scratch.absent[before + place[lane]] = static_cast<std::int16_t>(first + lane);
@@ -134,12 +134,12 @@ struct place_chunks {
       for (int lane : group) {
         place[lane] = first + lane < extents.slots && scratch.is_used[slot_after(hand, first + lane)] == 0 ? 1 : 0;
       }
-      const std::int32_t found = exclusive_sum(group, place);
+      std::int32_t const found = exclusive_sum(group, place);
       for (int lane : group) {
-        const std::int64_t mine = before + place[lane];
+        std::int64_t const mine = before + place[lane];
         if (first + lane < extents.slots && scratch.is_used[slot_after(hand, first + lane)] == 0 && mine < absent) {
-          const std::int64_t slot = slot_after(hand, first + lane);
-          const std::int16_t rank = scratch.absent[mine];
+          std::int64_t const slot = slot_after(hand, first + lane);
+          std::int16_t const rank = scratch.absent[mine];
           scratch.slots[rank] = static_cast<std::int16_t>(slot);
           fill(p, step.selected(p.at, p.head, rank), slot, step.missed(p.at, p.head, mine));
           if (mine + 1 == absent) {

@@ -30,11 +30,11 @@ struct popping_lanes {
   __device__ __forceinline__ void row(std::uint32_t (&codes)[Pairs]) {
 #pragma unroll
     for (int pair = 0; pair < Pairs; ++pair) {
-      const std::uint32_t found = load_shared_u32(table_address<pair_coder::probability_bits>(table_begin, state));
+      std::uint32_t const found = load_shared_u32(table_address<pair_coder::probability_bits>(table_begin, state));
       state = (found >> 20) * (state >> pair_coder::probability_bits) + ((found >> 4) & 0xfffu);
-      const bool wants = pair_coder::wants_word(state);
-      const std::uint32_t mask = __ballot_sync(0xffffffffu, wants);
-      const std::uint32_t word = load_shared_u16(multiply_add(__popc(mask & below), 2, cursor));
+      bool const wants = pair_coder::wants_word(state);
+      std::uint32_t const mask = __ballot_sync(0xffffffffu, wants);
+      std::uint32_t const word = load_shared_u16(multiply_add(__popc(mask & below), 2, cursor));
       state = wants ? (state << 16) | word : state;
       cursor = multiply_add(__popc(mask), 2, cursor);
       codes[pair] = found & 0x000f000fu;

@@ -42,24 +42,24 @@ struct project_rows {
 
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t which,
                                              scratch_type& scratch) const {
-    const std::int64_t sequence = call.step.sequence(call.extents, call.memory.sequences, which);
-    const bool archives = sequence >= 0 && call.memory.sequences[sequence].archives(call.extents);
+    std::int64_t const sequence = call.step.sequence(call.extents, call.memory.sequences, which);
+    bool const archives = sequence >= 0 && call.memory.sequences[sequence].archives(call.extents);
     if (!archives) {
       if (group.lane == 0) {
         call.step.residuals[which] = -1.0F;
       }
       return;
     }
-    const cached_sequence known = call.memory.sequences[sequence];
-    const std::int64_t first = known.chunks * call.extents.chunk;
+    cached_sequence const known = call.memory.sequences[sequence];
+    std::int64_t const first = known.chunks * call.extents.chunk;
     add_products(sequence, first, scratch, group.lane / 32, group.lane % 32);
     group.sync();
     per_lane<double, cuda_block<lanes>> held;
     per_lane<double, cuda_block<lanes>> whole;
     held[group.lane] = join(known.first * call.extents.chunk + first, scratch, group.lane);
     whole[group.lane] = add_squares(sequence, first, group.lane);
-    const double all = sum(group, whole);
-    const double left = 1.0 - sum(group, held) / (all > 0.0 ? all : 1.0);
+    double const all = sum(group, whole);
+    double const left = 1.0 - sum(group, held) / (all > 0.0 ? all : 1.0);
     if (group.lane == 0) {
       call.step.residuals[which] = all > 0.0 && left > 0.0 ? static_cast<float>(left) : 0.0F;
     }
@@ -72,25 +72,25 @@ struct project_rows {
 
   __device__ __forceinline__ void add_products(std::int64_t sequence, std::int64_t first, scratch_type& scratch,
                                                int warp, int lane) const {
-    const bool has_sixteen = call.extents.chunk > 8;
+    bool const has_sixteen = call.extents.chunk > 8;
     uint4 const* const rows = token(sequence, first + lane / 4);
     uint4 const* const later = has_sixteen ? token(sequence, first + lane / 4 + 8) : nullptr;
-    const auto blocks = static_cast<int>(call.extents.width() / 32);
+    auto const blocks = static_cast<int>(call.extents.width() / 32);
     float sums[8 * most_parts][4] = {};
     for (int block = warp; block < blocks; block += warps) {
-      const uint4 a = load_from_l2(rows + row_piece(lane, block));
-      const uint4 b = has_sixteen ? load_from_l2(later + row_piece(lane, block)) : uint4{0, 0, 0, 0};
+      uint4 const a = load_from_l2(rows + row_piece(lane, block));
+      uint4 const b = has_sixteen ? load_from_l2(later + row_piece(lane, block)) : uint4{0, 0, 0, 0};
       // Words 0 and 1 of a piece are numbers 0 to 3 of its eight, 2 and 3 the others.
-      const std::int64_t row = piece_numbers * row_piece(lane, block);
+      std::int64_t const row = piece_numbers * row_piece(lane, block);
       multiply(sums, {a.x, b.x, a.y, b.y}, sequence, row, lane);
       multiply(sums, {a.z, b.z, a.w, b.w}, sequence, row + 4, lane);
     }
-    const auto rank = static_cast<int>(call.extents.rank);
+    auto const rank = static_cast<int>(call.extents.rank);
 #pragma unroll
     for (int tile = 0; tile < 8 * most_parts; ++tile) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int column = number_of_column(tile, 2 * (lane % 4) + i % 2);
+        int const column = number_of_column(tile, 2 * (lane % 4) + i % 2);
         if (column < rank) {
           scratch.sums[warp][lane / 4 + 8 * (i / 2)][column] = sums[tile][i];
         }
@@ -101,14 +101,14 @@ struct project_rows {
   /// Four rows of directions from `row` on.
   __device__ __forceinline__ void multiply(float (&sums)[8 * most_parts][4], std::uint32_t const (&keys)[4],
                                            std::int64_t sequence, std::int64_t row, int lane) const {
-    const auto pieces = static_cast<int>(call.extents.rank) / piece_numbers;
+    auto const pieces = static_cast<int>(call.extents.rank) / piece_numbers;
     auto const* const from = reinterpret_cast<uint4 const*>(&call.memory.directions(sequence, row, 0));
     uint4 rows[most_parts][4];
 #pragma unroll
     for (int part = 0; part < most_parts; ++part) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int piece = 8 * part + lane / 4;
+        int const piece = 8 * part + lane / 4;
         rows[part][i] = piece < pieces ? load_from_l2(from + i * pieces + piece) : uint4{0, 0, 0, 0};
       }
     }
@@ -120,10 +120,10 @@ struct project_rows {
 
   /// Writes coefficients; gives the sum of the squares of the lane's.
   __device__ __forceinline__ double join(std::int64_t row, scratch_type const& scratch, int lane) const {
-    const auto rank = static_cast<int>(call.extents.rank);
+    auto const rank = static_cast<int>(call.extents.rank);
     double held = 0.0;
     for (int at = lane; at < static_cast<int>(call.extents.chunk) * rank; at += lanes) {
-      const int of_chunk = at / rank;
+      int const of_chunk = at / rank;
       float total = 0.0F;
 #pragma unroll
       for (int warp = 0; warp < warps; ++warp) {
@@ -136,13 +136,13 @@ struct project_rows {
   }
 
   __device__ __forceinline__ double add_squares(std::int64_t sequence, std::int64_t first, int lane) const {
-    const auto pieces = static_cast<int>(call.extents.width()) / piece_numbers;
+    auto const pieces = static_cast<int>(call.extents.width()) / piece_numbers;
     double whole = 0.0;
     for (int at = lane; at < static_cast<int>(call.extents.chunk) * pieces; at += lanes) {
-      const uint4 piece = load_from_l2(token(sequence, first + at / pieces) + at % pieces);
+      uint4 const piece = load_from_l2(token(sequence, first + at / pieces) + at % pieces);
 #pragma unroll
       for (int i = 0; i < 8; i += 2) {
-        const float2 pair = unpack_pair<T>(word_of(piece, i));
+        float2 const pair = unpack_pair<T>(word_of(piece, i));
         whole += static_cast<double>(pair.x) * static_cast<double>(pair.x);
         whole += static_cast<double>(pair.y) * static_cast<double>(pair.y);
       }

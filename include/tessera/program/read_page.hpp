@@ -32,7 +32,7 @@ struct page_reader {
   [[nodiscard]] TESSERA_FN bool is_retained(int token) const { return (header().retained >> token & 1U) != 0; }
   /// The row of a retained token.
   [[nodiscard]] TESSERA_FN std::int64_t row_of(int token) const {
-    const std::uint64_t below = header().retained & ((std::uint64_t{1} << token) - 1);
+    std::uint64_t const below = header().retained & ((std::uint64_t{1} << token) - 1);
     return std::int64_t{header().first_row} + popcount(below);
   }
   /// Of a channel of a token.
@@ -65,7 +65,7 @@ struct page_reader {
   }
   /// A channel of a token's value, restored.
   [[nodiscard]] TESSERA_FN float value(int token, int of) const {
-    const int group = of / format.group_channels();
+    int const group = of / format.group_channels();
     return restored_value(value_code(token, of), value_scale(token, group), value_ratio(token, group),
                           format.value_bits);
   }
@@ -98,22 +98,22 @@ struct restore_pages {
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
     constexpr int tokens = cache_page_format::tokens;
-    const std::int64_t page = which % tiles();
-    const std::int64_t head = which / tiles() % memory.heads;
-    const std::int64_t sequence = which / tiles() / memory.heads;
-    const std::int64_t length = min(sequences.length(sequence), keys.extent(2));
-    const std::int64_t end = min((page + 1) * tokens, length);
-    const bool is_sealed = page < sequences.sealed(sequence, sequences.length(sequence), memory.window);
-    const int channels = memory.format.channels;
+    std::int64_t const page = which % tiles();
+    std::int64_t const head = which / tiles() % memory.heads;
+    std::int64_t const sequence = which / tiles() / memory.heads;
+    std::int64_t const length = min(sequences.length(sequence), keys.extent(2));
+    std::int64_t const end = min((page + 1) * tokens, length);
+    bool const is_sealed = page < sequences.sealed(sequence, sequences.length(sequence), memory.window);
+    int const channels = memory.format.channels;
     for (int lane : group) {
       for (std::int64_t i = page * tokens * channels + lane; i < end * channels; i += lanes) {
-        const std::int64_t token = i / channels;
-        const int channel = static_cast<int>(i % channels);
+        std::int64_t const token = i / channels;
+        int const channel = static_cast<int>(i % channels);
         if (is_sealed) {
-          const page_reader from{memory.format, memory.page(sequences.blocks(sequence, page), head), layer};
+          page_reader const from{memory.format, memory.page(sequences.blocks(sequence, page), head), layer};
           restore(from, sequence, head, token, channel);
         } else {
-          const std::int64_t slot = sequences.slot(sequence);
+          std::int64_t const slot = sequences.slot(sequence);
           keys(sequence, head, token, channel) = copied(memory.tail_row(slot, layer, key_part, head, token)[channel]);
           values(sequence, head, token, channel) =
               copied(memory.tail_row(slot, layer, value_part, head, token)[channel]);
@@ -125,9 +125,9 @@ struct restore_pages {
  private:
   TESSERA_FN void restore(page_reader const& from, std::int64_t sequence, std::int64_t head, std::int64_t token,
                           int channel) const {
-    const int at = static_cast<int>(token % cache_page_format::tokens);
+    int const at = static_cast<int>(token % cache_page_format::tokens);
     if (from.is_retained(at)) {
-      const std::int64_t row = from.row_of(at);
+      std::int64_t const row = from.row_of(at);
       keys(sequence, head, token, channel) = copied(memory.retained_row(row, layer, key_part)[channel]);
       values(sequence, head, token, channel) = copied(memory.retained_row(row, layer, value_part)[channel]);
     } else {

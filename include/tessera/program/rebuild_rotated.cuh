@@ -64,21 +64,21 @@ struct rebuild_rotated {
 
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t which,
                                              scratch_type& scratch) const {
-    const std::uint32_t list = by_splits.quotient(static_cast<std::uint32_t>(which));
-    const auto split = static_cast<std::int32_t>(by_splits.remainder(static_cast<std::uint32_t>(which)));
-    const std::int64_t at = by_heads.quotient(list);
-    const std::int64_t head = by_heads.remainder(list);
-    const auto units = call.step.missed_counts(at, head) * static_cast<std::int32_t>(by_eights.divisor);
-    const std::int64_t sequence = call.step.sequence(call.extents, call.memory.sequences, at);
+    std::uint32_t const list = by_splits.quotient(static_cast<std::uint32_t>(which));
+    auto const split = static_cast<std::int32_t>(by_splits.remainder(static_cast<std::uint32_t>(which)));
+    std::int64_t const at = by_heads.quotient(list);
+    std::int64_t const head = by_heads.remainder(list);
+    auto const units = call.step.missed_counts(at, head) * static_cast<std::int32_t>(by_eights.divisor);
+    std::int64_t const sequence = call.step.sequence(call.extents, call.memory.sequences, at);
     if (sequence < 0 || eights * split * warps >= units) {
       return;
     }
     stage(sequence, head, scratch, group.lane);
     group.sync();
-    const list_type all{&call.step.missed(at, head, 0), units - 1,
+    list_type const all{&call.step.missed(at, head, 0), units - 1,
                         call.memory.sequences[sequence].first * call.extents.chunk,
                         &call.memory.slot_keys(sequence, head, 0, 0, 0)};
-    const int warp = group.lane / 32;
+    int const warp = group.lane / 32;
     for (std::int32_t first = eights * (split * warps + warp); first < units; first += eights * splits * warps) {
       rebuild(all, first, scratch, warp, group.lane % 32);
     }
@@ -109,7 +109,7 @@ struct rebuild_rotated {
   }
   /// From one position to another, both of the same length.
   [[nodiscard]] __device__ __forceinline__ static rotation between(rotation const& from, rotation const& to) {
-    const float inverse = 1.0F / multiply_add(from.cosine, from.cosine, from.sine * from.sine);
+    float const inverse = 1.0F / multiply_add(from.cosine, from.cosine, from.sine * from.sine);
     return {inverse * multiply_add(to.cosine, from.cosine, to.sine * from.sine),
             inverse * multiply_add(to.sine, from.cosine, -to.cosine * from.sine)};
   }
@@ -118,21 +118,21 @@ struct rebuild_rotated {
   __device__ __forceinline__ void stage(std::int64_t sequence, std::int64_t head, scratch_type& scratch,
                                         int lane) const {
     auto const* const from = reinterpret_cast<uint4 const*>(&call.memory.directions(sequence, head * Channels, 0));
-    const auto pieces = static_cast<int>(call.extents.rank) / piece_numbers;
-    const int of_warp = lane % 32;
+    auto const pieces = static_cast<int>(call.extents.rank) / piece_numbers;
+    int const of_warp = lane % 32;
     for (int i = lane / 32; i < tiles * blocks(); i += warps) {
-      const int tile = i % tiles;
-      const int block = i / tiles;
-      const int pair = tiles * (of_warp / 4) + tile;
-      const uint4 a = load_from_l2(from + channel_of(pair, 0) * pieces + row_piece(of_warp, block));
-      const uint4 b = load_from_l2(from + channel_of(pair, 1) * pieces + row_piece(of_warp, block));
+      int const tile = i % tiles;
+      int const block = i / tiles;
+      int const pair = tiles * (of_warp / 4) + tile;
+      uint4 const a = load_from_l2(from + channel_of(pair, 0) * pieces + row_piece(of_warp, block));
+      uint4 const b = load_from_l2(from + channel_of(pair, 1) * pieces + row_piece(of_warp, block));
       scratch.directions[tile][block][0][of_warp] = {a.x, b.x, a.y, b.y};
       scratch.directions[tile][block][1][of_warp] = {a.z, b.z, a.w, b.w};
     }
     for (int i = lane; i < 2 * twos * 32 && has_blocks(); i += lanes) {
-      const int pair = tiles * (i % 32 / 4) + 2 * (i / 32 % twos);
-      const two_rotations zero = load_two(call.rotary.within, 0, pair);
-      const two_rotations found = load_two(call.rotary.within, 2 * (i % 4) + i / (32 * twos), pair);
+      int const pair = tiles * (i % 32 / 4) + 2 * (i / 32 % twos);
+      two_rotations const zero = load_two(call.rotary.within, 0, pair);
+      two_rotations const found = load_two(call.rotary.within, 2 * (i % 4) + i / (32 * twos), pair);
       scratch.steps[i / (32 * twos)][i / 32 % twos][i % 32] = {
           {between(zero.of[0], found.of[0]), between(zero.of[1], found.of[1])}};
     }
@@ -144,13 +144,13 @@ struct rebuild_rotated {
     uint4 columns[eights][most_blocks];
     std::int32_t positions[eights];  // of their first tokens
     std::int32_t places[eights];     // among all tokens of the head's slots
-    const auto chunk = static_cast<std::int32_t>(call.extents.chunk);
+    auto const chunk = static_cast<std::int32_t>(call.extents.chunk);
 #pragma unroll
     for (int i = 0; i < eights; ++i) {
-      const auto eight = static_cast<std::uint32_t>(min(first + i, list.last));
-      const std::uint32_t of_list = by_eights.quotient(eight);
-      const auto inside = 8 * static_cast<std::int32_t>(eight - of_list * by_eights.divisor);
-      const missed_chunk missed = list.missed[of_list];
+      auto const eight = static_cast<std::uint32_t>(min(first + i, list.last));
+      std::uint32_t const of_list = by_eights.quotient(eight);
+      auto const inside = 8 * static_cast<std::int32_t>(eight - of_list * by_eights.divisor);
+      missed_chunk const missed = list.missed[of_list];
       positions[i] = missed.chunk * chunk + inside;
       places[i] = missed.slot * chunk + inside;
     }
@@ -179,7 +179,7 @@ struct rebuild_rotated {
     for (int i = 0; i < eights; ++i) {
 #pragma unroll
       for (int which = 0; which < 2; ++which) {
-        const std::int64_t place = places[i] + lane % 4 * 2 + which;
+        std::int64_t const place = places[i] + lane % 4 * 2 + which;
         store_token(sums[i], which, list.keys + place * Channels, lane);
       }
     }
@@ -187,10 +187,10 @@ struct rebuild_rotated {
 
   __device__ __forceinline__ void find_firsts(std::int32_t const (&positions)[eights],
                                               two_rotations (&firsts)[eights][Channels / 4], int lane) const {
-    const int pair = tiles * (lane % 8) + 2 * (lane / 8);
+    int const pair = tiles * (lane % 8) + 2 * (lane / 8);
 #pragma unroll
     for (int i = 0; i < eights; ++i) {
-      const auto position = static_cast<std::uint32_t>(positions[i]);
+      auto const position = static_cast<std::uint32_t>(positions[i]);
       firsts[i][lane] = both(load_two(call.rotary.blocks, position / rotary_embedding::block, pair),
                              load_two(call.rotary.within, position % rotary_embedding::block, pair));
     }
@@ -203,11 +203,11 @@ struct rebuild_rotated {
       if (block < blocks()) {
 #pragma unroll
         for (int tile = 0; tile < tiles; ++tile) {
-          const uint4 a = scratch.directions[tile][block][0][lane];
-          const uint4 b = scratch.directions[tile][block][1][lane];
+          uint4 const a = scratch.directions[tile][block][0][lane];
+          uint4 const b = scratch.directions[tile][block][1][lane];
 #pragma unroll
           for (int i = 0; i < eights; ++i) {
-            const uint4 column = columns[i][block];
+            uint4 const column = columns[i][block];
             warp_mma<T>::multiply(sums[i][tile], {a.x, a.y, a.z, a.w}, {column.x, column.y});
             warp_mma<T>::multiply(sums[i][tile], {b.x, b.y, b.z, b.w}, {column.z, column.w});
           }
@@ -223,10 +223,10 @@ struct rebuild_rotated {
     for (int two = 0; two < twos; ++two) {
 #pragma unroll
       for (int which = 0; which < 2; ++which) {
-        const two_rotations step = scratch.steps[which][two][lane];
+        two_rotations const step = scratch.steps[which][two][lane];
 #pragma unroll
         for (int i = 0; i < eights; ++i) {
-          const two_rotations by = has_blocks() ? both(scratch.firsts[warp][i][8 * two + lane / 4], step)
+          two_rotations const by = has_blocks() ? both(scratch.firsts[warp][i][8 * two + lane / 4], step)
                                                 : load_two(call.rotary.within, positions[i] + lane % 4 * 2 + which,
                                                            tiles * (lane / 4) + 2 * two);
           turn_pair(sums[i][2 * two][which], sums[i][2 * two][2 + which], by.of[0]);
@@ -236,7 +236,7 @@ struct rebuild_rotated {
     }
   }
   __device__ __forceinline__ static void turn_pair(float& first, float& second, rotation const& by) {
-    const float turned = multiply_add(first, by.cosine, -second * by.sine);
+    float const turned = multiply_add(first, by.cosine, -second * by.sine);
     second = multiply_add(second, by.cosine, first * by.sine);
     first = turned;
   }
@@ -246,8 +246,8 @@ struct rebuild_rotated {
     std::uint32_t words[tiles];
 #pragma unroll
     for (int i = 0; i < tiles; ++i) {
-      const int two = i % twos;
-      const int half = 2 * (i / twos) + which;
+      int const two = i % twos;
+      int const half = 2 * (i / twos) + which;
       words[i] = Pairs == rotary_pairs::halves ? pack_pair<T>(sums[2 * two][half], sums[2 * two + 1][half])
                                                : pack_pair<T>(sums[i][which], sums[i][2 + which]);
     }

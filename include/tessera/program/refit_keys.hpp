@@ -63,11 +63,11 @@ struct turn_coefficients {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
-    const cached_sequence known = memory.sequences[sequence];
+    cached_sequence const known = memory.sequences[sequence];
     if (which >= known.chunks * extents.chunk) {
       return;
     }
-    const auto row = memory.coefficients[known.first * extents.chunk + which];
+    auto const row = memory.coefficients[known.first * extents.chunk + which];
     group.sync();  // what was there has been read
     for (int lane : group) {
       for (std::int64_t k = lane; k < extents.rank; k += lanes) {
@@ -104,10 +104,10 @@ struct finish_refit {
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
     cached_sequence& known = memory.sequences[sequence];
-    const std::int64_t first = which * extents.channels;
+    std::int64_t const first = which * extents.channels;
     for (int lane : group) {
       for (std::int64_t at = lane; at < extents.channels * extents.rank; at += lanes) {
-        const std::int64_t row = first + at / extents.rank;
+        std::int64_t const row = first + at / extents.rank;
         memory.directions(sequence, row, at % extents.rank) = directions(row, at % extents.rank);
       }
       for (std::int64_t slot = lane; slot < extents.slots; slot += lanes) {
@@ -118,7 +118,7 @@ struct finish_refit {
         id = -1;
       }
       if (which == 0 && is_first(lane)) {
-        const subspace_measures found = measures[0];
+        subspace_measures const found = measures[0];
         known.energy = known.tokens > 0 ? static_cast<float>(found.trace / known.tokens) : 0.0F;
         known.residual = found.trace > 0.0 ? static_cast<float>(max(1.0 - found.held / found.trace, 0.0)) : 0.0F;
         known.streamed = 0;

@@ -42,17 +42,17 @@ struct score_chunks {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
-    const std::int64_t head = which % extents.key_heads;
-    const std::int64_t block = which / extents.key_heads % blocks();
-    const std::int64_t at = which / extents.key_heads / blocks();
-    const std::int64_t sequence = step.sequence(extents, memory.sequences, at);
+    std::int64_t const head = which % extents.key_heads;
+    std::int64_t const block = which / extents.key_heads % blocks();
+    std::int64_t const at = which / extents.key_heads / blocks();
+    std::int64_t const sequence = step.sequence(extents, memory.sequences, at);
     if (sequence < 0 || block * scored_chunks >= memory.sequences[sequence].chunks) {
       return;
     }
     group.sync();  // what was there has been read
     for (int lane : group) {
       for (std::int64_t i = lane; i < extents.group() * extents.channels; i += lanes) {
-        const std::int64_t query_head = head * extents.group() + i / extents.channels;
+        std::int64_t const query_head = head * extents.group() + i / extents.channels;
         scratch.queries[i] = scale * static_cast<float>(load(step.queries(at, query_head, i % extents.channels)));
       }
     }
@@ -83,19 +83,19 @@ struct score_chunks {
 
   template <class Group>
   TESSERA_FN void score_head(Group const& group, place const& p, std::int64_t at, scratch_type const& scratch) const {
-    const cached_sequence known = memory.sequences[p.sequence];
-    const std::int64_t end = min((p.block + 1) * scored_chunks, std::int64_t{known.chunks});
-    const query_row query{scratch.queries + p.query * extents.channels};
+    cached_sequence const known = memory.sequences[p.sequence];
+    std::int64_t const end = min((p.block + 1) * scored_chunks, std::int64_t{known.chunks});
+    query_row const query{scratch.queries + p.query * extents.channels};
     per_lane<scaled_exponentials<float>, Group> own;
     for (int lane : group) {
       own[lane] = lse_reducer<float>{}.identity();
       for (std::int64_t chunk = p.block * scored_chunks + lane; chunk < end; chunk += lanes) {
-        const float score = score_of(known, p, chunk, query);
+        float const score = score_of(known, p, chunk, query);
         memory_score(known.first + chunk, p.head, p.query) = score;
         lse_reducer<float>{}.push(own[lane], score);
       }
     }
-    const auto all = reduce(group, own, add_sums{});
+    auto const all = reduce(group, own, add_sums{});
     for (int lane : group) {
       if (is_first(lane)) {
         step.score_sums(at, p.block, p.head * extents.group() + p.query) = all;
@@ -109,7 +109,7 @@ struct score_chunks {
 
   TESSERA_FN float score_of(cached_sequence const& known, place const& p, std::int64_t chunk,
                             query_row const& query) const {
-    const std::int64_t row = known.first + chunk;
+    std::int64_t const row = known.first + chunk;
     if (memory.places(row, p.head) == static_cast<std::int16_t>(chunk_place::exact)) {
       return -infinity;
     }

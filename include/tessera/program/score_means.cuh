@@ -95,11 +95,11 @@ struct score_means {
     made.heads = min(made.key_heads, warps);
     made.rows = static_cast<std::int32_t>(call.extents.group());
     made.lay_out();
-    const std::int64_t sets = divide_up(made.key_heads, made.heads);
-    const std::int64_t single = call.step.steps() * sets * call.blocks();
-    const std::int64_t fitting = min(warps / made.heads, stage_bytes / (tile / half * made.half_pitch));
-    const std::int64_t neighbours = clamp(single / multiprocessors, std::int64_t{1}, fitting);
-    const std::int64_t places = divide_up(call.blocks(), neighbours);
+    std::int64_t const sets = divide_up(made.key_heads, made.heads);
+    std::int64_t const single = call.step.steps() * sets * call.blocks();
+    std::int64_t const fitting = min(warps / made.heads, stage_bytes / (tile / half * made.half_pitch));
+    std::int64_t const neighbours = clamp(single / multiprocessors, std::int64_t{1}, fitting);
+    std::int64_t const places = divide_up(call.blocks(), neighbours);
     made.works = static_cast<std::int32_t>(call.step.steps() * sets * places);
     made.blocks = static_cast<std::int32_t>(neighbours);
     made.by_sets = known_divisor::of(static_cast<std::uint32_t>(sets));
@@ -119,7 +119,7 @@ struct score_means {
     }
     fence_barrier_init();
     group.sync();
-    const int warp = __shfl_sync(0xffffffffU, group.lane / 32, 0);
+    int const warp = __shfl_sync(0xffffffffU, group.lane / 32, 0);
     if (warp < warps) {
       multiply(scratch, warp, group.lane % 32);
     } else {
@@ -134,9 +134,9 @@ struct score_means {
 
   /// Where lines of a stage are.
   void lay_out() {
-    const int bytes = heads * line_bytes;
-    const int most_beyond = line_bytes % 16 == 0 ? 0 : 12;
-    const bool are_neighbours = heads == key_heads;
+    int const bytes = heads * line_bytes;
+    int const most_beyond = line_bytes % 16 == 0 ? 0 : 12;
+    bool const are_neighbours = heads == key_heads;
     together = are_neighbours ? half : 1;
     pitch = are_neighbours ? bytes : divide_up(bytes + most_beyond, 16) * 16;
     half_pitch = divide_up(half * pitch + most_beyond, 128) * 128 + lines_type::gap(are_neighbours ? heads : 0);
@@ -156,24 +156,24 @@ struct score_means {
     }
   };
   __device__ __forceinline__ known_step known_of(std::int64_t at) const {
-    const std::int64_t sequence = call.step.sequence(call.extents, call.memory.sequences, at);
+    std::int64_t const sequence = call.step.sequence(call.extents, call.memory.sequences, at);
     return sequence < 0 ? known_step{0, 0}
                         : known_step{call.memory.sequences[sequence].first, call.memory.sequences[sequence].chunks};
   }
   __device__ __forceinline__ work_type work_at(scratch_type const& scratch, std::int32_t number) const {
-    const auto all = static_cast<std::uint32_t>(number);
-    const std::uint32_t of_set = by_sets.quotient(all);
-    const auto at = static_cast<std::int32_t>(by_places.quotient(of_set));
-    const auto set = static_cast<std::int32_t>(all - of_set * by_sets.divisor);
-    const auto place = static_cast<std::int32_t>(of_set - static_cast<std::uint32_t>(at) * by_places.divisor);
-    const known_step known = at < most_known ? scratch.known[at] : known_of(at);
-    const std::int32_t first = place * blocks * static_cast<std::int32_t>(scored_chunks);
+    auto const all = static_cast<std::uint32_t>(number);
+    std::uint32_t const of_set = by_sets.quotient(all);
+    auto const at = static_cast<std::int32_t>(by_places.quotient(of_set));
+    auto const set = static_cast<std::int32_t>(all - of_set * by_sets.divisor);
+    auto const place = static_cast<std::int32_t>(of_set - static_cast<std::uint32_t>(at) * by_places.divisor);
+    known_step const known = at < most_known ? scratch.known[at] : known_of(at);
+    std::int32_t const first = place * blocks * static_cast<std::int32_t>(scored_chunks);
     return {at,        set * heads, min(heads, key_heads - set * heads),
             known.row, first,       min(first + blocks * static_cast<std::int32_t>(scored_chunks), known.chunks)};
   }
   /// Of all heads of a work's chunk.
   __device__ __forceinline__ unsigned char const* line_of(work_type const& work, std::int32_t chunk) const {
-    const auto& landmarks = call.memory.landmarks;
+    auto const& landmarks = call.memory.landmarks;
     return reinterpret_cast<unsigned char const*>(landmarks.data + landmarks.offset(work.row, work.head, 0) +
                                                   chunk * landmarks.strides[0]);
   }
@@ -187,7 +187,7 @@ struct score_means {
     place_type place;
     for (std::int32_t number = static_cast<std::int32_t>(blockIdx.x); number < works;
          number += static_cast<std::int32_t>(gridDim.x)) {
-      const work_type work = work_at(scratch, number);
+      work_type const work = work_at(scratch, number);
       for (std::int32_t stage = 0; stage < work.stages_of_it(); ++stage) {
         scratch.empty[place.stage].wait(place.phase ^ 1U);
         int bytes = 0;
@@ -200,8 +200,8 @@ struct score_means {
         }
         __syncwarp();
         for (std::int32_t line = lane * together; line < blocks * tile; line += 32 * together) {
-          const std::int32_t chunk = chunk_of(work, stage, line);
-          const int of_copy = copied_bytes(work, chunk);
+          std::int32_t const chunk = chunk_of(work, stage, line);
+          int const of_copy = copied_bytes(work, chunk);
           if (of_copy > 0) {
             unsigned char const* const from = line_of(work, chunk);
             load_bytes(scratch.landmarks[place.stage] + line / half * half_pitch + line % half * pitch,
@@ -219,8 +219,8 @@ struct score_means {
 
   /// Of the copy that begins with a chunk; none, if that is not one of the work.
   __device__ __forceinline__ int copied_bytes(work_type const& work, std::int32_t chunk) const {
-    const std::int32_t count = min(work.end - chunk, together);
-    const int bytes = (count - 1) * pitch + work.heads * line_bytes;
+    std::int32_t const count = min(work.end - chunk, together);
+    int const bytes = (count - 1) * pitch + work.heads * line_bytes;
     return count > 0 ? divide_up(bytes + beyond(line_of(work, chunk)), 16) * 16 : 0;
   }
 
@@ -250,7 +250,7 @@ struct score_means {
     bool is_new = load_queries(next, held, raw, lane);
     for (std::int32_t number = static_cast<std::int32_t>(blockIdx.x); number < works;
          number += static_cast<std::int32_t>(gridDim.x)) {
-      const part_type part = next;
+      part_type const part = next;
       if (is_new) {
 #pragma unroll
         for (int i = 0; i < halves; ++i) {
@@ -267,8 +267,8 @@ struct score_means {
     part_type part{};
     if (number < works) {
       part.work = work_at(scratch, number);
-      const std::int32_t block = warp / heads;
-      const std::int32_t head = warp - block * heads;
+      std::int32_t const block = warp / heads;
+      std::int32_t const head = warp - block * heads;
       part.head = part.work.head + head;
       part.first = part.work.first + block * static_cast<std::int32_t>(scored_chunks);
       part.end = block < blocks && head < part.work.heads
@@ -284,11 +284,11 @@ struct score_means {
   __device__ __forceinline__ void score(scratch_type& scratch, part_type const& part,
                                         queries_type const (&queries)[halves], place_type& place, int warp,
                                         int lane) const {
-    const std::int32_t block = warp / heads;
-    const int from = block * (tile / half) * half_pitch + (warp - block * heads) * line_bytes;
+    std::int32_t const block = warp / heads;
+    int const from = block * (tile / half) * half_pitch + (warp - block * heads) * line_bytes;
     for (std::int32_t stage = 0; stage < part.work.stages_of_it(); ++stage) {
       scratch.full[place.stage].wait(place.phase);
-      const bool is_part = part.first + stage * tile < part.end;
+      bool const is_part = part.first + stage * tile < part.end;
       lines_type lines;
       if (is_part) {
         load_lines(lines, scratch.landmarks[place.stage] + from, part.work, part.first + stage * tile, lane);
@@ -314,15 +314,15 @@ struct score_means {
     held = {part.work.at, part.head};
 #pragma unroll
     for (int i = 0; i < halves; ++i) {
-      const int row = lane / 4 + 8 * i;
-      const std::int64_t query = part.head * rows + row;
+      int const row = lane / 4 + 8 * i;
+      std::int64_t const query = part.head * rows + row;
       raw[i].load(row < rows ? &call.step.queries(part.work.at, query, 0) : nullptr, lane);
     }
     return true;
   }
   /// Reads what says which chunks can be selected; nothing waits for it yet.
   __device__ __forceinline__ void look_up(part_type& part, int lane) const {
-    const auto& all = call.memory.places;
+    auto const& all = call.memory.places;
     std::int16_t const* const from = all.data + all.offset(part.work.row + part.first + lane, part.head);
 #pragma unroll
     for (int i = 0; i < static_cast<int>(scored_chunks) / 32; ++i) {
@@ -342,10 +342,10 @@ struct score_means {
                                              std::int32_t first, int lane) const {
     unsigned char const* const line = from + lane / 4 % 2 * half_pitch + lane / 8 * pitch;
     if (together == half) {
-      const int shift = beyond(line_of(work, first));
+      int const shift = beyond(line_of(work, first));
       lines.load(line + shift, line + 4 * pitch + shift, lane);
     } else {
-      const std::int32_t chunk = first + chunk_of_lane(lane);
+      std::int32_t const chunk = first + chunk_of_lane(lane);
       lines.load(line + beyond(line_of(work, chunk)), line + 4 * pitch + beyond(line_of(work, chunk + 4)), lane);
     }
   }
@@ -362,7 +362,7 @@ struct score_means {
     for (int set = 0; set < halves; ++set) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int row = 8 * set + 2 * (lane % 4) + i % 2;
+        int const row = 8 * set + 2 * (lane % 4) + i % 2;
         if (row < rows) {
           kept[row][first + chunk_of_lane(lane) + i / 2 * 4] = scores[set][i];
         }
@@ -381,7 +381,7 @@ struct score_means {
   __device__ __forceinline__ void finish_rows(part_type const& part, float const (&kept)[Rows][row_floats], int first,
                                               int lane) const {
     constexpr int each = static_cast<int>(scored_chunks) / 32;
-    const auto& scores = call.step.scores;
+    auto const& scores = call.step.scores;
     float* const to = scores.data + scores.offset(part.work.row + part.first + lane, part.head, first);
     float values[rows_together][each];
     float largest[rows_together];
@@ -391,7 +391,7 @@ struct score_means {
       largest[row] = -infinity;
 #pragma unroll
       for (int i = 0; i < each; ++i) {
-        const bool is_open = part.places[i] != static_cast<std::int16_t>(chunk_place::exact);
+        bool const is_open = part.places[i] != static_cast<std::int16_t>(chunk_place::exact);
         values[row][i] = is_open ? call.scale * kept[first + row][32 * i + lane] : -infinity;
         if (first + row < rows && part.first + 32 * i + lane < part.end) {
           to[32 * i * scores.strides[0] + row * scores.strides[2]] = values[row][i];
@@ -408,9 +408,9 @@ struct score_means {
     }
 #pragma unroll
     for (int row = 0; row < rows_together; ++row) {
-      const float reference = largest[row] == -infinity ? 0.0F : largest[row];
+      float const reference = largest[row] == -infinity ? 0.0F : largest[row];
 #pragma unroll
-      for (const float value : values[row]) {
+      for (float const value : values[row]) {
         totals[row] += fast_exp2((value - reference) * 1.4426950408889634F);
       }
     }

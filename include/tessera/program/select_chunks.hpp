@@ -37,16 +37,16 @@ struct select_chunks {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
-    const std::int64_t at = which / extents.key_heads;
-    const std::int64_t head = which % extents.key_heads;
-    const std::int64_t sequence = step.sequence(extents, memory.sequences, at);
+    std::int64_t const at = which / extents.key_heads;
+    std::int64_t const head = which % extents.key_heads;
+    std::int64_t const sequence = step.sequence(extents, memory.sequences, at);
     std::int64_t taken = 0;
     if (sequence >= 0) {
-      const cached_sequence known = memory.sequences[sequence];
+      cached_sequence const known = memory.sequences[sequence];
       add_blocks(group, at, head, known, scratch);
-      const std::int64_t candidates = known.chunks - exact_chunks(sequence, head);
-      const std::int64_t budget = min(selector.budget(candidates), extents.budget);
-      const keys_type keys{*this, known.first, head, scratch.log_sum_exp};
+      std::int64_t const candidates = known.chunks - exact_chunks(sequence, head);
+      std::int64_t const budget = min(selector.budget(candidates), extents.budget);
+      keys_type const keys{*this, known.first, head, scratch.log_sum_exp};
       taken = top_k(group, keys, known.chunks, budget, scratch.digits, write{*this, at, head});
     }
     for (int lane : group) {
@@ -67,13 +67,13 @@ struct select_chunks {
     float const* log_sum_exp;      ///< of the scores of each query head of the key head
     /// The key of a chunk.
     TESSERA_FN std::uint32_t operator()(std::int64_t chunk) const {
-      const auto& p = program;
-      const std::int64_t row = first + chunk;
-      const typename S::group_type agreement;
+      auto const& p = program;
+      std::int64_t const row = first + chunk;
+      typename S::group_type const agreement;
       float state = agreement.identity();
       bool is_out = false;
       for (std::int64_t i = 0; i < p.extents.group(); ++i) {
-        const float score = p.step.scores(row, head, i);
+        float const score = p.step.scores(row, head, i);
         is_out = is_out || score == -infinity;
         agreement.push(state, score - log_sum_exp[i]);
       }
@@ -115,14 +115,14 @@ struct select_chunks {
   template <class Group>
   TESSERA_FN void add_blocks(Group const& group, std::int64_t at, std::int64_t head, cached_sequence const& known,
                              scratch_type& scratch) const {
-    const lse_reducer<float> reducer;
+    lse_reducer<float> const reducer;
     group.sync();  // what was there has been read
     for (std::int64_t i = 0; i < extents.group(); ++i) {
       per_lane<scaled_exponentials<float>, Group> own;
       for (int lane : group) {
         own[lane] = lane < 32 ? blocks_of_lane(at, head * extents.group() + i, known.chunks, lane) : reducer.identity();
       }
-      const auto all = reduce(group, own, add_sums{});
+      auto const all = reduce(group, own, add_sums{});
       for (int lane : group) {
         if (is_first(lane)) {
           scratch.log_sum_exp[i] = reducer.value(all);

@@ -32,8 +32,8 @@ struct sgd_step {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const std::int64_t first = which * weights_a_group;
-    const std::int64_t last = min(first + weights_a_group, weights.size());
+    std::int64_t const first = which * weights_a_group;
+    std::int64_t const last = min(first + weights_a_group, weights.size());
     for (int lane : group) {
       for (std::int64_t i = first + lane; i < last; i += lanes) {
         weights[i] = store<Weight>(multiply_add(-rate, load(gradient[i]), load(weights[i])));

@@ -46,8 +46,8 @@ struct split_rows<bfloat16> {
   __device__ __forceinline__ void row(int which, std::uint32_t const (&words)[4], std::uint32_t (&exponents)[pairs]) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const std::uint32_t first = (words[2 * i] & 0x007f007fu) | ((words[2 * i] >> 8) & 0x00800080u);
-      const std::uint32_t second = (words[2 * i + 1] & 0x007f007fu) | ((words[2 * i + 1] >> 8) & 0x00800080u);
+      std::uint32_t const first = (words[2 * i] & 0x007f007fu) | ((words[2 * i] >> 8) & 0x00800080u);
+      std::uint32_t const second = (words[2 * i + 1] & 0x007f007fu) | ((words[2 * i + 1] >> 8) & 0x00800080u);
       bytes[2 * which + i] = pick_bytes(first, second, 0x6420);
     }
 #pragma unroll
@@ -75,8 +75,8 @@ struct split_rows<float16> {
     low[2 * which + 1] = pick_bytes(words[2], words[3], 0x6420);
 #pragma unroll
     for (int i = 0; i < pairs; ++i) {
-      const std::uint32_t two = ((words[i] >> 8) & 3u) | ((words[i] >> 22) & 12u);
-      const std::uint32_t one = ((words[i] >> 15) & 1u) | ((words[i] >> 30) & 2u);
+      std::uint32_t const two = ((words[i] >> 8) & 3u) | ((words[i] >> 22) & 12u);
+      std::uint32_t const one = ((words[i] >> 15) & 1u) | ((words[i] >> 30) & 2u);
       middle[which / 2] |= two << (16 * (which % 2) + 4 * i);
       sign[which / 4] |= one << (8 * (which % 4) + 2 * i);
       exponents[i] = (words[i] >> 10) & 0x001f001fu;
@@ -104,7 +104,7 @@ struct split_rows<float> {
     high[which] = 0;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const std::uint32_t byte = ((words[i] >> 24) & 0x80u) | ((words[i] >> 16) & 0x7fu);
+      std::uint32_t const byte = ((words[i] >> 24) & 0x80u) | ((words[i] >> 16) & 0x7fu);
       high[which] |= byte << (8 * i);
     }
 #pragma unroll
@@ -130,9 +130,9 @@ struct split_rows<float8_e4m3> {
     std::uint32_t packed[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const std::uint32_t residual = (words[i] & 0x07070707u) | ((words[i] >> 4) & 0x08080808u);
+      std::uint32_t const residual = (words[i] & 0x07070707u) | ((words[i] >> 4) & 0x08080808u);
       packed[i] = (residual | (residual >> 4)) & 0x00ff00ffu;  // bytes 0 and 2 hold two nibbles each
-      const std::uint32_t exponent = (words[i] >> 3) & 0x0f0f0f0fu;
+      std::uint32_t const exponent = (words[i] >> 3) & 0x0f0f0f0fu;
       exponents[2 * i] = pick_bytes(exponent, 0, 0x4140);
       exponents[2 * i + 1] = pick_bytes(exponent, 0, 0x4342);
     }
@@ -157,11 +157,11 @@ struct split_rows<float8_e5m2> {
     mantissa[which] = 0;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const std::uint32_t two = words[i] & 0x03030303u;
-      const std::uint32_t one = (words[i] >> 7) & 0x01010101u;
+      std::uint32_t const two = words[i] & 0x03030303u;
+      std::uint32_t const one = (words[i] >> 7) & 0x01010101u;
       mantissa[which] |= ((two | (two >> 6) | (two >> 12) | (two >> 18)) & 0xffu) << (8 * i);
       sign[which / 2] |= ((one | (one >> 7) | (one >> 14) | (one >> 21)) & 15u) << (16 * (which % 2) + 4 * i);
-      const std::uint32_t exponent = (words[i] >> 2) & 0x1f1f1f1fu;
+      std::uint32_t const exponent = (words[i] >> 2) & 0x1f1f1f1fu;
       exponents[2 * i] = pick_bytes(exponent, 0, 0x4140);
       exponents[2 * i + 1] = pick_bytes(exponent, 0, 0x4342);
     }

@@ -28,8 +28,8 @@ struct store_compact {
 
   template <class Sum>
   TESSERA_FN constexpr void operator()(std::int64_t row, std::int64_t column, Sum sum) const {
-    const std::int64_t to_row = place(row_places, row);
-    const std::int64_t to_column = place(column_places, column);
+    std::int64_t const to_row = place(row_places, row);
+    std::int64_t const to_column = place(column_places, column);
     if (to_row >= 0 && to_row < target.extent(0) && to_column >= 0 && to_column < target.extent(1)) {
       target(to_row, to_column) = detail::stored_sum<Output>(map(sum, row, column));
     }

@@ -64,7 +64,7 @@ struct box_stores {
   template <class... Policy>
   __device__ __forceinline__ void close_box(scratch_type const& scratch, int box, box_place place,
                                             Policy... policy) const {
-    const box_place at{place.column + box * box_columns, place.row};
+    box_place const at{place.column + box * box_columns, place.row};
     fence_async_proxy();
     __syncwarp();
     if (threadIdx.x % 32 == 0) {
@@ -92,20 +92,20 @@ requires(sizeof(Output) == 4) struct store_sums_by_boxes<Output, Map> : detail::
                                              scratch_type& scratch) const {
     constexpr int eighths = base::box_columns / 8;
     constexpr int boxes = 2 * Registers / base::box_columns;
-    const int lane = static_cast<int>(threadIdx.x % 32);
-    const box_place own{place.column + 2 * (lane % 4), place.row + lane / 4};
+    int const lane = static_cast<int>(threadIdx.x % 32);
+    box_place const own{place.column + 2 * (lane % 4), place.row + lane / 4};
 #pragma unroll
     for (int box = 0; box < boxes; ++box) {
-      const std::uint32_t shared = base::open_box(scratch, box);
+      std::uint32_t const shared = base::open_box(scratch, box);
 #pragma unroll
       for (int part = 0; part < 2 * eighths; ++part) {
-        const int eighth = box * eighths + part / 2;
-        const int reg = 4 * eighth + 2 * (part % 2);
-        const std::int32_t column = own.column + 8 * eighth;
-        const std::int32_t row = own.row + 8 * (part % 2);
-        const auto in_box = static_cast<std::uint32_t>(lane / 4 + 8 * (part % 2));
-        const std::uint32_t chunk = static_cast<std::uint32_t>(2 * (part / 2) + (lane % 4) / 2) ^ (in_box % 8);
-        const uint2 pair{
+        int const eighth = box * eighths + part / 2;
+        int const reg = 4 * eighth + 2 * (part % 2);
+        std::int32_t const column = own.column + 8 * eighth;
+        std::int32_t const row = own.row + 8 * (part % 2);
+        auto const in_box = static_cast<std::uint32_t>(lane / 4 + 8 * (part % 2));
+        std::uint32_t const chunk = static_cast<std::uint32_t>(2 * (part / 2) + (lane % 4) / 2) ^ (in_box % 8);
+        uint2 const pair{
             bit_cast<std::uint32_t>(detail::stored_sum<Output>(this->mapped(sums[reg], row, column))),
             bit_cast<std::uint32_t>(detail::stored_sum<Output>(this->mapped(sums[reg + 1], row, column + 1)))};
         store_shared_u32x2(shared + in_box * 128U + chunk * 16U + static_cast<std::uint32_t>(lane % 2) * 8U, pair);
@@ -131,16 +131,16 @@ requires(sizeof(Output) == 2) struct store_sums_by_boxes<Output, Map> : detail::
   template <class Sum, int Registers>
   __device__ __forceinline__ void defer(Sum const (&sums)[Registers], box_place place,
                                         deferred_type<Registers>& deferred) const {
-    const int lane = static_cast<int>(threadIdx.x % 32);
-    const box_place own{place.column + 2 * (lane % 4), place.row + lane / 4};
+    int const lane = static_cast<int>(threadIdx.x % 32);
+    box_place const own{place.column + 2 * (lane % 4), place.row + lane / 4};
 #pragma unroll
     for (int part = 0; part < Registers / 2; part += 16) {
       std::uint32_t words[16];
 #pragma unroll
       for (int i = 0; i < 16; ++i) {
-        const std::int32_t column = own.column + (part + i) / 2 * 8;
-        const std::int32_t row = own.row + i % 2 * 8;
-        const int reg = 2 * (part + i);
+        std::int32_t const column = own.column + (part + i) / 2 * 8;
+        std::int32_t const row = own.row + i % 2 * 8;
+        int const reg = 2 * (part + i);
         words[i] = pack_pair<Output>(static_cast<float>(this->mapped(sums[reg], row, column)),
                                      static_cast<float>(this->mapped(sums[reg + 1], row, column + 1)));
       }
@@ -158,14 +158,14 @@ requires(sizeof(Output) == 2) struct store_sums_by_boxes<Output, Map> : detail::
                                                scratch_type& scratch) const {
     constexpr int eighths = base::box_columns / 8;
     constexpr int boxes = 2 * Registers / base::box_columns;
-    const int lane = static_cast<int>(threadIdx.x % 32);
+    int const lane = static_cast<int>(threadIdx.x % 32);
 #pragma unroll
     for (int box = Half * boxes / 2; box < (Half + 1) * boxes / 2; ++box) {
-      const std::uint32_t row = base::open_box(scratch, box) + static_cast<std::uint32_t>(lane % 16) * 128U;
+      std::uint32_t const row = base::open_box(scratch, box) + static_cast<std::uint32_t>(lane % 16) * 128U;
 #pragma unroll
       for (int eighth = 0; eighth < eighths; eighth += 2) {
         std::uint32_t const* const words = deferred.words + 2 * (box * eighths + eighth);
-        const std::uint32_t chunk =
+        std::uint32_t const chunk =
             static_cast<std::uint32_t>(eighth + lane / 16) ^ static_cast<std::uint32_t>(lane % 8);
         store_matrix_x4(row + chunk * 16U, words[0], words[1], words[2], words[3]);
       }
@@ -187,13 +187,13 @@ struct store_sums_directly {
 
   template <class Sum, int Registers>
   __device__ __forceinline__ void operator()(Sum const (&sums)[Registers], box_place place, scratch_type&) const {
-    const int lane = static_cast<int>(threadIdx.x % 32);
-    const std::int64_t first_row = place.row + lane / 4;
-    const std::int64_t first_column = place.column + 2 * (lane % 4);
+    int const lane = static_cast<int>(threadIdx.x % 32);
+    std::int64_t const first_row = place.row + lane / 4;
+    std::int64_t const first_column = place.column + 2 * (lane % 4);
 #pragma unroll
     for (int reg = 0; reg < Registers; ++reg) {
-      const std::int64_t row = first_row + reg / 2 % 2 * 8;
-      const std::int64_t column = first_column + reg / 4 * 8 + reg % 2;
+      std::int64_t const row = first_row + reg / 2 % 2 * 8;
+      std::int64_t const column = first_column + reg / 4 * 8 + reg % 2;
       if (row < target.extent(0) && column < target.extent(1)) {
         target(row, column) = detail::stored_sum<Output>(map(sums[reg], row, column));
       }

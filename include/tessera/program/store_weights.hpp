@@ -30,7 +30,7 @@ struct store_weights {
       }
     }
     group.sync();
-    const std::uint32_t checksum =
+    std::uint32_t const checksum =
         shared_crc32c(group, reinterpret_cast<std::uint8_t const*>(values), spec.count * std::int64_t{sizeof(T)}, 0);
     for (int lane : group) {
       if (is_first(lane)) {

@@ -41,15 +41,15 @@ struct start_rounds {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const std::int64_t across = columns.extent(1);
-    const bool is_square = columns.extent(0) == across;
+    std::int64_t const across = columns.extent(1);
+    bool const is_square = columns.extent(0) == across;
     for (int lane : group) {
       for (std::int64_t at = lane; at < rows * across; at += lanes) {
-        const std::int64_t row = which * rows + at / across;
-        const std::int64_t k = at % across;
+        std::int64_t const row = which * rows + at / across;
+        std::int64_t const k = at % across;
         if (row < columns.extent(0)) {
-          const auto word = mix_bits(static_cast<std::uint64_t>(row), static_cast<std::uint64_t>(k));
-          const float lot = static_cast<float>(word >> 40) * 0x1p-23F - 1.0F;
+          auto const word = mix_bits(static_cast<std::uint64_t>(row), static_cast<std::uint64_t>(k));
+          float const lot = static_cast<float>(word >> 40) * 0x1p-23F - 1.0F;
           columns(row, k) = is_square ? (row == k ? 1.0F : 0.0F) : lot;
         }
       }
@@ -69,8 +69,8 @@ struct start_rounds {
         own[lane] += static_cast<double>(gram(i, i));
       }
     }
-    const double trace = sum(group, own);
-    const auto shift = static_cast<float>(trace * 1e-7);
+    double const trace = sum(group, own);
+    auto const shift = static_cast<float>(trace * 1e-7);
     for (int lane : group) {
       if (is_first(lane)) {
         measures[0] = {trace, 0.0, shift > 0.0F ? shift : 1.0F};
@@ -100,21 +100,21 @@ struct solve_blocks {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
-    const auto panels = static_cast<int>(divide_up(source.extent(1), std::int64_t{block}));
+    auto const panels = static_cast<int>(divide_up(source.extent(1), std::int64_t{block}));
     for (int panel = 0; panel < panels; ++panel) {
       for (int lane : group) {
-        const std::int64_t row = which * rows + lane / block;
-        const std::int64_t column = panel * block + lane % block;
-        const bool is_inside = row < source.extent(0) && column < source.extent(1);
-        const double own = is_inside ? static_cast<double>(source(row, column)) : 0.0;
+        std::int64_t const row = which * rows + lane / block;
+        std::int64_t const column = panel * block + lane % block;
+        bool const is_inside = row < source.extent(0) && column < source.extent(1);
+        double const own = is_inside ? static_cast<double>(source(row, column)) : 0.0;
         scratch.rest[lane / block][lane % block] =
             own - product(scratch.solved[lane / block], 0, column, panel * block);
       }
       group.sync();
       for (int lane : group) {
-        const std::int64_t row = which * rows + lane / block;
-        const std::int64_t column = panel * block + lane % block;
-        const double value = product(scratch.rest[lane / block], panel * block, column, block);
+        std::int64_t const row = which * rows + lane / block;
+        std::int64_t const column = panel * block + lane % block;
+        double const value = product(scratch.rest[lane / block], panel * block, column, block);
         scratch.solved[lane / block][column] = value;
         if (row < target.extent(0) && column < target.extent(1)) {
           target(row, column) = static_cast<float>(value);
@@ -160,12 +160,12 @@ struct keep_directions {
     for (int lane : group) {
       own[lane] = 0.0;
       for (std::int64_t k = lane; k < columns.extent(1); k += lanes) {
-        const float value = columns(which, k);
+        float const value = columns(which, k);
         own[lane] += static_cast<double>(value) * static_cast<double>(images(which, k));
         directions(which, k) = store<T>(value);
       }
     }
-    const double total = sum(group, own);
+    double const total = sum(group, own);
     for (int lane : group) {
       if (is_first(lane)) {
         held[which] = total;
@@ -191,7 +191,7 @@ struct finish_rounds {
         own[lane] += held[i];
       }
     }
-    const double total = sum(group, own);
+    double const total = sum(group, own);
     for (int lane : group) {
       if (is_first(lane)) {
         measures[0].held = total;

@@ -83,7 +83,7 @@ TESSERA_FN void keep_mean(Group const& group, float const* mean, std::int64_t ch
       S::range().push(own[lane], mean[channel]);
     }
   }
-  const code_scale fitted = S::fit(reduce(group, own, detail::larger{}));
+  code_scale const fitted = S::fit(reduce(group, own, detail::larger{}));
   for (int lane : group) {
     for (std::int64_t channel = lane; channel < channels; channel += Group::size) {
       S::keep(mean[channel], fitted, kept[channel]);
@@ -101,7 +101,7 @@ TESSERA_FN float summarize_chunk(Group const& group, S const& selector, staged_k
                                  typename chunk_landmarks<S>::element_type* kept) {
   static_assert(Group::size == 32, "tessera: sums over channels are those of 32 lanes");
   using landmarks = chunk_landmarks<S>;
-  const typename staged_keys<T>::reader keys{scratch.keys, channels};
+  typename staged_keys<T>::reader const keys{scratch.keys, channels};
   group.sync();
   for (int lane : group) {
     if constexpr (!codes_means<S>) {
@@ -128,7 +128,7 @@ TESSERA_FN float summarize_chunk(Group const& group, S const& selector, staged_k
       of_mean[lane] = multiply_add(scratch.mean[channel], scratch.mean[channel], of_mean[lane]);
     }
   }
-  const float mean_square = sum(group, of_mean);
+  float const mean_square = sum(group, of_mean);
   float least = 1.0F;
   for (int token = 0; token < S::chunk; ++token) {
     per_lane<float, Group> product;
@@ -136,12 +136,12 @@ TESSERA_FN float summarize_chunk(Group const& group, S const& selector, staged_k
     for (int lane : group) {
       product[lane] = square[lane] = 0.0F;
       for (std::int64_t channel = lane; channel < channels; channel += Group::size) {
-        const float key = keys(token, channel);
+        float const key = keys(token, channel);
         product[lane] = multiply_add(key, scratch.mean[channel], product[lane]);
         square[lane] = multiply_add(key, key, square[lane]);
       }
     }
-    const float cosine = keep_outliers<1>::cosine(sum(group, product), sum(group, square), mean_square);
+    float const cosine = keep_outliers<1>::cosine(sum(group, product), sum(group, square), mean_square);
     least = cosine < least ? cosine : least;
   }
   return least;

@@ -33,7 +33,7 @@ struct channel_summary {
   TESSERA_FN static constexpr channel_summary of_nothing() { return {0.0F, infinity, -infinity}; }
   /// Takes a value into the range alone.
   TESSERA_FN constexpr void widen(float value) {
-    const float known = is_finite(value) ? value : bit_cast<float>(0x7fffffffU);
+    float const known = is_finite(value) ? value : bit_cast<float>(0x7fffffffU);
     lowest = known < lowest || is_nan(known) ? known : lowest;
     highest = known > highest || is_nan(known) ? known : highest;
   }
@@ -47,7 +47,7 @@ struct channel_summary {
     if (is_nan(lowest) || is_nan(highest)) {
       return bit_cast<float>(0x7fffffffU);
     }
-    const float most = lowest > highest ? 0.0F : max(absolute(highest - mean), absolute(lowest - mean));
+    float const most = lowest > highest ? 0.0F : max(absolute(highest - mean), absolute(lowest - mean));
     return is_finite(most) ? most : bit_cast<float>(0x7fffffffU);
   }
 };
@@ -85,7 +85,7 @@ struct sampled_heads {
   TESSERA_FN std::int64_t length(std::int64_t sequence) const { return sample.count(source.length(sequence)); }
   TESSERA_FN float operator()(std::int64_t sequence, std::int64_t head, std::int64_t token,
                               std::int64_t channel) const {
-    const std::int64_t step = sample.step(source.length(sequence));
+    std::int64_t const step = sample.step(source.length(sequence));
     return source(sequence, head, token_sample::token(token, step), channel);
   }
 };
@@ -107,10 +107,10 @@ struct summarize_heads {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const std::int64_t at = which % summaries.extent(2);
-    const std::int64_t head = which / summaries.extent(2) % summaries.extent(1);
-    const std::int64_t sequence = which / summaries.extent(2) / summaries.extent(1);
-    const std::int64_t end = min((at + 1) * block, source.length(sequence));
+    std::int64_t const at = which % summaries.extent(2);
+    std::int64_t const head = which / summaries.extent(2) % summaries.extent(1);
+    std::int64_t const sequence = which / summaries.extent(2) / summaries.extent(1);
+    std::int64_t const end = min((at + 1) * block, source.length(sequence));
     for (int lane : group) {
       for (std::int64_t channel = lane; channel < source.channels(); channel += lanes) {
         summaries(sequence, head, at, channel) = summarize(sequence, head, channel, at * block, end);
@@ -126,7 +126,7 @@ struct summarize_heads {
     for (std::int64_t token = first; token < end; token += parts) {
       for (int i = 0; i < parts; ++i) {
         if (token + i < end) {
-          const float value = source(sequence, head, token + i, channel);
+          float const value = source(sequence, head, token + i, channel);
           sums[i] += is_finite(value) ? value : 0.0F;
           summary.widen(value);
         }
@@ -159,17 +159,17 @@ struct finish_summaries {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const std::int64_t part = which % means_a_head;
-    const std::int64_t head = which / means_a_head % summaries.extent(1);
-    const std::int64_t sequence = which / means_a_head / summaries.extent(1);
-    const std::int64_t first = part * blocks_each;
-    const std::int64_t end = min(first + blocks_each, summaries.extent(2));
-    const std::int64_t length = length_of(lengths, sequence, tokens);
-    const std::int64_t count = clamp(sample.count(length) - first * block, std::int64_t{0}, blocks_each * block);
-    const bool is_whole = sample.step(length) == 1;
+    std::int64_t const part = which % means_a_head;
+    std::int64_t const head = which / means_a_head % summaries.extent(1);
+    std::int64_t const sequence = which / means_a_head / summaries.extent(1);
+    std::int64_t const first = part * blocks_each;
+    std::int64_t const end = min(first + blocks_each, summaries.extent(2));
+    std::int64_t const length = length_of(lengths, sequence, tokens);
+    std::int64_t const count = clamp(sample.count(length) - first * block, std::int64_t{0}, blocks_each * block);
+    bool const is_whole = sample.step(length) == 1;
     for (int lane : group) {
       for (std::int64_t channel = lane; channel < summaries.extent(3); channel += lanes) {
-        const float largest = finish(sequence, head, part, channel, first, end, count);
+        float const largest = finish(sequence, head, part, channel, first, end, count);
         if (scales.data != nullptr) {
           scales(sequence, head, part, channel) =
               fit_scale(is_whole ? largest : with_room(largest, room), highest).scale;
@@ -187,7 +187,7 @@ struct finish_summaries {
     for (std::int64_t at = first; at < end; at += parts) {
       for (int i = 0; i < parts; ++i) {
         if (at + i < end) {
-          const channel_summary one = summaries(sequence, head, at + i, channel);
+          channel_summary const one = summaries(sequence, head, at + i, channel);
           sums[i] += one.sum;
           summary.widen(one);
         }
@@ -195,7 +195,7 @@ struct finish_summaries {
     }
     float mean = 0.0F;
     if (means.data != nullptr) {
-      const float found = count > 0 ? detail::add_halves(sums) / static_cast<float>(count) : 0.0F;
+      float const found = count > 0 ? detail::add_halves(sums) / static_cast<float>(count) : 0.0F;
       mean = is_finite(found) ? found : 0.0F;
       means(sequence, head, part, channel) = mean;
     }
@@ -221,9 +221,9 @@ struct settle_scales {
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
-    const std::int64_t head = which % summaries.extent(1);
-    const std::int64_t sequence = which / summaries.extent(1);
-    const bool is_whole = sample.step(length_of(lengths, sequence, tokens)) == 1;
+    std::int64_t const head = which % summaries.extent(1);
+    std::int64_t const sequence = which / summaries.extent(1);
+    bool const is_whole = sample.step(length_of(lengths, sequence, tokens)) == 1;
     for (int lane : group) {
       for (std::int64_t channel = lane; !is_whole && channel < summaries.extent(3); channel += lanes) {
         settle(sequence, head, channel);
@@ -237,7 +237,7 @@ struct settle_scales {
     for (std::int64_t at = 0; at < summaries.extent(2); ++at) {
       summary.widen(summaries(sequence, head, at, channel));
     }
-    const float most = summary.magnitude(means.data == nullptr ? 0.0F : means(sequence, head, channel));
+    float const most = summary.magnitude(means.data == nullptr ? 0.0F : means(sequence, head, channel));
     float& scale = scales(sequence, head, channel);
     if (!Q::has_room(most, reciprocal_of(scale))) {
       scale = fit_scale(most, static_cast<float>(Q::highest)).scale;

@@ -69,11 +69,11 @@ struct summarize_tiles : head_lanes<T, Channels> {
                                              scratch_type& scratch) const {
     wait_for_stream();
     let_next_kernel_start();  // only now: its next may read inputs before it waits
-    const auto index = static_cast<std::int32_t>(which);
-    const std::int32_t list = index / tiles;
-    const std::int32_t tile = index - list * tiles.value();
-    const bool has_both = kinds() == 2;
-    const std::int32_t head = has_both ? list >> 1 : list;
+    auto const index = static_cast<std::int32_t>(which);
+    std::int32_t const list = index / tiles;
+    std::int32_t const tile = index - list * tiles.value();
+    bool const has_both = kinds() == 2;
+    std::int32_t const head = has_both ? list >> 1 : list;
     if (has_both ? (list & 1) == 0 : keys.heads.data != nullptr) {
       if constexpr (Means.of_keys) {
         summarize_keys(group, head, tile, scratch);
@@ -89,9 +89,9 @@ struct summarize_tiles : head_lanes<T, Channels> {
   /// Tokens row, row + 16 ... of a tile of a sample. Lanes beyond the channels have none.
   __device__ __forceinline__ std::int32_t bring(tiled_heads<T> const& of, token_sample sample, std::int32_t head,
                                                 std::int32_t at, int row, int channel, pair (&words)[passes][4]) const {
-    const std::int32_t length = of.length(head);
-    const auto step = static_cast<std::int32_t>(sample.step(length));
-    const std::int32_t tokens = channel < channels ? clamp(length / step - at * base::tile, 0, base::tile) : 0;
+    std::int32_t const length = of.length(head);
+    auto const step = static_cast<std::int32_t>(sample.step(length));
+    std::int32_t const tokens = channel < channels ? clamp(length / step - at * base::tile, 0, base::tile) : 0;
     if (step == 1) {  // all of them are too many to be in L2 when encode_tiles comes to them
       base::template load<rows, true>(of.first(head, at) + channel, of.heads.strides[2], row, tokens, words);
       return tokens;
@@ -99,7 +99,7 @@ struct summarize_tiles : head_lanes<T, Channels> {
     T const* const from = of.first(head, 0) + channel;
 #pragma unroll
     for (int i = 0; i < passes; ++i) {
-      const std::int32_t token = token_sample::token(at * base::tile + row + i * rows, step);
+      std::int32_t const token = token_sample::token(at * base::tile + row + i * rows, step);
       base::template take<false>(from + token * of.heads.strides[2], row + i * rows < tokens, words[i]);
     }
     return tokens;
@@ -110,8 +110,8 @@ struct summarize_tiles : head_lanes<T, Channels> {
 
   __device__ __forceinline__ void summarize_keys(cuda_block<lanes> const& group, std::int32_t head, std::int32_t tile,
                                                  scratch_type& scratch) const {
-    const int row = group.lane / row_lanes;
-    const int channel = group.lane % row_lanes * vector;
+    int const row = group.lane / row_lanes;
+    int const channel = group.lane % row_lanes * vector;
     pair words[passes][4];
     bring(keys, key_sample, head, tile, row, channel, words);
     float sums[vector];
@@ -123,11 +123,11 @@ struct summarize_tiles : head_lanes<T, Channels> {
 
   __device__ __forceinline__ void summarize_values(cuda_block<lanes> const& group, std::int32_t head, std::int32_t tile,
                                                    scratch_type& scratch) const {
-    const int row = group.lane / row_lanes;
-    const int channel = group.lane % row_lanes * vector;
+    int const row = group.lane / row_lanes;
+    int const channel = group.lane % row_lanes * vector;
     pair words[passes][4];
-    const std::int32_t tokens = bring(values, value_sample, head, tile, row, channel, words);
-    const std::int64_t to = place_of(head, tile);
+    std::int32_t const tokens = bring(values, value_sample, head, tile, row, channel, words);
+    std::int64_t const to = place_of(head, tile);
     if constexpr (Means.of_values) {
       float lowest[vector];
       float highest[vector];

@@ -101,22 +101,22 @@ struct value_record<Q, T> {
   template <class Values>
   TESSERA_FN static void put(Values const& values, std::int64_t piece, std::int64_t chunk, std::int64_t channels,
                              std::byte* to) {
-    const Q quantizer;
-    const std::int64_t each = divide_up(channels, neighbours(channels));
-    const std::int64_t token = piece / each;
-    const std::int64_t first = piece % each * neighbours(channels);
-    const std::int64_t end = min(first + neighbours(channels), channels);
+    Q const quantizer;
+    std::int64_t const each = divide_up(channels, neighbours(channels));
+    std::int64_t const token = piece / each;
+    std::int64_t const first = piece % each * neighbours(channels);
+    std::int64_t const end = min(first + neighbours(channels), channels);
     auto range = quantizer.range().identity();
     for (std::int64_t channel = first; channel < end; ++channel) {
       quantizer.range().push(range, static_cast<float>(load(values(token, channel))));
     }
-    const params_type params = quantizer.fit(range);
+    params_type const params = quantizer.fit(range);
     reinterpret_cast<params_type*>(to + code_bytes(chunk, channels))[piece] = params;
     for (std::int64_t channel = first; channel < end; channel += code_bits == 4 ? 2 : 1) {
-      const std::int64_t at = token * channels + channel;
-      const code_type code = quantizer.encode(static_cast<float>(load(values(token, channel))), params);
+      std::int64_t const at = token * channels + channel;
+      code_type const code = quantizer.encode(static_cast<float>(load(values(token, channel))), params);
       if constexpr (code_bits == 4) {
-        const code_type next = quantizer.encode(static_cast<float>(load(values(token, channel + 1))), params);
+        code_type const next = quantizer.encode(static_cast<float>(load(values(token, channel + 1))), params);
         to[at / 2] = static_cast<std::byte>((code & 15) | (next & 15) << 4);
       } else {
         reinterpret_cast<code_type*>(to)[at] = code;
@@ -127,16 +127,16 @@ struct value_record<Q, T> {
   /// One value of a record, decoded and rounded to T.
   TESSERA_FN static T get(std::byte const* from, std::int64_t chunk, std::int64_t channels, std::int64_t token,
                           std::int64_t channel) {
-    const std::int64_t at = token * channels + channel;
-    const std::int64_t piece = token * divide_up(channels, neighbours(channels)) + channel / neighbours(channels);
-    const params_type params = reinterpret_cast<params_type const*>(from + code_bytes(chunk, channels))[piece];
+    std::int64_t const at = token * channels + channel;
+    std::int64_t const piece = token * divide_up(channels, neighbours(channels)) + channel / neighbours(channels);
+    params_type const params = reinterpret_cast<params_type const*>(from + code_bytes(chunk, channels))[piece];
     return store<T>(Q{}.decode(code(from, at), params));
   }
 
  private:
   TESSERA_FN static code_type code(std::byte const* from, std::int64_t at) {
     if constexpr (code_bits == 4) {
-      const int bits = static_cast<int>(from[at / 2]) >> (at % 2 * 4) & 15;
+      int const bits = static_cast<int>(from[at / 2]) >> (at % 2 * 4) & 15;
       return static_cast<code_type>(std::is_signed_v<code_type> ? (bits ^ 8) - 8 : bits);
     } else {
       return reinterpret_cast<code_type const*>(from)[at];

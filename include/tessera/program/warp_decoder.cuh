@@ -60,14 +60,14 @@ struct warp_decoder {
   __device__ __forceinline__ static bool pop_plain_rows(std::uint8_t const* payload, std::uint8_t const* planes,
                                                         exponent_window window, block_parts const& parts, int coded,
                                                         std::uint32_t const* table, std::uint16_t* words, T* weights) {
-    const int lane = cuda_warp{}.lane;
-    const window_exponents<true> exponents(window);
+    int const lane = cuda_warp{}.lane;
+    window_exponents<true> const exponents(window);
     rows next;
-    const int row_count = coded / row_weights;
-    const std::uint32_t states = shared_address(words);
+    int const row_count = coded / row_weights;
+    std::uint32_t const states = shared_address(words);
     popping_lanes lanes_state{0, states + weight_stream_spec::states_bytes, shared_address(table), lanes_below()};
-    const std::uint32_t words_begin = lanes_state.cursor;
-    const std::uint32_t words_end = words_begin + 2 * parts.words;
+    std::uint32_t const words_begin = lanes_state.cursor;
+    std::uint32_t const words_end = words_begin + 2 * parts.words;
     next.template load<false>(planes, coded, 0, 0, lane);
     T* out = weights + lane * steps::weights_per_lane;
     async_copy_wait_all();
@@ -77,7 +77,7 @@ struct warp_decoder {
     int escape_at = -1;
     kept_value escaped;
     if (lane < parts.escapes) {
-      const std::uint32_t entry = load_shared_u32(states + parts.escapes_begin + 4 * lane);
+      std::uint32_t const entry = load_shared_u32(states + parts.escapes_begin + 4 * lane);
       escaped.exponent = weight_escape::exponent(entry);
       escape_at = static_cast<int>(weight_escape::position(entry));
       sound = sound && escape_at < coded && escaped.exponent <= exponent_split<T>::largest_exponent;
@@ -86,7 +86,7 @@ struct warp_decoder {
     }
 #pragma unroll 1
     for (int row = 0; row < row_count; row += rows::rows) {
-      const rows now = next;
+      rows const now = next;
       if (row + rows::rows < row_count) {
         next.template load<false>(planes, coded, row + rows::rows, 0, lane);
       }
@@ -128,8 +128,8 @@ struct warp_decoder {
     std::uint8_t const* const payload = part.stream + parts.begin;
     std::uint8_t const* const planes = part.planes_of(block);
     T* const weights = part.weights_of(block);
-    const int count = part.weights_in(block);
-    const exponent_window window = part.window();
+    int const count = part.weights_in(block);
+    exponent_window const window = part.window();
     if (parts.raw) {
       portable::join_raw(cuda_warp{}, payload, planes, nullptr, 0, count, coded, weights);
       return true;
@@ -164,7 +164,7 @@ struct warp_decoder {
     if constexpr (Plain) {
       store_once(reinterpret_cast<uint4*>(weights + position), values);
     } else {
-      const std::uint32_t words[4] = {values.x, values.y, values.z, values.w};
+      std::uint32_t const words[4] = {values.x, values.y, values.z, values.w};
 #pragma unroll
       for (int i = 0; i < steps::weights_per_lane; ++i) {
         if (position + i < count) {
@@ -194,13 +194,13 @@ struct warp_decoder {
   __device__ __forceinline__ static bool pop_rows(std::uint8_t const* payload, std::uint8_t const* planes,
                                                   exponent_window window, int word_count, int count, int coded,
                                                   std::uint32_t const* table, std::uint16_t* words, T* weights) {
-    const int lane = cuda_warp{}.lane;
-    const window_exponents<false> exponents(window);
-    const int last_row = coded / row_weights - 1;
+    int const lane = cuda_warp{}.lane;
+    window_exponents<false> const exponents(window);
+    int const last_row = coded / row_weights - 1;
     auto const* const source = reinterpret_cast<std::uint16_t const*>(payload + weight_stream_spec::states_bytes);
     popping_lanes lanes_state{reinterpret_cast<std::uint32_t const*>(payload)[lane], shared_address(words),
                               shared_address(table), lanes_below()};
-    const std::uint32_t words_begin = lanes_state.cursor;
+    std::uint32_t const words_begin = lanes_state.cursor;
     bool sound = pair_coder::is_state(lanes_state.state);
     int staged = 0;                     // the word at words_begin
     std::uint32_t limit = words_begin;  // the cursor up to which a pass may begin
@@ -208,10 +208,10 @@ struct warp_decoder {
     async_copy_wait_all();
     __syncwarp();
     limit = staged_limit(words_begin, word_count);
-    const auto look_at_cursor = [&] {
+    auto const look_at_cursor = [&] {
       if (lanes_state.cursor > limit) {
         // Either more words are needed, or a corrupt stream took more than it has; that one goes on with any.
-        const int used = staged + static_cast<int>(lanes_state.cursor - words_begin) / 2;
+        int const used = staged + static_cast<int>(lanes_state.cursor - words_begin) / 2;
         sound = sound && used <= word_count;
         staged = used <= word_count ? used & ~7 : 0;
         __syncwarp();
@@ -239,7 +239,7 @@ struct warp_decoder {
         }
       }
     }
-    const int used = staged + static_cast<int>(lanes_state.cursor - words_begin) / 2;
+    int const used = staged + static_cast<int>(lanes_state.cursor - words_begin) / 2;
     sound = sound && pair_coder::finished(lanes_state.state);
     return __all_sync(0xffffffffu, sound) && used == word_count;
   }
@@ -250,9 +250,9 @@ struct warp_decoder {
                                                    exponent_window window, int count, int coded, T* weights) {
     constexpr int code_words = rows::pairs == 8 ? 2 : 1;
     constexpr int rows_per_unit = rows::pairs == 2 ? 2 : 1;
-    const int lane = cuda_warp{}.lane;
-    const window_exponents<Plain> exponents(window);
-    const int last_row = coded / row_weights - 1;
+    int const lane = cuda_warp{}.lane;
+    window_exponents<Plain> const exponents(window);
+    int const last_row = coded / row_weights - 1;
     for (int row = 0; row <= last_row; row += rows::rows) {
       rows now;
       std::uint32_t words[rows::rows / rows_per_unit * code_words];
@@ -264,8 +264,8 @@ struct warp_decoder {
           std::uint32_t codes[rows::pairs];
 #pragma unroll
           for (int pair = 0; pair < rows::pairs; ++pair) {
-            const int bit = (r % rows_per_unit) * 16 + 8 * (pair % 4);
-            const std::uint32_t symbol = words[r / rows_per_unit * code_words + pair / 4] >> bit;
+            int const bit = (r % rows_per_unit) * 16 + 8 * (pair % 4);
+            std::uint32_t const symbol = words[r / rows_per_unit * code_words + pair / 4] >> bit;
             codes[pair] = (symbol & 0xfu) | ((symbol & 0xf0u) << 12);
           }
           store_row<Plain>(weights, (row + r) * row_weights + lane * steps::weights_per_lane, count,
@@ -290,13 +290,13 @@ struct warp_decoder {
       }
 #pragma unroll
       for (int i = 0; i < at_once; ++i) {
-        const int position = static_cast<int>(weight_escape::position(entries[i]));
+        int const position = static_cast<int>(weight_escape::position(entries[i]));
         residuals[i] = steps::residual_at(planes, coded, min(position, coded - 1));
       }
 #pragma unroll
       for (int i = 0; i < at_once; ++i) {
-        const int position = static_cast<int>(weight_escape::position(entries[i]));
-        const std::uint32_t exponent = weight_escape::exponent(entries[i]);
+        int const position = static_cast<int>(weight_escape::position(entries[i]));
+        std::uint32_t const exponent = weight_escape::exponent(entries[i]);
         if (first + 32 * i < escape_count) {
           if (position < count && exponent <= exponent_split<T>::largest_exponent) {
             weights[position] = steps::join_weight({exponent, residuals[i], false}, nullptr, 0, position);

@@ -64,7 +64,7 @@ struct weight_block {
   /// What is kept of weight i.
   template <class Mantissa>
   TESSERA_FN constexpr kept_value keep(int i) const {
-    const std::uint32_t bits = to_bits(weights[i]);
+    std::uint32_t const bits = to_bits(weights[i]);
     if constexpr (Mantissa::template is_lossless<T>) {
       return Mantissa::template quantize<T>(bits);
     } else {
@@ -138,7 +138,7 @@ struct weight_block_steps {
         found[lane] = split_lane(block, window, table, planes, scratch, row, lane);
       }
       per_lane<int, Group> before = found;
-      const int in_row = exclusive_sum(group, before);
+      int const in_row = exclusive_sum(group, before);
       if (in_row > 0 && escapes + in_row <= weight_stream_spec::largest_escapes) {
         for (int lane : group) {
           if (found[lane] > 0) {
@@ -165,15 +165,15 @@ struct weight_block_steps {
         per_lane<bool, Group> spills;
         per_lane<std::uint16_t, Group> word;
         for (int lane : group) {
-          const std::uint8_t symbol = scratch.codes[(row * lanes + lane) * pairs_per_lane + pair];
-          const spilled_word spilled = pair_coder::push(packed.state[lane], symbol, table);
+          std::uint8_t const symbol = scratch.codes[(row * lanes + lane) * pairs_per_lane + pair];
+          spilled_word const spilled = pair_coder::push(packed.state[lane], symbol, table);
           spills[lane] = spilled.occurred;
           word[lane] = spilled.word;
         }
-        const std::uint32_t mask = ballot(group, spills);
+        std::uint32_t const mask = ballot(group, spills);
         packed.words += popcount(mask);
         if (packed.words <= weight_stream_spec::largest_words) {
-          const int first = words_end - packed.words;
+          int const first = words_end - packed.words;
           for (int lane : group) {
             if (spills[lane]) {
               scratch.words[first + count_below(group, mask, lane)] = word[lane];
@@ -208,9 +208,9 @@ struct weight_block_steps {
           scratch.codes[(row * lanes + lane) * pairs_per_lane + pair] = pair_coder::pop(state[lane], table);
           wants[lane] = pair_coder::wants_word(state[lane]);
         }
-        const std::uint32_t mask = ballot(group, wants);
+        std::uint32_t const mask = ballot(group, wants);
         for (int lane : group) {
-          const int position = used + count_below(group, mask, lane);
+          int const position = used + count_below(group, mask, lane);
           if (wants[lane]) {
             pair_coder::feed(state[lane], position < word_count
                                               ? load_little_endian<std::uint16_t>(words + 2 * position)
@@ -235,10 +235,10 @@ struct weight_block_steps {
     for (int row = 0; row < coded / row_weights; ++row) {
       for (int lane : group) {
         for (int i = 0; i < weights_per_lane; ++i) {
-          const int position = (row * lanes + lane) * weights_per_lane + i;
+          int const position = (row * lanes + lane) * weights_per_lane + i;
           if (position < count) {
-            const std::uint32_t exponent = window.exponent(code_at(scratch, position));
-            const std::uint32_t residual = load_planes<residual_planes>(planes, coded, row, lane, i);
+            std::uint32_t const exponent = window.exponent(code_at(scratch, position));
+            std::uint32_t const residual = load_planes<residual_planes>(planes, coded, row, lane, i);
             weights[position] = join_weight({exponent, residual, false}, normalizers, log2_normalizer_block, position);
           }
         }
@@ -252,7 +252,7 @@ struct weight_block_steps {
     using bits_type = typename scalar_traits<T>::bits_type;
     if constexpr (!Mantissa::template is_lossless<T>) {
       if (normalizers != nullptr) {
-        const std::uint32_t normalizer = normalizers[position >> log2_normalizer_block];
+        std::uint32_t const normalizer = normalizers[position >> log2_normalizer_block];
         return from_bits<T>(static_cast<bits_type>(Mantissa::template restore_normalized<T>(kept, normalizer)));
       }
     }
@@ -261,7 +261,7 @@ struct weight_block_steps {
 
   /// The residual of the weight at a position of a block.
   TESSERA_FN static constexpr std::uint32_t residual_at(std::uint8_t const* planes, int coded, int position) {
-    const int lane_row = position / weights_per_lane;
+    int const lane_row = position / weights_per_lane;
     return load_planes<residual_planes>(planes, coded, lane_row / lanes, lane_row % lanes, position % weights_per_lane);
   }
 
@@ -288,11 +288,11 @@ struct weight_block_steps {
                                    weight_block_scratch& scratch, int row, int lane) {
     int escapes = 0;
     for (int pair = 0; pair < pairs_per_lane; ++pair) {
-      const int first = (row * lanes + lane) * weights_per_lane + 2 * pair;
+      int const first = (row * lanes + lane) * weights_per_lane + 2 * pair;
       std::uint32_t code[2] = {0, 0};
       for (int i = 0; i < 2; ++i) {
         if (first + i < block.count) {
-          const kept_value kept = block.template keep<Mantissa>(first + i);
+          kept_value const kept = block.template keep<Mantissa>(first + i);
           code[i] = code_of(window, kept);
           store_planes<residual_planes>(planes, block.coded, row, lane, 2 * pair + i, kept.residual);
         }
@@ -312,9 +312,9 @@ struct weight_block_steps {
   TESSERA_FN static void list_escapes(weight_block<T> const& block, weight_block_scratch& scratch, int row, int lane,
                                       int next) {
     for (int i = 0; i < weights_per_lane; ++i) {
-      const int position = (row * lanes + lane) * weights_per_lane + i;
+      int const position = (row * lanes + lane) * weights_per_lane + i;
       if (position < block.count && code_at(scratch, position) == exponent_window::escape_code) {
-        const kept_value kept = block.template keep<Mantissa>(position);
+        kept_value const kept = block.template keep<Mantissa>(position);
         scratch.escapes[next++] =
             weight_escape::pack(static_cast<std::uint32_t>(position), kept.exponent, kept.lost_nan);
       }

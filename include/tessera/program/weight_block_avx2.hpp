@@ -120,14 +120,14 @@ struct weight_block_steps_avx2 : weight_block_steps<T, Mantissa> {
       symbols[0].store(codes);
     } else if constexpr (pairs_per_lane == 2) {
       for (int i = 0; i < 2; ++i) {
-        const __m256i first = _mm256_srli_epi32(symbols[0].part[2 * i], 16);
-        const __m256i second = _mm256_srli_epi32(symbols[0].part[2 * i + 1], 16);
+        __m256i const first = _mm256_srli_epi32(symbols[0].part[2 * i], 16);
+        __m256i const second = _mm256_srli_epi32(symbols[0].part[2 * i + 1], 16);
         bytes::store(codes + 32 * i, bytes::low_halves(first, second));
       }
     } else {
       for (int i = 0; i < 4; ++i) {
-        const __m256i first = bytes::swap_middle(symbols[0].part[i]);
-        const __m256i second = bytes::swap_middle(symbols[1].part[i]);
+        __m256i const first = bytes::swap_middle(symbols[0].part[i]);
+        __m256i const second = bytes::swap_middle(symbols[1].part[i]);
         bytes::store(codes + 64 * i, _mm256_unpacklo_epi32(first, second));
         bytes::store(codes + 64 * i + 32, _mm256_unpackhi_epi32(first, second));
       }
@@ -146,9 +146,9 @@ struct weight_block_steps_avx2 : weight_block_steps<T, Mantissa> {
         if constexpr (pairs_per_lane == 2) {
           symbols.part[i] = _mm256_slli_epi32(_mm256_cvtepu16_epi32(bytes::load_half(codes + 16 * i)), 16);
         } else {
-          const __m256 first = _mm256_castsi256_ps(bytes::load(codes + 64 * i));
-          const __m256 second = _mm256_castsi256_ps(bytes::load(codes + 64 * i + 32));
-          const __m256 mine =
+          __m256 const first = _mm256_castsi256_ps(bytes::load(codes + 64 * i));
+          __m256 const second = _mm256_castsi256_ps(bytes::load(codes + 64 * i + 32));
+          __m256 const mine =
               part == 0 ? _mm256_shuffle_ps(first, second, 0x88) : _mm256_shuffle_ps(first, second, 0xdd);
           symbols.part[i] = bytes::swap_middle(_mm256_castps_si256(mine));
         }
@@ -160,14 +160,14 @@ struct weight_block_steps_avx2 : weight_block_steps<T, Mantissa> {
   [[gnu::target("avx2,bmi2,popcnt")]] static void join_fast(exponent_window window, std::uint8_t const* planes,
                                                             int count, int coded, weight_block_scratch const& scratch,
                                                             T* weights) {
-    const typename bits::exponent_bytes exponents = bits::exponents(window);
+    typename bits::exponent_bytes const exponents = bits::exponents(window);
     row_type row_planes;
     for (int row = 0; row < coded / row_weights; ++row) {
       row_planes.open(const_cast<std::uint8_t*>(planes), coded, row);  // read only
       row_planes.gather(planes, coded, row);
       for (int in_row = 0; in_row < row_weights; in_row += 32) {
-        const int first = row * row_weights + in_row;
-        const __m256i codes = bytes::template expand<4>(scratch.codes + first / 2);
+        int const first = row * row_weights + in_row;
+        __m256i const codes = bytes::template expand<4>(scratch.codes + first / 2);
         if (first + 32 <= count) {
           join_32(exponents, codes, row_planes, in_row, weights + first);
         } else if (first < count) {
@@ -184,10 +184,10 @@ struct weight_block_steps_avx2 : weight_block_steps<T, Mantissa> {
                                                                   T* weights) {
     constexpr int kept = Mantissa::kept_bits;
     constexpr int mantissa_bits = scalar_traits<T>::mantissa_bits;
-    const __m256i exponent_high = bytes::look_up(exponents.high, codes);
+    __m256i const exponent_high = bytes::look_up(exponents.high, codes);
     if constexpr (sizeof(T) == 1) {
       static constexpr auto residuals = bits::residuals();
-      const __m256i high = bytes::look_up(residuals.high, row.template load<0>(in_row));
+      __m256i const high = bytes::look_up(residuals.high, row.template load<0>(in_row));
       bytes::store(weights, _mm256_or_si256(high, exponent_high));
     } else if constexpr (bits::high_mantissa_bits == 7) {
       __m256i residual;
@@ -198,10 +198,10 @@ struct weight_block_steps_avx2 : weight_block_steps<T, Mantissa> {
       } else {
         residual = bytes::template shift_left<7 - kept>(row.template load<0>(in_row));
       }
-      const __m256i sign = _mm256_set1_epi8(static_cast<char>(0x80));
-      const __m256i exponent_low = bytes::look_up(exponents.low, codes);
-      const __m256i low = _mm256_or_si256(_mm256_andnot_si256(sign, residual), exponent_low);
-      const __m256i high = _mm256_or_si256(_mm256_and_si256(sign, residual), exponent_high);
+      __m256i const sign = _mm256_set1_epi8(static_cast<char>(0x80));
+      __m256i const exponent_low = bytes::look_up(exponents.low, codes);
+      __m256i const low = _mm256_or_si256(_mm256_andnot_si256(sign, residual), exponent_low);
+      __m256i const high = _mm256_or_si256(_mm256_and_si256(sign, residual), exponent_high);
       store_halves(low, high, below, weights);
     } else {
       static constexpr auto residuals = bits::residuals();
@@ -214,7 +214,7 @@ struct weight_block_steps_avx2 : weight_block_steps<T, Mantissa> {
         low = _mm256_setzero_si256();
         high = bytes::template shift_left<mantissa_bits - kept - 8>(row.template load<0>(in_row));
       } else {
-        const __m256i residual = row.template load<0>(in_row);
+        __m256i const residual = row.template load<0>(in_row);
         low = bytes::template shift_left<mantissa_bits - kept>(residual);
         high = bytes::template shift_right<8 - mantissa_bits + kept>(residual);
       }
@@ -228,14 +228,14 @@ struct weight_block_steps_avx2 : weight_block_steps<T, Mantissa> {
                                                                        std::uint8_t const* below, T* weights) {
     low = bytes::swap_middle(low);
     high = bytes::swap_middle(high);
-    const __m256i halves[2] = {_mm256_unpacklo_epi8(low, high), _mm256_unpackhi_epi8(low, high)};
+    __m256i const halves[2] = {_mm256_unpacklo_epi8(low, high), _mm256_unpackhi_epi8(low, high)};
     for (int i = 0; i < 2; ++i) {
       if constexpr (sizeof(T) == 2) {
         bytes::store(weights + 16 * i, halves[i]);
       } else {
-        const __m256i lower =
+        __m256i const lower =
             below == nullptr ? _mm256_setzero_si256() : bytes::swap_middle(bytes::load(below + 32 * i));
-        const __m256i upper = bytes::swap_middle(halves[i]);
+        __m256i const upper = bytes::swap_middle(halves[i]);
         bytes::store(weights + 16 * i, _mm256_unpacklo_epi16(lower, upper));
         bytes::store(weights + 16 * i + 8, _mm256_unpackhi_epi16(lower, upper));
       }
@@ -245,19 +245,19 @@ struct weight_block_steps_avx2 : weight_block_steps<T, Mantissa> {
   [[gnu::target("avx2,bmi2,popcnt")]] static int split_fast(weight_block<T> const& block, exponent_window window,
                                                             pair_coder::encode_table const* table, std::uint8_t* planes,
                                                             weight_block_scratch& scratch) {
-    const detail::codable_pairs codable(table);
+    detail::codable_pairs const codable(table);
     row_type row_planes;
     T padded[row_weights];
     int escapes = 0;
     for (int row = 0; row < block.coded / row_weights; ++row) {
-      const int first = row * row_weights;
+      int const first = row * row_weights;
       T const* const weights = bits::full_row(block, first, row_weights, window, padded);
       row_planes.open(planes, block.coded, row);
       std::uint64_t masks[row_weights / 64] = {};
       std::uint64_t any = 0;
       for (int i = 0; i < row_weights / 32; ++i) {
-        const __m256i exponents = split_32(weights + 32 * i, row_planes, 32 * i);
-        const std::uint64_t mask = store_codes(exponents, window, codable, scratch.codes + (first + 32 * i) / 2);
+        __m256i const exponents = split_32(weights + 32 * i, row_planes, 32 * i);
+        std::uint64_t const mask = store_codes(exponents, window, codable, scratch.codes + (first + 32 * i) / 2);
         masks[i / 2] |= mask << (i % 2 * 32);
         any |= mask;
       }
@@ -279,23 +279,23 @@ struct weight_block_steps_avx2 : weight_block_steps<T, Mantissa> {
     } else {
       load_halves(weights, sizeof(T) == 4 ? row.bits[0] + 2 * in_row : nullptr, low, high);
     }
-    const __m256i mantissa_mask = _mm256_set1_epi8(static_cast<char>((1 << high_bits) - 1));
+    __m256i const mantissa_mask = _mm256_set1_epi8(static_cast<char>((1 << high_bits) - 1));
     if constexpr (high_bits == 7) {
       // low: the exponent's last bit and the mantissa; high: the sign and the rest of the exponent.
-      const __m256i sign = _mm256_set1_epi8(static_cast<char>(0x80));
-      const __m256i residual = _mm256_or_si256(_mm256_and_si256(low, mantissa_mask), _mm256_and_si256(high, sign));
+      __m256i const sign = _mm256_set1_epi8(static_cast<char>(0x80));
+      __m256i const residual = _mm256_or_si256(_mm256_and_si256(low, mantissa_mask), _mm256_and_si256(high, sign));
       row.template store<(sizeof(T) == 4 ? 1 : 0)>(in_row, residual);
       return _mm256_or_si256(bytes::template shift_left<1>(high), bytes::template shift_right<7>(low));
     } else {
-      const __m256i sign = bytes::template shift_left<high_bits>(bytes::template shift_right<7>(high));
-      const __m256i residual = _mm256_or_si256(_mm256_and_si256(high, mantissa_mask), sign);
+      __m256i const sign = bytes::template shift_left<high_bits>(bytes::template shift_right<7>(high));
+      __m256i const residual = _mm256_or_si256(_mm256_and_si256(high, mantissa_mask), sign);
       if constexpr (sizeof(T) == 2) {
         row.template store<0, 0>(in_row, low);
         row.template store<1>(in_row, residual);
       } else {
         row.template store<0>(in_row, residual);
       }
-      const __m256i exponent_mask = _mm256_set1_epi8((1 << scalar_traits<T>::exponent_bits) - 1);
+      __m256i const exponent_mask = _mm256_set1_epi8((1 << scalar_traits<T>::exponent_bits) - 1);
       return _mm256_and_si256(bytes::template shift_right<high_bits>(high), exponent_mask);
     }
   }
@@ -308,14 +308,14 @@ struct weight_block_steps_avx2 : weight_block_steps<T, Mantissa> {
       if constexpr (sizeof(T) == 2) {
         halves[i] = bytes::load(weights + 16 * i);
       } else {
-        const __m256i first = bytes::load(weights + 16 * i);
-        const __m256i second = bytes::load(weights + 16 * i + 8);
-        const __m256i mask = _mm256_set1_epi32(0xffff);
+        __m256i const first = bytes::load(weights + 16 * i);
+        __m256i const second = bytes::load(weights + 16 * i + 8);
+        __m256i const mask = _mm256_set1_epi32(0xffff);
         bytes::store(below + 32 * i, bytes::low_halves(_mm256_and_si256(first, mask), _mm256_and_si256(second, mask)));
         halves[i] = bytes::low_halves(_mm256_srli_epi32(first, 16), _mm256_srli_epi32(second, 16));
       }
     }
-    const __m256i mask = _mm256_set1_epi16(0xff);
+    __m256i const mask = _mm256_set1_epi16(0xff);
     low = bytes::swap_middle(_mm256_packus_epi16(_mm256_and_si256(halves[0], mask), _mm256_and_si256(halves[1], mask)));
     high = bytes::swap_middle(_mm256_packus_epi16(_mm256_srli_epi16(halves[0], 8), _mm256_srli_epi16(halves[1], 8)));
   }
@@ -323,27 +323,27 @@ struct weight_block_steps_avx2 : weight_block_steps<T, Mantissa> {
   /// Writes the codes of 32 exponents; gives a mask of the escapes.
   [[gnu::target("avx2,bmi2"), gnu::always_inline]] static std::uint32_t store_codes(
       __m256i exponents, exponent_window window, detail::codable_pairs const& codable, std::uint8_t* codes_out) {
-    const __m256i offset = _mm256_sub_epi8(exponents, _mm256_set1_epi8(static_cast<char>(window.base)));
-    const __m256i outside =
+    __m256i const offset = _mm256_sub_epi8(exponents, _mm256_set1_epi8(static_cast<char>(window.base)));
+    __m256i const outside =
         _mm256_cmpeq_epi8(_mm256_max_epu8(offset, _mm256_set1_epi8(exponent_window::neighbours)), offset);
-    const __m256i extra = _mm256_cmpeq_epi8(exponents, _mm256_set1_epi8(static_cast<char>(window.extra)));
-    const __m256i other = _mm256_blendv_epi8(_mm256_set1_epi8(exponent_window::escape_code),
+    __m256i const extra = _mm256_cmpeq_epi8(exponents, _mm256_set1_epi8(static_cast<char>(window.extra)));
+    __m256i const other = _mm256_blendv_epi8(_mm256_set1_epi8(exponent_window::escape_code),
                                              _mm256_set1_epi8(exponent_window::extra_code), extra);
-    const __m256i codes = _mm256_blendv_epi8(offset, other, outside);
-    const __m128i symbols = bytes::low_bytes(_mm256_maddubs_epi16(codes, _mm256_set1_epi16(0x1001)));
+    __m256i const codes = _mm256_blendv_epi8(offset, other, outside);
+    __m128i const symbols = bytes::low_bytes(_mm256_maddubs_epi16(codes, _mm256_set1_epi16(0x1001)));
     // Of each pair's sixteen neighbours in the table, eight (bit 3 of the symbol says which); of them, one bit.
-    const __m128i nibble = _mm_set1_epi8(15);
-    const __m128i second = _mm_and_si128(_mm_srli_epi16(symbols, 4), nibble);
-    const __m128i eight = _mm_blendv_epi8(bytes::look_up_half(codable.low, second),
+    __m128i const nibble = _mm_set1_epi8(15);
+    __m128i const second = _mm_and_si128(_mm_srli_epi16(symbols, 4), nibble);
+    __m128i const eight = _mm_blendv_epi8(bytes::look_up_half(codable.low, second),
                                           bytes::look_up_half(codable.high, second), _mm_slli_epi16(symbols, 4));
     alignas(16) static constexpr std::uint8_t bit[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
-    const __m128i can_code = _mm_and_si128(eight, bytes::look_up_half(bit, _mm_and_si128(symbols, nibble)));
-    const __m128i final_symbols = _mm_or_si128(symbols, _mm_cmpeq_epi8(can_code, _mm_setzero_si128()));
+    __m128i const can_code = _mm_and_si128(eight, bytes::look_up_half(bit, _mm_and_si128(symbols, nibble)));
+    __m128i const final_symbols = _mm_or_si128(symbols, _mm_cmpeq_epi8(can_code, _mm_setzero_si128()));
     bytes::store_half(codes_out, final_symbols);
-    const __m128i high_nibble = _mm_set1_epi8(static_cast<char>(0xf0));
-    const __m128i first_escapes = _mm_cmpeq_epi8(_mm_and_si128(final_symbols, nibble), nibble);
-    const __m128i second_escapes = _mm_cmpeq_epi8(_mm_and_si128(final_symbols, high_nibble), high_nibble);
-    const __m128i escapes = _mm_or_si128(first_escapes, second_escapes);
+    __m128i const high_nibble = _mm_set1_epi8(static_cast<char>(0xf0));
+    __m128i const first_escapes = _mm_cmpeq_epi8(_mm_and_si128(final_symbols, nibble), nibble);
+    __m128i const second_escapes = _mm_cmpeq_epi8(_mm_and_si128(final_symbols, high_nibble), high_nibble);
+    __m128i const escapes = _mm_or_si128(first_escapes, second_escapes);
     if (_mm_testz_si128(escapes, escapes) != 0) {
       return 0;
     }

@@ -59,7 +59,7 @@ struct weight_block_steps_avx512 : weight_block_steps<T, Mantissa> {
 
   [[gnu::target("avx512bw,avx512vl,bmi2,popcnt")]] static packed_block<group_type> pack(
       group_type const&, int coded, pair_coder::encode_table const& table, weight_block_scratch& scratch) {
-    const __m512i start = _mm512_set1_epi32(pair_coder::start());
+    __m512i const start = _mm512_set1_epi32(pair_coder::start());
     detail::avx512_lanes state{start, start};
     int words = 0;
     for (int row = coded / row_weights - 1; row >= 0; --row) {
@@ -127,8 +127,8 @@ struct weight_block_steps_avx512 : weight_block_steps<T, Mantissa> {
     if constexpr (pairs_per_lane == 4) {
       symbols[0].store(codes);
     } else if constexpr (pairs_per_lane == 2) {
-      const __m256i low = _mm512_cvtepi32_epi16(_mm512_srli_epi32(symbols[0].low, 16));
-      const __m256i high = _mm512_cvtepi32_epi16(_mm512_srli_epi32(symbols[0].high, 16));
+      __m256i const low = _mm512_cvtepi32_epi16(_mm512_srli_epi32(symbols[0].low, 16));
+      __m256i const high = _mm512_cvtepi32_epi16(_mm512_srli_epi32(symbols[0].high, 16));
       _mm512_storeu_si512(codes, _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1));
     } else {
       store_interleaved(symbols[0].low, symbols[1].low, codes);
@@ -140,8 +140,8 @@ struct weight_block_steps_avx512 : weight_block_steps<T, Mantissa> {
   /// first[0] second[0] first[1] second[1] ...
   [[gnu::target("avx512bw,avx512vl"), gnu::always_inline]] static void store_interleaved(__m512i first, __m512i second,
                                                                                          std::uint8_t* bytes_out) {
-    const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-    const __m512i high = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    __m512i const low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    __m512i const high = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
     _mm512_storeu_si512(bytes_out, _mm512_permutex2var_epi32(first, low, second));
     _mm512_storeu_si512(bytes_out + 64, _mm512_permutex2var_epi32(first, high, second));
   }
@@ -152,11 +152,11 @@ struct weight_block_steps_avx512 : weight_block_steps<T, Mantissa> {
     if constexpr (pairs_per_lane == 4) {
       return detail::avx512_lanes::load(codes);
     } else if constexpr (pairs_per_lane == 2) {
-      const __m512i both = _mm512_loadu_si512(codes);
+      __m512i const both = _mm512_loadu_si512(codes);
       return {_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(both)), 16),
               _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(both, 1)), 16)};
     } else {
-      const __m512i indices = part == 0 ? detail::avx512_coder::even_indices() : detail::avx512_coder::odd_indices();
+      __m512i const indices = part == 0 ? detail::avx512_coder::even_indices() : detail::avx512_coder::odd_indices();
       return {_mm512_permutex2var_epi32(_mm512_loadu_si512(codes), indices, _mm512_loadu_si512(codes + 64)),
               _mm512_permutex2var_epi32(_mm512_loadu_si512(codes + 128), indices, _mm512_loadu_si512(codes + 192))};
     }
@@ -166,14 +166,14 @@ struct weight_block_steps_avx512 : weight_block_steps<T, Mantissa> {
                                                                          std::uint8_t const* planes, int count,
                                                                          int coded, weight_block_scratch const& scratch,
                                                                          T* weights) {
-    const typename bits::exponent_bytes exponents = bits::exponents(window);
+    typename bits::exponent_bytes const exponents = bits::exponents(window);
     row_type row_planes;
     for (int row = 0; row < coded / row_weights; ++row) {
       row_planes.open(const_cast<std::uint8_t*>(planes), coded, row);  // read only
       row_planes.gather(planes, coded, row);
       for (int in_row = 0; in_row < row_weights; in_row += 64) {
-        const int first = row * row_weights + in_row;
-        const __m512i codes = bytes::template expand<4>(scratch.codes + first / 2);
+        int const first = row * row_weights + in_row;
+        __m512i const codes = bytes::template expand<4>(scratch.codes + first / 2);
         if (first + 64 <= count) {
           join_64(exponents, codes, row_planes, in_row, weights + first);
         } else if (first < count) {
@@ -189,10 +189,10 @@ struct weight_block_steps_avx512 : weight_block_steps<T, Mantissa> {
       typename bits::exponent_bytes const& exponents, __m512i codes, row_type const& row, int in_row, T* weights) {
     constexpr int kept = Mantissa::kept_bits;
     constexpr int mantissa_bits = scalar_traits<T>::mantissa_bits;
-    const __m512i exponent_high = bytes::look_up(exponents.high, codes);
+    __m512i const exponent_high = bytes::look_up(exponents.high, codes);
     if constexpr (sizeof(T) == 1) {
       static constexpr auto residuals = bits::residuals();
-      const __m512i high = bytes::look_up(residuals.high, row.template load<0>(in_row));
+      __m512i const high = bytes::look_up(residuals.high, row.template load<0>(in_row));
       _mm512_storeu_si512(weights, _mm512_or_si512(high, exponent_high));
     } else if constexpr (bits::high_mantissa_bits == 7) {
       __m512i residual;
@@ -203,10 +203,10 @@ struct weight_block_steps_avx512 : weight_block_steps<T, Mantissa> {
       } else {
         residual = bytes::template shift_left<7 - kept>(row.template load<0>(in_row));
       }
-      const __m512i sign = _mm512_set1_epi8(static_cast<char>(0x80));
-      const __m512i exponent_low = bytes::look_up(exponents.low, codes);
-      const __m512i low = _mm512_or_si512(_mm512_andnot_si512(sign, residual), exponent_low);
-      const __m512i high = _mm512_or_si512(_mm512_and_si512(sign, residual), exponent_high);
+      __m512i const sign = _mm512_set1_epi8(static_cast<char>(0x80));
+      __m512i const exponent_low = bytes::look_up(exponents.low, codes);
+      __m512i const low = _mm512_or_si512(_mm512_andnot_si512(sign, residual), exponent_low);
+      __m512i const high = _mm512_or_si512(_mm512_and_si512(sign, residual), exponent_high);
       store_halves(low, high, below, weights);
     } else {
       static constexpr auto residuals = bits::residuals();
@@ -219,7 +219,7 @@ struct weight_block_steps_avx512 : weight_block_steps<T, Mantissa> {
         low = _mm512_setzero_si512();
         high = bytes::template shift_left<mantissa_bits - kept - 8>(row.template load<0>(in_row));
       } else {
-        const __m512i residual = row.template load<0>(in_row);
+        __m512i const residual = row.template load<0>(in_row);
         low = bytes::template shift_left<mantissa_bits - kept>(residual);
         high = bytes::template shift_right<8 - mantissa_bits + kept>(residual);
       }
@@ -234,14 +234,14 @@ struct weight_block_steps_avx512 : weight_block_steps<T, Mantissa> {
                                                                                     T* weights) {
     low = bytes::to_unpack(low);
     high = bytes::to_unpack(high);
-    const __m512i halves[2] = {_mm512_unpacklo_epi8(low, high), _mm512_unpackhi_epi8(low, high)};
+    __m512i const halves[2] = {_mm512_unpacklo_epi8(low, high), _mm512_unpackhi_epi8(low, high)};
     for (int i = 0; i < 2; ++i) {
       if constexpr (sizeof(T) == 2) {
         _mm512_storeu_si512(weights + 32 * i, halves[i]);
       } else {
-        const __m512i lower =
+        __m512i const lower =
             below == nullptr ? _mm512_setzero_si512() : bytes::to_unpack(_mm512_loadu_si512(below + 64 * i));
-        const __m512i upper = bytes::to_unpack(halves[i]);
+        __m512i const upper = bytes::to_unpack(halves[i]);
         _mm512_storeu_si512(weights + 32 * i, _mm512_unpacklo_epi16(lower, upper));
         _mm512_storeu_si512(weights + 32 * i + 16, _mm512_unpackhi_epi16(lower, upper));
       }
@@ -253,18 +253,18 @@ struct weight_block_steps_avx512 : weight_block_steps<T, Mantissa> {
                                                                          pair_coder::encode_table const* table,
                                                                          std::uint8_t* planes,
                                                                          weight_block_scratch& scratch) {
-    const detail::codable_pairs codable(table);
+    detail::codable_pairs const codable(table);
     row_type row_planes;
     T padded[row_weights];
     int escapes = 0;
     for (int row = 0; row < block.coded / row_weights; ++row) {
-      const int first = row * row_weights;
+      int const first = row * row_weights;
       T const* const weights = bits::full_row(block, first, row_weights, window, padded);
       row_planes.open(planes, block.coded, row);
       std::uint64_t masks[row_weights / 64];
       std::uint64_t any = 0;
       for (int i = 0; i < row_weights / 64; ++i) {
-        const __m512i exponents = split_64(weights + 64 * i, row_planes, 64 * i);
+        __m512i const exponents = split_64(weights + 64 * i, row_planes, 64 * i);
         masks[i] = store_codes(exponents, window, codable, scratch.codes + (first + 64 * i) / 2);
         any |= masks[i];
       }
@@ -287,23 +287,23 @@ struct weight_block_steps_avx512 : weight_block_steps<T, Mantissa> {
     } else {
       load_halves(weights, sizeof(T) == 4 ? row.bits[0] + 2 * in_row : nullptr, low, high);
     }
-    const __m512i mantissa_mask = _mm512_set1_epi8(static_cast<char>((1 << high_bits) - 1));
+    __m512i const mantissa_mask = _mm512_set1_epi8(static_cast<char>((1 << high_bits) - 1));
     if constexpr (high_bits == 7) {
       // low: the exponent's last bit and the mantissa; high: the sign and the rest of the exponent.
-      const __m512i sign = _mm512_set1_epi8(static_cast<char>(0x80));
-      const __m512i residual = _mm512_or_si512(_mm512_and_si512(low, mantissa_mask), _mm512_and_si512(high, sign));
+      __m512i const sign = _mm512_set1_epi8(static_cast<char>(0x80));
+      __m512i const residual = _mm512_or_si512(_mm512_and_si512(low, mantissa_mask), _mm512_and_si512(high, sign));
       row.template store<(sizeof(T) == 4 ? 1 : 0)>(in_row, residual);
       return _mm512_or_si512(bytes::template shift_left<1>(high), bytes::template shift_right<7>(low));
     } else {
-      const __m512i sign = bytes::template shift_left<high_bits>(bytes::template shift_right<7>(high));
-      const __m512i residual = _mm512_or_si512(_mm512_and_si512(high, mantissa_mask), sign);
+      __m512i const sign = bytes::template shift_left<high_bits>(bytes::template shift_right<7>(high));
+      __m512i const residual = _mm512_or_si512(_mm512_and_si512(high, mantissa_mask), sign);
       if constexpr (sizeof(T) == 2) {
         row.template store<0, 0>(in_row, low);
         row.template store<1>(in_row, residual);
       } else {
         row.template store<0>(in_row, residual);
       }
-      const __m512i exponent_mask = _mm512_set1_epi8((1 << scalar_traits<T>::exponent_bits) - 1);
+      __m512i const exponent_mask = _mm512_set1_epi8((1 << scalar_traits<T>::exponent_bits) - 1);
       return _mm512_and_si512(bytes::template shift_right<high_bits>(high), exponent_mask);
     }
   }
@@ -317,15 +317,15 @@ struct weight_block_steps_avx512 : weight_block_steps<T, Mantissa> {
       if constexpr (sizeof(T) == 2) {
         halves[i] = _mm512_loadu_si512(weights + 32 * i);
       } else {
-        const __m512i first = _mm512_loadu_si512(weights + 32 * i);
-        const __m512i second = _mm512_loadu_si512(weights + 32 * i + 16);
-        const __m512i mask = _mm512_set1_epi32(0xffff);
+        __m512i const first = _mm512_loadu_si512(weights + 32 * i);
+        __m512i const second = _mm512_loadu_si512(weights + 32 * i + 16);
+        __m512i const mask = _mm512_set1_epi32(0xffff);
         _mm512_storeu_si512(below + 64 * i, bytes::from_pack(_mm512_packus_epi32(_mm512_and_si512(first, mask),
                                                                                  _mm512_and_si512(second, mask))));
         halves[i] = bytes::from_pack(_mm512_packus_epi32(_mm512_srli_epi32(first, 16), _mm512_srli_epi32(second, 16)));
       }
     }
-    const __m512i mask = _mm512_set1_epi16(0xff);
+    __m512i const mask = _mm512_set1_epi16(0xff);
     low = bytes::from_pack(_mm512_packus_epi16(_mm512_and_si512(halves[0], mask), _mm512_and_si512(halves[1], mask)));
     high = bytes::from_pack(_mm512_packus_epi16(_mm512_srli_epi16(halves[0], 8), _mm512_srli_epi16(halves[1], 8)));
   }
@@ -333,25 +333,25 @@ struct weight_block_steps_avx512 : weight_block_steps<T, Mantissa> {
   /// Writes the codes of 64 exponents; gives a mask of the escapes.
   [[gnu::target("avx512bw,avx512vl,bmi2"), gnu::always_inline]] static std::uint64_t store_codes(
       __m512i exponents, exponent_window window, detail::codable_pairs const& codable, std::uint8_t* codes_out) {
-    const __m512i offset = _mm512_sub_epi8(exponents, _mm512_set1_epi8(static_cast<char>(window.base)));
-    const __mmask64 outside = _mm512_cmpge_epu8_mask(offset, _mm512_set1_epi8(exponent_window::neighbours));
-    const __mmask64 extra =
+    __m512i const offset = _mm512_sub_epi8(exponents, _mm512_set1_epi8(static_cast<char>(window.base)));
+    __mmask64 const outside = _mm512_cmpge_epu8_mask(offset, _mm512_set1_epi8(exponent_window::neighbours));
+    __mmask64 const extra =
         _mm512_mask_cmpeq_epu8_mask(outside, exponents, _mm512_set1_epi8(static_cast<char>(window.extra)));
     __m512i codes = _mm512_mask_mov_epi8(offset, outside, _mm512_set1_epi8(exponent_window::escape_code));
     codes = _mm512_mask_mov_epi8(codes, extra, _mm512_set1_epi8(exponent_window::extra_code));
-    const __m256i symbols = _mm512_cvtepi16_epi8(_mm512_maddubs_epi16(codes, _mm512_set1_epi16(0x1001)));
+    __m256i const symbols = _mm512_cvtepi16_epi8(_mm512_maddubs_epi16(codes, _mm512_set1_epi16(0x1001)));
     // Of each pair's sixteen neighbours in the table, eight; of them, one bit.
-    const __m256i nibble = _mm256_set1_epi8(15);
-    const __m256i second = _mm256_and_si256(_mm256_srli_epi16(symbols, 4), nibble);
-    const __m256i eight = _mm256_mask_blend_epi8(_mm256_test_epi8_mask(symbols, _mm256_set1_epi8(8)),
+    __m256i const nibble = _mm256_set1_epi8(15);
+    __m256i const second = _mm256_and_si256(_mm256_srli_epi16(symbols, 4), nibble);
+    __m256i const eight = _mm256_mask_blend_epi8(_mm256_test_epi8_mask(symbols, _mm256_set1_epi8(8)),
                                                  look_up_256(codable.low, second), look_up_256(codable.high, second));
     alignas(16) static constexpr std::uint8_t bit[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
-    const __mmask32 uncodable = _mm256_testn_epi8_mask(eight, look_up_256(bit, _mm256_and_si256(symbols, nibble)));
-    const __m256i final_symbols = _mm256_mask_mov_epi8(symbols, uncodable, _mm256_set1_epi8(-1));
+    __mmask32 const uncodable = _mm256_testn_epi8_mask(eight, look_up_256(bit, _mm256_and_si256(symbols, nibble)));
+    __m256i const final_symbols = _mm256_mask_mov_epi8(symbols, uncodable, _mm256_set1_epi8(-1));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(codes_out), final_symbols);
-    const __m256i high_nibble = _mm256_set1_epi8(static_cast<char>(0xf0));
-    const std::uint64_t first_escapes = _mm256_cmpeq_epi8_mask(_mm256_and_si256(final_symbols, nibble), nibble);
-    const std::uint64_t second_escapes =
+    __m256i const high_nibble = _mm256_set1_epi8(static_cast<char>(0xf0));
+    std::uint64_t const first_escapes = _mm256_cmpeq_epi8_mask(_mm256_and_si256(final_symbols, nibble), nibble);
+    std::uint64_t const second_escapes =
         _mm256_cmpeq_epi8_mask(_mm256_and_si256(final_symbols, high_nibble), high_nibble);
     if ((first_escapes | second_escapes) == 0) {
       return 0;

@@ -27,7 +27,7 @@ struct weight_block_counter {
 
   /// Adds to counts[256], which other groups may add to at the same time.
   static void count(serial_group<32> const& group, weight_block<T> const& given, std::uint64_t* counts) {
-    const weight_block<T> block = given;  // nobody else's, so that writing counters cannot change it
+    weight_block<T> const block = given;  // nobody else's, so that writing counters cannot change it
     std::uint32_t table[tables][256];
     std::memset(table, 0, sizeof(table));
     int i = 0;
@@ -122,7 +122,7 @@ struct weight_words {
 
  private:
   void use_tail() {
-    const std::ptrdiff_t taken = at - begin_;
+    std::ptrdiff_t const taken = at - begin_;
     before_ += taken;
     left_ -= taken;
     if (left_ > 0) {
@@ -159,7 +159,7 @@ struct weight_bits {
   static exponent_bytes exponents(exponent_window window) {
     exponent_bytes bytes{};
     for (std::uint32_t code = 0; code < exponent_window::codes; ++code) {
-      const std::uint64_t pattern = std::uint64_t{window.exponent(code)} << traits::mantissa_bits;
+      std::uint64_t const pattern = std::uint64_t{window.exponent(code)} << traits::mantissa_bits;
       bytes.low[code] = static_cast<std::uint8_t>(pattern >> (traits::bits > 16 ? traits::bits - 16 : 0));
       bytes.high[code] = static_cast<std::uint8_t>(pattern >> (traits::bits - 8));
     }
@@ -174,7 +174,7 @@ struct weight_bits {
   static constexpr residual_bytes residuals() {
     residual_bytes bytes{};
     for (unsigned value = 0; value < 16; ++value) {
-      const unsigned sign = (value >> (high_mantissa_bits & 3)) & 1;
+      unsigned const sign = (value >> (high_mantissa_bits & 3)) & 1;
       bytes.high[value] = static_cast<std::uint8_t>((sign << 7) | (value & ((1u << (high_mantissa_bits & 3)) - 1)));
     }
     return bytes;
@@ -192,7 +192,7 @@ struct weight_bits {
     if (first + row_weights <= block.count) {
       return block.weights + first;
     }
-    const std::uint32_t filler = exponent_split<T>::join(window.base, 0);
+    std::uint32_t const filler = exponent_split<T>::join(window.base, 0);
     for (int i = 0; i < row_weights; ++i) {
       padded[i] = first + i < block.count ? block.weights[first + i]
                                           : from_bits<T>(static_cast<typename traits::bits_type>(filler));
@@ -234,7 +234,7 @@ int list_row_escapes(weight_block<T> const& block, std::uint64_t* masks, int mas
                      weight_block_scratch& scratch) {
   int found = 0;
   for (int i = 0; i < mask_count; ++i) {
-    const int valid = block.count - (first + 64 * i);
+    int const valid = block.count - (first + 64 * i);
     masks[i] &= valid >= 64 ? ~std::uint64_t{0} : valid <= 0 ? 0 : (std::uint64_t{1} << valid) - 1;
     found += popcount(masks[i]);
   }
@@ -242,8 +242,8 @@ int list_row_escapes(weight_block<T> const& block, std::uint64_t* masks, int mas
     std::uint32_t* next = scratch.escapes + before;
     for (int i = 0; i < mask_count; ++i) {
       for (std::uint64_t left = masks[i]; left != 0; left &= left - 1) {
-        const int position = first + 64 * i + count_trailing_zeros(left);
-        const kept_value kept = block.template keep<Mantissa>(position);
+        int const position = first + 64 * i + count_trailing_zeros(left);
+        kept_value const kept = block.template keep<Mantissa>(position);
         *next++ = weight_escape::pack(static_cast<std::uint32_t>(position), kept.exponent, kept.lost_nan);
       }
     }

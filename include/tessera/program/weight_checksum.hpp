@@ -30,12 +30,12 @@ struct exclusive_or {
 template <class Group>
 TESSERA_FN std::uint32_t shared_crc32c(Group const& group, std::uint8_t const* data, std::int64_t bytes,
                                        std::uint32_t seed) {
-  const std::int64_t piece = divide_up(bytes, std::int64_t{Group::size});
+  std::int64_t const piece = divide_up(bytes, std::int64_t{Group::size});
   per_lane<std::uint32_t, Group> part;
   for (int lane : group) {
-    const std::int64_t first = min(bytes, lane * piece);
-    const std::int64_t last = min(bytes, first + piece);
-    const std::uint32_t own = crc32c(data + first, static_cast<std::size_t>(last - first));
+    std::int64_t const first = min(bytes, lane * piece);
+    std::int64_t const last = min(bytes, first + piece);
+    std::uint32_t const own = crc32c(data + first, static_cast<std::size_t>(last - first));
     // A piece's share in the checksum of the whole: checksums are linear but for the seed, carried by the first.
     part[lane] = lane == 0 ? crc32c_combine(seed, own, static_cast<std::uint64_t>(last - first)) : own;
     part[lane] = crc32c_combine(part[lane], 0, static_cast<std::uint64_t>(bytes - last));
@@ -59,16 +59,16 @@ TESSERA_FN std::uint32_t codebook_checksum(Group const& group, std::uint8_t cons
 template <class Group>
 TESSERA_FN std::uint32_t block_checksum(Group const& group, weight_stream_spec const& spec, std::uint8_t const* stream,
                                         std::int64_t block, weight_block_index const& entry) {
-  const std::uint8_t sizes[4] = {static_cast<std::uint8_t>(entry.words), static_cast<std::uint8_t>(entry.words >> 8),
+  std::uint8_t const sizes[4] = {static_cast<std::uint8_t>(entry.words), static_cast<std::uint8_t>(entry.words >> 8),
                                  static_cast<std::uint8_t>(entry.escapes),
                                  static_cast<std::uint8_t>(entry.escapes >> 8)};
   std::uint32_t checksum = crc32c(sizes, sizeof(sizes));
   checksum = shared_crc32c(group, stream + spec.normalizers_offset() + spec.normalizers_before(block),
                            spec.normalizers_in(block), checksum);
-  const std::int64_t coded = spec.coded_in(block);
+  std::int64_t const coded = spec.coded_in(block);
   checksum = shared_crc32c(group, stream + spec.planes_offset() + spec.planes_before(block),
                            spec.residual_planes().bytes(coded), checksum);
-  const std::int64_t begin =
+  std::int64_t const begin =
       spec.payload_offset() + std::int64_t{entry.position} * weight_stream_spec::payload_alignment;
   return shared_crc32c(group, stream + begin, spec.payload_bytes(coded, entry), checksum);
 }

@@ -45,21 +45,21 @@ struct avx2_coder {
   /// Pops a symbol a lane; it is in the lowest byte, above which is no sense.
   [[gnu::target("avx2"), gnu::always_inline]] static __m256i pop(__m256i& state,
                                                                  pair_coder::decode_table const& table) {
-    const __m256i slot = _mm256_and_si256(state, _mm256_set1_epi32(pair_coder::slots - 1));
-    const __m256i entry = _mm256_i32gather_epi32(reinterpret_cast<int const*>(table.entry), slot, 4);
-    const __m256i offset = _mm256_and_si256(_mm256_srli_epi32(entry, 8), _mm256_set1_epi32(0xfff));
-    const __m256i quotient = _mm256_srli_epi32(state, pair_coder::probability_bits);
+    __m256i const slot = _mm256_and_si256(state, _mm256_set1_epi32(pair_coder::slots - 1));
+    __m256i const entry = _mm256_i32gather_epi32(reinterpret_cast<int const*>(table.entry), slot, 4);
+    __m256i const offset = _mm256_and_si256(_mm256_srli_epi32(entry, 8), _mm256_set1_epi32(0xfff));
+    __m256i const quotient = _mm256_srli_epi32(state, pair_coder::probability_bits);
     state = _mm256_add_epi32(_mm256_mullo_epi32(_mm256_srli_epi32(entry, 20), quotient), offset);
     return entry;
   }
 
   /// Gives words to the lanes that want one.
   [[gnu::target("avx2,popcnt"), gnu::always_inline]] static void feed(__m256i& state, std::uint8_t const*& at) {
-    const __m256i wants = _mm256_cmpgt_epi32(_mm256_set1_epi32(pair_coder::lower_bound), state);
-    const auto mask = static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(wants)));
-    const __m256i words = _mm256_cvtepu16_epi32(avx2_bytes::load_half(at));
-    const __m256i places = _mm256_cvtepu8_epi32(avx2_bytes::load_quarter(avx2_tables.expand[mask]));
-    const __m256i fed =
+    __m256i const wants = _mm256_cmpgt_epi32(_mm256_set1_epi32(pair_coder::lower_bound), state);
+    auto const mask = static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(wants)));
+    __m256i const words = _mm256_cvtepu16_epi32(avx2_bytes::load_half(at));
+    __m256i const places = _mm256_cvtepu8_epi32(avx2_bytes::load_quarter(avx2_tables.expand[mask]));
+    __m256i const fed =
         _mm256_or_si256(_mm256_slli_epi32(state, pair_coder::word_bits), _mm256_permutevar8x32_epi32(words, places));
     state = _mm256_blendv_epi8(state, fed, wants);
     at += 2 * __builtin_popcount(mask);
@@ -70,22 +70,22 @@ struct avx2_coder {
                                                                   pair_coder::encode_table const& table,
                                                                   unsigned& spills) {
     auto const* const entries = reinterpret_cast<long long const*>(table.entry);
-    const __m256 low = _mm256_castsi256_ps(_mm256_i32gather_epi64(entries, _mm256_castsi256_si128(symbols), 8));
-    const __m256 high = _mm256_castsi256_ps(_mm256_i32gather_epi64(entries, _mm256_extracti128_si256(symbols, 1), 8));
-    const __m256i packed = avx2_bytes::swap_middle(_mm256_castps_si256(_mm256_shuffle_ps(low, high, 0xdd)));
-    const __m256i complement = _mm256_srli_epi32(packed, pair_coder::spill_shift);
-    const __m256i frequency = _mm256_sub_epi32(_mm256_set1_epi32(pair_coder::slots), complement);
-    const __m256i word = state;
-    const __m256i keeps = _mm256_cmpgt_epi32(frequency, _mm256_srli_epi32(state, pair_coder::spill_shift));
+    __m256 const low = _mm256_castsi256_ps(_mm256_i32gather_epi64(entries, _mm256_castsi256_si128(symbols), 8));
+    __m256 const high = _mm256_castsi256_ps(_mm256_i32gather_epi64(entries, _mm256_extracti128_si256(symbols, 1), 8));
+    __m256i const packed = avx2_bytes::swap_middle(_mm256_castps_si256(_mm256_shuffle_ps(low, high, 0xdd)));
+    __m256i const complement = _mm256_srli_epi32(packed, pair_coder::spill_shift);
+    __m256i const frequency = _mm256_sub_epi32(_mm256_set1_epi32(pair_coder::slots), complement);
+    __m256i const word = state;
+    __m256i const keeps = _mm256_cmpgt_epi32(frequency, _mm256_srli_epi32(state, pair_coder::spill_shift));
     spills = static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(keeps))) ^ 0xffu;
     state = _mm256_blendv_epi8(_mm256_srli_epi32(state, pair_coder::word_bits), state, keeps);
     // The high halves of the products with the reciprocals: those of the even lanes, then those of the odd lanes.
-    const __m256i reciprocal = avx2_bytes::swap_middle(_mm256_castps_si256(_mm256_shuffle_ps(low, high, 0x88)));
-    const __m256i even = _mm256_srli_epi64(_mm256_mul_epu32(state, reciprocal), 32);
-    const __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64(state, 32), _mm256_srli_epi64(reciprocal, 32));
-    const __m256i shift = _mm256_and_si256(packed, _mm256_set1_epi32(31));
-    const __m256i quotient = _mm256_srlv_epi32(_mm256_blend_epi32(even, odd, 0xaa), shift);
-    const __m256i bias = _mm256_and_si256(_mm256_srli_epi32(packed, 5), _mm256_set1_epi32(0x1fff));
+    __m256i const reciprocal = avx2_bytes::swap_middle(_mm256_castps_si256(_mm256_shuffle_ps(low, high, 0x88)));
+    __m256i const even = _mm256_srli_epi64(_mm256_mul_epu32(state, reciprocal), 32);
+    __m256i const odd = _mm256_mul_epu32(_mm256_srli_epi64(state, 32), _mm256_srli_epi64(reciprocal, 32));
+    __m256i const shift = _mm256_and_si256(packed, _mm256_set1_epi32(31));
+    __m256i const quotient = _mm256_srlv_epi32(_mm256_blend_epi32(even, odd, 0xaa), shift);
+    __m256i const bias = _mm256_and_si256(_mm256_srli_epi32(packed, 5), _mm256_set1_epi32(0x1fff));
     state = _mm256_add_epi32(state, _mm256_add_epi32(bias, _mm256_mullo_epi32(quotient, complement)));
     return word;
   }
@@ -93,7 +93,7 @@ struct avx2_coder {
   /// Writes the words of the lanes that spilled so that they end at `end`; those up to eight before are overwritten.
   [[gnu::target("avx2"), gnu::always_inline]] static void store_words(std::uint16_t* end, unsigned spills,
                                                                       __m256i states) {
-    const __m256i places = _mm256_cvtepu8_epi32(avx2_bytes::load_quarter(avx2_tables.compress[spills]));
+    __m256i const places = _mm256_cvtepu8_epi32(avx2_bytes::load_quarter(avx2_tables.compress[spills]));
     __m256i words = _mm256_and_si256(_mm256_permutevar8x32_epi32(states, places), _mm256_set1_epi32(0xffff));
     words = avx2_bytes::low_halves(words, words);
     avx2_bytes::store_half(end - 8, _mm256_castsi256_si128(words));
@@ -110,7 +110,7 @@ struct avx2_lanes {
              avx2_bytes::load(start + 96)}};
   }
   [[gnu::target("avx2"), gnu::always_inline]] static avx2_lanes all(std::uint32_t value) {
-    const __m256i one = _mm256_set1_epi32(static_cast<int>(value));
+    __m256i const one = _mm256_set1_epi32(static_cast<int>(value));
     return {{one, one, one, one}};
   }
   [[gnu::target("avx2"), gnu::always_inline]] void store(void* bytes) const {
@@ -122,7 +122,7 @@ struct avx2_lanes {
   [[gnu::target("avx2"), gnu::always_inline]] bool all_are_states() const {
     __m256i wrong = _mm256_setzero_si256();
     for (__m256i state : part) {
-      const __m256i low = _mm256_cmpgt_epi32(_mm256_set1_epi32(pair_coder::lower_bound), state);  // or negative
+      __m256i const low = _mm256_cmpgt_epi32(_mm256_set1_epi32(pair_coder::lower_bound), state);  // or negative
       wrong = _mm256_or_si256(wrong, low);
     }
     return _mm256_testz_si256(wrong, wrong) != 0;
@@ -139,7 +139,7 @@ struct avx2_lanes {
   [[gnu::target("avx2,popcnt"), gnu::always_inline]] void pop(avx2_lanes& symbols, std::uint8_t const*& at,
                                                               pair_coder::decode_table const& table) {
     for (int i = 0; i < 4; ++i) {
-      const __m256i entry = avx2_coder::pop(part[i], table);
+      __m256i const entry = avx2_coder::pop(part[i], table);
       symbols.part[i] = _mm256_or_si256(_mm256_srli_epi32(symbols.part[i], 8), _mm256_slli_epi32(entry, 24));
     }
     for (__m256i& state : part) {

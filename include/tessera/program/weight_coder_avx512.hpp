@@ -33,10 +33,10 @@ struct avx512_coder {
   /// Pops a symbol a lane; it is in the lowest byte, above which is no sense.
   [[gnu::target("avx512bw,avx512vl"), gnu::always_inline]] static __m512i pop(__m512i& state,
                                                                               pair_coder::decode_table const& table) {
-    const __m512i slot = _mm512_and_si512(state, _mm512_set1_epi32(pair_coder::slots - 1));
-    const __m512i entry = _mm512_i32gather_epi32(slot, table.entry, 4);
-    const __m512i offset = _mm512_and_si512(_mm512_srli_epi32(entry, 8), _mm512_set1_epi32(0xfff));
-    const __m512i quotient = _mm512_srli_epi32(state, pair_coder::probability_bits);
+    __m512i const slot = _mm512_and_si512(state, _mm512_set1_epi32(pair_coder::slots - 1));
+    __m512i const entry = _mm512_i32gather_epi32(slot, table.entry, 4);
+    __m512i const offset = _mm512_and_si512(_mm512_srli_epi32(entry, 8), _mm512_set1_epi32(0xfff));
+    __m512i const quotient = _mm512_srli_epi32(state, pair_coder::probability_bits);
     state = _mm512_add_epi32(_mm512_mullo_epi32(_mm512_srli_epi32(entry, 20), quotient), offset);
     return entry;
   }
@@ -44,9 +44,9 @@ struct avx512_coder {
   /// Gives words to the lanes that want one.
   [[gnu::target("avx512bw,avx512vl,popcnt"), gnu::always_inline]] static void feed(__m512i& state,
                                                                                    std::uint8_t const*& at) {
-    const __mmask16 wants = _mm512_cmplt_epu32_mask(state, _mm512_set1_epi32(pair_coder::lower_bound));
-    const __m512i words = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<__m256i const*>(at)));
-    const __m512i in_lanes = _mm512_maskz_expand_epi32(wants, words);
+    __mmask16 const wants = _mm512_cmplt_epu32_mask(state, _mm512_set1_epi32(pair_coder::lower_bound));
+    __m512i const words = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<__m256i const*>(at)));
+    __m512i const in_lanes = _mm512_maskz_expand_epi32(wants, words);
     state = _mm512_mask_or_epi32(state, wants, _mm512_slli_epi32(state, pair_coder::word_bits), in_lanes);
     at += 2 * __builtin_popcount(wants);
   }
@@ -55,22 +55,22 @@ struct avx512_coder {
   [[gnu::target("avx512bw,avx512vl"), gnu::always_inline]] static __m512i push(__m512i& state, __m512i symbols,
                                                                                pair_coder::encode_table const& table,
                                                                                __mmask16& spills) {
-    const __m512i low = _mm512_i32gather_epi64(_mm512_castsi512_si256(symbols), table.entry, 8);
-    const __m512i high = _mm512_i32gather_epi64(_mm512_extracti64x4_epi64(symbols, 1), table.entry, 8);
-    const __m512i packed = _mm512_permutex2var_epi32(low, odd_indices(), high);
-    const __m512i complement = _mm512_srli_epi32(packed, pair_coder::spill_shift);
-    const __m512i frequency = _mm512_sub_epi32(_mm512_set1_epi32(pair_coder::slots), complement);
-    const __m512i word = state;
+    __m512i const low = _mm512_i32gather_epi64(_mm512_castsi512_si256(symbols), table.entry, 8);
+    __m512i const high = _mm512_i32gather_epi64(_mm512_extracti64x4_epi64(symbols, 1), table.entry, 8);
+    __m512i const packed = _mm512_permutex2var_epi32(low, odd_indices(), high);
+    __m512i const complement = _mm512_srli_epi32(packed, pair_coder::spill_shift);
+    __m512i const frequency = _mm512_sub_epi32(_mm512_set1_epi32(pair_coder::slots), complement);
+    __m512i const word = state;
     spills = _mm512_cmpge_epu32_mask(_mm512_srli_epi32(state, pair_coder::spill_shift), frequency);
     state = _mm512_mask_srli_epi32(state, spills, state, pair_coder::word_bits);
     // The high halves of the products with the reciprocals: those of the even lanes, then those of the odd lanes. An
     // entry's reciprocal is in its low half, where the multiplication takes it from.
-    const __m512i reciprocal = _mm512_permutex2var_epi32(low, even_indices(), high);
-    const __m512i even = _mm512_srli_epi64(_mm512_mul_epu32(state, reciprocal), 32);
-    const __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64(state, 32), _mm512_srli_epi64(reciprocal, 32));
-    const __m512i product = _mm512_mask_blend_epi32(0xaaaa, even, odd);
-    const __m512i quotient = _mm512_srlv_epi32(product, _mm512_and_si512(packed, _mm512_set1_epi32(31)));
-    const __m512i bias = _mm512_and_si512(_mm512_srli_epi32(packed, 5), _mm512_set1_epi32(0x1fff));
+    __m512i const reciprocal = _mm512_permutex2var_epi32(low, even_indices(), high);
+    __m512i const even = _mm512_srli_epi64(_mm512_mul_epu32(state, reciprocal), 32);
+    __m512i const odd = _mm512_mul_epu32(_mm512_srli_epi64(state, 32), _mm512_srli_epi64(reciprocal, 32));
+    __m512i const product = _mm512_mask_blend_epi32(0xaaaa, even, odd);
+    __m512i const quotient = _mm512_srlv_epi32(product, _mm512_and_si512(packed, _mm512_set1_epi32(31)));
+    __m512i const bias = _mm512_and_si512(_mm512_srli_epi32(packed, 5), _mm512_set1_epi32(0x1fff));
     state = _mm512_add_epi32(state, _mm512_add_epi32(bias, _mm512_mullo_epi32(quotient, complement)));
     return word;
   }
@@ -99,13 +99,13 @@ struct avx512_lanes {
   }
 
   [[gnu::target("avx512bw,avx512vl"), gnu::always_inline]] bool all_are_states() const {
-    const __m512i wrong = _mm512_set1_epi32(static_cast<int>(0x80000000u));
-    const __m512i bound = _mm512_set1_epi32(pair_coder::lower_bound);
+    __m512i const wrong = _mm512_set1_epi32(static_cast<int>(0x80000000u));
+    __m512i const bound = _mm512_set1_epi32(pair_coder::lower_bound);
     return _mm512_test_epi32_mask(_mm512_or_si512(low, high), wrong) == 0 &&
            _mm512_cmplt_epu32_mask(_mm512_min_epu32(low, high), bound) == 0;
   }
   [[gnu::target("avx512bw,avx512vl"), gnu::always_inline]] bool all_equal(std::uint32_t value) const {
-    const __m512i one = _mm512_set1_epi32(static_cast<int>(value));
+    __m512i const one = _mm512_set1_epi32(static_cast<int>(value));
     return (_mm512_cmpneq_epu32_mask(low, one) | _mm512_cmpneq_epu32_mask(high, one)) == 0;
   }
 
@@ -113,8 +113,8 @@ struct avx512_lanes {
   [[gnu::target("avx512bw,avx512vl,popcnt"), gnu::always_inline]] void pop(avx512_lanes& symbols,
                                                                            std::uint8_t const*& at,
                                                                            pair_coder::decode_table const& table) {
-    const __m512i low_entry = avx512_coder::pop(low, table);
-    const __m512i high_entry = avx512_coder::pop(high, table);
+    __m512i const low_entry = avx512_coder::pop(low, table);
+    __m512i const high_entry = avx512_coder::pop(high, table);
     symbols.low = _mm512_or_si512(_mm512_srli_epi32(symbols.low, 8), _mm512_slli_epi32(low_entry, 24));
     symbols.high = _mm512_or_si512(_mm512_srli_epi32(symbols.high, 8), _mm512_slli_epi32(high_entry, 24));
     avx512_coder::feed(low, at);
@@ -128,12 +128,12 @@ struct avx512_lanes {
     constexpr int end = weight_stream_spec::largest_words + 32;
     __mmask16 low_spills = 0;
     __mmask16 high_spills = 0;
-    const __m512i low_words = avx512_coder::push(low, _mm512_srli_epi32(symbols.low, 24), table, low_spills);
-    const __m512i high_words = avx512_coder::push(high, _mm512_srli_epi32(symbols.high, 24), table, high_spills);
+    __m512i const low_words = avx512_coder::push(low, _mm512_srli_epi32(symbols.low, 24), table, low_spills);
+    __m512i const high_words = avx512_coder::push(high, _mm512_srli_epi32(symbols.high, 24), table, high_spills);
     symbols.low = _mm512_slli_epi32(symbols.low, 8);
     symbols.high = _mm512_slli_epi32(symbols.high, 8);
-    const int low_count = __builtin_popcount(low_spills);
-    const int high_count = __builtin_popcount(high_spills);
+    int const low_count = __builtin_popcount(low_spills);
+    int const high_count = __builtin_popcount(high_spills);
     words += low_count + high_count;
     if (words <= weight_stream_spec::largest_words) {
       store_words(scratch.words + end - words, low_spills, low_words, low_count);
@@ -146,7 +146,7 @@ struct avx512_lanes {
   [[gnu::target("avx512bw,avx512vl"), gnu::always_inline]] static void store_words(std::uint16_t* words,
                                                                                    __mmask16 spills, __m512i states,
                                                                                    int count) {
-    const __m256i packed = _mm512_cvtepi32_epi16(_mm512_maskz_compress_epi32(spills, states));
+    __m256i const packed = _mm512_cvtepi32_epi16(_mm512_maskz_compress_epi32(spills, states));
     _mm256_mask_storeu_epi16(words, static_cast<__mmask16>((1u << count) - 1), packed);
   }
 };

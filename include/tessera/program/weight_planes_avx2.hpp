@@ -55,7 +55,7 @@ struct avx2_bytes {
     if constexpr (Width == 8) {
       return load(bits);
     } else if constexpr (Width == 4) {
-      const __m256i pairs = _mm256_cvtepu8_epi16(load_half(bits));
+      __m256i const pairs = _mm256_cvtepu8_epi16(load_half(bits));
       return _mm256_and_si256(_mm256_or_si256(pairs, _mm256_slli_epi16(pairs, 4)), _mm256_set1_epi8(15));
     } else if constexpr (Width == 2) {
       __m256i fours = _mm256_cvtepu8_epi32(load_quarter(bits));
@@ -65,9 +65,9 @@ struct avx2_bytes {
       static_assert(Width == 1);
       int mask = 0;
       std::memcpy(&mask, bits, 4);
-      const __m256i which_byte = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
-      const __m256i which_bit = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201u));
-      const __m256i eights = _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(mask), which_byte), which_bit);
+      __m256i const which_byte = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+      __m256i const which_bit = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201u));
+      __m256i const eights = _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(mask), which_byte), which_bit);
       return _mm256_and_si256(_mm256_cmpeq_epi8(eights, which_bit), _mm256_set1_epi8(1));
     }
   }
@@ -80,13 +80,13 @@ struct avx2_bytes {
     } else if constexpr (Width == 4) {
       store_half(bits, low_bytes(_mm256_maddubs_epi16(numbers, _mm256_set1_epi16(0x1001))));
     } else if constexpr (Width == 2) {
-      const __m256i pairs = _mm256_maddubs_epi16(numbers, _mm256_set1_epi16(0x0401));
-      const __m256i fours = _mm256_madd_epi16(pairs, _mm256_set1_epi32(0x00100001));
-      const __m128i eights = _mm_packus_epi32(_mm256_castsi256_si128(fours), _mm256_extracti128_si256(fours, 1));
+      __m256i const pairs = _mm256_maddubs_epi16(numbers, _mm256_set1_epi16(0x0401));
+      __m256i const fours = _mm256_madd_epi16(pairs, _mm256_set1_epi32(0x00100001));
+      __m128i const eights = _mm_packus_epi32(_mm256_castsi256_si128(fours), _mm256_extracti128_si256(fours, 1));
       _mm_storel_epi64(reinterpret_cast<__m128i*>(bits), _mm_packus_epi16(eights, eights));
     } else {
       static_assert(Width == 1);
-      const int mask = _mm256_movemask_epi8(_mm256_slli_epi16(numbers, 7));
+      int const mask = _mm256_movemask_epi8(_mm256_slli_epi16(numbers, 7));
       std::memcpy(bits, &mask, 4);
     }
   }
@@ -145,14 +145,14 @@ struct avx2_row {
       if constexpr (!plane.is_linear()) {
         constexpr int lane_bits = WeightsPerLane * plane.width;
         std::uint8_t const* units = planes + layout.offset(Plane, coded) + row / plane.rows_per_unit() * 128;
-        const __m128i shift = _mm_cvtsi32_si128(row % plane.rows_per_unit() * lane_bits);
-        const __m256i mask = _mm256_set1_epi32((1 << lane_bits) - 1);
+        __m128i const shift = _mm_cvtsi32_si128(row % plane.rows_per_unit() * lane_bits);
+        __m256i const mask = _mm256_set1_epi32((1 << lane_bits) - 1);
         __m256i lanes[4];
         for (int i = 0; i < 4; ++i) {
           lanes[i] = _mm256_and_si256(_mm256_srl_epi32(avx2_bytes::load(units + 32 * i), shift), mask);
         }
-        const __m256i low = avx2_bytes::low_halves(lanes[0], lanes[1]);
-        const __m256i high = avx2_bytes::low_halves(lanes[2], lanes[3]);
+        __m256i const low = avx2_bytes::low_halves(lanes[0], lanes[1]);
+        __m256i const high = avx2_bytes::low_halves(lanes[2], lanes[3]);
         if constexpr (lane_bits == 16) {
           avx2_bytes::store(buffer[Plane], low);
           avx2_bytes::store(buffer[Plane] + 32, high);
@@ -173,8 +173,8 @@ struct avx2_row {
         constexpr int lane_bits = WeightsPerLane * plane.width;
         static_assert(lane_bits == 8 || lane_bits == 16);
         std::uint8_t* units = planes + layout.offset(Plane, coded) + row / plane.rows_per_unit() * 128;
-        const int place = row % plane.rows_per_unit();
-        const __m128i shift = _mm_cvtsi32_si128(place * lane_bits);
+        int const place = row % plane.rows_per_unit();
+        __m128i const shift = _mm_cvtsi32_si128(place * lane_bits);
         for (int i = 0; i < 4; ++i) {
           std::uint8_t const* const mine = buffer[Plane] + i * lane_bits;
           __m256i lanes = lane_bits == 16 ? _mm256_cvtepu16_epi32(avx2_bytes::load_half(mine))
@@ -194,7 +194,7 @@ struct avx2_row {
   template <int First, int Last = layout.count() - 1>
   [[gnu::target("avx2"), gnu::always_inline]] __m256i load(int weight) const {
     constexpr int width = layout.plane(Last).width;
-    const __m256i mine = avx2_bytes::shift_left<layout.shift(Last) - layout.shift(First)>(
+    __m256i const mine = avx2_bytes::shift_left<layout.shift(Last) - layout.shift(First)>(
         avx2_bytes::expand<width>(bits[Last] + weight * width / 8));
     if constexpr (Last > First) {
       return _mm256_or_si256(mine, load<First, Last - 1>(weight));
@@ -207,7 +207,7 @@ struct avx2_row {
   [[gnu::target("avx2"), gnu::always_inline]] void store(int weight, __m256i numbers) {
     constexpr int width = layout.plane(Last).width;
     constexpr int shift = layout.shift(Last) - layout.shift(First);
-    const __m256i mask = _mm256_set1_epi8(static_cast<char>((1 << width) - 1));
+    __m256i const mask = _mm256_set1_epi8(static_cast<char>((1 << width) - 1));
     avx2_bytes::compact<width>(_mm256_and_si256(avx2_bytes::shift_right<shift>(numbers), mask),
                                bits[Last] + weight * width / 8);
     if constexpr (Last > First) {

@@ -36,7 +36,7 @@ struct avx512_bytes {
 
   template <int Count>
   [[gnu::target("avx512bw,avx512vl"), gnu::always_inline]] static __m512i shift_right(__m512i bytes) {
-    const __m512i kept = _mm512_set1_epi8(static_cast<char>(0xff >> Count));
+    __m512i const kept = _mm512_set1_epi8(static_cast<char>(0xff >> Count));
     return Count == 0 ? bytes : _mm512_and_si512(_mm512_srli_epi16(bytes, Count), kept);
   }
 
@@ -46,7 +46,7 @@ struct avx512_bytes {
     if constexpr (Width == 8) {
       return _mm512_loadu_si512(bits);
     } else if constexpr (Width == 4) {
-      const __m512i pairs = _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<__m256i const*>(bits)));
+      __m512i const pairs = _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<__m256i const*>(bits)));
       return _mm512_and_si512(_mm512_or_si512(pairs, _mm512_slli_epi16(pairs, 4)), _mm512_set1_epi8(15));
     } else if constexpr (Width == 2) {
       __m512i fours = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<__m128i const*>(bits)));
@@ -66,15 +66,15 @@ struct avx512_bytes {
     if constexpr (Width == 8) {
       _mm512_storeu_si512(bits, numbers);
     } else if constexpr (Width == 4) {
-      const __m512i pairs = _mm512_maddubs_epi16(numbers, _mm512_set1_epi16(0x1001));
+      __m512i const pairs = _mm512_maddubs_epi16(numbers, _mm512_set1_epi16(0x1001));
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(bits), _mm512_cvtepi16_epi8(pairs));
     } else if constexpr (Width == 2) {
-      const __m512i pairs = _mm512_maddubs_epi16(numbers, _mm512_set1_epi16(0x0401));
-      const __m512i fours = _mm512_madd_epi16(pairs, _mm512_set1_epi32(0x00100001));
+      __m512i const pairs = _mm512_maddubs_epi16(numbers, _mm512_set1_epi16(0x0401));
+      __m512i const fours = _mm512_madd_epi16(pairs, _mm512_set1_epi32(0x00100001));
       _mm_storeu_si128(reinterpret_cast<__m128i*>(bits), _mm512_cvtepi32_epi8(fours));
     } else {
       static_assert(Width == 1);
-      const std::uint64_t mask = _mm512_test_epi8_mask(numbers, numbers);
+      std::uint64_t const mask = _mm512_test_epi8_mask(numbers, numbers);
       std::memcpy(bits, &mask, 8);
     }
   }
@@ -125,9 +125,9 @@ struct avx512_row {
       if constexpr (!plane.is_linear()) {
         constexpr int lane_bits = WeightsPerLane * plane.width;
         std::uint8_t const* units = planes + layout.offset(Plane, coded) + row / plane.rows_per_unit() * 128;
-        const __m512i shift = _mm512_set1_epi32(row % plane.rows_per_unit() * lane_bits);
-        const __m512i low = _mm512_srlv_epi32(_mm512_loadu_si512(units), shift);
-        const __m512i high = _mm512_srlv_epi32(_mm512_loadu_si512(units + 64), shift);
+        __m512i const shift = _mm512_set1_epi32(row % plane.rows_per_unit() * lane_bits);
+        __m512i const low = _mm512_srlv_epi32(_mm512_loadu_si512(units), shift);
+        __m512i const high = _mm512_srlv_epi32(_mm512_loadu_si512(units + 64), shift);
         if constexpr (lane_bits == 16) {
           store_256(buffer[Plane], _mm512_cvtepi32_epi16(low));
           store_256(buffer[Plane] + 32, _mm512_cvtepi32_epi16(high));
@@ -154,7 +154,7 @@ struct avx512_row {
         constexpr int lane_bits = WeightsPerLane * plane.width;
         static_assert(lane_bits == 8 || lane_bits == 16);
         std::uint8_t* units = planes + layout.offset(Plane, coded) + row / plane.rows_per_unit() * 128;
-        const int place = row % plane.rows_per_unit();
+        int const place = row % plane.rows_per_unit();
         for (int half = 0; half < 2; ++half) {
           __m512i lanes;
           if constexpr (lane_bits == 16) {
@@ -178,7 +178,7 @@ struct avx512_row {
   template <int First, int Last = layout.count() - 1>
   [[gnu::target("avx512bw,avx512vl"), gnu::always_inline]] __m512i load(int weight) const {
     constexpr int width = layout.plane(Last).width;
-    const __m512i mine = avx512_bytes::shift_left<layout.shift(Last) - layout.shift(First)>(
+    __m512i const mine = avx512_bytes::shift_left<layout.shift(Last) - layout.shift(First)>(
         avx512_bytes::expand<width>(bits[Last] + weight * width / 8));
     if constexpr (Last > First) {
       return _mm512_or_si512(mine, load<First, Last - 1>(weight));
@@ -191,7 +191,7 @@ struct avx512_row {
   [[gnu::target("avx512bw,avx512vl"), gnu::always_inline]] void store(int weight, __m512i numbers) {
     constexpr int width = layout.plane(Last).width;
     constexpr int shift = layout.shift(Last) - layout.shift(First);
-    const __m512i mask = _mm512_set1_epi8(static_cast<char>((1 << width) - 1));
+    __m512i const mask = _mm512_set1_epi8(static_cast<char>((1 << width) - 1));
     avx512_bytes::compact<width>(_mm512_and_si512(avx512_bytes::shift_right<shift>(numbers), mask),
                                  bits[Last] + weight * width / 8);
     if constexpr (Last > First) {

@@ -88,8 +88,8 @@ struct weight_reader {
  private:
   template <class Group>
   TESSERA_FN bool copy_stored(Group const& group, std::int64_t block, T* weights) const {
-    const bool sound = decoding.table->is_sound != 0;
-    const std::int64_t first = block * block_weights();
+    bool const sound = decoding.table->is_sound != 0;
+    std::int64_t const first = block * block_weights();
     T const* const values = reinterpret_cast<T const*>(decoding.stream + sizeof(weight_stream_header)) + first;
     for (int lane : group) {
       for (std::int64_t i = lane; i < decoding.spec.weights_in(block); i += lanes) {

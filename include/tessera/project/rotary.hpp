@@ -62,17 +62,17 @@ struct rotary_embedding {
   /// A channel of `source`, any function of a channel, after the turn.
   template <class Source>
   [[nodiscard]] TESSERA_FN float turn(std::int64_t position, std::int64_t channel, Source const& source) const {
-    const std::int64_t turning = channels();
+    std::int64_t const turning = channels();
     if (channel >= turning) {
       return source(channel);
     }
-    const bool has_halves = pairs == rotary_pairs::halves;
-    const std::int64_t half = turning / 2;
-    const bool is_first = has_halves ? channel < half : channel % 2 == 0;
-    const std::int64_t apart = has_halves ? half : 1;
-    const rotation by = at(position, has_halves ? (is_first ? channel : channel - half) : channel / 2);
-    const float own = source(channel);
-    const float other = source(is_first ? channel + apart : channel - apart);
+    bool const has_halves = pairs == rotary_pairs::halves;
+    std::int64_t const half = turning / 2;
+    bool const is_first = has_halves ? channel < half : channel % 2 == 0;
+    std::int64_t const apart = has_halves ? half : 1;
+    rotation const by = at(position, has_halves ? (is_first ? channel : channel - half) : channel / 2);
+    float const own = source(channel);
+    float const other = source(is_first ? channel + apart : channel - apart);
     return multiply_add(own, by.cosine, (is_first ? -other : other) * by.sine);
   }
 };

@@ -38,7 +38,7 @@ TESSERA_FN constexpr code_scale fit_scale(float largest, float highest) {
   if (is_nan(largest) || largest == 0.0F) {
     return {largest, 0.0F};
   }
-  const float scale = max(largest / highest, smallest_code_scale);
+  float const scale = max(largest / highest, smallest_code_scale);
   return {scale, reciprocal_of(scale)};
 }
 

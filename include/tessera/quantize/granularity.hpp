@@ -80,8 +80,8 @@ inline constexpr granularity<token_groups<1>, token_groups<1>> per_token{};
 template <class Granularity>
 [[nodiscard]] constexpr bool is_one_for_a_lane(Granularity const&, int rows, int columns) {
   for (int lane = 0; lane < 32; ++lane) {
-    const int row = lane / 4;
-    const int column = lane % 4 * 2;
+    int const row = lane / 4;
+    int const column = lane % 4 * 2;
     for (int i = row; i < rows; i += 8) {
       if (Granularity::queries::group_of(i) != Granularity::queries::group_of(row)) {
         return false;

@@ -68,20 +68,20 @@ struct keep_mantissa {
     if (exponent == split::largest_exponent) {
       return keep_special<T>(bits);
     }
-    const std::uint64_t implicit = exponent > 0 ? 1u << mantissa_bits : 0;
-    const std::uint64_t significand = implicit | (bits & ((1u << mantissa_bits) - 1));
+    std::uint64_t const implicit = exponent > 0 ? 1u << mantissa_bits : 0;
+    std::uint64_t const significand = implicit | (bits & ((1u << mantissa_bits) - 1));
     exponent = exponent > 0 ? exponent : 1;
     // The quotient with `guard` more fraction bits; what is beyond them only matters as "not a tie".
     constexpr int guard = 30;
     constexpr std::uint64_t one = std::uint64_t{1} << (mantissa_bits + guard);
-    const std::uint64_t divisor = 256 + normalizer;
+    std::uint64_t const divisor = 256 + normalizer;
     std::uint64_t numerator = significand << (8 + guard);
     if (numerator / divisor < one && exponent > 1) {
       numerator <<= 1;
       --exponent;
     }
     std::uint64_t fixed = numerator / divisor;
-    const bool inexact = fixed * divisor != numerator;
+    bool const inexact = fixed * divisor != numerator;
     fixed = fixed >= one ? ((exponent << (mantissa_bits + guard)) | (fixed - one)) : fixed;
     return round<T>(sign<T>(bits), fixed | (inexact ? 1 : 0), mantissa_bits + guard, random);
   }
@@ -94,7 +94,7 @@ struct keep_mantissa {
       return split::join(kept.exponent, kept.residual);
     } else {
       constexpr int dropped = split::mantissa_bits - K;
-      const std::uint32_t sign = kept.residual >> K;
+      std::uint32_t const sign = kept.residual >> K;
       std::uint32_t mantissa = (kept.residual & ((1u << K) - 1)) << dropped;
       mantissa |= kept.lost_nan ? 1u << (split::mantissa_bits - 1) : 0;
       return split::join(kept.exponent, (sign << split::mantissa_bits) | mantissa);
@@ -109,9 +109,9 @@ struct keep_mantissa {
     if (kept.exponent == split::largest_exponent || normalizer == 0) {
       return restore<T>(kept);
     }
-    const std::uint32_t sign = kept.residual >> K;
-    const std::uint64_t implicit = kept.exponent > 0 ? 1u << K : 0;
-    const std::uint64_t significand = implicit | (kept.residual & ((1u << K) - 1));
+    std::uint32_t const sign = kept.residual >> K;
+    std::uint64_t const implicit = kept.exponent > 0 ? 1u << K : 0;
+    std::uint64_t const significand = implicit | (kept.residual & ((1u << K) - 1));
     std::uint64_t exponent = kept.exponent > 0 ? kept.exponent : 1;
     // As fixed point with one more bit than any product has below its leading one.
     constexpr int fraction = mantissa_bits > K + 8 ? mantissa_bits + 1 : K + 9;
@@ -121,9 +121,9 @@ struct keep_mantissa {
       product = (product >> 1) | (product & 1);
       ++exponent;
     }
-    const std::uint64_t fixed = product >= one ? ((exponent << fraction) | (product - one)) : product;
+    std::uint64_t const fixed = product >= one ? ((exponent << fraction) | (product - one)) : product;
     constexpr int shift = fraction - mantissa_bits;
-    const std::uint64_t half_less_one = (std::uint64_t{1} << (shift - 1)) - 1;
+    std::uint64_t const half_less_one = (std::uint64_t{1} << (shift - 1)) - 1;
     std::uint64_t magnitude = (fixed + half_less_one + ((fixed >> shift) & 1)) >> shift;
     constexpr std::uint64_t infinite = std::uint64_t{split::largest_exponent} << mantissa_bits;
     magnitude = magnitude >= infinite ? infinite - 1 : magnitude;
@@ -152,7 +152,7 @@ struct keep_mantissa {
   template <class T>
   TESSERA_FN static constexpr kept_value keep_special(std::uint32_t bits) {
     using split = exponent_split<T>;
-    const std::uint32_t mantissa = bits & ((1u << split::mantissa_bits) - 1);
+    std::uint32_t const mantissa = bits & ((1u << split::mantissa_bits) - 1);
     std::uint32_t kept = mantissa >> (split::mantissa_bits - K);
     if constexpr (K > 0) {
       kept |= mantissa != 0 ? 1u << (K - 1) : 0;
@@ -164,20 +164,20 @@ struct keep_mantissa {
   template <class T>
   TESSERA_FN static constexpr kept_value round(std::uint32_t sign, std::uint64_t magnitude, int fraction_bits,
                                                std::uint32_t random) {
-    const int shift = fraction_bits - K;
-    const std::uint64_t half = std::uint64_t{1} << (shift - 1);
+    int const shift = fraction_bits - K;
+    std::uint64_t const half = std::uint64_t{1} << (shift - 1);
     if constexpr (Rounding == mantissa_rounding::half_away) {
       magnitude += half;
     } else if constexpr (Rounding == mantissa_rounding::half_even) {
       magnitude += half - 1 + ((magnitude >> shift) & 1);
     } else if constexpr (Rounding == mantissa_rounding::stochastic) {
-      const std::uint64_t bits = shift >= 32 ? std::uint64_t{random} << (shift - 32) : random >> (32 - shift);
+      std::uint64_t const bits = shift >= 32 ? std::uint64_t{random} << (shift - 32) : random >> (32 - shift);
       magnitude += bits;
     }
     magnitude >>= shift;
     constexpr std::uint64_t infinite = std::uint64_t{exponent_split<T>::largest_exponent} << K;
     magnitude = magnitude >= infinite ? infinite - 1 : magnitude;
-    const std::uint32_t mantissa = static_cast<std::uint32_t>(magnitude) & ((1u << K) - 1);
+    std::uint32_t const mantissa = static_cast<std::uint32_t>(magnitude) & ((1u << K) - 1);
     return {static_cast<std::uint32_t>(magnitude >> K), (sign << K) | mantissa, false};
   }
 };

@@ -31,7 +31,7 @@ struct arg_max_reducer {
   TESSERA_FN constexpr state_type identity() const { return {-static_cast<T>(infinity), -1}; }
   TESSERA_FN constexpr void push(state_type& state, input_type value) const { merge(state, value); }
   TESSERA_FN constexpr void merge(state_type& into, state_type const& other) const {
-    const bool is_earlier = static_cast<std::uint32_t>(other.place) < static_cast<std::uint32_t>(into.place);
+    bool const is_earlier = static_cast<std::uint32_t>(other.place) < static_cast<std::uint32_t>(into.place);
     if (other.value > into.value || (other.value == into.value && is_earlier)) {
       into = other;
     }

@@ -64,7 +64,7 @@ struct online_softmax {
 
   /// Gives merge_factors().
   TESSERA_FN factors merge(state_type& into, state_type const& other) const {
-    const factors by = merge_factors(into, other);
+    factors const by = merge_factors(into, other);
     into.sum = into.sum * by.of_first + other.sum * by.of_second;
     into.largest = max(into.largest, other.largest);
     into.reference = max(into.reference, other.reference);
@@ -73,7 +73,7 @@ struct online_softmax {
 
   /// By what merge() multiplies the sum of either state, and its caller what it has added up by its weights.
   TESSERA_FN factors merge_factors(state_type const& first, state_type const& second) const {
-    const T reference = max(first.reference, second.reference);
+    T const reference = max(first.reference, second.reference);
     return {detail::relative_power<detail::binary_power>(first.reference, reference),
             detail::relative_power<detail::binary_power>(second.reference, reference)};
   }
@@ -82,8 +82,8 @@ struct online_softmax {
   /// it is applied to `sum` already.
   TESSERA_FN T turn(state_type& state, T largest) const {
     state.largest = max(state.largest, largest);
-    const T reference = max(state.largest - lowest_reference, largest);
-    const T factor = detail::relative_power<detail::binary_power>(state.reference, reference);
+    T const reference = max(state.largest - lowest_reference, largest);
+    T const factor = detail::relative_power<detail::binary_power>(state.reference, reference);
     state.sum *= factor;
     state.reference = reference;
     return factor;
@@ -91,7 +91,7 @@ struct online_softmax {
 
   /// The weight of a score of the piece; of minus infinity 0, of NaN NaN.
   TESSERA_FN T weight(state_type const& state, T score) const {
-    const bool has_none = state.reference == -static_cast<T>(infinity);
+    bool const has_none = state.reference == -static_cast<T>(infinity);
     return detail::binary_power::of(score - (has_none ? T{0} : state.reference));
   }
 

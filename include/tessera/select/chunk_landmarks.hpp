@@ -62,7 +62,7 @@ struct chunk_landmarks<S, true> {
     for (int token = 0; token < S::chunk; ++token) {
       selector.summary().push(summary, keys(token, piece));
     }
-    const auto landmark = bit_cast<floats>(selector.landmark(summary));
+    auto const landmark = bit_cast<floats>(selector.landmark(summary));
     for (int part = 0; part < parts; ++part) {
       kept[part * channels + piece] = store<bfloat16>(landmark.values[part]);
     }

@@ -55,7 +55,7 @@ struct coded_landmark_selector {
     for (std::int64_t channel = 0; channel < channels; ++channel) {
       range().push(largest, mean(keys, channel));
     }
-    const code_scale fitted = fit(largest);
+    code_scale const fitted = fit(largest);
     for (std::int64_t channel = 0; channel < channels; ++channel) {
       keep(mean(keys, channel), fitted, kept[channel]);
     }
@@ -94,7 +94,7 @@ struct coded_landmark_selector {
  private:
   template <class Keys>
   TESSERA_FN static float mean(Keys const& keys, std::int64_t channel) {
-    const mean_reducer<float> reducer;
+    mean_reducer<float> const reducer;
     auto sum = reducer.identity();
     for (int token = 0; token < Chunk; ++token) {
       reducer.push(sum, keys(token, channel));

@@ -44,10 +44,10 @@ struct key_code_selector {
   TESSERA_FN void reduce(Keys const& keys, std::int64_t piece, std::int64_t channels, element_type* kept) const {
     float squares = 0.0F;
     for (std::int64_t channel = 0; channel < channels; ++channel) {
-      const float key = keys(piece, channel);
+      float const key = keys(piece, channel);
       squares = multiply_add(key, key, squares);
     }
-    const float scale = sqrt(squares / static_cast<float>(channels));
+    float const scale = sqrt(squares / static_cast<float>(channels));
     for (std::int64_t first = 0; first < channels; first += 4) {
       int codes = 0;
       for (int i = 0; i < 4; ++i) {
@@ -62,12 +62,12 @@ struct key_code_selector {
   template <class Query>
   TESSERA_FN float score(Query const& query, element_type const* kept, std::int64_t channels,
                          scored_chunk const&) const {
-    const lse_reducer<float> reducer;
+    lse_reducer<float> const reducer;
     auto all = reducer.identity();
     for (int key = 0; key < Chunk; ++key) {
       float sum = 0.0F;
       for (std::int64_t channel = 0; channel < channels; ++channel) {
-        const int shift = 2 * static_cast<int>(channel % 4);
+        int const shift = 2 * static_cast<int>(channel % 4);
         sum = multiply_add(query(channel), level(kept[(key * channels + channel) / 4] >> shift & 3), sum);
       }
       reducer.push(all, sum * scale_of(kept, key, channels));
@@ -84,7 +84,7 @@ struct key_code_selector {
   }
   TESSERA_FN static constexpr float level(int code) {
     // Values, not one of two variables: there is no array on the device.
-    const float magnitude = (code & 1) != 0 ? float{levels[1]} : float{levels[0]};
+    float const magnitude = (code & 1) != 0 ? float{levels[1]} : float{levels[0]};
     return (code & 2) != 0 ? -magnitude : magnitude;
   }
   TESSERA_FN static float scale_of(element_type const* kept, int key, std::int64_t channels) {

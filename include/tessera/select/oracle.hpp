@@ -42,7 +42,7 @@ struct oracle_selector {
   template <class Query>
   TESSERA_FN float score(Query const& query, element_type const* kept, std::int64_t channels,
                          scored_chunk const&) const {
-    const lse_reducer<float> reducer;
+    lse_reducer<float> const reducer;
     auto all = reducer.identity();
     for (int token = 0; token < Chunk; ++token) {
       float sum = 0.0F;

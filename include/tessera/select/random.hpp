@@ -35,9 +35,9 @@ struct random_selector {
   /// Between 0 and 1.
   template <class Query>
   TESSERA_FN float score(Query const&, element_type const*, std::int64_t, scored_chunk const& at) const {
-    const std::uint64_t of_query =
+    std::uint64_t const of_query =
         mix_bits(mix_bits(seed, static_cast<std::uint64_t>(at.head)), static_cast<std::uint64_t>(at.position));
-    const std::uint64_t lot = mix_bits(of_query, static_cast<std::uint64_t>(at.chunk));
+    std::uint64_t const lot = mix_bits(of_query, static_cast<std::uint64_t>(at.chunk));
     return static_cast<float>(lot >> 40) * 0x1p-24F;
   }
   TESSERA_FN constexpr std::int64_t budget(std::int64_t candidates) const { return chunk_budget(chunks, candidates); }

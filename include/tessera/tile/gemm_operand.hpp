@@ -74,7 +74,7 @@ struct gemm_operand<int4x2> {
   TESSERA_FN static constexpr wide_pair widen(int4x2 pair) { return {low(pair), high(pair)}; }
   /// Wraps where the sum does not fit 32 bits, which takes a depth over 16 million pairs.
   TESSERA_FN static constexpr std::int32_t multiply_add(wide_pair a, wide_pair b, std::int32_t sum) {
-    const std::int32_t both = a.first * b.first + a.second * b.second;
+    std::int32_t const both = a.first * b.first + a.second * b.second;
     return static_cast<std::int32_t>(static_cast<std::uint32_t>(sum) + static_cast<std::uint32_t>(both));
   }
 };

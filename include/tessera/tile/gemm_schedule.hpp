@@ -34,7 +34,7 @@ struct dense_schedule {
 
   [[nodiscard]] TESSERA_FN constexpr std::int32_t count() const { return static_cast<std::int32_t>(order.count()); }
   [[nodiscard]] TESSERA_FN constexpr gemm_work at(std::int32_t index) const {
-    const tile_order::place tile = order.at(index);
+    tile_order::place const tile = order.at(index);
     return {tile.row, tile.column, 0, pieces};
   }
   [[nodiscard]] TESSERA_FN constexpr std::int32_t piece(std::int32_t k) const { return k; }

@@ -64,18 +64,18 @@ struct row_schedule {
   /// All tiles of a matrix of rows x columns tiles, for at most so many workers and shares of a row.
   [[nodiscard]] static constexpr row_schedule make(std::int32_t rows, std::int32_t columns, std::int32_t pieces,
                                                    std::int32_t most_workers, std::int32_t most_states = 0x7fffffff) {
-    const row_schedule made{rows, columns, pieces, most_workers, most_states, 0, 0, {}, 0};
+    row_schedule const made{rows, columns, pieces, most_workers, most_states, 0, 0, {}, 0};
     return made.of_places(0, columns);
   }
 
   /// The same for some places of all rows.
   [[nodiscard]] constexpr row_schedule of_places(std::int32_t first, std::int32_t end) const {
     constexpr std::int32_t more_bands = 3;
-    const std::int32_t fewest = max(divide_up(rows, workers), 1);
+    std::int32_t const fewest = max(divide_up(rows, workers), 1);
     row_schedule best = in_bands(fewest, first, end);
     for (std::int32_t count = fewest + 1; count <= min(fewest + more_bands, rows); ++count) {
-      const row_schedule made = in_bands(count, first, end);
-      const bool takes_as_long = std::int64_t{made.steps()} * 100 <= std::int64_t{best.steps()} * 101;
+      row_schedule const made = in_bands(count, first, end);
+      bool const takes_as_long = std::int64_t{made.steps()} * 100 <= std::int64_t{best.steps()} * 101;
       best = takes_as_long && made.tail_tiles() < best.tail_tiles() / 2 ? made : best;
     }
     return best;
@@ -92,16 +92,16 @@ struct row_schedule {
   }
   [[nodiscard]] TESSERA_FN constexpr std::int32_t count() const { return works; }
   [[nodiscard]] TESSERA_FN constexpr gemm_work at(std::int32_t index) const {
-    const row_share share = share_at(index);
+    row_share const share = share_at(index);
     return {share.row, column_at(share.place), 0, share.is_there ? pieces : 0};
   }
   [[nodiscard]] TESSERA_FN constexpr std::int32_t piece(std::int32_t k) const { return k; }
 
   /// The share of a row that a work belongs to.
   [[nodiscard]] TESSERA_FN constexpr row_share share_at(std::int32_t index) const {
-    const std::int32_t worker = index % workers;
-    const std::int32_t step = index / workers;
-    const std::int32_t first_steps = kinds[0].count * kinds[0].steps;
+    std::int32_t const worker = index % workers;
+    std::int32_t const step = index / workers;
+    std::int32_t const first_steps = kinds[0].count * kinds[0].steps;
     return step < first_steps ? share_in(kinds[0], 0, worker, step)
                               : share_in(kinds[1], kinds[0].count * kinds[0].rows, worker, step - first_steps);
   }
@@ -123,7 +123,7 @@ struct row_schedule {
 
  private:
   [[nodiscard]] constexpr row_schedule in_bands(std::int32_t count, std::int32_t first, std::int32_t end) const {
-    const std::int32_t higher = rows % count;
+    std::int32_t const higher = rows % count;
     row_schedule made = *this;
     made.first_place = first;
     made.places = end - first;
@@ -151,17 +151,17 @@ struct row_schedule {
 
   [[nodiscard]] TESSERA_FN constexpr row_share share_in(row_bands const& bands, std::int32_t first_row,
                                                         std::int32_t worker, std::int32_t step) const {
-    const std::int32_t band = step / bands.steps;
-    const std::int32_t own_step = step - band * bands.steps;
-    const std::int32_t band_row = first_row + band * bands.rows;
-    const std::int32_t regular = bands.rows * bands.splits;
+    std::int32_t const band = step / bands.steps;
+    std::int32_t const own_step = step - band * bands.steps;
+    std::int32_t const band_row = first_row + band * bands.rows;
+    std::int32_t const regular = bands.rows * bands.splits;
     if (worker >= regular) {
       return tail_share(bands, band_row, worker - regular, own_step);
     }
-    const std::int32_t row = worker / bands.splits;
-    const std::int32_t split = worker - row * bands.splits;
-    const std::int32_t place = split + own_step * bands.splits;
-    const std::int32_t end = places - bands.tail;
+    std::int32_t const row = worker / bands.splits;
+    std::int32_t const split = worker - row * bands.splits;
+    std::int32_t const place = split + own_step * bands.splits;
+    std::int32_t const end = places - bands.tail;
     return {band_row + row, split, first_place + place, own_step, place < end, place + bands.splits >= end};
   }
 
@@ -172,10 +172,10 @@ struct row_schedule {
     if (bands.tail == 0) {
       return {0, 0, 0, 0, false, false};
     }
-    const std::int32_t from = which * bands.tail_length;
-    const std::int32_t tile = from + step;
-    const std::int32_t row = tile / bands.tail;
-    const std::int32_t begin = row * bands.tail;
+    std::int32_t const from = which * bands.tail_length;
+    std::int32_t const tile = from + step;
+    std::int32_t const row = tile / bands.tail;
+    std::int32_t const begin = row * bands.tail;
     return {band_row + row,
             bands.splits + (begin < from ? 1 : 0),
             first_place + places - bands.tail + tile - begin,
@@ -190,15 +190,15 @@ struct row_schedule {
     bands.steps = divide_up(all_places, bands.splits);
     bands.tail = 0;
     bands.tail_length = 0;
-    const std::int32_t regular = bands.rows * bands.splits;
-    const std::int32_t others = min(workers - regular, bands.rows);
+    std::int32_t const regular = bands.rows * bands.splits;
+    std::int32_t const others = min(workers - regular, bands.rows);
     if (others <= 0 || bands.splits > most_states - 2) {
       return bands;
     }
-    const auto fair = static_cast<std::int32_t>(std::int64_t{all_places} * others / (regular + others));
+    auto const fair = static_cast<std::int32_t>(std::int64_t{all_places} * others / (regular + others));
     for (std::int32_t length = max(fair, 1); length <= fair + 1 && all_places - length >= bands.splits; ++length) {
-      const std::int32_t taken = divide_up(bands.rows * length, others);
-      const std::int32_t steps = max(divide_up(all_places - length, bands.splits), taken);
+      std::int32_t const taken = divide_up(bands.rows * length, others);
+      std::int32_t const steps = max(divide_up(all_places - length, bands.splits), taken);
       if (steps < bands.steps) {
         bands.steps = steps;
         bands.tail = length;

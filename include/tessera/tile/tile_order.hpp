@@ -33,13 +33,13 @@ struct tile_order {
   /// Index: std::int32_t where count() fits it, which on a GPU takes a fifth of the time of std::int64_t.
   template <class Index>
   [[nodiscard]] TESSERA_FN constexpr place at(Index index) const {
-    const Index whole_band = static_cast<Index>(band) * columns;
-    const auto which = static_cast<std::int32_t>(index / whole_band);
-    const Index inside = index - which * whole_band;
-    const std::int32_t first = which * band;
-    const std::int32_t height = min(band, rows - first);
-    const auto column = static_cast<std::int32_t>(inside / height);
-    const auto row = static_cast<std::int32_t>(inside - static_cast<Index>(column) * height);
+    Index const whole_band = static_cast<Index>(band) * columns;
+    auto const which = static_cast<std::int32_t>(index / whole_band);
+    Index const inside = index - which * whole_band;
+    std::int32_t const first = which * band;
+    std::int32_t const height = min(band, rows - first);
+    auto const column = static_cast<std::int32_t>(inside / height);
+    auto const row = static_cast<std::int32_t>(inside - static_cast<Index>(column) * height);
     return {first + row, which % 2 == 0 ? column : columns - 1 - column};
   }
 };

@@ -29,7 +29,7 @@ TESSERA_FN constexpr std::uint32_t ordered_key(float score) {
   if (is_nan(score)) {
     return 1;
   }
-  const std::uint32_t bits = score == 0.0F ? 0U : bit_cast<std::uint32_t>(score);
+  std::uint32_t const bits = score == 0.0F ? 0U : bit_cast<std::uint32_t>(score);
   return (bits & sign) != 0 ? ~bits : bits | sign;
 }
 
@@ -62,7 +62,7 @@ struct key_digit {
 };
 inline constexpr int key_digits = 32 / top_k_scratch::digit_bits;
 TESSERA_FN constexpr key_digit key_digit_at(int which) {
-  const int above = top_k_scratch::digit_bits * which;
+  int const above = top_k_scratch::digit_bits * which;
   return {32 - above - top_k_scratch::digit_bits, which == 0 ? 0U : ~(0xffffffffU >> above)};
 }
 
@@ -82,9 +82,9 @@ TESSERA_FN std::uint32_t count_digits(Group const& group, Keys const& keys, std:
   for (int lane : group) {
     found[lane] = 0;
     for (std::int64_t i = lane; i < count; i += Group::size) {
-      const std::uint32_t key = keys(i);
+      std::uint32_t const key = keys(i);
       if (key != 0 && (key & digit.above) == prefix) {
-        const std::uint32_t bin = (key >> digit.shift) % static_cast<std::uint32_t>(top_k_scratch::bins);
+        std::uint32_t const bin = (key >> digit.shift) % static_cast<std::uint32_t>(top_k_scratch::bins);
         group.atomic_add(scratch.counts[bin][lane % copies], 1U);
         ++found[lane];
       }
@@ -136,13 +136,13 @@ TESSERA_FN void write_keys(Group const& group, Keys const& keys, std::int64_t co
     per_lane<std::uint32_t, Group> key;
     for (int lane : group) {
       key[lane] = first + lane < count ? keys(first + lane) : 0;
-      const std::uint64_t is_above = key[lane] > least ? std::uint64_t{1} << 32 : 0;
+      std::uint64_t const is_above = key[lane] > least ? std::uint64_t{1} << 32 : 0;
       place[lane] = is_above + (key[lane] == least ? 1U : 0U);
     }
-    const std::uint64_t all = exclusive_sum(group, place);
+    std::uint64_t const all = exclusive_sum(group, place);
     for (int lane : group) {
-      const std::uint64_t at = before + place[lane];
-      const auto equal = static_cast<std::uint32_t>(at);
+      std::uint64_t const at = before + place[lane];
+      auto const equal = static_cast<std::uint32_t>(at);
       if (key[lane] > least || (key[lane] == least && equal < equals)) {
         write(static_cast<std::int64_t>(at >> 32) + min(equal, equals), first + lane);
       }
@@ -163,8 +163,8 @@ TESSERA_FN std::int64_t top_k(Group const& group, Keys const& keys, std::int64_t
   std::uint32_t left = take > 0 ? static_cast<std::uint32_t>(min(take, count)) : 0U;
   std::uint32_t taken = left;
   for (int which = 0; which < detail::key_digits && left > 0; ++which) {
-    const detail::key_digit digit = detail::key_digit_at(which);
-    const std::uint32_t found = detail::count_digits(group, keys, count, digit, prefix, scratch);
+    detail::key_digit const digit = detail::key_digit_at(which);
+    std::uint32_t const found = detail::count_digits(group, keys, count, digit, prefix, scratch);
     if (which == 0) {
       left = min(left, found);
       taken = left;

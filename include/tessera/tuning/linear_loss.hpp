@@ -81,16 +81,16 @@ struct loss_part_tuning {
 
   /// What a part costs for each of its entries, in columns of 256 rows over 64 of the depth.
   [[nodiscard]] static constexpr double cost(std::int64_t tokens, std::int64_t channels, std::int64_t entries) {
-    const std::int64_t rows = divide_up(tokens, std::int64_t{256});
-    const std::int64_t across = divide_up(channels, std::int64_t{192});
-    const std::int64_t tiles = rows * divide_up(entries, std::int64_t{192});
-    const std::int64_t panels = divide_up(entries, std::int64_t{256});
-    const std::int64_t products = (panels + rows) * across;
-    const double pieces = static_cast<double>(
+    std::int64_t const rows = divide_up(tokens, std::int64_t{256});
+    std::int64_t const across = divide_up(channels, std::int64_t{192});
+    std::int64_t const tiles = rows * divide_up(entries, std::int64_t{192});
+    std::int64_t const panels = divide_up(entries, std::int64_t{256});
+    std::int64_t const products = (panels + rows) * across;
+    double const pieces = static_cast<double>(
         across * (panels * divide_up(tokens, std::int64_t{64}) + rows * divide_up(entries, std::int64_t{64})));
-    const double depth = pieces / static_cast<double>(products > 0 ? products : 1);
-    const double made = static_cast<double>(divide_up(tiles, clusters) * divide_up(channels, std::int64_t{64}) * 192);
-    const double added = static_cast<double>(divide_up(products, clusters) * 192) * depth;
+    double const depth = pieces / static_cast<double>(products > 0 ? products : 1);
+    double const made = static_cast<double>(divide_up(tiles, clusters) * divide_up(channels, std::int64_t{64}) * 192);
+    double const added = static_cast<double>(divide_up(products, clusters) * 192) * depth;
     return (made + added + static_cast<double>(launches)) / static_cast<double>(entries);
   }
 };

@@ -39,9 +39,9 @@ TEST_CASE("copies beside the threads have arrived after the wait, prefetched to 
   for (std::size_t i = 0; i < values.size(); ++i) {
     values[i] = testing::uniform_bits{}.value(1, i);
   }
-  const device_values<std::uint32_t> from(values);
+  device_values<std::uint32_t> const from(values);
   for (bool prefetch : {false, true}) {
-    const device_values<std::uint32_t> to(words);
+    device_values<std::uint32_t> const to(words);
     copy_reversed<<<1, 96>>>(from.data(), to.data(), prefetch);
     CHECK(to.download() == std::vector<std::uint32_t>(values.rbegin(), values.rend()));
   }

@@ -72,7 +72,7 @@ struct exchange_boxes {
   float* to;        ///< of each block the sum of all that it got
 
   __device__ void operator()(cuda_block<64> const& group, std::int64_t which, scratch_type& scratch) const {
-    const auto rank = rank_in_cluster();
+    auto const rank = rank_in_cluster();
     if (group.lane == 0) {
       scratch.full.init(1);
       scratch.read.init(2);

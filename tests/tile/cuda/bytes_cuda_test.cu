@@ -21,15 +21,15 @@ struct operands {
 };
 
 __host__ __device__ operands operands_at(int i) {
-  const std::uint64_t first = testing::hash(1, static_cast<std::uint64_t>(i));
-  const std::uint64_t second = testing::hash(2, static_cast<std::uint64_t>(i));
+  std::uint64_t const first = testing::hash(1, static_cast<std::uint64_t>(i));
+  std::uint64_t const second = testing::hash(2, static_cast<std::uint64_t>(i));
   return {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(first >> 32),
           static_cast<std::uint32_t>(second)};
 }
 
 __global__ void apply_all(std::uint32_t* results) {
   for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) {
-    const operands given = operands_at(i);
+    operands const given = operands_at(i);
     std::uint32_t* const result = results + functions * i;
     result[0] = pick_bytes(given.a, given.b, given.c & 0x7777u);
     result[1] = select_bits(given.a, given.b, given.c);
@@ -41,10 +41,10 @@ __global__ void apply_all(std::uint32_t* results) {
 }
 
 std::uint32_t picked(operands given, std::uint32_t selector) {
-  const std::uint64_t eight = given.a | (std::uint64_t{given.b} << 32);
+  std::uint64_t const eight = given.a | (std::uint64_t{given.b} << 32);
   std::uint32_t result = 0;
   for (int i = 0; i < 4; ++i) {
-    const std::uint32_t which = (selector >> (4 * i)) & 7u;
+    std::uint32_t const which = (selector >> (4 * i)) & 7u;
     result |= static_cast<std::uint32_t>((eight >> (8 * which)) & 0xffu) << (8 * i);
   }
   return result;
@@ -52,11 +52,11 @@ std::uint32_t picked(operands given, std::uint32_t selector) {
 
 /// Moves 4, 8, 16 and again 16 bytes at a time.
 __global__ void move_once(std::uint32_t const* from, std::uint32_t* to) {
-  const int thread = static_cast<int>(threadIdx.x);
+  int const thread = static_cast<int>(threadIdx.x);
   store_once(to + thread, load_once(from + thread));
   store_once(reinterpret_cast<uint2*>(to + 32) + thread, load_once(reinterpret_cast<uint2 const*>(from + 32) + thread));
   store_once(reinterpret_cast<uint4*>(to + 96) + thread, load_once(reinterpret_cast<uint4 const*>(from + 96) + thread));
-  const uint4 four = begin_load_from_l2(reinterpret_cast<uint4 const*>(from + 224) + thread);
+  uint4 const four = begin_load_from_l2(reinterpret_cast<uint4 const*>(from + 224) + thread);
   store_here(reinterpret_cast<uint2*>(to + 224) + 2 * thread, {four.x, four.y});
   store_here(reinterpret_cast<uint2*>(to + 224) + 2 * thread + 1, {four.z, four.w});
 }
@@ -65,13 +65,13 @@ __global__ void move_once(std::uint32_t const* from, std::uint32_t* to) {
 
 TEST_CASE("bytes and bits are picked, and sums of products made, as plain arithmetic does", "[cuda]") {
   TESSERA_NEEDS_CUDA();
-  const device_values<std::uint32_t> results(functions * count);
+  device_values<std::uint32_t> const results(functions * count);
   apply_all<<<1, 128>>>(results.data());
-  const std::vector<std::uint32_t> found = results.download();
+  std::vector<std::uint32_t> const found = results.download();
   int wrong[functions] = {};
   for (int i = 0; i < count; ++i) {
-    const operands given = operands_at(i);
-    const std::uint32_t expected[functions] = {picked(given, given.c & 0x7777u),
+    operands const given = operands_at(i);
+    std::uint32_t const expected[functions] = {picked(given, given.c & 0x7777u),
                                                (given.b & given.a) | (given.c & ~given.a),
                                                given.a * given.b + given.c,
                                                given.a * 2 + given.c,
@@ -93,8 +93,8 @@ TEST_CASE("what is read once and written once arrives whole", "[cuda]") {
   for (std::size_t i = 0; i < values.size(); ++i) {
     values[i] = testing::uniform_bits{}.value(3, i);
   }
-  const device_values<std::uint32_t> from(values);
-  const device_values<std::uint32_t> to(values.size());
+  device_values<std::uint32_t> const from(values);
+  device_values<std::uint32_t> const to(values.size());
   move_once<<<1, 32>>>(from.data(), to.data());
   CHECK(to.download() == values);
 }

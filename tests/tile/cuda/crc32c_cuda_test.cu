@@ -16,7 +16,7 @@ namespace {
 
 template <int Bytes, int Pieces>
 __global__ void checksum(std::uint8_t const* data, std::uint32_t* of_lanes) {
-  const int lane = static_cast<int>(threadIdx.x);
+  int const lane = static_cast<int>(threadIdx.x);
   of_lanes[lane] = warp_crc32c<Bytes, Pieces>(lane, data);
 }
 
@@ -27,8 +27,8 @@ void check_checksum() {
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     bytes[i] = static_cast<std::uint8_t>(testing::hash(Bytes, i));
   }
-  const device_values<std::uint8_t> data(bytes);
-  const device_values<std::uint32_t> of_lanes(32);
+  device_values<std::uint8_t> const data(bytes);
+  device_values<std::uint32_t> const of_lanes(32);
   checksum<Bytes, Pieces><<<1, 32>>>(data.data(), of_lanes.data());
   CHECK(of_lanes.download() == std::vector<std::uint32_t>(32, crc32c(bytes.data(), bytes.size())));
 }

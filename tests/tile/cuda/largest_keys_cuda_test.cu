@@ -38,15 +38,15 @@ struct find_largest {
   std::int32_t* counts;  ///< of each list
 
   __device__ void operator()(cuda_block<Lanes> const& group, std::int64_t which, scratch_type& scratch) const {
-    const key_places<Lanes> own(group.lane, count);
+    key_places<Lanes> const own(group.lane, count);
     std::uint32_t largest = 0;
     for (std::int32_t place = own.first; place < own.end; place += 32) {
-      const std::uint32_t key = keys[which * count + place];
+      std::uint32_t const key = keys[which * count + place];
       scratch.keys[place] = key;
       largest = max(largest, key);
     }
     for (int turn = 0; turn < 2; ++turn) {
-      const std::int32_t found =
+      std::int32_t const found =
           largest_keys(group, scratch.keys, count, take, largest, scratch.found, write{taken + which * count});
       group.sync();
       if (group.lane == 0) {

@@ -16,7 +16,7 @@ namespace {
 /// Sums of tiles by warps that take them in order and finish them in any: some dawdle.
 __global__ void sum_tiles(std::uint64_t const* sums, std::int64_t tiles, std::uint64_t* words, unsigned long long* next,
                           std::uint64_t* before) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+  int const lane = static_cast<int>(threadIdx.x) % 32;
   while (true) {
     std::int64_t tile = 0;
     if (lane == 0) {
@@ -27,7 +27,7 @@ __global__ void sum_tiles(std::uint64_t const* sums, std::int64_t tiles, std::ui
       return;
     }
     __nanosleep(static_cast<unsigned>(testing::hash(1, static_cast<std::uint64_t>(tile)) % 2000));
-    const std::uint64_t found = look_back(words, tile, sums[tile], lane);
+    std::uint64_t const found = look_back(words, tile, sums[tile], lane);
     before[tile * 32 + lane] = found;
   }
 }
@@ -38,13 +38,13 @@ std::int64_t wrong_sums(std::int64_t tiles, std::uint64_t largest, int blocks) {
   for (std::size_t i = 0; i < sums.size(); ++i) {
     sums[i] = testing::hash(2, i) % (largest + 1);
   }
-  const device_values<std::uint64_t> device_sums(sums);
-  const device_values<std::uint64_t> words(sums.size());
-  const device_values<unsigned long long> next(1);
-  const device_values<std::uint64_t> before(32 * sums.size());
+  device_values<std::uint64_t> const device_sums(sums);
+  device_values<std::uint64_t> const words(sums.size());
+  device_values<unsigned long long> const next(1);
+  device_values<std::uint64_t> const before(32 * sums.size());
   sum_tiles<<<static_cast<unsigned>(blocks), 64>>>(device_sums.data(), tiles, words.data(), next.data(), before.data());
-  const std::vector<std::uint64_t> found = before.download();
-  const std::vector<std::uint64_t> published = words.download();
+  std::vector<std::uint64_t> const found = before.download();
+  std::vector<std::uint64_t> const published = words.download();
   std::int64_t wrong = 0;
   std::uint64_t expected = 0;
   for (std::size_t tile = 0; tile < sums.size(); ++tile) {

@@ -30,10 +30,10 @@ struct one_multiplication {
 
   template <class Group>
   __device__ void operator()(Group const& group, std::int64_t, scratch_type&) const {
-    const int lane = group.lane;
-    const std::uint32_t of_a[4] = {word(a, lane / 4, lane % 4), word(a, lane / 4 + 8, lane % 4),
+    int const lane = group.lane;
+    std::uint32_t const of_a[4] = {word(a, lane / 4, lane % 4), word(a, lane / 4 + 8, lane % 4),
                                    word(a, lane / 4, lane % 4 + 4), word(a, lane / 4 + 8, lane % 4 + 4)};
-    const std::uint32_t of_b[2] = {word(b, lane / 4, lane % 4), word(b, lane / 4, lane % 4 + 4)};
+    std::uint32_t const of_b[2] = {word(b, lane / 4, lane % 4), word(b, lane / 4, lane % 4 + 4)};
     std::int32_t four[4];
     for (int i = 0; i < 4; ++i) {
       four[i] = sums[place(lane, i)];

@@ -19,16 +19,16 @@ constexpr int words = 1024;
 __global__ void access_shared(std::uint32_t const* from, std::uint32_t* to) {
   __shared__ alignas(8) std::uint32_t table[words];
   __shared__ std::uint16_t halves[2 * words];
-  const int thread = static_cast<int>(threadIdx.x);
+  int const thread = static_cast<int>(threadIdx.x);
   for (int i = thread; i < words; i += static_cast<int>(blockDim.x)) {
     table[i] = from[i];
   }
   __syncthreads();
-  const std::uint32_t begin = shared_address(table);
+  std::uint32_t const begin = shared_address(table);
   for (int i = thread; i < words; i += static_cast<int>(blockDim.x)) {
-    const std::uint32_t index = static_cast<std::uint32_t>(i) * 7 + 0xabc00000u;  // only the low ten bits count
+    std::uint32_t const index = static_cast<std::uint32_t>(i) * 7 + 0xabc00000u;  // only the low ten bits count
     to[i] = load_shared_u32(table_address<10>(begin, index));
-    const uint2 two = load_shared_u32x2(begin + 8 * (static_cast<std::uint32_t>(i) / 2));
+    uint2 const two = load_shared_u32x2(begin + 8 * (static_cast<std::uint32_t>(i) / 2));
     to[words + i] = two.x * 3 + two.y;
     to[2 * words + i] = load_shared_u16(begin + 4 * static_cast<std::uint32_t>(i) + 2);
     store_shared_u16(shared_address(halves) + 2 * static_cast<std::uint32_t>(2 * words - 1 - i), from[i]);
@@ -47,10 +47,10 @@ TEST_CASE("shared memory is read and written by address", "[cuda]") {
   for (std::size_t i = 0; i < values.size(); ++i) {
     values[i] = testing::uniform_bits{}.value(4, i);
   }
-  const device_values<std::uint32_t> from(values);
-  const device_values<std::uint32_t> to(4 * words);
+  device_values<std::uint32_t> const from(values);
+  device_values<std::uint32_t> const to(4 * words);
   access_shared<<<1, 128>>>(from.data(), to.data());
-  const std::vector<std::uint32_t> found = to.download();
+  std::vector<std::uint32_t> const found = to.download();
   int wrong = 0;
   for (std::size_t i = 0; i < words; ++i) {
     wrong += found[i] == values[i * 7 % words] ? 0 : 1;

@@ -22,8 +22,8 @@ namespace {
 /// Where element `inner` of row `row` of a box of rows of 128 bytes lies, in elements, as the copy engine would put it.
 template <class T>
 __device__ int swizzled(int row, int inner) {
-  const int chunk = inner * static_cast<int>(sizeof(T)) / 16;
-  const int in_chunk = inner % (16 / static_cast<int>(sizeof(T)));
+  int const chunk = inner * static_cast<int>(sizeof(T)) / 16;
+  int const in_chunk = inner % (16 / static_cast<int>(sizeof(T)));
   return (row * 128 + ((chunk ^ (row % 8)) << 4)) / static_cast<int>(sizeof(T)) + in_chunk;
 }
 
@@ -61,7 +61,7 @@ struct one_multiplication {
     begin_multiply(registers);
 #pragma unroll
     for (int step = 0; step < 4; ++step) {
-      const matrix_descriptor b_step = piece<B>(scratch.b, step);
+      matrix_descriptor const b_step = piece<B>(scratch.b, step);
       if constexpr (From == a_from::registers) {
         std::uint32_t words[4];
         load_words(group.lane, step, words);
@@ -78,8 +78,8 @@ struct one_multiplication {
     await_multiply<0>(registers);
 #pragma unroll
     for (int i = 0; i < mma::registers; ++i) {
-      const int row = group.lane / 32 * 16 + group.lane % 32 / 4 + i / 2 % 2 * 8;
-      const int column = i / 4 * 8 + group.lane % 4 * 2 + i % 2;
+      int const row = group.lane / 32 * 16 + group.lane % 32 / 4 + i / 2 % 2 * 8;
+      int const column = i / 4 * 8 + group.lane % 4 * 2 + i % 2;
       sums[row * Columns + column] = registers[i];
     }
   }
@@ -89,8 +89,8 @@ struct one_multiplication {
   template <operand_order Order>
   __device__ static void fill(int lane, value_type* to, value_type const* from, int extent) {
     for (int i = lane; i < extent * depth; i += lanes) {
-      const int outer = i / depth;
-      const int k = i % depth;
+      int const outer = i / depth;
+      int const k = i % depth;
       if constexpr (Order == operand_order::along_depth) {
         to[swizzled<value_type>(outer, k)] = from[i];
       } else {
@@ -101,7 +101,7 @@ struct one_multiplication {
   /// 32 bytes of depth along it; across it 16 rows of 128 bytes.
   template <operand_order Order>
   __device__ static matrix_descriptor piece(value_type const* tile, int step) {
-    const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(tile));
+    auto const address = static_cast<std::uint32_t>(__cvta_generic_to_shared(tile));
     if constexpr (Order == operand_order::along_depth) {
       return matrix_descriptor::rows_of_128_bytes(address).further(32 * step);
     } else {
@@ -112,8 +112,8 @@ struct one_multiplication {
     constexpr int in_word = 4 / static_cast<int>(sizeof(value_type));
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const int row = lane / 32 * 16 + lane % 32 / 4 + i % 2 * 8;
-      const int k = step * mma::depth + lane % 4 * in_word + i / 2 * 4 * in_word;
+      int const row = lane / 32 * 16 + lane % 32 / 4 + i % 2 * 8;
+      int const k = step * mma::depth + lane % 4 * in_word + i / 2 * 4 * in_word;
       memcpy(&words[i], a + row * depth + k, 4);
     }
   }

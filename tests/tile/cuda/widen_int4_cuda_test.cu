@@ -25,7 +25,7 @@ struct widen_words {
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
     for (int lane : group) {
-      const std::int64_t i = which * lanes + lane;
+      std::int64_t const i = which * lanes + lane;
       values[i] = widen_int4(group, word(i));
     }
   }

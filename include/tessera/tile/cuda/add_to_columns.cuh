@@ -22,7 +22,7 @@ __device__ __forceinline__ void add_to_columns(float (&sums)[Registers], NumberO
     }
 #pragma unroll
     for (int side = 0; side < 2; ++side) {
-      const float number = number_of(i / 4 * 8 + side);
+      float const number = number_of(i / 4 * 8 + side);
       sums[i + side] += number;
       sums[i + 2 + side] += number;
     }

@@ -12,7 +12,7 @@ inline namespace v0 {
 
 /// Starts copying 16 bytes; both addresses are multiples of 16. Bypasses L1.
 __device__ __forceinline__ void async_copy_16(void* shared, void const* global) {
-  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
+  auto const address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(global) : "memory");
 }
 
@@ -26,7 +26,7 @@ __device__ __forceinline__ void async_copy_wait_all() {
 __device__ __forceinline__ void prefetch_to_l2(void const* global, std::int64_t bytes) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   const auto address = reinterpret_cast<std::uint64_t>(global) & ~std::uint64_t{15};
-  const auto rounded = static_cast<std::uint32_t>(bytes) & ~15u;
+  auto const rounded = static_cast<std::uint32_t>(bytes) & ~15u;
   if (rounded > 0) {
     asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(address), "r"(rounded) : "memory");
   }

@@ -72,7 +72,7 @@ __device__ __forceinline__ uint2 unpack_four_e4m3(std::uint32_t four) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
   std::uint32_t halves[4];
   for (int i = 0; i < 4; ++i) {
-    const float8_e4m3 code{static_cast<std::uint8_t>(four >> 8 * i)};
+    float8_e4m3 const code{static_cast<std::uint8_t>(four >> 8 * i)};
     halves[i] = store<float16>(load(code)).bits;
   }
   pairs = {halves[0] | halves[1] << 16, halves[2] | halves[3] << 16};

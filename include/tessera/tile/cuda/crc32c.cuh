@@ -14,14 +14,14 @@ inline namespace v0 {
 template <int Bytes, int Pieces>
 __device__ __forceinline__ std::uint32_t warp_crc32c(int lane, std::uint8_t const* data) {
   static_assert(Pieces <= 32, "tessera: a warp has 32 lanes");
-  const int piece = lane - (32 - Pieces);  // lanes before the first piece have the checksum of nothing, 0
+  int const piece = lane - (32 - Pieces);  // lanes before the first piece have the checksum of nothing, 0
   std::uint32_t checksum = piece >= 0 ? crc32c(data + piece * Bytes, Bytes) : 0;
   constexpr std::uint32_t factor[5] = {crc32c_factor(Bytes), crc32c_factor(2 * Bytes), crc32c_factor(4 * Bytes),
                                        crc32c_factor(8 * Bytes), crc32c_factor(16 * Bytes)};
 #pragma unroll
   for (int i = 0; i < 5; ++i) {
     // Lanes whose number ends in i + 1 ones hold the sum of their 2^(i+1) pieces afterwards.
-    const std::uint32_t front = __shfl_up_sync(0xffffffffu, checksum, 1u << i);
+    std::uint32_t const front = __shfl_up_sync(0xffffffffu, checksum, 1u << i);
     checksum = (lane & ((2 << i) - 1)) == (2 << i) - 1 ? crc32c_combine_with(front, checksum, factor[i]) : checksum;
   }
   return __shfl_sync(0xffffffffu, checksum, 31);

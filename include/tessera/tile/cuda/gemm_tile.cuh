@@ -37,7 +37,7 @@ __device__ __noinline__ std::uint32_t widen_half_word(std::uint32_t word, int ha
   std::uint32_t pair = 0;
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    const auto byte = static_cast<std::uint8_t>(word >> (16 * half + 8 * i));
+    auto const byte = static_cast<std::uint8_t>(word >> (16 * half + 8 * i));
     pair |= static_cast<std::uint32_t>(store<float16>(load(T{byte})).bits) << (16 * i);
   }
   return pair;
@@ -67,17 +67,17 @@ __device__ __forceinline__ void multiply_fragments(Sum (&sums)[4], std::uint32_t
   if constexpr (is_multiplied_as_half<T>()) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const std::uint32_t wide_a[4] = {widen_half_word<T>(a[2 * i], 0), widen_half_word<T>(a[2 * i + 1], 0),
+      std::uint32_t const wide_a[4] = {widen_half_word<T>(a[2 * i], 0), widen_half_word<T>(a[2 * i + 1], 0),
                                        widen_half_word<T>(a[2 * i], 1), widen_half_word<T>(a[2 * i + 1], 1)};
-      const std::uint32_t wide_b[2] = {widen_half_word<T>(b[i], 0), widen_half_word<T>(b[i], 1)};
+      std::uint32_t const wide_b[2] = {widen_half_word<T>(b[i], 0), widen_half_word<T>(b[i], 1)};
       warp_mma<float16>::multiply(sums, wide_a, wide_b);
     }
   } else if constexpr (is_multiplied_as_bytes<T>()) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const std::uint32_t wide_a[4] = {widen_half_pairs(a[0], i), widen_half_pairs(a[1], i), widen_half_pairs(a[2], i),
+      std::uint32_t const wide_a[4] = {widen_half_pairs(a[0], i), widen_half_pairs(a[1], i), widen_half_pairs(a[2], i),
                                        widen_half_pairs(a[3], i)};
-      const std::uint32_t wide_b[2] = {widen_half_pairs(b[0], i), widen_half_pairs(b[1], i)};
+      std::uint32_t const wide_b[2] = {widen_half_pairs(b[0], i), widen_half_pairs(b[1], i)};
       warp_mma<std::int8_t>::multiply(sums, wide_a, wide_b);
     }
   } else {
@@ -134,7 +134,7 @@ struct gemm_fragments {
     int column;
   };
   __device__ __forceinline__ static place of(Group const& group) {
-    const int warp = group.lane / lanes_in_a_warp;
+    int const warp = group.lane / lanes_in_a_warp;
     return {group.lane % lanes_in_a_warp, warp / grid::columns * row_tiles * 16,
             warp % grid::columns * column_tiles * 8};
   }
@@ -151,7 +151,7 @@ struct gemm_fragments {
     return bits;
   }
   __device__ __forceinline__ static bool suits_load_matrix(operand_type const* from, std::int64_t stride) {
-    const auto bits =
+    auto const bits =
         reinterpret_cast<std::uint64_t>(from) | (static_cast<std::uint64_t>(stride) * sizeof(operand_type));
     return bits % 16 == 0 && __isShared(from);
   }
@@ -161,8 +161,8 @@ struct gemm_fragments {
 
   __device__ __forceinline__ static void load_a(Group const& group, a_tile& a, operand_type const* from,
                                                 std::int64_t stride) {
-    const place at = of(group);
-    const bool by_matrix = suits_load_matrix(from, stride);
+    place const at = of(group);
+    bool const by_matrix = suits_load_matrix(from, stride);
 #pragma unroll
     for (int step = 0; step < steps; ++step) {
 #pragma unroll
@@ -183,8 +183,8 @@ struct gemm_fragments {
 
   __device__ __forceinline__ static void load_b_transposed(Group const& group, b_tile& b, operand_type const* from,
                                                            std::int64_t stride) {
-    const place at = of(group);
-    const bool by_matrix = suits_load_matrix(from, stride);
+    place const at = of(group);
+    bool const by_matrix = suits_load_matrix(from, stride);
 #pragma unroll
     for (int step = 0; step < steps; ++step) {
 #pragma unroll
@@ -205,8 +205,8 @@ struct gemm_fragments {
 
   __device__ __forceinline__ static void load_b(Group const& group, b_tile& b, operand_type const* from,
                                                 std::int64_t stride) {
-    const place at = of(group);
-    const bool by_matrix = sizeof(operand_type) == 2 && suits_load_matrix(from, stride);
+    place const at = of(group);
+    bool const by_matrix = sizeof(operand_type) == 2 && suits_load_matrix(from, stride);
 #pragma unroll
     for (int step = 0; step < steps; ++step) {
 #pragma unroll
@@ -246,7 +246,7 @@ struct gemm_fragments {
   /// Sums: one tile, or several whose sums are visited together.
   template <class Visit, class... Sums>
   __device__ __forceinline__ static void each(Group const& group, Visit const& visit, Sums&... sums) {
-    const place at = of(group);
+    place const at = of(group);
 #pragma unroll
     for (int row = 0; row < row_tiles; ++row) {
 #pragma unroll

@@ -33,7 +33,7 @@ template <class T>
     fits = fits && heads.extent(dimension) <= most_extent;
   }
   for (int dimension = 0; dimension < 2; ++dimension) {
-    const std::int64_t stride = heads.stride(dimension);
+    std::int64_t const stride = heads.stride(dimension);
     fits = fits &&
            (heads.extent(dimension) == 1 || (stride > 0 && stride * bytes % 16 == 0 && stride < most_stride / bytes));
   }
@@ -50,17 +50,17 @@ template <class T>
   check<value_error>(box.rows > 0 && box.rows <= 256, function, ": a box has ", box.rows, " rows but takes 1 to 256");
   check<value_error>(box.columns > 0 && box.columns * bytes <= 128 && box.columns * bytes % 16 == 0, function,
                      ": a row of a box has ", box.columns * bytes, " bytes but takes 16, 32, ... 128");
-  const std::int64_t row_bytes =
+  std::int64_t const row_bytes =
       heads.extent(1) == 1 ? (heads.extent(2) * bytes + 15) / 16 * 16 : heads.stride(1) * bytes;
-  const std::int64_t head_bytes = heads.extent(0) == 1 ? row_bytes * heads.extent(1) : heads.stride(0) * bytes;
-  const cuuint64_t extents[3] = {static_cast<cuuint64_t>(heads.extent(2)), static_cast<cuuint64_t>(heads.extent(1)),
+  std::int64_t const head_bytes = heads.extent(0) == 1 ? row_bytes * heads.extent(1) : heads.stride(0) * bytes;
+  cuuint64_t const extents[3] = {static_cast<cuuint64_t>(heads.extent(2)), static_cast<cuuint64_t>(heads.extent(1)),
                                  static_cast<cuuint64_t>(heads.extent(0))};
-  const cuuint64_t strides[2] = {static_cast<cuuint64_t>(row_bytes), static_cast<cuuint64_t>(head_bytes)};
-  const cuuint32_t sizes[3] = {static_cast<cuuint32_t>(box.columns), static_cast<cuuint32_t>(box.rows), 1};
-  const cuuint32_t steps[3] = {1, 1, 1};
+  cuuint64_t const strides[2] = {static_cast<cuuint64_t>(row_bytes), static_cast<cuuint64_t>(head_bytes)};
+  cuuint32_t const sizes[3] = {static_cast<cuuint32_t>(box.columns), static_cast<cuuint32_t>(box.rows), 1};
+  cuuint32_t const steps[3] = {1, 1, 1};
   using element = std::remove_const_t<T>;
   tensor_map made{};
-  const CUresult result = detail::find_encode_tiled(function)(
+  CUresult const result = detail::find_encode_tiled(function)(
       &made.map, detail::tensor_map_type<element>(), 3, const_cast<element*>(heads.data), extents, strides, sizes,
       steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, tensor_map_l2,
       CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);

@@ -31,8 +31,8 @@ struct key_places {
 
   /// Of a lane, in a list of `count`.
   __device__ __forceinline__ key_places(int lane, std::int32_t count) {
-    const std::int32_t of_warp = (count + Lanes - 1) / Lanes * 32;
-    const std::int32_t begin = lane / 32 * of_warp;
+    std::int32_t const of_warp = (count + Lanes - 1) / Lanes * 32;
+    std::int32_t const begin = lane / 32 * of_warp;
     first = begin + lane % 32;
     end = min(begin + of_warp, count);
   }
@@ -94,8 +94,8 @@ __device__ __forceinline__ uint2 find_range(cuda_block<Lanes> const& group, std:
                                             largest_keys_scratch<Lanes>& scratch) {
   constexpr int warps = largest_keys_scratch<Lanes>::warps;
   clear_bins(group.lane, scratch);
-  const std::uint32_t lowest = __reduce_min_sync(whole_warp, own);
-  const std::uint32_t highest = __reduce_max_sync(whole_warp, own);
+  std::uint32_t const lowest = __reduce_min_sync(whole_warp, own);
+  std::uint32_t const highest = __reduce_max_sync(whole_warp, own);
   if (group.lane % 32 == 0) {
     scratch.lowest[group.lane / 32] = lowest;
     scratch.highest[group.lane / 32] = highest;
@@ -104,8 +104,8 @@ __device__ __forceinline__ uint2 find_range(cuda_block<Lanes> const& group, std:
     scratch.contender_count = 0;
   }
   group.sync();
-  const std::uint32_t high = __reduce_max_sync(whole_warp, scratch.highest[group.lane % warps]);
-  const std::uint32_t low = __reduce_min_sync(whole_warp, scratch.lowest[group.lane % warps]);
+  std::uint32_t const high = __reduce_max_sync(whole_warp, scratch.highest[group.lane % warps]);
+  std::uint32_t const low = __reduce_min_sync(whole_warp, scratch.lowest[group.lane % warps]);
   return {low, high};
 }
 
@@ -115,7 +115,7 @@ __device__ __forceinline__ void count_keys(key_places<Lanes> const& own, std::ui
                                            key_bins const& bins, largest_keys_scratch<Lanes>& scratch) {
 #pragma unroll 4
   for (std::int32_t place = own.first; place < own.end; place += 32) {
-    const std::uint32_t beyond = keys[place] - bins.low;
+    std::uint32_t const beyond = keys[place] - bins.low;
     if (beyond <= bins.span) {
       atomicAdd(&scratch.counts[beyond >> bins.shift], 1U);
     }
@@ -126,7 +126,7 @@ __device__ __forceinline__ void count_keys(key_places<Lanes> const& own, std::ui
 template <int Lanes>
 __device__ __forceinline__ uint2 sum_of_warps(int lane, largest_keys_scratch<Lanes> const& scratch) {
   constexpr int warps = largest_keys_scratch<Lanes>::warps;
-  const std::uint32_t total = lane % 32 < warps ? scratch.totals[lane % 32] : 0;
+  std::uint32_t const total = lane % 32 < warps ? scratch.totals[lane % 32] : 0;
   return {__reduce_add_sync(whole_warp, lane % 32 < lane / 32 ? total : 0), __reduce_add_sync(whole_warp, total)};
 }
 
@@ -134,18 +134,18 @@ __device__ __forceinline__ uint2 sum_of_warps(int lane, largest_keys_scratch<Lan
 template <int Lanes>
 __device__ __forceinline__ void find_last_bin(cuda_block<Lanes> const& group, std::uint32_t take,
                                               largest_keys_scratch<Lanes>& scratch) {
-  const int pair = Lanes - 1 - group.lane;
-  const uint2 own = reinterpret_cast<uint2 const*>(scratch.counts)[pair];
-  const std::uint32_t upto = warp_inclusive_sum(group.lane % 32, own.x + own.y);
+  int const pair = Lanes - 1 - group.lane;
+  uint2 const own = reinterpret_cast<uint2 const*>(scratch.counts)[pair];
+  std::uint32_t const upto = warp_inclusive_sum(group.lane % 32, own.x + own.y);
   if (group.lane % 32 == 31) {
     scratch.totals[group.lane / 32] = upto;
   }
   group.sync();
-  const uint2 sums = sum_of_warps(group.lane, scratch);
-  const std::uint32_t wanted = min(take, sums.y);
-  const std::uint32_t before = sums.x + upto - own.x - own.y;
+  uint2 const sums = sum_of_warps(group.lane, scratch);
+  std::uint32_t const wanted = min(take, sums.y);
+  std::uint32_t const before = sums.x + upto - own.x - own.y;
   if (before < wanted && wanted <= before + own.x + own.y) {
-    const auto bin = static_cast<std::uint32_t>(2 * pair);
+    auto const bin = static_cast<std::uint32_t>(2 * pair);
     if (wanted <= before + own.y) {
       scratch.last = {bin + 1, before, own.y, wanted};
     } else {
@@ -169,12 +169,12 @@ __device__ __forceinline__ lane_keys find_candidates(key_places<Lanes> const& ow
   lane_keys mine{};
 #pragma unroll
   for (int word = 0; word < lane_keys::words; ++word) {
-    const std::int32_t first = own.first + 1024 * word;
-    const std::int32_t end = min(own.end, first + 1024);
+    std::int32_t const first = own.first + 1024 * word;
+    std::int32_t const end = min(own.end, first + 1024);
     std::uint32_t bit = 1;
 #pragma unroll 4
     for (std::int32_t place = first; place < end; place += 32) {
-      const std::uint32_t key = keys[place];
+      std::uint32_t const key = keys[place];
       if (key >= bin.low) {
         mine.bits[word] |= bit;
         if (is_listed && key - bin.low <= bin.span) {
@@ -192,14 +192,14 @@ template <int Lanes>
 __device__ __forceinline__ void compare_contenders(cuda_block<Lanes> const& group, std::uint32_t left,
                                                    largest_keys_scratch<Lanes>& scratch) {
   group.sync();
-  const std::uint32_t within = scratch.contender_count;
+  std::uint32_t const within = scratch.contender_count;
   if (static_cast<std::uint32_t>(group.lane) < within) {
-    const std::uint32_t mine = scratch.contenders[group.lane];
+    std::uint32_t const mine = scratch.contenders[group.lane];
     std::uint32_t larger = 0;
     std::uint32_t equal = 0;  // before this one: one lane has each rank
 #pragma unroll 4
     for (std::uint32_t i = 0; i < within; ++i) {
-      const std::uint32_t other = scratch.contenders[i];
+      std::uint32_t const other = scratch.contenders[i];
       larger += other > mine ? 1U : 0U;
       equal += other == mine && i < static_cast<std::uint32_t>(group.lane) ? 1U : 0U;
     }
@@ -214,8 +214,8 @@ __device__ __forceinline__ void compare_contenders(cuda_block<Lanes> const& grou
 __device__ __forceinline__ void keep_first(lane_keys& mine, std::int32_t count, int lane) {
   for (std::uint32_t& own : mine.bits) {
     for (std::uint32_t left = __reduce_or_sync(whole_warp, own); left != 0; left &= left - 1) {
-      const std::uint32_t bit = left & (~left + 1);
-      const std::uint32_t all = __ballot_sync(whole_warp, (own & bit) != 0);
+      std::uint32_t const bit = left & (~left + 1);
+      std::uint32_t const all = __ballot_sync(whole_warp, (own & bit) != 0);
       if (__popc(all & ((1U << lane) - 1U)) >= count) {
         own &= ~bit;
       }
@@ -235,33 +235,33 @@ __device__ __forceinline__ void write_largest(cuda_block<Lanes> const& group, st
 #pragma unroll
   for (int word = 0; word < lane_keys::words; ++word) {
     for (std::uint32_t left = mine.bits[word]; left != 0; left &= left - 1) {
-      const std::uint32_t key = keys[1024 * word + 32 * (__ffs(static_cast<int>(left)) - 1)];
-      const std::uint32_t bit = left & (~left + 1);
+      std::uint32_t const key = keys[1024 * word + 32 * (__ffs(static_cast<int>(left)) - 1)];
+      std::uint32_t const bit = left & (~left + 1);
       found += key > least.key ? 0x10000U : key == least.key ? 1U : 0U;
       equal.bits[word] |= key == least.key ? bit : 0U;
       mine.bits[word] &= key > least.key ? ~0U : ~bit;
     }
   }
-  const std::uint32_t own = __reduce_add_sync(whole_warp, found);
+  std::uint32_t const own = __reduce_add_sync(whole_warp, found);
   if (group.lane % 32 == 0) {
     scratch.totals[group.lane / 32] = own;
   }
   group.sync();
-  const std::uint32_t before = sum_of_warps(group.lane, scratch).x;
-  const auto taken = static_cast<std::int32_t>(min(before & 0xffffU, least.equals));
-  const std::int32_t left_of_equals = static_cast<std::int32_t>(least.equals) - taken;
+  std::uint32_t const before = sum_of_warps(group.lane, scratch).x;
+  auto const taken = static_cast<std::int32_t>(min(before & 0xffffU, least.equals));
+  std::int32_t const left_of_equals = static_cast<std::int32_t>(least.equals) - taken;
   if (static_cast<std::int32_t>(own & 0xffffU) > left_of_equals) {
     keep_first(equal, left_of_equals, group.lane % 32);
   }
   std::uint32_t rank = (before >> 16) + static_cast<std::uint32_t>(taken);
 #pragma unroll
   for (int word = 0; word < lane_keys::words; ++word) {
-    const std::uint32_t chosen = mine.bits[word] | equal.bits[word];
+    std::uint32_t const chosen = mine.bits[word] | equal.bits[word];
     for (std::uint32_t left = __reduce_or_sync(whole_warp, chosen); left != 0; left &= left - 1) {
-      const std::uint32_t bit = left & (~left + 1);
-      const std::uint32_t all = __ballot_sync(whole_warp, (chosen & bit) != 0);
+      std::uint32_t const bit = left & (~left + 1);
+      std::uint32_t const all = __ballot_sync(whole_warp, (chosen & bit) != 0);
       if ((chosen & bit) != 0) {
-        const int below = __popc(all & ((1U << group.lane % 32) - 1U));
+        int const below = __popc(all & ((1U << group.lane % 32) - 1U));
         write(rank + static_cast<std::uint32_t>(below), 1024 * word + 32 * (__ffs(static_cast<int>(left)) - 1));
       }
       rank += static_cast<std::uint32_t>(__popc(all));
@@ -281,7 +281,7 @@ __device__ __forceinline__ std::int32_t largest_keys(cuda_block<Lanes> const& gr
   using scratch_type = largest_keys_scratch<Lanes>;
   constexpr int bin_bits = log2_ceil(static_cast<unsigned>(scratch_type::bins));
   group.sync();  // what was there has been read
-  const uint2 range = detail::find_range(group, own, scratch);
+  uint2 const range = detail::find_range(group, own, scratch);
   if (range.y == 0 || take <= 0) {
     return 0;
   }
@@ -291,7 +291,7 @@ __device__ __forceinline__ std::int32_t largest_keys(cuda_block<Lanes> const& gr
   auto left = static_cast<std::uint32_t>(take);
   std::uint32_t taken = 0;
   typename scratch_type::last_bin last;
-  const key_places<Lanes> places(group.lane, count);
+  key_places<Lanes> const places(group.lane, count);
   while (true) {
     detail::count_keys(places, keys, bins, scratch);
     group.sync();
@@ -307,9 +307,9 @@ __device__ __forceinline__ std::int32_t largest_keys(cuda_block<Lanes> const& gr
     detail::clear_bins(group.lane, scratch);
     group.sync();
   }
-  const bool is_divided = left < last.within;
-  const bool is_listed = is_divided && bins.shift > 0;
-  const detail::lane_keys mine = detail::find_candidates(places, keys, bins, is_listed, scratch);
+  bool const is_divided = left < last.within;
+  bool const is_listed = is_divided && bins.shift > 0;
+  detail::lane_keys const mine = detail::find_candidates(places, keys, bins, is_listed, scratch);
   typename scratch_type::least_key least{bins.low - (is_divided ? 0U : 1U), is_divided ? left : 0U};
   if (is_listed) {
     detail::compare_contenders(group, left, scratch);

@@ -48,14 +48,14 @@ __device__ __forceinline__ std::uint64_t look_back(std::uint64_t* words, std::in
   std::uint64_t before = 0;
   // Lane i looks at the tile i + 1 before; lanes before the first tile see an empty sum of all.
   for (std::int64_t nearest = tile - 1;; nearest -= 32) {
-    const std::int64_t mine = nearest - lane;
+    std::int64_t const mine = nearest - lane;
     std::uint64_t word = look_back_word::sum_up_to_here;
     do {
       word = mine >= 0 ? look_back_word::read(words + mine) : look_back_word::sum_up_to_here;
     } while (__any_sync(0xffffffffu, (word >> look_back_word::value_bits) == 0));
-    const bool is_total = (word >> look_back_word::value_bits) == 2;
-    const unsigned totals = __ballot_sync(0xffffffffu, is_total);
-    const int last = totals != 0 ? __ffs(static_cast<int>(totals)) - 1 : 31;
+    bool const is_total = (word >> look_back_word::value_bits) == 2;
+    unsigned const totals = __ballot_sync(0xffffffffu, is_total);
+    int const last = totals != 0 ? __ffs(static_cast<int>(totals)) - 1 : 31;
     std::uint64_t part = lane <= last ? word & look_back_word::value_mask : 0;
 #pragma unroll
     for (int distance = 16; distance > 0; distance /= 2) {

@@ -18,8 +18,8 @@ inline namespace v0 {
 template <int Half, Reducer R, class Sum, int Registers>
 [[nodiscard]] __device__ __forceinline__ typename R::state_type reduce_row(R const& reducer,
                                                                            Sum const (&sums)[Registers], int columns) {
-  const int lane = static_cast<int>(threadIdx.x % 32);
-  const int first = 2 * (lane % 4);
+  int const lane = static_cast<int>(threadIdx.x % 32);
+  int const first = 2 * (lane % 4);
   typename R::state_type state = reducer.identity();
 #pragma unroll
   for (int i = 0; i < Registers / 2; ++i) {

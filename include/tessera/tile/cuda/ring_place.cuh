@@ -26,7 +26,7 @@ struct ring_place {
   }
   /// So many at once.
   __device__ __forceinline__ void skip(std::int32_t pieces) {
-    const std::int32_t beyond = stage + pieces;
+    std::int32_t const beyond = stage + pieces;
     phase ^= static_cast<unsigned>(beyond / Stages) & 1U;
     stage = beyond % Stages;
   }

@@ -93,8 +93,8 @@ template <class T>
   constexpr auto bytes = static_cast<std::int64_t>(sizeof(T));
   constexpr std::int64_t most_extent = 0x7fffffff;
   constexpr std::int64_t most_stride = std::int64_t{1} << 40;
-  const bool one_row = matrix.extent(0) == 1;
-  const bool row_stride =
+  bool const one_row = matrix.extent(0) == 1;
+  bool const row_stride =
       one_row || (matrix.stride(0) > 0 && matrix.stride(0) * bytes % 16 == 0 && matrix.stride(0) < most_stride / bytes);
   return !matrix.is_empty() && matrix.extent(0) <= most_extent && matrix.extent(1) <= most_extent && row_stride &&
          (matrix.stride(1) == 1 || matrix.extent(1) == 1) && reinterpret_cast<std::uintptr_t>(matrix.data) % 16 == 0;
@@ -111,15 +111,15 @@ template <class T>
   check<value_error>(box.rows > 0 && box.rows <= 256, function, ": a box has ", box.rows, " rows but takes 1 to 256");
   check<value_error>(box.columns > 0 && box.columns * bytes <= 128 && box.columns * bytes % 16 == 0, function,
                      ": a row of a box has ", box.columns * bytes, " bytes but takes 16, 32, ... 128");
-  const std::int64_t row_bytes =
+  std::int64_t const row_bytes =
       matrix.extent(0) == 1 ? (matrix.extent(1) * bytes + 15) / 16 * 16 : matrix.stride(0) * bytes;
-  const cuuint64_t extents[2] = {static_cast<cuuint64_t>(matrix.extent(1)), static_cast<cuuint64_t>(matrix.extent(0))};
-  const cuuint64_t strides[1] = {static_cast<cuuint64_t>(row_bytes)};
-  const cuuint32_t sizes[2] = {static_cast<cuuint32_t>(box.columns), static_cast<cuuint32_t>(box.rows)};
-  const cuuint32_t steps[2] = {1, 1};
+  cuuint64_t const extents[2] = {static_cast<cuuint64_t>(matrix.extent(1)), static_cast<cuuint64_t>(matrix.extent(0))};
+  cuuint64_t const strides[1] = {static_cast<cuuint64_t>(row_bytes)};
+  cuuint32_t const sizes[2] = {static_cast<cuuint32_t>(box.columns), static_cast<cuuint32_t>(box.rows)};
+  cuuint32_t const steps[2] = {1, 1};
   using element = std::remove_const_t<T>;
   tensor_map made{};
-  const CUresult result = detail::find_encode_tiled(function)(
+  CUresult const result = detail::find_encode_tiled(function)(
       &made.map, detail::tensor_map_type<element>(), 2, const_cast<element*>(matrix.data), extents, strides, sizes,
       steps, CU_TENSOR_MAP_INTERLEAVE_NONE, detail::tensor_map_swizzle(swizzle), tensor_map_l2,
       CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);

@@ -14,13 +14,13 @@ inline namespace v0 {
 /// Two at a time: nibbles side by side as bytes, each below the byte that makes it 128 + 8 + code, then 136 less.
 template <CudaGroup Group>
 __device__ __forceinline__ tile_chunk<bfloat16> widen_int4(Group const&, std::uint32_t codes) {
-  const std::uint32_t flipped = codes ^ 0x88888888U;
-  const std::uint32_t even = flipped & 0x0f0f0f0fU;
-  const std::uint32_t odd = (flipped >> 4) & 0x0f0f0f0fU;
+  std::uint32_t const flipped = codes ^ 0x88888888U;
+  std::uint32_t const even = flipped & 0x0f0f0f0fU;
+  std::uint32_t const odd = (flipped >> 4) & 0x0f0f0f0fU;
   tile_chunk<bfloat16> values;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const std::uint32_t four = __byte_perm(even, odd, i < 2 ? 0x5140 : 0x7362);
+    std::uint32_t const four = __byte_perm(even, odd, i < 2 ? 0x5140 : 0x7362);
     std::uint32_t pair = __byte_perm(four, 0x43U, i % 2 == 0 ? 0x4140 : 0x4342);
     asm("fma.rn.bf16x2 %0, %0, %1, %2;" : "+r"(pair) : "r"(0x3f803f80U), "r"(0xc308c308U));
     values.values[2 * i] = bfloat16{static_cast<std::uint16_t>(pair)};

@@ -60,15 +60,15 @@ struct decoded {
   TESSERA_FN void load(Group const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
     for (int lane : group) {
       for (int i = lane; i < Tile::rows * Tile::columns; i += Group::size) {
-        const int row = i / Tile::columns;
-        const int column = i % Tile::columns;
+        int const row = i / Tile::columns;
+        int const column = i % Tile::columns;
         if (!is_inside(first_row + row, first_column + column)) {
           tile(row, column) = value_type{};
         }
       }
     }
-    const std::int64_t begin = max(first_column, std::int64_t{0});
-    const std::int64_t end = min(first_column + Tile::columns, column_count);
+    std::int64_t const begin = max(first_column, std::int64_t{0});
+    std::int64_t const end = min(first_column + Tile::columns, column_count);
     for (int row = 0; row < Tile::rows; ++row) {
       if (begin < end && is_inside(first_row + row, begin)) {
         load_row(group, tile, row, (first_row + row) * column_count, begin, end, first_column);
@@ -88,11 +88,11 @@ struct decoded {
   template <class Group, class Tile>
   TESSERA_FN void load_row(Group const& group, Tile& tile, int row, std::int64_t origin, std::int64_t begin,
                            std::int64_t end, std::int64_t first_column) const {
-    const std::int64_t size = reader.block_weights();
+    std::int64_t const size = reader.block_weights();
     for (std::int64_t block = (origin + begin) / size; block * size < origin + end; ++block) {
       hold(group, block);
-      const std::int64_t from = max(begin, block * size - origin);
-      const std::int64_t to = min(end, (block + 1) * size - origin);
+      std::int64_t const from = max(begin, block * size - origin);
+      std::int64_t const to = min(end, (block + 1) * size - origin);
       for (int lane : group) {
         for (std::int64_t column = from + lane; column < to; column += Group::size) {
           tile(row, static_cast<int>(column - first_column)) = scratch->weights[origin + column - block * size];

@@ -29,7 +29,7 @@ struct listed_rows {
   array_view<std::int64_t const> list;
   std::int64_t rows;
   TESSERA_FN constexpr std::int64_t operator()(std::int64_t row) const {
-    const std::int64_t found = list[row];
+    std::int64_t const found = list[row];
     return found >= 0 && found < rows ? found : -1;
   }
 };
@@ -47,15 +47,15 @@ TESSERA_FN void load_rows(Group const& group, Tile& tile, matrix_view<T const> m
                           Rows const& names, std::int64_t first_row, std::int64_t first_column) {
   constexpr int chunk = tile_chunk<T>::size;
   if constexpr (requires { tile.chunk(0, 0); }) {
-    const bool is_inside = first_column >= 0 && first_column % chunk == 0 &&
+    bool const is_inside = first_column >= 0 && first_column % chunk == 0 &&
                            first_column + Tile::columns <= matrix.extent(1) && has_whole_chunks(matrix);
     if (is_inside) {
       constexpr int chunks = Tile::columns / chunk;
       for (int lane : group) {
         for (int i = lane; i < Tile::rows * chunks; i += Group::size) {
-          const std::int64_t row = first_row + i / chunks;
-          const int column = i % chunks * chunk;
-          const std::int64_t from = row >= 0 && row < rows ? names(row) : -1;
+          std::int64_t const row = first_row + i / chunks;
+          int const column = i % chunks * chunk;
+          std::int64_t const from = row >= 0 && row < rows ? names(row) : -1;
           tile.chunk(i / chunks, column) =
               from < 0 ? tile_chunk<T>{}
                        : *reinterpret_cast<tile_chunk<T> const*>(&matrix(from, first_column + column));
@@ -65,15 +65,15 @@ TESSERA_FN void load_rows(Group const& group, Tile& tile, matrix_view<T const> m
       return;
     }
   }
-  const bool rows_are_neighbours = matrix.stride(0) == 1 && matrix.stride(1) != 1;  // then lanes go along columns
+  bool const rows_are_neighbours = matrix.stride(0) == 1 && matrix.stride(1) != 1;  // then lanes go along columns
   for (int lane : group) {
     for (int i = lane; i < Tile::rows * Tile::columns; i += Group::size) {
-      const int at_row = rows_are_neighbours ? i % Tile::rows : i / Tile::columns;
-      const int at_column = rows_are_neighbours ? i / Tile::rows : i % Tile::columns;
-      const std::int64_t row = first_row + at_row;
-      const std::int64_t column = first_column + at_column;
-      const bool is_inside = row >= 0 && row < rows && column >= 0 && column < matrix.extent(1);
-      const std::int64_t from = is_inside ? names(row) : -1;
+      int const at_row = rows_are_neighbours ? i % Tile::rows : i / Tile::columns;
+      int const at_column = rows_are_neighbours ? i / Tile::rows : i % Tile::columns;
+      std::int64_t const row = first_row + at_row;
+      std::int64_t const column = first_column + at_column;
+      bool const is_inside = row >= 0 && row < rows && column >= 0 && column < matrix.extent(1);
+      std::int64_t const from = is_inside ? names(row) : -1;
       tile(at_row, at_column) = from < 0 ? T{} : matrix(from, column);
     }
   }

@@ -36,9 +36,9 @@ struct dequantized {
   TESSERA_FN void load(Group const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
     for (int lane : group) {
       for (int i = lane; i < Tile::rows * Tile::columns; i += Group::size) {
-        const std::int64_t row = first_row + i / Tile::columns;
-        const std::int64_t column = first_column + i % Tile::columns;
-        const bool is_inside = row >= 0 && row < rows() && column >= 0 && column < columns();
+        std::int64_t const row = first_row + i / Tile::columns;
+        std::int64_t const column = first_column + i % Tile::columns;
+        bool const is_inside = row >= 0 && row < rows() && column >= 0 && column < columns();
         tile(i / Tile::columns, i % Tile::columns) = is_inside ? value(row, column) : Value{};
       }
     }

@@ -43,9 +43,9 @@ struct filtered {
     }
     for (int lane : group) {
       for (int i = lane; i < Tile::rows * Tile::columns; i += Group::size) {
-        const std::int64_t row = first_row + i / Tile::columns;
-        const std::int64_t column = first_column + i % Tile::columns;
-        const bool is_inside = row >= 0 && row < rows() && column >= 0 && column < columns();
+        std::int64_t const row = first_row + i / Tile::columns;
+        std::int64_t const column = first_column + i % Tile::columns;
+        bool const is_inside = row >= 0 && row < rows() && column >= 0 && column < columns();
         tile(i / Tile::columns, i % Tile::columns) =
             is_inside && kept(row / block_rows, column / block_columns) != 0 ? matrix(row, column) : T{};
       }
@@ -57,8 +57,8 @@ struct filtered {
   /// Whether a part has a block that is kept, or one that is not.
   TESSERA_FN constexpr bool finds(bool wanted, std::int64_t first_row, std::int64_t row_count,
                                   std::int64_t first_column, std::int64_t column_count) const {
-    const std::int64_t last_row = min(first_row + row_count, rows());
-    const std::int64_t last_column = min(first_column + column_count, columns());
+    std::int64_t const last_row = min(first_row + row_count, rows());
+    std::int64_t const last_column = min(first_column + column_count, columns());
     for (std::int64_t row = max(first_row, std::int64_t{0}) / block_rows; row * block_rows < last_row; ++row) {
       for (std::int64_t column = max(first_column, std::int64_t{0}) / block_columns;
            column * block_columns < last_column; ++column) {

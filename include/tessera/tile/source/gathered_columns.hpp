@@ -30,10 +30,10 @@ struct gathered_columns {
   TESSERA_FN void load(Group const& group, Tile& tile, std::int64_t first_row, std::int64_t first_column) const {
     for (int lane : group) {
       for (int i = lane; i < Tile::rows * Tile::columns; i += Group::size) {
-        const std::int64_t row = first_row + i % Tile::rows;
-        const std::int64_t column = first_column + i / Tile::rows;
-        const bool is_inside = row >= 0 && row < rows() && column >= 0 && column < columns();
-        const std::int64_t from = is_inside ? order[column] : -1;
+        std::int64_t const row = first_row + i % Tile::rows;
+        std::int64_t const column = first_column + i / Tile::rows;
+        bool const is_inside = row >= 0 && row < rows() && column >= 0 && column < columns();
+        std::int64_t const from = is_inside ? order[column] : -1;
         tile(i % Tile::rows, i / Tile::rows) = from >= 0 && from < matrix.extent(0) ? matrix(from, row) : T{};
       }
     }

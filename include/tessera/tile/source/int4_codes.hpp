@@ -35,11 +35,11 @@ inline namespace v0 {
 /// Groups of CUDA threads have instructions for it: tile/cuda/widen_int4.cuh.
 template <class Group>
 TESSERA_FN constexpr tile_chunk<bfloat16> widen_int4(Group const&, std::uint32_t codes) {
-  const std::uint32_t flipped = codes ^ 0x88888888U;
+  std::uint32_t const flipped = codes ^ 0x88888888U;
   tile_chunk<bfloat16> values{};
   for (int i = 0; i < 8; ++i) {
-    const std::uint32_t moved = i < 4 ? flipped << (16 - 4 * i) : flipped >> (4 * i - 16);
-    const float code = bit_cast<float>((moved & 0x000f0000U) | 0x43000000U) - 136.0F;
+    std::uint32_t const moved = i < 4 ? flipped << (16 - 4 * i) : flipped >> (4 * i - 16);
+    float const code = bit_cast<float>((moved & 0x000f0000U) | 0x43000000U) - 136.0F;
     values.values[i] = bfloat16{static_cast<std::uint16_t>(bit_cast<std::uint32_t>(code) >> 16)};
   }
   return values;
@@ -84,7 +84,7 @@ struct int4_codes {
     using shape = fetched<Group, Tile>;
     for (int lane : group) {
       for (int i = 0; i * Group::size < shape::count; ++i) {
-        const int which = i * Group::size + lane;
+        int const which = i * Group::size + lane;
         to.parts[lane].chunks[i] =
             gather(first_row + which / shape::in_row, first_column + which % shape::in_row * code_chunk::size);
       }
@@ -97,9 +97,9 @@ struct int4_codes {
     using shape = fetched<Group, Tile>;
     for (int lane : group) {
       for (int i = 0; i * Group::size < shape::count; ++i) {
-        const int which = i * Group::size + lane;
+        int const which = i * Group::size + lane;
         if (which < shape::count) {
-          const int column = which % shape::in_row * code_chunk::size;
+          int const column = which % shape::in_row * code_chunk::size;
           for (int word = 0; word < 4; ++word) {
             tile.chunk(which / shape::in_row, column + 8 * word) =
                 widen_int4(group, from.parts[lane].chunks[i].words[word]);
@@ -118,8 +118,8 @@ struct int4_codes {
     } else {
       for (int lane : group) {
         for (int i = lane; i < Tile::rows * Tile::columns; i += Group::size) {
-          const int row = i / Tile::columns;
-          const int column = i % Tile::columns;
+          int const row = i / Tile::columns;
+          int const column = i % Tile::columns;
           tile(row, column) = widen_int4(group, nibble(first_row + row, first_column + column)).values[0];
         }
       }
@@ -140,10 +140,10 @@ struct int4_codes {
     using shape = fetched<Group, Tile>;
     for (int lane : group) {
       for (int i = 0; i * Group::size < shape::count; ++i) {
-        const int which = i * Group::size + lane;
-        const int row = which / shape::in_row;
+        int const which = i * Group::size + lane;
+        int const row = which / shape::in_row;
         int4x2 const* const from = corner + row * pairs.stride(0) + which % shape::in_row * (code_chunk::size / 2);
-        const bool is_inside = which < shape::count && row >= begin && row < end;
+        bool const is_inside = which < shape::count && row >= begin && row < end;
         to.parts[lane].chunks[i] = is_inside ? *reinterpret_cast<code_chunk const*>(from) : code_chunk{};
       }
     }
