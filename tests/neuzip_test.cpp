@@ -81,7 +81,7 @@ std::uint32_t normalizer_of(weight_array<T> const& weights, std::int64_t i, int 
   if (largest < std::ldexp(1.0L, format<T>::smallest_normal)) {
     return 0;
   }
-  long const double mantissa = std::ldexp(largest, -std::ilogb(largest)) - 1;
+  long double const mantissa = std::ldexp(largest, -std::ilogb(largest)) - 1;
   return static_cast<std::uint32_t>(std::fmin(std::floor(mantissa * 256 + 0.5L), 255.0L));
 }
 
@@ -107,7 +107,7 @@ int wrongly_kept(weight_kind kind, int normalizer_block, bool checksums) {
     } else if (format<T>::is_special(before)) {
       wrong += format<T>::is_nan(before) ? !format<T>::is_nan(after) : before != after;
     } else {
-      long const double kept = tessera_test::kept_magnitude<T, K, mantissa_rounding::half_away>(before, normalizer, 0);
+      long double const kept = tessera_test::kept_magnitude<T, K, mantissa_rounding::half_away>(before, normalizer, 0);
       std::uint32_t const magnitude = after & ((1u << (scalar_traits<T>::bits - 1)) - 1);
       wrong += magnitude != tessera_test::nearest_bits<T>(kept * (256 + normalizer) / 256);
     }

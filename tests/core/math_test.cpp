@@ -21,7 +21,7 @@ TEST_CASE("a NaN gives way to a number in minimum and maximum, and two of them g
   STATIC_REQUIRE(tessera::maximum(-2.0F, not_a_number) == -2.0F);
   STATIC_REQUIRE(tessera::is_nan(tessera::maximum(not_a_number, not_a_number)));
   STATIC_REQUIRE(tessera::minimum(-tessera::infinity, 1.0F) == -tessera::infinity);
-  volatile float unknown = not_a_number;  // at run time too
+  float volatile unknown = not_a_number;  // at run time too
   CHECK(tessera::minimum(unknown, 2.0F) == 2.0F);
   CHECK(tessera::maximum(2.0F, unknown) == 2.0F);
   CHECK(std::isnan(tessera::minimum(unknown, unknown)));
@@ -55,13 +55,13 @@ TEST_CASE("halves round to the even neighbour", "[host][math]") {
   STATIC_REQUIRE(tessera::round_to_even(-tessera::infinity) == -tessera::infinity);
   constexpr float small = tessera::round_to_even(-0.25F);
   CHECK(std::signbit(small));
-  volatile float unknown = 2.5F;
+  float volatile unknown = 2.5F;
   CHECK(tessera::round_to_even(unknown) == 2.0F);
   CHECK(std::signbit(tessera::round_to_even(-0.25F * (unknown / 2.5F))));
 }
 
 TEST_CASE("multiply_add rounds once", "[host][math]") {
-  volatile float a = 1.0F + 0x1p-12F;
+  float volatile a = 1.0F + 0x1p-12F;
   CHECK(tessera::multiply_add(a, a, -(1.0F + 0x1p-11F)) == 0x1p-24F);  // two roundings lose the last term
 }
 

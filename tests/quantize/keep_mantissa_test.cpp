@@ -52,7 +52,7 @@ std::string flaw_of_finite(std::uint32_t bits, std::uint32_t normalizer, std::ui
     return "not finite";
   }
   std::uint32_t const back = keep::template restore<T>(kept);
-  long const double expected = tessera_test::kept_magnitude<T, K, Rounding>(bits, normalizer, random);
+  long double const expected = tessera_test::kept_magnitude<T, K, Rounding>(bits, normalizer, random);
   if (std::fabs(f::value_of(back)) != expected || f::is_negative(back) != f::is_negative(bits)) {
     return "rounded wrongly";
   }
@@ -61,7 +61,7 @@ std::string flaw_of_finite(std::uint32_t bits, std::uint32_t normalizer, std::ui
     return "what was kept changes when it is kept once more";
   }
   if (normalizer > 0) {
-    long const double product = expected * (256 + normalizer) / 256;
+    long double const product = expected * (256 + normalizer) / 256;
     std::uint32_t const sign = f::is_negative(bits) ? 1u << (scalar_traits<T>::bits - 1) : 0;
     if (keep::template restore_normalized<T>(kept, normalizer) != (sign | tessera_test::nearest_bits<T>(product))) {
       return "multiplied wrongly";

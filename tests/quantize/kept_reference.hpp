@@ -41,7 +41,7 @@ struct format {
   }
   static long double value_of(std::uint32_t bits) {
     magnitude const m = magnitude_of(bits);
-    long const double value = std::ldexp(static_cast<long double>(m.significand), m.exponent);
+    long double const value = std::ldexp(static_cast<long double>(m.significand), m.exponent);
     return is_negative(bits) ? -value : value;
   }
 };
@@ -83,15 +83,15 @@ long double kept_magnitude(std::uint32_t bits, std::uint32_t normalizer, std::ui
       units += 2 * rest > denominator || (2 * rest == denominator && is_odd) ? 1 : 0;
       break;
     case tessera::mantissa_rounding::stochastic: {
-      long const double fraction = static_cast<long double>(rest) / static_cast<long double>(denominator);
+      long double const fraction = static_cast<long double>(rest) / static_cast<long double>(denominator);
       units += fraction + std::ldexp(static_cast<long double>(random), -32) >= 1 ? 1 : 0;
       break;
     }
     default:
       break;
   }
-  long const double largest = std::ldexp(2 - std::ldexp(1.0L, -K), f::largest_normal);
-  long const double kept = std::ldexp(static_cast<long double>(units), power - K);
+  long double const largest = std::ldexp(2 - std::ldexp(1.0L, -K), f::largest_normal);
+  long double const kept = std::ldexp(static_cast<long double>(units), power - K);
   return kept < largest ? kept : largest;
 }
 
@@ -104,7 +104,7 @@ std::uint32_t nearest_bits(long double value) {
   }
   int power = std::ilogb(value);
   power = power < f::smallest_normal ? f::smallest_normal : power;
-  long const double units = std::nearbyint(std::ldexp(value, f::mantissa_bits - power));
+  long double const units = std::nearbyint(std::ldexp(value, f::mantissa_bits - power));
   // units counts from the exponent's first value, so a carry into the next exponent comes by itself.
   auto const within = static_cast<std::uint64_t>(units);
   std::uint64_t const implicit = std::uint64_t{1} << f::mantissa_bits;

@@ -197,7 +197,7 @@ __global__ void __launch_bounds__(launch_shape<P>::threads, launch_shape<P>::blo
   if constexpr (compiled) {
     run_groups(program, count);
   } else {
-    __shared__ volatile char absent;  // how basic_cuda::has() knows
+    __shared__ char volatile absent;  // how basic_cuda::has() knows
     absent = 0;
   }
 }

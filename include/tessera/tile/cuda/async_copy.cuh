@@ -25,7 +25,7 @@ __device__ __forceinline__ void async_copy_wait_all() {
 /// rounded to whole 16 bytes. Before sm_90 it does nothing.
 __device__ __forceinline__ void prefetch_to_l2(void const* global, std::int64_t bytes) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  const auto address = reinterpret_cast<std::uint64_t>(global) & ~std::uint64_t{15};
+  auto const address = reinterpret_cast<std::uint64_t>(global) & ~std::uint64_t{15};
   auto const rounded = static_cast<std::uint32_t>(bytes) & ~15u;
   if (rounded > 0) {
     asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(address), "r"(rounded) : "memory");
