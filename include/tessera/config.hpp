@@ -2,6 +2,10 @@
 /// What library code asks of the compiler: which functions run on both sides, and whether programs for CUDA belong in.
 #pragma once
 
+#if __cplusplus < 202002L
+#error "tessera needs C++20: -std=c++20"
+#endif
+
 /// Marks a function that runs on the host and, when nvcc compiles it, on the device.
 #if defined(__CUDACC__)
 #define TESSERA_FN __host__ __device__

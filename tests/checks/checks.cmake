@@ -108,6 +108,15 @@ if(TESSERA_HAVE_CUDA AND TARGET CUDA::nvrtc)
   set_tests_properties("compile: programs at run time" PROPERTIES LABELS compile)
 endif()
 
+# What a compiler says that is not told to take C++20.
+foreach(paper neuzip cut_cross_entropy sage_attention2 minicache shadow_kv)
+  add_test(NAME "compile: ${paper} asks for C++20"
+    COMMAND "${CMAKE_CXX_COMPILER}" -std=c++17 -fsyntax-only -x c++ -I "${PROJECT_SOURCE_DIR}/include"
+      "${PROJECT_SOURCE_DIR}/include/tessera/${paper}.hpp")
+  set_tests_properties("compile: ${paper} asks for C++20" PROPERTIES LABELS compile
+    PASS_REGULAR_EXPRESSION "tessera needs C\\+\\+20: -std=c\\+\\+20")
+endforeach()
+
 # *_fail.cpp: must compile as it is; with TESSERA_FAIL it must be refused, in the words of its "// expect: regex" line.
 file(GLOB_RECURSE refused CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*_fail.cpp")
 foreach(source IN LISTS refused)

@@ -13,6 +13,8 @@
 
 #include <cstddef>
 
+#include <tessera/config.hpp>
+
 namespace tessera {
 inline namespace v0 {
 

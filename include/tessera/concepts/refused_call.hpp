@@ -19,6 +19,8 @@
 
 #include <type_traits>
 
+#include <tessera/config.hpp>
+
 namespace tessera {
 inline namespace v0 {
 
