@@ -66,7 +66,7 @@ macro(tessera_default_cuda_architectures)
 endmacro()
 
 # Most of the time for CUDA sources goes into optimising device code.  A third of it is left with some optimisation, and
-# a fifth with none, which is enough where no GPU runs the code.  The option came after 12.8.
+# a quarter with none, which is enough where no GPU runs the code.  The option came after 12.8.
 macro(tessera_compile_device_code_quickly)
   execute_process(COMMAND "${CMAKE_CUDA_COMPILER}" --help OUTPUT_VARIABLE tessera_nvcc_help ERROR_QUIET)
   if(tessera_nvcc_help MATCHES "--Ofast-compile")

@@ -14,6 +14,7 @@
 #include <tessera/tile/cuda/gemm_tile.cuh>
 
 #include "support/attention_reference.hpp"
+#include "support/attention_runs.hpp"
 #include "support/catch.hpp"
 #include "support/cuda.hpp"
 #include "support/device_copies.cuh"
