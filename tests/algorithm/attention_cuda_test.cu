@@ -14,10 +14,9 @@ using namespace tessera_test;
 
 namespace {
 
-using eight = symmetric_quantizer<8, per_thread>;
 using four = symmetric_quantizer<4, per_thread>;
 using e4m3 = float8_quantizer<float8_e4m3>;
-using with_value_means = attention<smoothed<eight>, smoothed<e4m3>>;
+using with_value_means = eight_with_value_means;
 using without_means = attention<eight, e4m3>;
 
 constexpr double apart = 4e-3;  // relative, of results of 16 bits

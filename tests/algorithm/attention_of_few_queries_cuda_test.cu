@@ -13,9 +13,8 @@ using namespace tessera_test;
 
 namespace {
 
-using eight = symmetric_quantizer<8, per_thread>;
 using e4m3 = float8_quantizer<float8_e4m3>;
-using with_value_means = attention<smoothed<eight>, smoothed<e4m3>>;
+using with_value_means = eight_with_value_means;
 using four_bits = attention<smoothed<symmetric_quantizer<4, per_thread>>, e4m3>;
 constexpr auto minus_infinity = -std::numeric_limits<double>::infinity();
 

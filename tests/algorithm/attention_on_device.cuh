@@ -15,6 +15,7 @@
 #include <tessera/sage_attention2.hpp>
 
 #include "support/attention_reference.hpp"
+#include "support/attention_runs.cuh"
 #include "support/catch.hpp"
 #include "support/cuda.hpp"
 #include "support/device_copies.cuh"

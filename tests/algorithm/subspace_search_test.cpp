@@ -107,13 +107,20 @@ TEST_CASE("a value that is not a number is in all measures and directions of rou
   }
 }
 
-TEST_CASE("rounds keep the rules for programs and give the same bits on every executor", "[host]") {
+TEST_CASE("rounds give the same bits whatever the threads", "[host]") {
   auto const keys = keys_with(3, 40, 16, [](double i) { return 1.0 / (i + 1); });
   for (std::int64_t const rank : {4, 33}) {
     auto const one = factorize<rounds>(cpu{.threads = 1}, keys, 3, 40, 16, rank, {1, 3});
     auto const two = factorize<rounds>(cpu{.threads = 2}, keys, 3, 40, 16, rank, {1, 3});
-    auto const other = factorize<rounds>(testing::adversary{.seed = 5}, keys, 3, 40, 16, rank, {1, 3});
     CHECK(one.directions == two.directions);
+  }
+}
+
+TEST_CASE("rounds keep the rules for programs", "[host]") {
+  auto const keys = keys_with(3, 40, 16, [](double i) { return 1.0 / (i + 1); });
+  for (std::int64_t const rank : {4, 33}) {
+    auto const one = factorize<rounds>(cpu{.threads = 1}, keys, 3, 40, 16, rank, {1, 3});
+    auto const other = factorize<rounds>(testing::adversary{.seed = 5}, keys, 3, 40, 16, rank, {1, 3});
     CHECK(one.directions == other.directions);
     CHECK(one.measures.held == other.measures.held);
   }

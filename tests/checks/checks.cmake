@@ -51,9 +51,12 @@ if(TESSERA_BASH AND TESSERA_CHECK_HEADERS)
       "${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/tessera_header_check.dir/tessera_header_check" "${CMAKE_CXX_COMPILER}")
   set_tests_properties("check: include cost" PROPERTIES LABELS check TIMEOUT 600)
   if(TESSERA_HAVE_CUDA)
+    set_target_properties(tessera_header_check_users PROPERTIES
+      CUDA_COMPILER_LAUNCHER "${TESSERA_BASH};${checks}/include_cost.sh;compile")
     add_test(NAME "check: include cost, CUDA"
-      COMMAND "${TESSERA_BASH}" "${checks}/include_cost.sh" check_cuda "${PROJECT_SOURCE_DIR}/include"
-        "${CMAKE_CUDA_COMPILER}" "${CMAKE_CXX_COMPILER}")
+      COMMAND "${TESSERA_BASH}" "${checks}/include_cost.sh" check "${PROJECT_SOURCE_DIR}/include"
+        "${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/tessera_header_check_users.dir/tessera_header_check_users"
+        "${CMAKE_CXX_COMPILER}" "${CMAKE_CUDA_COMPILER}")
     set_tests_properties("check: include cost, CUDA" PROPERTIES LABELS check TIMEOUT 600)
   endif()
 endif()

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Attention on the CPU by the methods that many tests take, compiled once for all of them (in attention_runs.cpp, and
-/// for the tests of devices in attention_runs_for_devices.cpp).
+/// Attention on the CPU by the methods that many tests take, compiled once for all of them (in attention_runs.cpp).
 #pragma once
 
 #include <tessera/exec/cpu.hpp>

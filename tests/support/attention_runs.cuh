@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Attention on CUDA devices by the methods that many tests take, compiled once for all of them (in attention_runs.cu);
+/// see attention_runs.hpp.
+#pragma once
+
+#include <tessera/algorithm/attention.cuh>
+#include <tessera/exec/cuda.cuh>
+#include <tessera/sage_attention2.hpp>
+
+#include "support/attention_runs.hpp"
+
+namespace tessera_test {
+
+using eight_with_value_means =
+    tessera::attention<tessera::smoothed<eight>, tessera::smoothed<tessera::float8_quantizer<tessera::float8_e4m3>>>;
+
+}  // namespace tessera_test
+
+/// After `template` or `extern template`.
+#define TESSERA_TEST_ATTENTION_ON_DEVICES(words, attention, type)                                 \
+  words void tessera::quantize_attention(tessera::cuda const&,                                    \
+                                         tessera::quantize_call<attention::method, type> const&); \
+  words void tessera::run_attention(tessera::cuda const&, tessera::attention_call<attention::method, type> const&)
+
+#define TESSERA_TEST_ATTENTION_RUNS_ON_DEVICES(words)                                    \
+  TESSERA_TEST_ATTENTION_ON_DEVICES(words, tessera::sage_attention2, tessera::bfloat16); \
+  TESSERA_TEST_ATTENTION_ON_DEVICES(words, tessera_test::eight_with_value_means, tessera::bfloat16)
+
+TESSERA_TEST_ATTENTION_RUNS_ON_DEVICES(extern template);
