@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# What including each host header, and with nvcc each header that users include, costs in milliseconds of user time,
+# What including each host header, and with nvcc each that brings programs for CUDA, costs in milliseconds of user time,
 # against a budget for its folder.  A header fails at twice its budget.
 #
 #   include_cost.sh compile <compiler and arguments>      compiles a header and keeps the time beside the object
 #   include_cost.sh check <folder that holds tessera/> <folder of those objects> <C++ compiler> [nvcc]
 #
-# With nvcc it checks the headers that users include in CUDA sources, else all for the host.
+# With nvcc it checks the executor for CUDA and the algorithms that end with a .cuh, else all host headers.
 #
 # Only headers that took too long when they were compiled are measured again, as the machine may have been busy then.
 # Budgets are for a machine that parses the ruler in ruler_budget; a slower one gets more.
@@ -14,9 +14,8 @@ set -u
 export LC_ALL=C TIMEFORMAT=%U
 ruler_budget=250
 
-# $2: cpp, or cu where nvcc compiles it with all that it brings for CUDA.
 budget_of() {
-  [ "$2" = cpp ] || { echo 4000 && return; }
+  [ -z "$nvcc" ] || { echo 4000 && return; }
   case $1 in
     tessera/core/* | tessera/concepts/* | tessera/config.hpp | tessera/version.hpp) echo 300 ;;
     tessera/quantize/* | tessera/reduce/* | tessera/entropy/* | tessera/merge/*) echo 300 ;;
@@ -62,18 +61,17 @@ measured_scale() {
   echo $((ruler > ruler_budget ? ruler * 100 / ruler_budget : 100))
 }
 
-# Whether header $1, whose cost was $2 when it was first measured as $3 (cpp or cu), is within its limit.  A busy
-# machine inflates a single measurement: only a header that is over three times more in a row fails.
+# Whether header $1, whose cost was $2 when it was first measured, is within its limit.  A busy machine inflates a
+# single measurement: only a header that is over three times more in a row fails.
 is_within_limit() {
-  local header=$1 cost=$2 kind=$3 limit source attempt
-  limit=$((2 * $(budget_of "$header" "$kind")))
-  source=$work/one.$kind
-  printf '#include <%s>\n' "$header" >"$source"
+  local header=$1 cost=$2 limit text=$work/one.$source attempt
+  limit=$((2 * $(budget_of "$header")))
+  printf '#include <%s>\n' "$header" >"$text"
   for attempt in 1 2 3; do
     [ "$cost" -gt "$limit" ] || break
     [ -n "$scale" ] || scale=$(measured_scale) || return 1
-    limit=$((2 * $(budget_of "$header" "$kind") * scale / 100))
-    cost=$(cost_of "$source") || return 1
+    limit=$((2 * $(budget_of "$header") * scale / 100))
+    cost=$(cost_of "$text") || return 1
   done
   echo "$header: $cost ms of $limit ms"
   [ "$cost" -le "$limit" ] || { echo "$header: more than twice its budget" && return 1; }
@@ -81,8 +79,8 @@ is_within_limit() {
 
 headers() {
   if [ -n "$nvcc" ]; then
-    printf 'tessera/%s\n' exec/cuda.cuh algorithm/linear.hpp algorithm/parameter_store.hpp
-    find tessera -maxdepth 1 -name '*.hpp' ! -name config.hpp ! -name version.hpp
+    echo tessera/exec/cuda.cuh
+    grep -lE '^#include <tessera/.*[.]cuh>$' tessera/algorithm/*.hpp
   else
     find tessera -name '*.hpp'
   fi
@@ -98,7 +96,7 @@ check() {
     if ! cost=$(cat "$objects/${header//[^A-Za-z0-9]/_}.$source.o.cost"); then
       echo "$header was not compiled"
       failed=$((failed + 1))
-    elif ! is_within_limit "$header" "$cost" "$source"; then
+    elif ! is_within_limit "$header" "$cost"; then
       failed=$((failed + 1))
     fi
   done < <(cd "$include" && headers | sort)

@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// What overloads are made of that take the calls which a function cannot, to say in one line what it takes. Of
 ///
-///     template <class T = bfloat16>
-///     static void forward(inputs<T> const& in, options const& chosen, workspace const& space);
+///     template <class Executor, class T = bfloat16>
+///     static void forward(Executor const& exec, inputs<T> const& in, options const& chosen, workspace const& space);
 ///
 /// they are one for arguments whose types are wrong or missing, of which those in braces have none,
 ///
-///     template <class In = anything, class Chosen = options, class... More>
+///     template <class Executor, class In = anything, class Chosen = options, class... More>
 ///     requires(!(MadeOrBraces<In, inputs> && IsFirst<options, Chosen> && IsFirst<workspace, More...>))
-///     static void forward(In const&, Chosen const&, More const&...) { static_assert(never<In>, "tessera: ..."); }
+///     static void forward(Executor const&, In const&, Chosen const&, More const&...) {
+///       static_assert(never<In>, "tessera: forward takes an executor, inputs<T>, options and a workspace");
+///     }
 ///
-/// and one for braces that hold the wrong things. Each of its arguments is converted, so that it is never called in
-/// place of the function:
+/// and one, which says the same, for braces that hold the wrong things:
 ///
 ///     template <class... None>
-///     static void forward(anything, options const&, anything) { static_assert(never<None...>, "tessera: ..."); }
+///     static void forward(anything, anything, options const&, anything);
+///
+/// The last one converts the executor, which the function takes as it is: so it is never called in the function's
+/// place.
 #pragma once
 
 #include <type_traits>
