@@ -40,12 +40,11 @@ inline bool has_places_for_decoding(attention_shape const& s, std::int64_t share
 }
 
 /// Joins shares, if there are any; no more than most_attention_shares.
-template <class Executor, class Call>
-void merge_decoded(Executor const& exec, Call const& call,
+template <class Executor, class Result>
+void merge_decoded(Executor const& exec, attention_writer<cached_attention_method, Result> const& writer,
                    attention_partials<online_softmax<float>::state_type> const& partials) {
   if (partials.rows.data != nullptr) {
-    using result_type = typename decltype(call.out.result)::value_type;
-    auto const join = join_decoded<cached_attention_method, result_type>::of(partials, writer_of(call));
+    auto const join = join_decoded<cached_attention_method, Result>::of(partials, writer);
     exec.run(join, join.groups());
   }
 }
@@ -110,7 +109,7 @@ bool try_dense_decode(basic_cuda<Architectures> const& exec, decode_attention_ca
                              call.softmax_scale * 1.4426950408889634F};
   std::int64_t const most = std::int64_t{multiprocessors} * program_type::blocks_per_multiprocessor;
   exec.run(program, min(std::int64_t{program.works.count}, most));
-  merge_decoded(exec, call, partials);
+  merge_decoded(exec, writer_of(call), partials);
   return true;
 }
 

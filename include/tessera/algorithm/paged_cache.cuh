@@ -49,7 +49,7 @@ bool try_page_decode(basic_cuda<Architectures> const& exec, cached_attention_cal
   program_type const program{program_type::works_type::of(call.queries, call.is_causal, writer_of(call), partials),
                              call.memory, call.sequences, call.layer, call.softmax_scale * 1.4426950408889634F};
   exec.run(program, min(std::int64_t{program.works.count}, most));
-  merge_decoded(exec, call, partials);
+  merge_decoded(exec, writer_of(call), partials);
   return true;
 }
 
