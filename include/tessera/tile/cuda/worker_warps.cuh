@@ -3,7 +3,7 @@
 /// begins, and where they meet.
 ///
 ///     using block_warps = worker_warps<4>;                // the program's lanes are block_warps::lanes
-///     const auto own = block_warps::of(group);
+///     auto const own = block_warps::of(group);
 ///     own.begin([&] { init_barriers(scratch); });
 ///     if (own.warp < 4) {
 ///       block_warps::wait_for_barriers();

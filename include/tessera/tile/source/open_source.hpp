@@ -3,7 +3,7 @@
 ///
 ///     struct scratch_type { source_scratch<S> of_source; ... };              // of the program
 ///     ...
-///     const auto& source = open_source(group, given, scratch.of_source);    // a TileSource: `given` or what it opens
+///     auto const& source = open_source(group, given, scratch.of_source);    // a TileSource: `given` or what it opens
 ///
 /// A source that needs scratch has value_type, scratch_type, rows(), columns(), and open(group, scratch), which all
 /// lanes reach and which gives a TileSource. If only groups of one size can load from it, it says `lanes`.
