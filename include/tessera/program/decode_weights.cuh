@@ -3,7 +3,7 @@
 /// sm_80 and later.
 ///
 /// Bytes: a bf16 weight at 10.7 bits is read once and written once, 3.33 bytes, so 4.24 TB/s of copy make at most 2.54
-/// TB/s of output; 2.09 on an H200. Instructions: about 13 a weight, so 132 x 4 x 1.75e9 issue slots make at most 4.5
+/// TB/s of output; 2.10 on an H200. Instructions: about 13 a weight, so 132 x 4 x 1.75e9 issue slots make at most 4.5
 /// TB/s. What holds it back is waiting for DRAM: reads and writes of 4224 blocks at once get 82 percent of what a copy
 /// gets.
 ///
