@@ -36,7 +36,7 @@ struct block_products {
 
   /// Neighbours in a row, which are read at once.
   struct alignas(16) quad {
-    float values[4];
+    float values[4];  ///< by column
   };
   struct scratch_type {
     quad a[depth][block / 4];           ///< rows of a

@@ -147,7 +147,7 @@ struct codebook_writing {
 struct write_codebook {
   static constexpr int lanes = 32;
   using scratch_type = codebook_scratch;
-  codebook_writing writing;
+  codebook_writing writing;  ///< of the stream
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type& scratch) const {
