@@ -249,7 +249,7 @@ struct attention {
   }
   /// Likewise, of braces that hold other things.
   template <class... None>
-  static void forward(anything, anything, attention_options const&, anything, anything, anything = {}, anything = {}) {
+  static void forward(anything, anything, attention_options const&, anything, anything, anything = {}) {
     refuse<None...>();
   }
 
@@ -258,8 +258,8 @@ struct attention {
   static void refuse() {
     static_assert(never<Given...>,
                   "tessera: attention.forward takes an executor, attention_inputs<T>, attention_options, "
-                  "attention_outputs<Result>, a workspace of plan(), and perhaps a bias and maps; in braces without a "
-                  "type T and Result are bfloat16");
+                  "attention_outputs<Result>, a workspace of plan(), and perhaps attention_functions; in braces "
+                  "without a type T and Result are bfloat16");
   }
 
   static constexpr char const* where = "attention.forward";
