@@ -100,13 +100,14 @@
 #include <tessera/quantize/symmetric.hpp>
 #include <tessera/quantize/two_to_a_byte.hpp>
 #include <tessera/reduce/online_softmax.hpp>
+#include <tessera/reduce/piecewise_linear_softmax.hpp>
 
 namespace tessera {
 inline namespace v0 {
 
 /// The paper's 8-bit method, which is that for Hopper.
 using sage_attention2 = attention<smoothed<symmetric_quantizer<8, per_thread>, sampled_mean>,
-                                  sampled_range<float8_quantizer<float8_e4m3>>, online_softmax<float>>;
+                                  sampled_range<float8_quantizer<float8_e4m3>>, piecewise_linear_softmax>;
 
 /// Its 4-bit method, with mean queries subtracted as well; scales of values are those of all tokens.
 using sage_attention2_int4 =

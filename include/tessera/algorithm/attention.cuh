@@ -26,6 +26,7 @@
 #include <tessera/exec/cuda.cuh>
 #include <tessera/program/attention_of_few_queries.cuh>
 #include <tessera/program/attention_on_warpgroups.cuh>
+#include <tessera/program/attention_weights.cuh>
 #include <tessera/program/join_decoded.cuh>
 #include <tessera/quantize/granularity.hpp>
 #include <tessera/tile/cuda/gemm_tile.cuh>
@@ -220,10 +221,15 @@ void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attentio
   }
 }
 
+/// Whether a lane can make codes of the softmax's weights (program/attention_weights.cuh).
+template <class Softmax>
+inline constexpr bool has_lane_weights = requires { lane_weights<Softmax>::steps; };
+
 /// Whether it did. The call has so many channels, or fewer.
 template <int Channels, class Architectures, class Method, class T>
 bool try_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
-  using program = attention_on_warpgroups<Channels, T, warpgroup_attention_tuning<Channels>{}(900)>;
+  using program = attention_on_warpgroups<Channels, typename Method::softmax, T,
+                                          warpgroup_attention_tuning<Channels>{}(900)>;
   int const multiprocessors = exec.state->multiprocessors();
   if (!suits_attention_on_warpgroups(call, multiprocessors) || !can_map(rows_of_heads(call.heads.queries.codes)) ||
       !can_map(rows_of_heads(call.heads.keys.codes)) || !can_map(rows_of_heads(call.heads.values.codes)) ||
@@ -307,7 +313,7 @@ template <int... Architectures, class Method, class T, class Bias>
 void run_attention(basic_cuda<arch_list<Architectures...>> const& exec, attention_call<Method, T, Bias> const& call) {
   constexpr bool has_hopper = ((Architectures == 900) || ...);
   if constexpr (has_hopper && detail::has_lane_scales<Method> && detail::has_16_bits<T> &&
-                std::is_same_v<Bias, no_bias> && std::is_same_v<typename Method::softmax, online_softmax<float>>) {
+                std::is_same_v<Bias, no_bias> && detail::has_lane_weights<typename Method::softmax>) {
     std::int64_t const channels = call.shape.channels;
     if (call.shape.batch * call.shape.queries == 0 ||
         (channels <= 64 && detail::try_attention_by_copy_engine<64>(exec, call)) ||

@@ -34,12 +34,10 @@
 #include <tessera/program/attention_rows.hpp>
 #include <tessera/program/few_queries_shape.cuh>
 #include <tessera/program/few_query_works.hpp>
-#include <tessera/quantize/scaled_float.hpp>
-#include <tessera/reduce/online_softmax.hpp>
+#include <tessera/program/lane_weights.cuh>
 #include <tessera/tile/cuda/barrier.cuh>
 #include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/convert.cuh>
-#include <tessera/tile/cuda/exponential.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/load_matrix.cuh>
 #include <tessera/tile/cuda/mma.cuh>
@@ -55,8 +53,8 @@ inline namespace v0 {
 template <int Channels, class Method, class T, few_queries_policy Policy>
 struct attention_of_few_queries {
   using shape = few_queries_shape<Channels>;
-  using softmax_type = online_softmax<float>;
-  using row_type = attention_row<softmax_type::state_type>;
+  using softmax_type = typename Method::softmax;
+  using row_type = attention_row<typename softmax_type::state_type>;
   /// Those that multiply, and one that starts copies.
   using block_warps = worker_warps<shape::warps>;
   static constexpr int lanes = block_warps::lanes;
@@ -93,7 +91,7 @@ struct attention_of_few_queries {
   float const* key_scales;         ///< as quantized_keys has them
   few_query_works works;           ///< that are handed out
   attention_writer<Method, T> results;
-  attention_partials<softmax_type::state_type> partials;
+  attention_partials<typename softmax_type::state_type> partials;
 
   /// The launch has as many blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
@@ -175,8 +173,9 @@ struct attention_of_few_queries {
     float query_scale[2];
     std::int32_t first_key[2];  ///< that the row sees
     std::int32_t seen_keys[2];  ///< from there on
-    float scores[2][4];
-    float factor[2];  ///< for outputs, before the next products are added
+    float scores[2][4];         ///< sums of codes; minus infinity where hidden
+    float score_scale[2];       ///< that makes logits of scores, in base 2
+    float factor[2];            ///< for outputs, before the next products are added
     row_type rows[2];
     float outputs[shape::column_steps][4];
   };
@@ -200,7 +199,7 @@ struct attention_of_few_queries {
       for (std::int32_t i = 0; i < at.tiles; ++i) {
         block_warps::sync();
         float const before[2] = {state.factor[0], state.factor[1]};
-        make_weights(scratch, state, i % 2);
+        make_weights(scratch, state, i % 2, at.first_tile + i == 0);
         if (i > 0) {
           add_values(scratch, state, before, (i - 1) % 2);
         }
@@ -272,10 +271,11 @@ struct attention_of_few_queries {
       for (int i = 0; i < 4; ++i) {
         auto const behind = static_cast<std::uint32_t>(own_key + i / 2 * 8 + i % 2 - state.first_key[half]);
         bool const is_seen = behind < static_cast<std::uint32_t>(state.seen_keys[half]);
-        float const score = is_seen ? scale * static_cast<float>(sums[i / 2][2 * half + i % 2]) : -infinity;
-        state.scores[half][i] = score;
-        largest = fmaxf(largest, score);
+        auto const score = static_cast<float>(sums[i / 2][2 * half + i % 2]);
+        state.scores[half][i] = is_seen ? score : -infinity;
+        largest = fmaxf(largest, is_seen ? scale * score : -infinity);
       }
+      state.score_scale[half] = scale;
       largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, 1));
       largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, 2));
       if (state.lane % 4 == 0) {
@@ -307,8 +307,8 @@ struct attention_of_few_queries {
   }
 
   /// Of all rows and the warp's keys.
-  __device__ __forceinline__ static void make_weights(scratch_type& scratch, warp_state& state, int turn) {
-    constexpr float highest = float8_quantizer<float8_e4m3>::highest;
+  __device__ __forceinline__ static void make_weights(scratch_type& scratch, warp_state& state, int turn,
+                                                      bool is_first) {
     softmax_type const softmax;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -318,17 +318,10 @@ struct attention_of_few_queries {
       int const row = state.lane / 4 + 8 * half;
       row_type& own = state.rows[half];
       state.factor[half] = softmax.turn(own.state, largest_of(scratch.largest[turn][row]));
-      float const reference = own.state.reference == -infinity ? 0.0F : own.state.reference;
-      float weights[4];
-      float sum = 0.0F;
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        weights[i] = fast_exp2(state.scores[half][i] - reference);  // codes of denormal ones are 0
-        sum += weights[i];
-      }
-      own.state.sum += sum;
-      uint2 const codes = unpack_four_e4m3(
-          pack_four_e4m3(weights[0] * highest, weights[1] * highest, weights[2] * highest, weights[3] * highest));
+      four_weights const weights =
+          lane_weights<softmax_type>::weigh(own.state.reference, state.score_scale[half], state.scores[half], is_first);
+      own.state.sum += weights.sum;
+      uint2 const codes = unpack_four_e4m3(weights.codes);
       float2 const first = unpack_pair<float16>(codes.x);
       float2 const second = unpack_pair<float16>(codes.y);
       own.rounded = own.rounded * state.factor[half] + ((first.x + first.y) + (second.x + second.y));

@@ -53,7 +53,8 @@
 namespace tessera {
 inline namespace v0 {
 
-template <int Channels, class Output, warpgroup_attention_policy Policy>
+/// Softmax: one with lane_weights. Output: of results.
+template <int Channels, class Softmax, class Output, warpgroup_attention_policy Policy>
 struct attention_on_warpgroups {
   using shape = warpgroup_attention_shape<Channels, Policy>;
   using pieces_type = attention_pieces<Channels, Policy>;
@@ -104,7 +105,7 @@ struct attention_on_warpgroups {
     float outputs[output_registers];
     float products[product_sets][product_registers];
     float factor[2];  ///< for outputs, before the products of `weights` are added
-    attention_weights rows;
+    attention_weights<Softmax> rows;
   };
 
   __device__ __forceinline__ void consume(scratch_type& scratch) const {
@@ -174,29 +175,75 @@ struct attention_on_warpgroups {
       state.outputs[i] = 0.0F;
     }
     scratch.query_full[query.stage].wait(query.phase);
+    route_large_scales(scratch, state);
   }
 
-  /// From the last tile to the first: masks of causal attention are met at once.
+  /// From the last tile to the first: masks of causal attention are met at once. From the first full tile on no key is
+  /// hidden for lying before those that a row sees.
   __device__ __forceinline__ void attend_tiles(scratch_type& scratch, consumer_state& state,
                                                ring_place<shape::query_stages> query) const {
-    std::int32_t tile = uniform(own(scratch, state).own_end) - 1;
-    do_tile<true>(scratch, state, tile);
+    std::int32_t tile = uniform(own(scratch, state).own_end);
     for (std::int32_t left = tile - uniform(own(scratch, state).full_end); left > 0; --left) {
       --tile;
-      do_tile<true>(scratch, state, tile);
+      do_tile<tile_mask::behind, tile_scales::small>(scratch, state, tile);
     }
-    for (std::int32_t left = tile - uniform(own(scratch, state).full_begin); left > 0; --left) {
-      do_tile<false>(scratch, state, tile);  // which does not matter without a mask
-    }
-    tile = min(tile, uniform(own(scratch, state).full_begin));
+    attend_full_tiles(scratch, state, tile);
     for (std::int32_t left = tile - uniform(own(scratch, state).own_begin); left > 0; --left) {
       --tile;
-      do_tile<true>(scratch, state, tile);
+      do_tile<tile_mask::both, tile_scales::any>(scratch, state, tile);
     }
     scratch.query_empty[query.stage].arrive();
   }
 
-  template <bool Masked>
+  /// From before `tile` to the first of those that need no mask, which `tile` becomes.
+  __device__ __forceinline__ void attend_full_tiles(scratch_type& scratch, consumer_state& state,
+                                                    std::int32_t& tile) const {
+    if constexpr (Policy.has_first_tile_apart) {
+      std::int32_t const full_begin = uniform(own(scratch, state).full_begin);
+      for (std::int32_t left = tile - max(full_begin, 1); left > 0; --left) {
+        do_tile<tile_mask::none, tile_scales::small>(scratch, state, 1);  // one behind the first, no matter which
+      }
+      if (full_begin == 0 && tile > 0) {
+        do_tile<tile_mask::none, tile_scales::small>(scratch, state, 0);
+      }
+      tile = min(tile, full_begin);
+    } else {
+      for (std::int32_t left = tile - uniform(own(scratch, state).full_begin); left > 0; --left) {
+        --tile;
+        do_tile<tile_mask::none, tile_scales::small>(scratch, state, tile);
+      }
+    }
+  }
+
+  /// Where a scale of the warpgroup's queries times one of the work's keys is too large for weights of integers, all
+  /// tiles go the way of those that are cut on both sides. Scales are not negative, so their bits are in their order,
+  /// NaN the greatest; all warps of the warpgroup find the same.
+  __device__ __forceinline__ void route_large_scales(scratch_type& scratch, consumer_state const& state) const {
+    warp_work const volatile& work = own(scratch, state);
+    auto const lane = static_cast<std::int32_t>(thread_index_here() % 32);
+    std::int32_t const end = uniform(work.end);
+    auto const* const scales =
+        reinterpret_cast<uint4 const*>(pieces.key_scales) +
+        std::int64_t{pieces.key_head_of(uniform(work.head))} * (pieces.padded_keys / attention_tile_keys);
+    std::uint32_t most = 0;
+    for (std::int32_t first = uniform(work.begin); first < end; first += 32) {
+      uint4 const of_tile = scales[min(first + lane, end - 1)];
+      most = max(most, max(max(of_tile.x, of_tile.y), max(of_tile.z, of_tile.w)));
+    }
+    float const key_scale = __uint_as_float(__reduce_max_sync(0xffffffffU, most));
+    auto const query_bits = __float_as_uint(state.query_scales[state.warp / 4 * shape::warpgroup_rows / 2 + lane]);
+    float const query_scale = __uint_as_float(__reduce_max_sync(0xffffffffU, query_bits));
+    bool const is_small = query_scale * key_scale < piecewise_linear_softmax::most_scale;
+    std::int32_t const own_end = work.own_end;
+    std::int32_t const full_begin = is_small ? work.full_begin : own_end;
+    std::int32_t const full_end = is_small ? work.full_end : own_end;
+    __syncwarp();
+    scratch.looked_up[state.warp].full_begin = full_begin;
+    scratch.looked_up[state.warp].full_end = full_end;
+    __syncwarp();
+  }
+
+  template <tile_mask Mask, tile_scales Scales>
   __device__ __forceinline__ void do_tile(scratch_type& scratch, consumer_state& state, std::int32_t tile) const {
     scratch.key_full[state.tile.stage].wait(state.tile.phase);
     start_scores(scratch, state);
@@ -204,10 +251,10 @@ struct attention_on_warpgroups {
     await_multiply<0>(state.scores);
     scratch.key_empty[state.tile.stage].arrive();
     key_limits limits{};
-    if constexpr (Masked) {
+    if constexpr (Mask != tile_mask::none) {
       limits = limits_of(scratch, state, tile);
     }
-    state.rows.template take<Masked>(state.scores, scale, limits, state.factor);
+    state.rows.template take<Mask, Scales>(state.scores, scale, limits, tile == 0, state.factor);
     state.rows.pack(state.scores, state.weights);
     scratch.value_full[state.tile.stage].wait(state.tile.phase);
     float own[shape::value_columns(0) / 2];
@@ -305,7 +352,9 @@ struct attention_on_warpgroups {
     auto const lane = static_cast<std::int32_t>(thread_index_here() % 32);
     std::int32_t const first_key = tile * attention_tile_keys + 2 * (lane % 4);
     std::int32_t const row = lane / 4 - first_key;
-    return {work.low + row, work.high + row, work.keys - first_key};
+    std::int32_t const high = work.high + row;
+    std::int32_t const end = work.keys - first_key;
+    return {work.low + row, {min(high, end), min(high + 8, end)}};
   }
 
   /// Tiles that other rows of the block need.

@@ -6,7 +6,8 @@
 ///
 ///     x  = query scale * key scale * sum of codes (+ correction + bias)        in base 2; minus infinity where masked
 ///     w  = 2^(x - r)                                                           r: the tile's largest x, by row
-///     p  = the code nearest to w * highest                                     the weights' static scale
+///     p  = the code nearest to w * highest                                     the weights' static scale, or the
+///                                                                              softmax's own (weigh())
 ///     O  = 2^(r before - r) O + p V                                            p V summed from zero for each tile
 ///     l  = 2^(r before - r) l + sum of p        L likewise, of w
 ///
@@ -123,7 +124,7 @@ struct attention_tiles {
     staged_tile<score_code, columns, depth> k;    ///< codes of keys
     staged_tile<operand_type, rows, columns> p;   ///< codes of weights
     staged_tile<operand_type, width, columns> v;  ///< codes of values, by channels
-    /// In base 2.
+    /// In base 2, but for their scales (score_scale); minus infinity where masked.
     float scores[rows * (columns + 1)];
     float query_scale[rows];   ///< of each row
     float key_scale[columns];  ///< of each column
@@ -182,7 +183,7 @@ struct attention_tiles {
         continue;
       }
       make_scores(group, at, tile * columns, scratch);
-      make_weights(group, state, rounded, scratch);
+      make_weights(group, state, rounded, tile == 0, scratch);
       for (int part = 0; part < parts; ++part) {
         if (part * width < shape.channels) {
           add_values<product>(group, at, tile * columns, part, scratch, totals[part]);
@@ -285,26 +286,38 @@ struct attention_tiles {
       key_interval const seen = at.mask.of(query);
       float score = -infinity;
       if (key >= seen.first && key < seen.end) {
-        score = scratch.query_scale[row] * scratch.key_scale[column] * static_cast<float>(sum);
-        if (program.queries.corrections.data != nullptr) {
-          score += program.queries.corrections(at.sequence, at.head, query / rows, key);
-        }
-        if constexpr (!std::is_same_v<Bias, no_bias>) {
-          score += program.bias(at.sequence, at.head, query, key) * log2_e;
+        score = static_cast<float>(sum);
+        if (program.has_addends()) {
+          score *= scratch.query_scale[row] * scratch.key_scale[column];
+          if (program.queries.corrections.data != nullptr) {
+            score += program.queries.corrections(at.sequence, at.head, query / rows, key);
+          }
+          if constexpr (!std::is_same_v<Bias, no_bias>) {
+            score += program.bias(at.sequence, at.head, query, key) * log2_e;
+          }
         }
       }
       scratch.score(row, column) = score;
     }
   };
 
+  /// Whether something is added to products of codes, so that they are scaled before they are kept.
+  TESSERA_FN bool has_addends() const { return !std::is_same_v<Bias, no_bias> || queries.corrections.data != nullptr; }
+  /// By which a kept score is still to be multiplied.
+  TESSERA_FN float score_scale(scratch_type const& scratch, int row, int column) const {
+    return has_addends() ? 1.0F : scratch.query_scale[row] * scratch.key_scale[column];
+  }
+
   /// From scores to weights, and what is known of their rows. Ends with a sync.
   template <class Group>
   TESSERA_FN void make_weights(Group const& group, per_lane<state_type, Group>& state, per_lane<float, Group>& rounded,
-                               scratch_type& scratch) const {
+                               bool is_first, scratch_type& scratch) const {
     for (int lane : group) {
       float largest = -infinity;
       for (int i = 0; i < row_columns; ++i) {
-        largest = max(largest, scratch.score(lane % rows, lane / rows * row_columns + i));
+        int const column = lane / rows * row_columns + i;
+        float const score = scratch.score(lane % rows, column);
+        largest = max(largest, score == -infinity ? score : score_scale(scratch, lane % rows, column) * score);
       }
       scratch.largest[lane] = largest;
     }
@@ -319,8 +332,8 @@ struct attention_tiles {
       }
       for (int i = 0; i < row_columns; ++i) {
         int const column = lane / rows * row_columns + i;
-        float const weight = softmax.weight(state[lane], scratch.score(row, column));
-        code_type const code = weights::encode_scaled(weight, static_cast<float>(weights::highest));
+        auto const [code, weight] = softmax.template weigh<weights>(state[lane], score_scale(scratch, row, column),
+                                                                    scratch.score(row, column), is_first);
         state[lane].sum += weight;
         rounded[lane] += operand::value(code);
         scratch.p(row, value_place(column)) = operand::of(code);

@@ -40,6 +40,13 @@ struct softmax_state {
   T sum;        ///< of 2^(score - reference)
 };
 
+/// A weight and the code that a quantizer has for it.
+template <class Code, class T>
+struct weighed_code {
+  Code code;
+  T weight;  ///< at most 1
+};
+
 /// `T` is float or double. As a Reducer it is lse_reducer in base 2: pieces of a row, with what was added up by their
 /// weights, merge by merge_factors(). The value of nothing, and of nothing but minus infinities, is minus infinity; a
 /// NaN makes it NaN.
@@ -93,6 +100,15 @@ struct online_softmax {
   TESSERA_FN T weight(state_type const& state, T score) const {
     bool const has_none = state.reference == -static_cast<T>(infinity);
     return detail::binary_power::of(score - (has_none ? T{0} : state.reference));
+  }
+
+  /// The weight of the score `scale` * `sum`, and its code where the largest weight, 1, has the quantizer's largest
+  /// code. Of minus infinity 0, whatever the scale is. Whether a key is in its sequence's first tile does not matter.
+  template <class Quantizer>
+  TESSERA_FN weighed_code<typename Quantizer::code_type, T> weigh(state_type const& state, T scale, T sum,
+                                                                  bool /*is_first*/) const {
+    T const own = sum == -static_cast<T>(infinity) ? T{0} : weight(state, scale * sum);
+    return {Quantizer::encode_scaled(static_cast<float>(own), static_cast<float>(Quantizer::highest)), own};
   }
 
   /// The natural logarithm of the sum of 2^score.

@@ -11,12 +11,13 @@ inline namespace v0 {
 
 /// The program for sm_90a: a block has 64 rows of queries for each warpgroup that multiplies.
 struct warpgroup_attention_policy {
-  int consumers;           ///< warpgroups that multiply
-  int stages;              ///< tiles of 128 keys, and of as many values, in shared memory
-  int value_channels;      ///< that are multiplied at a time
-  int product_sets;        ///< of registers for products; 0: which they take, is left to the compiler
-  int producer_registers;  ///< of each thread of the warpgroup that starts copies
-  int consumer_registers;  ///< of each thread of those that multiply
+  int consumers;              ///< warpgroups that multiply
+  int stages;                 ///< tiles of 128 keys, and of as many values, in shared memory
+  int value_channels;         ///< that are multiplied at a time
+  int product_sets;           ///< of registers for products; 0: which they take, is left to the compiler
+  int producer_registers;     ///< of each thread of the warpgroup that starts copies
+  int consumer_registers;     ///< of each thread of those that multiply
+  bool has_first_tile_apart;  ///< whether the sequence's first tile has code of its own, so that the others' is shorter
 
   friend constexpr bool operator==(warpgroup_attention_policy const&, warpgroup_attention_policy const&) = default;
 };
@@ -60,9 +61,9 @@ template <int Channels>
 struct warpgroup_attention_tuning {
   using policy_type = warpgroup_attention_policy;
   TESSERA_FN constexpr policy_type operator()(int) const {
-    return Channels > 128  ? policy_type{2, 2, 64, 2, 24, 240}
-           : Channels > 64 ? policy_type{3, 4, 64, 0, 32, 160}
-                           : policy_type{4, 6, 64, 0, 24, 112};
+    return Channels > 128  ? policy_type{2, 2, 64, 2, 24, 240, false}
+           : Channels > 64 ? policy_type{3, 4, 128, 0, 32, 160, false}
+                           : policy_type{4, 6, 64, 0, 24, 112, true};
   }
 };
 

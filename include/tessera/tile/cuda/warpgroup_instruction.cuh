@@ -196,6 +196,37 @@ struct warpgroup_instruction<128> {
   }
 };
 template <>
+struct warpgroup_instruction<136> {
+  template <class Name, class Sum>
+  __device__ __forceinline__ static void run(Sum (&d)[68], std::uint64_t a, std::uint64_t b, int add) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %70, 0; wgmma.mma_async.sync.aligned.m64n136%71 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, "
+        "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, "
+        "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, "
+        "%59, %60, %61, %62, %63, %64, %65, %66, %67"
+        "}, %68, %69, p%72; }"
+        : TESSERA_SUMS_8(d, 0), TESSERA_SUMS_8(d, 8), TESSERA_SUMS_8(d, 16), TESSERA_SUMS_8(d, 24),
+          TESSERA_SUMS_8(d, 32), TESSERA_SUMS_8(d, 40), TESSERA_SUMS_8(d, 48), TESSERA_SUMS_8(d, 56),
+          "+r"(as_word(d[64])), "+r"(as_word(d[65])), "+r"(as_word(d[66])), "+r"(as_word(d[67]))
+        : "l"(a), "l"(b), "r"(add), "C"(Name::kind), "C"(Name::tail));
+  }
+  template <class Name, class Sum>
+  __device__ __forceinline__ static void run(Sum (&d)[68], std::uint32_t const (&a)[4], std::uint64_t b, int add) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %73, 0; wgmma.mma_async.sync.aligned.m64n136%74 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, "
+        "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, "
+        "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, "
+        "%59, %60, %61, %62, %63, %64, %65, %66, %67"
+        "}, {%68, %69, %70, %71}, %72, p%75; }"
+        : TESSERA_SUMS_8(d, 0), TESSERA_SUMS_8(d, 8), TESSERA_SUMS_8(d, 16), TESSERA_SUMS_8(d, 24),
+          TESSERA_SUMS_8(d, 32), TESSERA_SUMS_8(d, 40), TESSERA_SUMS_8(d, 48), TESSERA_SUMS_8(d, 56),
+          "+r"(as_word(d[64])), "+r"(as_word(d[65])), "+r"(as_word(d[66])), "+r"(as_word(d[67]))
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "C"(Name::kind), "C"(Name::register_tail));
+  }
+};
+template <>
 struct warpgroup_instruction<192> {
   template <class Name, class Sum>
   __device__ __forceinline__ static void run(Sum (&d)[96], std::uint64_t a, std::uint64_t b, int add) {

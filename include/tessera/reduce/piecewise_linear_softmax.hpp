@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `piecewise_linear_softmax`: online_softmax whose weights are e4m3 codes that one multiply-add makes of a score, with
+/// no exponential.
+///
+///     tessera::piecewise_linear_softmax softmax;
+///     auto state = softmax.identity();
+///     total *= softmax.turn(state, largest_of(tile));            // as online_softmax
+///     auto const [code, weight] = softmax.weigh<quantizer>(state, scale, sum, false);   // of the score scale * sum
+///
+/// The number that an e4m3 code stands for is piecewise linear in the code where its logarithm would be linear: code
+/// 8 e + m is 2^(e - 7) (1 + m / 8). So the code of 448 * 2^x, x at most 0, is nearly that of the line through x = 0,
+/// which has code 126, with 8 codes to a power of two:
+///
+///     code = round(8 x + 126), at least 0
+///
+/// What such a code stands for exceeds 448 * 2^x by the factor (1 + f) / 2^f / 1.0405, f being the fraction of the
+/// power of two: between 0.961 and 1.020, 1.0002 in the mean. Attention divides by the sum of what codes stand for, so
+/// only the spread of that factor is left, 1.8 % rms beside the 2.6 % by which e4m3 rounds: 3.1 % in all, 8.4 % at
+/// most. Codes below 8 are e4m3's denormal numbers, which stand for less than the line has: weights below 2^-15.8 of
+/// the tile's largest are nothing. Attention sinks are more than that above their neighbours, and are among a
+/// sequence's first keys: in its first tile weights have a second line, which follows e4m3 to 2^-16.8:
+///
+///     code = round(max(t, t / 2 + 4)),    t = 8 x + 126
+///
+/// Arithmetic, the same on every executor and in every program, each line rounded once to fp32 (r: the reference, s:
+/// an integer of magnitude below 2^22 or any float):
+///
+///     scale < 1/32:  a = fma(8 scale, -1.5 * 2^23, 126 - 8 r)     t = fma(8 scale, 1.5 * 2^23 + s, a)
+///     else:          x = scale * s                                t = fma(8, x - r, 126)
+///
+///     in a sequence's first tile: t = max(t, fma(t, 1/2, 4))
+///     code = t rounded to the nearest integer, ties to even, from 0 on
+///
+/// The first form is what tensor cores' integer sums want: adding 1.5 * 2^23 to the bits makes floats of them. Its
+/// rounding of `a` moves t by at most 1/8 where scale is 1/32, and moves all scores of a scale alike. A scale of 1 takes
+/// any score as it is.
+///
+/// Zhang et al. (arXiv 2411.10958) round exponentials to e4m3; lines between powers of two are Schraudolph's ("A fast,
+/// compact approximation of the exponential function", 1999).
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/concepts/reducer.hpp>
+#include <tessera/config.hpp>
+#include <tessera/core/float8.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/core/precision.hpp>
+#include <tessera/reduce/online_softmax.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// As a Reducer it is online_softmax<float>: states are the same, and merge alike.
+struct piecewise_linear_softmax : online_softmax<float> {
+  static constexpr float codes_in_power_of_two = 8.0F;  ///< 3 bits of mantissa
+  static constexpr float top_code = 126.0F;             ///< of 448, the largest e4m3
+  static constexpr float integer_magic = 12582912.0F;   ///< 1.5 * 2^23: added to an integer's bits it makes a float
+  static constexpr float most_scale = 1.0F / 32.0F;     ///< from here on scores are subtracted before they are scaled
+
+  /// The code of the score `scale` * `sum`, which is in base 2 and not above the state's reference, and what it stands
+  /// for as a share of 448. Of minus infinity 0; of NaN and infinity NaN. Quantizer: of weights; its codes are e4m3.
+  /// is_first: the key is in its sequence's first tile.
+  template <class Quantizer>
+  TESSERA_FN weighed_code<float8_e4m3, float> weigh(state_type const& state, float scale, float sum,
+                                                    bool is_first) const {
+    static_assert(std::is_same_v<typename Quantizer::code_type, float8_e4m3>,
+                  "tessera: piecewise_linear_softmax makes e4m3 codes; values must be float8_quantizer<float8_e4m3>");
+    if (sum == -infinity) {
+      return {float8_e4m3{0}, 0.0F};
+    }
+    float const line = position(scale, sum, state.reference);
+    float const code = is_first ? low_line(line) : line;
+    if (is_nan(code)) {
+      return {float8_e4m3{0x7f}, code};
+    }
+    float8_e4m3 const nearest{static_cast<std::uint8_t>(round_to_even(maximum(code, 0.0F)))};
+    return {nearest, load(nearest) * (1.0F / 448.0F)};
+  }
+
+  /// Of a position on the line, that of the sequence's first tile; NaN stays NaN.
+  TESSERA_FN static float low_line(float position) { return maximum(position, multiply_add(position, 0.5F, 4.0F)); }
+
+  /// Where the score `scale` * `sum` lies among codes, before rounding.
+  TESSERA_FN static float position(float scale, float sum, float reference) {
+    if (scale < most_scale) {
+      float const slope = codes_in_power_of_two * scale;
+      float const zero = multiply_add(slope, -integer_magic, top_code - codes_in_power_of_two * reference);
+      return multiply_add(slope, integer_magic + sum, zero);
+    }
+    return multiply_add(codes_in_power_of_two, scale * sum - reference, top_code);
+  }
+};
+
+static_assert(Reducer<piecewise_linear_softmax>);
+
+}  // namespace v0
+}  // namespace tessera
