@@ -58,7 +58,8 @@ loss_tiles_results run_loss_tiles(Executor const& exec, loss_tiles<Tile, Reducer
 /// Tile: gemm_tile<T, shape<m, n, k>> with m and n of 64 or 128: what a group computes at a time. Reducer:
 /// lse_reducer<float>, entropy_reducer<float>, or a paired_reducer that has one of them and arg_max_reducer<float> (for
 /// predictions) or sum_reducer<float> (for smoothed labels).
-template <class Tile, class Reducer = lse_reducer<float>, class Filter = gradient_filter<12>>
+template <class Tile, class Reducer = lse_reducer<float>,
+          class Filter = gradient_filter_for<typename loss_tile<Tile>::value_type>>
 struct linear_loss {
   /// The tile of logits.
   using layout = loss_tile<Tile>;
@@ -137,8 +138,9 @@ struct linear_loss {
 
   /// Enqueues the gradients of a loss, after forward() with the same inputs, options and workspace, of which it leaves
   /// alone what forward() wrote, but for softmaxes: where it kept them (see workspace_budget) forward() comes again
-  /// before the next backward(); else gradients are NaN and exec.wait() throws value_error. `upstream`: gradients of
-  /// what was made from the outputs of forward().
+  /// before the next backward(); else gradients are NaN and exec.wait() throws value_error. So they are and it does
+  /// after another forward() or none (program/loss_stamp.hpp), and then forward() must come again, too. `upstream`:
+  /// gradients of what was made from the outputs of forward().
   template <class Executor, class Label = std::int64_t, class Gradient = value_type>
   static void backward(Executor const& exec, inputs<Label> const& in, linear_loss_options const& options,
                        loss_upstream const& upstream, linear_loss_gradients<Gradient> const& out,
