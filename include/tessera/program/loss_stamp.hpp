@@ -2,7 +2,7 @@
 /// `loss_stamp`: what a forward pass of a loss was, first in its workspace, so that a backward pass finds out whether it
 /// is its own. `stamp_loss` ends the forward pass, `check_loss_stamp` begins the backward pass.
 ///
-/// Of extents, reduction, options and plan a stamp has a number of 64 bits each; of inputs one for 4096 elements of
+/// Of extents, reduction, options and plan a stamp has a number of 64 bits each; of inputs one for 1024 elements of
 /// each list and matrix, spread evenly, or for all where there are fewer: other data are found out, one other element
 /// of a large matrix is not.
 #pragma once
@@ -42,10 +42,10 @@ struct loss_stamp {
   }
 };
 
-/// What a loss is made of: of each list and matrix some elements.
+/// What a loss is made of: of each list and matrix an element for each lane of a group of 1024.
 template <class T, class Label>
 struct loss_input_samples {
-  static constexpr std::int64_t most = 4096;  ///< elements of a list or matrix
+  static constexpr int lanes = 1024;
 
   matrix_view<T const> hidden;      ///< tokens x channels
   matrix_view<T const> classifier;  ///< vocabulary x channels
@@ -56,21 +56,16 @@ struct loss_input_samples {
   /// A number for all of them.
   template <class Group>
   TESSERA_FN std::uint64_t number(Group const& group) const {
+    static_assert(Group::size == lanes, "tessera: inputs are sampled by groups of 1024 lanes");
     per_lane<std::uint64_t, Group> own;
     for (int lane : group) {
-      own[lane] = of_lane<Group::size>(lane, 1, hidden) + of_lane<Group::size>(lane, 2, classifier) +
-                  of_lane<Group::size>(lane, 3, as_matrix(labels)) + of_lane<Group::size>(lane, 4, as_matrix(bias)) +
-                  of_lane<Group::size>(lane, 5, as_matrix(weights));
+      own[lane] = of_matrix(lane, 1, hidden) + of_matrix(lane, 2, classifier) + of_list(lane, 3, labels) +
+                  of_list(lane, 4, bias) + of_list(lane, 5, weights);
     }
     return sum(group, own);
   }
 
  private:
-  template <class V>
-  TESSERA_FN static matrix_view<V const> as_matrix(array_view<V const> list) {
-    return list.data == nullptr ? matrix_view<V const>{}
-                                : matrix_view<V const>(list.data, {list.size(), 1}, {list.stride(0), 1});
-  }
   TESSERA_FN static std::uint64_t bits_of(std::int32_t label) { return static_cast<std::uint64_t>(label); }
   TESSERA_FN static std::uint64_t bits_of(std::int64_t label) { return static_cast<std::uint64_t>(label); }
   template <class V>
@@ -78,29 +73,37 @@ struct loss_input_samples {
     return scalar_traits<V>::to_bits(value);
   }
 
-  /// Elements are cut into `most` pieces, or as many as there are, of which each gives one, at random but always the same.
-  template <int Lanes, class V>
-  TESSERA_FN static std::uint64_t of_lane(int lane, std::uint64_t which, matrix_view<V const> matrix) {
-    std::int64_t const elements = matrix.extent(0) * matrix.extent(1);
-    std::int64_t const pieces = min(elements, most);
-    std::uint64_t total = 0;
-    for (std::int64_t piece = lane; piece < pieces; piece += Lanes) {
-      std::int64_t const longer = elements % pieces;
-      std::int64_t const first = piece * (elements / pieces) + min(piece, longer);
-      auto const length = static_cast<std::uint64_t>(elements / pieces + (piece < longer ? 1 : 0));
-      std::int64_t const at =
-          first + static_cast<std::int64_t>(mix_bits(which, static_cast<std::uint64_t>(piece)) % length);
-      std::uint64_t const seed = which << 56 | static_cast<std::uint64_t>(piece);
-      total += mix_bits(seed, bits_of(matrix(at / matrix.extent(1), at % matrix.extent(1))));
+  /// Elements are cut into as many pieces as there are lanes, of each of which a lane takes one, at random but always
+  /// the same; -1: there are fewer.
+  TESSERA_FN static constexpr std::int64_t place_of(int lane, std::uint64_t which, std::int64_t elements) {
+    if (elements <= lanes) {
+      return lane < elements ? lane : -1;
     }
-    return total;
+    std::int64_t const longer = elements % lanes;
+    auto const length = static_cast<std::uint64_t>(elements / lanes + (lane < longer ? 1 : 0));
+    std::uint64_t const within = (mix_bits(which, static_cast<std::uint64_t>(lane)) >> 40) * length >> 24;
+    return lane * (elements / lanes) + min(std::int64_t{lane}, longer) + static_cast<std::int64_t>(within);
+  }
+  TESSERA_FN static constexpr std::uint64_t mixed(int lane, std::uint64_t which, std::uint64_t bits) {
+    return mix_bits(which << 56 | static_cast<std::uint64_t>(lane), bits);
+  }
+
+  template <class V>
+  TESSERA_FN static std::uint64_t of_list(int lane, std::uint64_t which, array_view<V const> list) {
+    std::int64_t const at = list.data != nullptr ? place_of(lane, which, list.size()) : -1;
+    return at < 0 ? 0 : mixed(lane, which, bits_of(list[at]));
+  }
+  template <class V>
+  TESSERA_FN static std::uint64_t of_matrix(int lane, std::uint64_t which, matrix_view<V const> matrix) {
+    std::int64_t const at = place_of(lane, which, matrix.extent(0) * matrix.extent(1));
+    return at < 0 ? 0 : mixed(lane, which, bits_of(matrix(at / matrix.extent(1), at % matrix.extent(1))));
   }
 };
 
 /// Run with one group, when all else of the forward pass is done.
 template <class T, class Label>
 struct stamp_loss {
-  static constexpr int lanes = 1024;
+  static constexpr int lanes = loss_input_samples<T, Label>::lanes;
   struct scratch_type {};
 
   loss_stamp stamp;                      ///< but for the inputs
@@ -131,7 +134,7 @@ struct loss_leavings {
 /// by the last factor.
 template <class T, class Label>
 struct check_loss_stamp {
-  static constexpr int lanes = 1024;
+  static constexpr int lanes = loss_input_samples<T, Label>::lanes;
   struct scratch_type {};
 
   loss_stamp stamp;                      ///< of a forward pass that this one could follow, but for the inputs
