@@ -168,6 +168,26 @@ TEST_CASE("a backward pass after a forward pass without room for it is refused",
   CHECK(passes.numbers() == 0);
 }
 
+TEST_CASE("a backward pass in a workspace of a smaller plan is refused at once", "[host]") {
+  auto const problem = full_problem();
+  cpu const exec{.threads = 1};
+  auto const plan = loss::plan(exec, shape_of(problem));
+  auto const needed = loss::plan_backward(exec, shape_of(problem), problem.options);
+  buffer<std::byte> memory(exec, plan.bytes());
+  workspace const space(plan, memory);
+  std::vector<float> value(1);
+  loss::forward(exec, problem.inputs(), problem.options, {.loss = value}, space);
+  std::string message;
+  try {
+    loss::backward(exec, problem.inputs(), problem.options, {}, linear_loss_gradients<float>{}, space);
+  } catch (shape_error const& e) {
+    message = e.what();
+  }
+  CHECK(message == "linear_loss.backward: the workspace is for a plan of " + std::to_string(plan.bytes()) +
+                       " bytes but plan_backward() gives one of " + std::to_string(needed.bytes()) +
+                       " for 70 tokens, 90 entries and 16 channels");
+}
+
 TEST_CASE("what a refused backward pass has taken away must be made again", "[host]") {
   auto problem = full_problem();
   both_passes<> passes{.exec = {.threads = 1}};

@@ -151,6 +151,9 @@ struct linear_loss {
     check_gradients(shape, options, upstream, out);
     gradient_regions<Gradient> const places(back, shape, options, orders_entries_for(exec, options),
                                             kept_entries(exec, shape, options));
+    check<shape_error>(space.bytes() >= places.plan.bytes(), back, ": the workspace is for a plan of ", space.bytes(),
+                       " bytes but plan_backward() gives one of ", places.plan.bytes(), " for ", shape.tokens,
+                       " tokens, ", shape.vocabulary, " entries and ", shape.channels, " channels");
     loss_token_list const tokens = places.token_list(space);
     array_view<float> const late_scale = space[places.late_scale];
     check_loss_stamp<value_type, Label> const check_stamp{stamp_of(shape, options, true, places.kept), samples_of(in),
