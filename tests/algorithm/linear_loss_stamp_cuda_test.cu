@@ -117,7 +117,7 @@ void check_all_refused(std::int64_t channels) {
   check_refused<Loss>(channels, loss_stamp::inputs,
                       [](auto& p) { std::reverse(p.classifier.begin(), p.classifier.end()); });
   check_refused<Loss>(channels, loss_stamp::inputs, [](auto& p) { std::reverse(p.labels.begin(), p.labels.end()); });
-  check_refused<Loss>(channels, loss_stamp::extents, [](auto& p) {
+  check_refused<Loss>(channels, loss_stamp::entries, [](auto& p) {
     p.vocabulary -= 100;
     p.classifier.resize(static_cast<std::size_t>(p.vocabulary * p.channels));
     p.labels.assign(tokens, 5);

@@ -133,14 +133,14 @@ TEST_CASE("a backward pass after that of another loss is refused", "[host]") {
 }
 
 TEST_CASE("a backward pass after that of other inputs is refused", "[host]") {
-  check_refused(loss_stamp::extents, [](auto& p) {
+  check_refused(loss_stamp::tokens, [](auto& p) {
     p.tokens = 69;
     p.hidden.resize(69 * 16);
     p.labels.resize(69);
     p.weights.resize(69);
   });
-  check_refused(loss_stamp::extents, [](auto& p) { p = make_loss_problem<float>(90, 70, 16, true); });
-  check_refused(loss_stamp::extents, [](auto& p) { p = make_loss_problem<float>(70, 90, 8, true); });
+  check_refused(loss_stamp::entries, [](auto& p) { p = make_loss_problem<float>(70, 91, 16, true); });
+  check_refused(loss_stamp::channels, [](auto& p) { p = make_loss_problem<float>(70, 90, 8, true); });
   check_refused(loss_stamp::inputs, [](auto& p) { p.hidden[69 * 16 + 15] += 1.0F; });
   check_refused(loss_stamp::inputs, [](auto& p) { p.classifier[5] += 1.0F; });
   check_refused(loss_stamp::inputs, [](auto& p) { p.labels[69] = p.labels[69] == 3 ? 4 : 3; });

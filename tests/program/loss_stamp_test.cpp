@@ -40,16 +40,17 @@ std::vector<bfloat16> some_values(std::size_t count) {
 
 TEST_CASE("a stamp tells numbers, their order and their part", "[host]") {
   std::set<std::uint64_t> seen;
-  for (auto const part : {loss_stamp::extents, loss_stamp::options}) {
+  for (auto const part : {loss_stamp::plan, loss_stamp::options}) {
     loss_stamp const one = loss_stamp{}.add(part, std::int64_t{1}).add(part, std::int64_t{2});
     loss_stamp const other = loss_stamp{}.add(part, std::int64_t{2}).add(part, std::int64_t{1});
     loss_stamp const fraction = loss_stamp{}.add(part, 0.5F).add(part, std::int64_t{1});
     CHECK(one.words[loss_stamp::mark] == loss_stamp::made);
-    CHECK(one.words[part == loss_stamp::extents ? loss_stamp::options : loss_stamp::extents] == 0);
+    CHECK(one.words[part == loss_stamp::plan ? loss_stamp::options : loss_stamp::plan] == 0);
     seen.insert({one.words[part], other.words[part], fraction.words[part]});
     CHECK(loss_stamp{}.add(part, -0.0F).words[part] == loss_stamp{}.add(part, 0.0F).words[part]);
   }
   CHECK(seen.size() == 3);
+  CHECK(loss_stamp{}.set(loss_stamp::tokens, 5).set(loss_stamp::tokens, 7).words[loss_stamp::tokens] == 7);
 }
 
 TEST_CASE("of up to 1024 elements each counts, at its own place", "[host]") {

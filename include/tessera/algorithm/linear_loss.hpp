@@ -299,10 +299,9 @@ struct linear_loss {
                              std::int64_t kept) {
     using traits = scalar_traits<value_type>;
     loss_stamp stamp;
-    for (std::int64_t const extent : {shape.tokens, shape.vocabulary, shape.channels}) {
-      stamp.add(loss_stamp::extents, extent);
-    }
-    stamp.add(loss_stamp::reduction, static_cast<std::int64_t>(options.reduction));
+    stamp.set(loss_stamp::tokens, shape.tokens).set(loss_stamp::entries, shape.vocabulary);
+    stamp.set(loss_stamp::channels, shape.channels);
+    stamp.set(loss_stamp::reduction, static_cast<std::int64_t>(options.reduction));
     for (std::int64_t const number : {options.ignore_index, options.shift, options.sequence}) {
       stamp.add(loss_stamp::options, number);
     }

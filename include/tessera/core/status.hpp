@@ -69,8 +69,9 @@ static_assert(sizeof(status_word) == 8);
     case status_code::out_of_range:
       return "an index is out of range";
     case status_code::other_forward:
-      return "backward() found no forward() of its own in the workspace, but none (position 0) or one of other extents "
-             "(1), reduction (2), options (3), inputs (4) or plan (5)";
+      return "backward() found no forward() of its own in the workspace, but none (position 0) or one of other tokens "
+             "(1), "
+             "entries (2), channels (3), reduction (4), options (5), inputs (6) or plan (7)";
     default:
       return "a program reported a code of its own";
   }

@@ -86,11 +86,11 @@ struct prepare_loss_gradients {
   }
 };
 
-/// Multiplies the factors of all rows so that gradients by logits fill the range of fp16: else they would vanish, or
-/// overflow, where factors are small or large. Sums of products are divided by as much.
+/// Divides the factors of all rows by one number, so that gradients by logits fill the range of fp16: else they would
+/// vanish, or overflow, where factors are small or large. Sums of products are multiplied by it.
 ///
-/// All rows are multiplied by the same number, because the classifier's gradient adds up rows: the largest bound
-/// becomes 2^15. What is 2^-29 of that still has all bits of fp16.
+/// Rows have the number in common because the classifier's gradient adds them up. With it the largest bound becomes
+/// 2^15; what is 2^-29 of that still has all bits of fp16.
 struct scale_loss_gradients {
   static constexpr int lanes = 256;
   struct scratch_type {};
@@ -98,8 +98,8 @@ struct scale_loss_gradients {
   array_view<std::int64_t const> count;  ///< one element: rows that count
   array_view<float const> largest;       ///< bounds of rows, from prepare_loss_gradients
   float steepest;                        ///< slope of a logit
-  array_view<loss_row_gradient> rows;
-  array_view<float> late_scale;  ///< one element, which is divided by the power
+  array_view<loss_row_gradient> rows;    ///< whose factors are divided
+  array_view<float> late_scale;          ///< one element, which is multiplied by the number
 
   TESSERA_FN constexpr std::int64_t groups() const { return largest.size(); }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `loss_stamp`: what a forward pass of a loss was, first in its workspace, so that a backward pass finds out whether it
-/// is its own. `stamp_loss` ends the forward pass, `check_loss_stamp` begins the backward pass.
+/// `loss_stamp`: what a forward pass of a loss was, first in its workspace, so that a backward pass finds out whether
+/// it is its own. `stamp_loss` ends the forward pass, `check_loss_stamp` begins the backward pass.
 ///
-/// Of extents, reduction, options and plan a stamp has a number of 64 bits each; of inputs one for 1024 elements of
-/// each list and matrix, spread evenly, or for all where there are fewer: other data are found out, one other element
-/// of a large matrix is not.
+/// A stamp has extents and reduction as they are; of options, of the plan and of inputs a number of 64 bits. That of
+/// inputs is of 1024 elements of each list and matrix, spread evenly, or of all where there are fewer: other data are
+/// found out, one other element of a large matrix is not.
 #pragma once
 
 #include <cstdint>
@@ -23,20 +23,36 @@
 namespace tessera {
 inline namespace v0 {
 
+/// What a forward pass was.
 struct loss_stamp {
   /// What a word is about; the position that is reported where two stamps differ.
-  enum part { mark, extents, reduction, options, inputs, plan };
-  static constexpr int size = 6;  ///< words
+  enum part {
+    mark,       ///< that there was a forward pass
+    tokens,     ///< how many
+    entries,    ///< of the vocabulary
+    channels,   ///< of a hidden state
+    reduction,  ///< of losses, as a number
+    options,    ///< all others that a gradient depends on
+    inputs,     ///< samples of them
+    plan,       ///< what the workspace has room for, and for which loss
+  };
+  static constexpr int size = 8;  ///< words
   /// That of a workspace in which a forward pass was.
   static constexpr std::uint64_t made = 0x74736c6f73736d61ULL;
 
-  std::uint64_t words[size] = {made, 0, 0, 0, 0, 0};
+  std::uint64_t words[size] = {made};  ///< one for each part
 
-  /// Adds a number to a word; the order matters.
+  /// A word as it is.
+  TESSERA_FN constexpr loss_stamp& set(part which, std::int64_t value) {
+    words[which] = static_cast<std::uint64_t>(value);
+    return *this;
+  }
+  /// Mixes a number into a word; the order matters.
   TESSERA_FN constexpr loss_stamp& add(part which, std::int64_t value) {
     words[which] = mix_bits(words[which], static_cast<std::uint64_t>(value));
     return *this;
   }
+  /// The same for fractions.
   TESSERA_FN constexpr loss_stamp& add(part which, float value) {
     return add(which, std::int64_t{bit_cast<std::uint32_t>(value + 0.0F)});  // -0 counts as 0
   }
@@ -45,7 +61,7 @@ struct loss_stamp {
 /// What a loss is made of: of each list and matrix an element for each lane of a group of 1024.
 template <class T, class Label>
 struct loss_input_samples {
-  static constexpr int lanes = 1024;
+  static constexpr int lanes = 1024;  ///< of the group that takes them
 
   matrix_view<T const> hidden;      ///< tokens x channels
   matrix_view<T const> classifier;  ///< vocabulary x channels
