@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include <tessera/cut_cross_entropy.hpp>
@@ -75,4 +76,69 @@ TEST_CASE("gradients on a real model's hidden states are right, and the paper's 
   auto const fine = run_gradients<finely, bfloat16>(exec, problem);
   CHECK(worst_distance(fine, expected) < 3e-2);
   CHECK(relative_distance(fine.hidden, expected.hidden) > relative_distance(exact.hidden, expected.hidden));
+}
+
+namespace {
+
+/// All softmaxes are about 2^-13.3; labels are among the first entries. How many rows of the classifier have a gradient
+/// of zero, and how far it is from the exact one.
+template <class T>
+struct flat_run {
+  std::int64_t empty_rows = 0;
+  double distance = 0;
+
+  flat_run() {
+    auto problem = make_loss_problem<typename gemm_operand<T>::value_type>(20, 10240, 16);
+    for (auto& value : problem.classifier) {
+      value = store<typename gemm_operand<T>::value_type>(0.02F * static_cast<float>(load(value)));
+    }
+    for (std::int64_t& label : problem.labels) {
+      label = label < 0 ? label : label % 100;
+    }
+    auto const found = run_gradients<cut_cross_entropy_of<T>, float>(cpu{.threads = 2}, problem);
+    distance = relative_distance(found.classifier, reference_gradient(problem).classifier);
+    for (std::size_t row = 0; row < 10240; ++row) {
+      auto const first = found.classifier.begin() + static_cast<std::ptrdiff_t>(row * 16);
+      empty_rows += std::all_of(first, first + 16, [](float value) { return value == 0.0F; }) ? 1 : 0;
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("the filter's threshold is that of the operands' type, as the authors have it", "[host]") {
+  static_assert(std::is_same_v<cut_cross_entropy, cut_cross_entropy_of<bfloat16>>);
+  CHECK(flat_run<bfloat16>().empty_rows == 10240 - 128);
+  flat_run<float16> const halves;
+  CHECK((halves.empty_rows == 0 && halves.distance < 5e-4));
+  flat_run<float> const floats;
+  CHECK((floats.empty_rows == 0 && floats.distance < 1e-5));
+  flat_run<tf32> const rounded;
+  CHECK((rounded.empty_rows == 0 && rounded.distance < 5e-3));
+}
+
+TEST_CASE("a minus infinity is a probability of 0 without a softcap, and -softcap with one", "[host]") {
+  cpu const exec{.threads = 2};
+  auto problem = make_loss_problem<float>(20, 200, 16, true);
+  for (std::int64_t& label : problem.labels) {
+    label = label < 0 ? label : label % 100;
+  }
+  for (std::size_t entry = 100; entry < 200; ++entry) {
+    problem.bias[entry] = -infinity;
+  }
+  auto masked = problem;
+  masked.vocabulary = 100;
+  masked.classifier.resize(100 * 16);
+  masked.bias.resize(100);
+  using loss = exact_cross_entropy_of<float>;
+  for (float const softcap : {0.0F, 3.0F}) {
+    problem.options.softcap = masked.options.softcap = softcap;
+    auto const found = run_gradients<loss, float>(exec, problem);
+    CHECK(static_cast<double>(found.loss[0]) == Approx(reference_loss(problem).total).epsilon(1e-6));
+    bool const is_masked = std::fabs(static_cast<double>(found.loss[0]) - reference_loss(masked).total) < 1e-5;
+    CHECK(is_masked == (softcap == 0.0F));
+    for (std::size_t entry = 100; entry < 200; ++entry) {
+      CHECK(found.bias[entry] == 0.0F);
+    }
+  }
 }

@@ -69,6 +69,12 @@ class weights_backend {
   virtual void decompress(torch::Tensor const& stream, torch::Tensor const& weights) = 0;
 };
 
+/// Of which inputs somebody wants gradients.
+struct wanted_gradients {
+  bool hidden;
+  bool classifier;  ///< false where it is frozen
+};
+
 /// Cut Cross-Entropy.
 class loss_backend {
  public:
@@ -77,11 +83,12 @@ class loss_backend {
   virtual std::tuple<torch::Tensor, torch::Tensor> forward(torch::Tensor const& hidden, torch::Tensor const& classifier,
                                                            torch::Tensor const& labels, std::int64_t ignore_index,
                                                            bool exact, bool for_backward) = 0;
+  /// Gradients that nobody wants are undefined, and not made.
   virtual std::tuple<torch::Tensor, torch::Tensor> backward(torch::Tensor const& hidden,
                                                             torch::Tensor const& classifier,
                                                             torch::Tensor const& labels, std::int64_t ignore_index,
                                                             bool exact, torch::Tensor const& workspace,
-                                                            torch::Tensor const& upstream) = 0;
+                                                            torch::Tensor const& upstream, wanted_gradients wanted) = 0;
 };
 
 /// SageAttention2.

@@ -38,6 +38,28 @@ def check_weights(device):
         expect(True, device, "a damaged stream is reported")
 
 
+def check_frozen(device, hidden, classifier, labels, expected):
+    made = []
+    backward = tessera_torch._extension.loss_backward
+
+    def recording_backward(*arguments):
+        made.append(backward(*arguments))
+        return made[-1]
+
+    tessera_torch._extension.loss_backward = recording_backward
+    try:
+        for wants in [(True, False), (False, True)]:
+            inputs = [tensor.clone().requires_grad_(wanted) for tensor, wanted in zip((hidden, classifier), wants)]
+            (3 * tessera_torch.linear_cross_entropy(*inputs, labels, exact=True)).backward()
+            tessera_torch.wait(device)
+            holds = all((tensor is not None and torch.equal(tensor, right)) if wanted else tensor is None
+                        for tensor, right, wanted in zip(made[-1], expected[1:], wants))
+            frozen = "classifier" if wants[0] else "hidden states"
+            expect(holds, device, f"no gradient is made of frozen {frozen}, and the other one is the same")
+    finally:
+        tessera_torch._extension.loss_backward = backward
+
+
 def check_loss(device):
     torch.manual_seed(2)
     tokens, vocabulary, channels = 300, 1000, 128
@@ -68,6 +90,7 @@ def check_loss(device):
     without = tessera_torch.linear_cross_entropy(hidden, classifier, labels)
     expect(torch.equal(without, results["filtered"][0]) and not without.requires_grad, device,
            "the same loss where no gradients are asked for")
+    check_frozen(device, hidden, classifier, labels, results["exact"])
     empty = torch.empty(0, channels, dtype=torch.bfloat16, device=device)
     loss = tessera_torch.linear_cross_entropy(empty, classifier, labels[:0])
     expect(loss.item() == 0, device, "the loss of no tokens is 0")

@@ -61,8 +61,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
           return backend_of(hidden).loss.forward(hidden, classifier, labels, ignore_index, exact, for_backward);
         });
   m.def("loss_backward", [](tensor hidden, tensor classifier, tensor labels, std::int64_t ignore_index, bool exact,
-                            tensor workspace, tensor upstream) {
-    return backend_of(hidden).loss.backward(hidden, classifier, labels, ignore_index, exact, workspace, upstream);
+                            tensor workspace, tensor upstream, bool wants_hidden, bool wants_classifier) {
+    return backend_of(hidden).loss.backward(hidden, classifier, labels, ignore_index, exact, workspace, upstream,
+                                            {wants_hidden, wants_classifier});
   });
   m.def("attention", [](tensor queries, tensor keys, tensor values, bool is_causal, double scale) {
     return backend_of(queries).attention.forward(queries, keys, values, is_causal, scale);

@@ -33,18 +33,17 @@ class loss_on final : public loss_backend {
 
   std::tuple<torch::Tensor, torch::Tensor> backward(torch::Tensor const& hidden, torch::Tensor const& classifier,
                                                     torch::Tensor const& labels, std::int64_t ignore_index, bool exact,
-                                                    torch::Tensor const& space,
-                                                    torch::Tensor const& upstream) override {
+                                                    torch::Tensor const& space, torch::Tensor const& upstream,
+                                                    wanted_gradients wanted) override {
     return with_loss(exact, [&]<class Loss>(Loss) {
       auto const& exec = Device::executor(hidden.device());
       auto const options = loss_options(ignore_index);
       auto const plan = Loss::template plan_backward<bfloat16>(exec, loss_shape(hidden, classifier), options);
-      torch::Tensor of_hidden = torch::empty(hidden.sizes(), hidden.options());
-      torch::Tensor of_classifier = torch::empty(classifier.sizes(), classifier.options());
+      torch::Tensor const of_hidden = room_for(hidden, wanted.hidden);
+      torch::Tensor const of_classifier = room_for(classifier, wanted.classifier);
       Loss::backward(exec, loss_inputs<Loss>(hidden, classifier, labels), options,
                      {.loss = list_of<float>(upstream, hidden.device())},
-                     tessera::linear_loss_gradients<bfloat16>{writable<bfloat16, 2>(of_hidden),
-                                                              writable<bfloat16, 2>(of_classifier)},
+                     tessera::linear_loss_gradients<bfloat16>{view_if_any(of_hidden), view_if_any(of_classifier)},
                      tessera::workspace(plan, aligned_bytes(space)));
       return std::tuple(of_hidden, of_classifier);
     });
@@ -54,6 +53,13 @@ class loss_on final : public loss_backend {
   template <class Use>
   static auto with_loss(bool exact, Use const& use) {
     return exact ? use(tessera::exact_cross_entropy{}) : use(tessera::cut_cross_entropy{});
+  }
+  /// None, of a tensor whose gradient nobody wants.
+  static torch::Tensor room_for(torch::Tensor const& tensor, bool is_wanted) {
+    return is_wanted ? torch::empty(tensor.sizes(), tensor.options()) : torch::Tensor();
+  }
+  static tessera::matrix_view<bfloat16> view_if_any(torch::Tensor const& tensor) {
+    return tensor.defined() ? writable<bfloat16, 2>(tensor) : tessera::matrix_view<bfloat16>{};
   }
   static tessera::linear_loss_options loss_options(std::int64_t ignore_index) { return {.ignore_index = ignore_index}; }
   static tessera::linear_loss_shape loss_shape(torch::Tensor const& hidden, torch::Tensor const& classifier) {

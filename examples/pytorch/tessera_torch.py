@@ -72,7 +72,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     def backward(ctx, upstream):
         hidden, classifier, labels, workspace = ctx.saved_tensors
         gradients = _extension.loss_backward(hidden, classifier, labels, *ctx.options, workspace,
-                                             upstream.reshape(1).float().contiguous())
+                                             upstream.reshape(1).float().contiguous(), *ctx.needs_input_grad[:2])
         return *gradients, None, None, None
 
 
@@ -80,7 +80,8 @@ def linear_cross_entropy(hidden, classifier, labels, ignore_index=-100, exact=Fa
     """torch.nn.functional.cross_entropy(hidden @ classifier.T, labels) without the logits: Cut Cross-Entropy.
 
     hidden: ... x channels, classifier: vocabulary x channels, both bfloat16; labels: ..., int64. exact=False leaves out
-    of gradients what the paper's filter does. Where no gradients will be asked for, the workspace is smaller."""
+    of gradients what the paper's filter does. Where no gradients will be asked for, the workspace is smaller; what
+    is frozen gets no gradient, and costs none."""
     hidden, labels = hidden.reshape(-1, hidden.shape[-1]), labels.reshape(-1)
     if not (torch.is_grad_enabled() and (hidden.requires_grad or classifier.requires_grad)):
         return _extension.loss_forward(hidden, classifier, labels, ignore_index, exact, False)[0][0]

@@ -42,11 +42,12 @@
 /// log-probability of the label (times weight), with an upstream gradient for each token.
 ///
 /// The filter: the paper leaves a block of 128 tokens x 128 entries out where |S - [j = x]| < 2^-12 everywhere, tested
-/// before other factors. So here, with q for [j = x] where labels are smoothed; thresholds of the two gradients are
-/// options, the extents of blocks are the gradient_filter's. The rule's blocks are of tokens with a label. A NaN keeps
-/// its block; the bias is never filtered. What is lost: the hidden gradient of token i changes by at most |g_i| (sum of
-/// |S - q| left out) max_j |c_j|; the classifier's row j by at most threshold * sum_i |g_i| |e_i|, and rows of rare
-/// entries become zero, which is known to harm pre-training: there take `classifier_threshold = 0` or
+/// before other factors; its authors' code takes a 32nd of the operands' epsilon, which is 2^-12 for bf16, 2^-15 for
+/// fp16 and 2^-28 for fp32 and tf32. So here, with q for [j = x] where labels are smoothed; thresholds of the two
+/// gradients are options, the extents of blocks are the gradient_filter's. The rule's blocks are of tokens with a
+/// label. A NaN keeps its block; the bias is never filtered. What is lost: the hidden gradient of token i changes by at
+/// most |g_i| (sum of |S - q| left out) max_j |c_j|; the classifier's row j by at most threshold * sum_i |g_i| |e_i|,
+/// and rows of rare entries become zero, which is known to harm pre-training: there take `classifier_threshold = 0` or
 /// exact_cross_entropy. Gradients by lse and entropy are left out with their blocks.
 /// On sm_90a, where no gradient of the bias is asked for and neither threshold is 0, entries are taken in the order of
 /// how many blocks of tokens they can matter to (the paper sorts by the average logit), by marks that the forward pass
@@ -61,24 +62,28 @@
 ///
 /// Precision: products of operands are exact (but of float), sums, logits and states are fp32, sums over tokens double.
 /// Logits are never rounded to 16 bits; softmaxes are where a budget lets the forward pass keep them, and then G is
-/// rounded twice. A token's loss is taken from largest - logit + log(sum relative to the
-/// largest), none of which is small by cancellation, so a confident token's loss is right, and is never negative
-/// without smoothing. G is rounded once, to the type of the inputs (in fp16 before a reduced loss's common factor,
-/// which would make it vanish); gradients are summed in fp32, whatever their type, and rounded once: with bf16 inputs
-/// they are within 4e-3 of the truth in our tests (length of the difference, relative), with fp32 gradients 3e-3, in
-/// fp32 3e-6; that of the bias within twice as much, because sm_90a's programs sum G as it was rounded. What differs
-/// from the authors' code on purpose: the label's logit comes from the same sums as the log-sum-exp, with the bias
-/// added once; labels are checked; nothing is added up in 16 bits; no locks.
+/// rounded twice. A token's loss is taken from largest - logit + log(sum relative to the largest), none of which is
+/// small by cancellation, so a confident token's loss is right, and is never negative without smoothing. G is rounded
+/// once, to the type of the inputs (in fp16, where it could vanish or overflow, g, h and k of all tokens are first
+/// divided by one number, with which the largest fills the range: what is 2^-29 of that keeps all bits, and the losses
+/// of tokens have gradients as exact as their sum); gradients are summed in fp32, whatever their type, and rounded
+/// once: with bf16 inputs they are within 4e-3 of the truth in our tests (length of the difference, relative), with
+/// fp32 gradients 3e-3, in fp32 3e-6; that of the bias within twice as much, because sm_90a's programs sum G as it was
+/// rounded. What differs from the authors' code on purpose: the label's logit comes from the same sums as the
+/// log-sum-exp, with the bias added once; labels are checked; nothing is added up in 16 bits; no locks.
 ///
 /// Labels: `ignore_index` counts for nothing. Another label outside of the vocabulary is never used as an index:
 /// exec.wait() throws value_error with its position, outputs of its token and the reduced loss are NaN; for gradients
 /// it is as if ignored. Tokens without a label have gradients of zero, whatever their hidden states hold. A NaN or a
 /// plus infinity among the logits makes the loss of its token NaN, its log-sum-exp NaN or infinite, and gradients that
 /// depend on it NaN. Minus infinities (a masked vocabulary, by the bias) count as probability 0; with smoothed labels
-/// they make the loss infinite.
+/// they make the loss infinite. With a softcap there are none, for it makes them -softcap, as it does in other code: a
+/// masked entry keeps a probability then.
 ///
-/// Errors: shape_error and value_error that name the function and show both values. Nothing waits, allocates or learns
-/// from the device how many tokens count: every call can be captured in a CUDA graph.
+/// Errors: shape_error and value_error that name the function and show both values. A backward() whose workspace holds
+/// no forward() of the same extents, reduction, options, inputs and plan (a workspace that is poisoned or cleared, for
+/// one) gives gradients of NaN, and exec.wait() throws value_error that says which of these it is. Nothing waits,
+/// allocates or learns from the device how many tokens count: every call can be captured in a CUDA graph.
 /// Determinism: the same bits each time. The portable program adds in an order that depends on the extents alone; it
 /// gives the same bits for any number of threads. That for sm_90a depends on the number of multiprocessors, too, and
 /// adds in another order in a workspace of plan_backward().
@@ -123,10 +128,11 @@ using loss_statistics =
 
 /// The paper's method for operands of T: bfloat16, float16, float or tf32; `Reducer` makes what else a loss can tell.
 template <class T, class Reducer = lse_reducer<float>>
-using cut_cross_entropy_of = linear_loss<loss_gemm_tile<T>, Reducer, gradient_filter<12>>;
+using cut_cross_entropy_of =
+    linear_loss<loss_gemm_tile<T>, Reducer, gradient_filter_for<typename gemm_operand<T>::value_type>>;
 
-/// The paper's method: bf16, blocks of 128 tokens x 128 entries.
-using cut_cross_entropy = linear_loss<loss_gemm_tile<bfloat16>, lse_reducer<float>, gradient_filter<12>>;
+/// The paper's method: bf16, blocks of 128 tokens x 128 entries, of which nothing reaches 2^-12.
+using cut_cross_entropy = cut_cross_entropy_of<bfloat16>;
 
 /// With nothing left out of gradients.
 template <class T, class Reducer = lse_reducer<float>>

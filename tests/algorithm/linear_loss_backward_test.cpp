@@ -95,6 +95,40 @@ TEST_CASE("gradients are right, whatever the extents", "[host]") {
   check_gradients<float, float>(exec, make_loss_problem<float>(7, 1, 5), 1e-6);  // all zeros
 }
 
+TEST_CASE("without channels logits are the bias's, and gradients of the others have no elements", "[host]") {
+  cpu const exec{.threads = 1};
+  for (std::int64_t const tokens : {0, 1, 70}) {
+    auto const problem = make_loss_problem<float>(tokens, 90, 0, true);
+    using loss = small_loss<float>;
+    auto const plan = loss::plan_backward<float>(exec, {tokens, 90, 0}, problem.options);
+    buffer<std::byte> memory(exec, plan.bytes());
+    workspace const space(plan, memory);
+    std::vector<float> value(1);
+    std::vector<float> untouched(1, 7.0F);
+    std::vector<float> bias(90, 7.0F);
+    loss::forward(exec, problem.inputs(), problem.options, {.loss = value}, space);
+    linear_loss_gradients<float> const out{{untouched.data(), {tokens, 0}}, {untouched.data(), {90, 0}}, bias};
+    loss::backward(exec, problem.inputs(), problem.options, {}, out, space);
+    exec.wait();
+    CHECK(static_cast<double>(value[0]) == Approx(reference_loss(problem).total).epsilon(1e-6));
+    CHECK(relative_distance(bias, reference_gradient(problem).bias) < 3e-6);
+    CHECK(untouched[0] == 7.0F);
+  }
+}
+
+TEST_CASE("without tokens a loss is 0, and gradients of the classifier and of the bias are", "[host]") {
+  cpu const exec{.threads = 1};
+  for (loss_reduction const reduction : {loss_reduction::none, loss_reduction::sum, loss_reduction::mean}) {
+    auto problem = make_loss_problem<bfloat16>(0, 90, 16, true);
+    problem.options.reduction = reduction;
+    auto const found = run_gradients<small_loss<bfloat16>, float>(exec, problem);
+    exec.wait();
+    CHECK(found.loss == std::vector<float>(reduction == loss_reduction::none ? 0 : 1));
+    CHECK(found.classifier == std::vector<float>(90 * 16));
+    CHECK(found.bias == std::vector<float>(90));
+  }
+}
+
 TEST_CASE("gradients of every option and of every output are right", "[host]") {
   cpu const exec{.threads = 2};
   for (loss_reduction const reduction : {loss_reduction::none, loss_reduction::sum, loss_reduction::mean}) {

@@ -119,6 +119,18 @@ TEST_CASE("every option of the loss works on a GPU", "[cuda]") {
   }
 }
 
+TEST_CASE("a softcap makes minus infinities -softcap on a GPU, too", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (std::int64_t const channels : {72, 63}) {
+    auto problem = make_loss_problem<bfloat16>(300, 777, channels, true);
+    for (std::size_t entry = 300; entry < 777; ++entry) {
+      problem.bias[entry] = store<bfloat16>(-infinity);
+    }
+    problem.options.softcap = 5.0F;
+    check_on_device<loss_of_bf16, float>(problem, narrow, 3e-3);
+  }
+}
+
 TEST_CASE("gradients on a GPU add up over parts of the vocabulary", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   auto problem = make_loss_problem<bfloat16>(700, 3000, 136);

@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <cmath>
+#include <limits>
 
 #include <tessera/algorithm/linear_loss_types.hpp>
 
 #include "support/catch.hpp"
 
 using namespace tessera;
+
+TEST_CASE("the paper's filter leaves out what is less than a 32nd of epsilon", "[host]") {
+  CHECK(gradient_filter_for<bfloat16>::threshold == std::ldexp(1.0F, -7) / 32);
+  CHECK(gradient_filter_for<float16>::threshold == std::ldexp(1.0F, -10) / 32);
+  CHECK(gradient_filter_for<float>::threshold == std::numeric_limits<float>::epsilon() / 32);
+}
 
 TEST_CASE("a filter leaves out what is less than a power of two, and one of no bits nothing", "[host]") {
   CHECK(gradient_filter<0>::threshold == 0.0F);

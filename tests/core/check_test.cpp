@@ -54,6 +54,7 @@ TEST_CASE("a status word becomes the exception of its code", "[host]") {
   CHECK_THROWS_AS(throw_if_failed(failed(status_code::capacity_exceeded, 3), "f"), shape_error);
   CHECK_THROWS_AS(throw_if_failed(failed(status_code::bad_value, 3), "f"), value_error);
   CHECK_THROWS_AS(throw_if_failed(failed(status_code::out_of_range, 3), "f"), value_error);
+  CHECK_THROWS_AS(throw_if_failed(failed(status_code::other_forward, 3), "f"), value_error);
   CHECK_THROWS_WITH(throw_if_failed(failed(static_cast<status_code>(200), 7), "cpu.wait"),
                     "cpu.wait: a program reported a code of its own (code 200) at position 7");
 }

@@ -29,6 +29,7 @@
 #include <tessera/program/loss_gradient_tiles.hpp>
 #include <tessera/program/loss_gradients.hpp>
 #include <tessera/program/loss_marks.hpp>
+#include <tessera/program/loss_stamp.hpp>
 #include <tessera/program/loss_tiles.hpp>
 #include <tessera/program/loss_tokens.hpp>
 #include <tessera/reduce/log_sum_exp.hpp>
@@ -57,7 +58,8 @@ loss_tiles_results run_loss_tiles(Executor const& exec, loss_tiles<Tile, Reducer
 /// Tile: gemm_tile<T, shape<m, n, k>> with m and n of 64 or 128: what a group computes at a time. Reducer:
 /// lse_reducer<float>, entropy_reducer<float>, or a paired_reducer that has one of them and arg_max_reducer<float> (for
 /// predictions) or sum_reducer<float> (for smoothed labels).
-template <class Tile, class Reducer = lse_reducer<float>, class Filter = gradient_filter<12>>
+template <class Tile, class Reducer = lse_reducer<float>,
+          class Filter = gradient_filter_for<typename loss_tile<Tile>::value_type>>
 struct linear_loss {
   /// The tile of logits.
   using layout = loss_tile<Tile>;
@@ -119,6 +121,9 @@ struct linear_loss {
     loss_total_outputs const totals{is_reduced ? out.loss : array_view<float>{}, out.accuracy, out.labelled_count};
     exec.run(finish_loss{space[places.sums], tokens.count, space[places.poison], is_mean, totals, space[places.scale]},
              1);
+    bool const is_for_backward = space.bytes() >= detail::loss_mark_regions<Tile, Reducer>(where, shape).plan.bytes();
+    loss_stamp const stamp = stamp_of(shape, options, is_for_backward, kept.are_wanted() ? kept.values.extent(1) : 0);
+    exec.run(stamp_loss<value_type, Label>{stamp, samples_of(in), space[places.stamp]}, 1);
   }
 
   /// What forward() and then backward() need, in one workspace. Gradient: see linear_loss_gradients.
@@ -133,8 +138,9 @@ struct linear_loss {
 
   /// Enqueues the gradients of a loss, after forward() with the same inputs, options and workspace, of which it leaves
   /// alone what forward() wrote, but for softmaxes: where it kept them (see workspace_budget) forward() comes again
-  /// before the next backward(); else gradients are NaN and exec.wait() throws value_error. `upstream`: gradients of
-  /// what was made from the outputs of forward().
+  /// before the next backward(); else gradients are NaN and exec.wait() throws value_error. So they are and it does
+  /// after another forward() or none (program/loss_stamp.hpp), and then forward() must come again, too. `upstream`:
+  /// gradients of what was made from the outputs of forward().
   template <class Executor, class Label = std::int64_t, class Gradient = value_type>
   static void backward(Executor const& exec, inputs<Label> const& in, linear_loss_options const& options,
                        loss_upstream const& upstream, linear_loss_gradients<Gradient> const& out,
@@ -145,7 +151,15 @@ struct linear_loss {
     check_gradients(shape, options, upstream, out);
     gradient_regions<Gradient> const places(back, shape, options, orders_entries_for(exec, options),
                                             kept_entries(exec, shape, options));
+    check<shape_error>(space.bytes() >= places.plan.bytes(), back, ": the workspace is for a plan of ", space.bytes(),
+                       " bytes but plan_backward() gives one of ", places.plan.bytes(), " for ", shape.tokens,
+                       " tokens, ", shape.vocabulary, " entries and ", shape.channels, " channels");
     loss_token_list const tokens = places.token_list(space);
+    array_view<float> const late_scale = space[places.late_scale];
+    check_loss_stamp<value_type, Label> const check_stamp{stamp_of(shape, options, true, places.kept), samples_of(in),
+                                                          places.leavings(space), late_scale, exec.status()};
+    exec.run(check_stamp, 1);
+    constexpr bool is_narrow = gradient_regions<Gradient>::has_narrow_gradient;
     prepare_loss_gradients const prepare{tokens,
                                          in.weights,
                                          space[places.row_lse],
@@ -155,8 +169,13 @@ struct linear_loss {
                                          options.reduction != loss_reduction::none,
                                          space[places.scale],
                                          space[places.rows],
-                                         space[places.late_scale]};
+                                         is_narrow ? space[places.largest_factors] : array_view<float>{}};
     exec.run(prepare, prepare.groups());
+    if constexpr (is_narrow) {
+      scale_loss_gradients const scale{tokens.count, prepare.largest, 1.0F / options.temperature, prepare.rows,
+                                       late_scale};
+      exec.run(scale, scale.groups());
+    }
     run_loss_gradients(
         exec, loss_gradient_call<Tile, Reducer, Filter, Gradient>{
                   shape, logits_of(in, options, tokens), in.hidden, tokens, options.smoothing,
@@ -270,6 +289,37 @@ struct linear_loss {
     return {{in.hidden, tokens.order}, {in.classifier}, {in.bias, options.softcap, 1.0F / options.temperature}};
   }
 
+  template <class Label>
+  static loss_input_samples<value_type, Label> samples_of(inputs<Label> const& in) {
+    return {in.hidden, in.classifier, in.labels, in.bias, in.weights};
+  }
+
+  /// Of a pass whose workspace has room for what backward() wants, softmaxes of `kept` entries among it.
+  static loss_stamp stamp_of(linear_loss_shape const& shape, linear_loss_options const& options, bool is_for_backward,
+                             std::int64_t kept) {
+    using traits = scalar_traits<value_type>;
+    loss_stamp stamp;
+    stamp.set(loss_stamp::tokens, shape.tokens).set(loss_stamp::entries, shape.vocabulary);
+    stamp.set(loss_stamp::channels, shape.channels);
+    stamp.set(loss_stamp::reduction, static_cast<std::int64_t>(options.reduction));
+    for (std::int64_t const number : {options.ignore_index, options.shift, options.sequence}) {
+      stamp.add(loss_stamp::options, number);
+    }
+    gradient_thresholds const thresholds = thresholds_of(options);
+    for (float const value : {options.softcap, options.temperature, options.smoothing, options.z_factor,
+                              thresholds.hidden, thresholds.classifier}) {
+      stamp.add(loss_stamp::options, value);
+    }
+    for (std::int64_t const number :
+         {std::int64_t{is_for_backward}, kept, std::int64_t{traits::bits}, std::int64_t{traits::mantissa_bits},
+          std::int64_t{std::is_same_v<typename layout::operand_name, value_type>}, std::int64_t{layout::rows},
+          std::int64_t{layout::columns}, std::int64_t{has_reducer<entropy_reducer<float>, Reducer>},
+          static_cast<std::int64_t>(sizeof(typename Reducer::state_type))}) {
+      stamp.add(loss_stamp::plan, number);
+    }
+    return stamp;
+  }
+
   static void check_extents(linear_loss_shape const& shape) {
     check<shape_error>(shape.tokens >= 0 && shape.channels >= 0, where, ": there are ", shape.tokens, " tokens of ",
                        shape.channels, " channels but neither must be negative");
@@ -327,11 +377,12 @@ struct linear_loss {
     if (matrix.data == nullptr) {
       return;
     }
+    bool const is_empty = rows == 0 || columns == 0;
     check<shape_error>(matrix.extent(0) == rows && matrix.extent(1) == columns, back, ": the gradient of the ", what,
                        " is ", matrix.extent(0), " x ", matrix.extent(1), " but must be ", rows, " x ", columns);
     for (int dimension = 0; dimension < 2; ++dimension) {
-      check<shape_error>(matrix.extent(dimension) < 2 || matrix.stride(dimension) != 0, back, ": dimension ", dimension,
-                         " of the gradient of the ", what, " has ", matrix.extent(dimension),
+      check<shape_error>(is_empty || matrix.extent(dimension) < 2 || matrix.stride(dimension) != 0, back,
+                         ": dimension ", dimension, " of the gradient of the ", what, " has ", matrix.extent(dimension),
                          " elements with a stride of 0");
     }
   }

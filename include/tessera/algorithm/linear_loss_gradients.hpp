@@ -101,7 +101,8 @@ void write_bias(Executor const& exec, Call const& call, loss_gradient_part<typen
 template <class Executor, class Call>
 void run_loss_gradients_portably(Executor const& exec, Call const& call) {
   if (call.out.hidden.data != nullptr) {
-    clear_unlabelled<typename Call::gradient_type> const clear{call.tokens.row_of, call.out.hidden};
+    clear_unlabelled<typename Call::gradient_type> const clear{
+        call.tokens.row_of, call.space[call.places.late_scale].data, call.out.hidden};
     exec.run(clear, clear.groups());
   }
   for (std::int64_t first = 0; first < call.shape.vocabulary; first += call.places.entries) {

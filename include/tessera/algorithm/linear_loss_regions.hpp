@@ -10,13 +10,16 @@
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
+#include <tessera/core/precision.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/finish_loss.hpp>
 #include <tessera/program/kept_softmaxes.hpp>
 #include <tessera/program/loss_entry_order.hpp>
 #include <tessera/program/loss_gradient_tiles.hpp>
+#include <tessera/program/loss_gradients.hpp>
 #include <tessera/program/loss_logits.hpp>
 #include <tessera/program/loss_marks.hpp>
+#include <tessera/program/loss_stamp.hpp>
 #include <tessera/program/loss_token_factors.hpp>
 #include <tessera/program/loss_tokens.hpp>
 #include <tessera/tile/tile_order.hpp>
@@ -34,12 +37,14 @@ matrix_view<T> rows_of(matrix_view<T> matrix, std::int64_t first, std::int64_t c
   return {&matrix(first, 0), {count, matrix.extent(1)}, {matrix.stride(0), matrix.stride(1)}};
 }
 
-/// What a forward pass needs and a backward pass finds again.
+/// What a forward pass needs and a backward pass finds again. The stamp is first, so that it is found whatever the
+/// extents were.
 template <class Tile, class Reducer>
 struct loss_regions {
   using layout = loss_tile<Tile>;
   workspace_plan plan;
   std::int64_t splits;
+  region<std::uint64_t> stamp;
   region<std::int64_t> order;
   region<std::int64_t> row_of;
   region<std::int32_t> labels;
@@ -55,6 +60,7 @@ struct loss_regions {
   loss_regions(char const* where, linear_loss_shape const& shape)
       : plan(where),
         splits(splits_of(shape)),
+        stamp(plan.add<std::uint64_t>("what the forward pass was", loss_stamp::size)),
         order(plan.add<std::int64_t>("tokens with a label", shape.tokens)),
         row_of(plan.add<std::int64_t>("places of tokens", shape.tokens)),
         labels(plan.add<std::int32_t>("their labels", shape.tokens)),
@@ -149,11 +155,15 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
   using program = loss_gradient_tiles<Tile, Filter>;
   static constexpr std::int64_t tile_columns = layout::columns;
   static constexpr int least_tile_columns = 128;  ///< of tiles in which an executor may make gradients
-  std::int64_t entries;                           ///< of a part: whole tiles
-  std::int64_t parts;                             ///< whose logits are made again
+  /// Gradients by logits have fewer exponents than their factors: scale_loss_gradients brings them into range.
+  static constexpr bool has_narrow_gradient =
+      scalar_traits<typename layout::value_type>::exponent_bits < scalar_traits<float>::exponent_bits;
+  std::int64_t entries;  ///< of a part: whole tiles
+  std::int64_t parts;    ///< whose logits are made again
   std::int64_t row_blocks;
   std::int64_t row_tiles;
   region<loss_row_gradient> rows;
+  region<float> largest_factors;
   region<float> late_scale;
   region<std::uint16_t> remains;  ///< lower halves of sums of hidden gradients
   region<typename layout::value_type> gradient;
@@ -220,6 +230,10 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
     return part_of(space, first, {data, {shape.tokens, min(entries, shape.vocabulary - first)}, {entries, 1}});
   }
 
+  /// What a forward pass has left here, if it was one.
+  loss_leavings leavings(workspace const& space) const {
+    return {space[this->stamp], this->token_list(space), space[this->is_marked], space[this->softmax_state]};
+  }
   matrix_view<std::uint16_t> remains_of(workspace const& space, linear_loss_shape const& shape) const {
     return {space[remains].data, {shape.tokens, shape.channels}, {remains_stride(shape), 1}};
   }
@@ -263,6 +277,9 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
         row_blocks(divide_up(shape.tokens, std::int64_t{layout::rows}) * (layout::rows / program::block_rows)),
         row_tiles(divide_up(shape.tokens, std::int64_t{layout::rows})),
         rows(this->plan.template add<loss_row_gradient>("factors of gradients", shape.tokens)),
+        largest_factors(this->plan.template add<float>(
+            "largest factors of gradients",
+            has_narrow_gradient ? divide_up(shape.tokens, std::int64_t{prepare_loss_gradients::lanes}) : 0)),
         late_scale(this->plan.template add<float>("late factor of gradients", 1)),
         remains(this->plan.template add<std::uint16_t>(
             "lower halves of hidden gradients", has_remains && parts + (kept_entries > 0 ? 1 : 0) > 1

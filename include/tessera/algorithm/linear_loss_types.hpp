@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include <tessera/config.hpp>
+#include <tessera/core/precision.hpp>
 #include <tessera/program/finish_loss.hpp>
 #include <tessera/program/loss_tokens.hpp>
 #include <tessera/view/array_view.hpp>
@@ -29,6 +30,11 @@ struct gradient_filter {
   static constexpr int rows = Rows;        ///< tokens of a block
   static constexpr int columns = Columns;  ///< entries of a block
 };
+
+/// The paper's for operands that are stored as T, of which its authors take a 32nd of epsilon: 2^-12 for bf16, 2^-15
+/// for fp16, 2^-28 for fp32.
+template <class T>
+using gradient_filter_for = gradient_filter<scalar_traits<T>::mantissa_bits + 5>;
 
 /// What becomes of the losses of tokens.
 enum class loss_reduction {

@@ -24,6 +24,7 @@ enum class status_code : std::uint8_t {
   capacity_exceeded = 5,   ///< the output does not fit into the space that was given
   bad_value = 6,           ///< a value outside of what the program accepts
   out_of_range = 7,        ///< an index outside of its table
+  other_forward = 8,       ///< a backward pass without a forward pass of its own: a loss_stamp::part
   first_user_code = 128,
 };
 
@@ -67,6 +68,10 @@ static_assert(sizeof(status_word) == 8);
       return "a value is outside of what is accepted";
     case status_code::out_of_range:
       return "an index is out of range";
+    case status_code::other_forward:
+      return "backward() found no forward() of its own in the workspace, but none (position 0) or one of other tokens "
+             "(1), "
+             "entries (2), channels (3), reduction (4), options (5), inputs (6) or plan (7)";
     default:
       return "a program reported a code of its own";
   }

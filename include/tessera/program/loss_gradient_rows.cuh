@@ -274,7 +274,7 @@ struct add_hidden_rows {
     if (range.is_last()) {
 #pragma unroll
       for (float& value : values) {
-        value = is_cleared ? 0.0F : value * factor;
+        value = (is_cleared ? 0.0F : value) * factor;
       }
     }
     uint4 packed[detail::row_part<Gradient>::words];

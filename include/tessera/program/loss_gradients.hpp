@@ -8,9 +8,11 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
+#include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/program/loss_gradient_tiles.hpp>
 #include <tessera/program/loss_tokens.hpp>
+#include <tessera/tile/per_lane.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
 
@@ -24,8 +26,7 @@ struct loss_upstream {
   array_view<float const> entropy = {};      ///< for each token
 };
 
-/// The factors of rows. One that all rows share, 1 / total weight * the upstream gradient of a reduced loss, is not
-/// among them where it can wait until products are summed up: so gradients do not vanish in fp16.
+/// The factors of rows: all that a gradient by a logit is multiplied by, before and after the softmax.
 struct prepare_loss_gradients {
   static constexpr int lanes = 256;
   struct scratch_type {};
@@ -39,36 +40,97 @@ struct prepare_loss_gradients {
   bool is_reduced;                     ///< else a loss for each token
   array_view<float const> mean_scale;  ///< one element
   array_view<loss_row_gradient> rows;  ///< what each row of the list depends on: the result
-  array_view<float> late_scale;        ///< one element, for the programs after
+  array_view<float> largest;  ///< of the bounds of a group's rows; null where scale_loss_gradients does not run
 
-  TESSERA_FN constexpr std::int64_t groups() const {
-    return max(divide_up(rows.size(), std::int64_t{lanes}), std::int64_t{1});
-  }
+  TESSERA_FN constexpr std::int64_t groups() const { return divide_up(rows.size(), std::int64_t{lanes}); }
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
     float const common = !is_reduced ? 1.0F : mean_scale[0] * (upstream.loss.data != nullptr ? upstream.loss[0] : 1.0F);
-    bool const can_wait = upstream.log_sum_exp.data == nullptr && upstream.entropy.data == nullptr;
+    per_lane<float, Group> bound;
     for (int lane : group) {
       std::int64_t const row = which * lanes + lane;
-      if (row == 0) {
-        late_scale[0] = can_wait ? common : 1.0F;
-      }
+      bound[lane] = 0.0F;
       if (row < tokens.count[0]) {
-        write_row(row, can_wait ? 1.0F : common);
+        rows[row] = factors_of(row, common);
+        bound[lane] = bound_of(rows[row]);
+      }
+    }
+    if (largest.data != nullptr) {
+      float const of_all = maximum(group, bound);
+      for (int lane : group) {
+        if (is_first(lane)) {
+          largest[which] = of_all;
+        }
       }
     }
   }
 
  private:
-  TESSERA_FN void write_row(std::int64_t row, float common) const {
+  TESSERA_FN loss_row_gradient factors_of(std::int64_t row, float common) const {
     std::int64_t const token = tokens.order[row];
     float const weight = weights.data != nullptr ? weights[token] : 1.0F;
     float const own = !is_reduced && upstream.loss.data != nullptr ? upstream.loss[token] : 1.0F;
     float const by_loss = common * weight * own;
     float const by_lse = upstream.log_sum_exp.data != nullptr ? upstream.log_sum_exp[token] : 0.0F;
-    rows[row] = {row_lse[row], row_entropy[row], by_loss, by_lse + by_loss * 2.0F * z_factor * row_lse[row],
-                 upstream.entropy.data != nullptr ? upstream.entropy[token] : 0.0F};
+    return {row_lse[row], row_entropy[row], by_loss, by_lse + by_loss * 2.0F * z_factor * row_lse[row],
+            upstream.entropy.data != nullptr ? upstream.entropy[token] : 0.0F};
+  }
+
+  /// What no gradient by a logit of the row exceeds, but for the slope: |S - q| and S are at most 1, and -S log S at
+  /// most 1 / e. 0 where there is no bound.
+  TESSERA_FN static float bound_of(loss_row_gradient const& row) {
+    float const bound = absolute(row.by_loss) + absolute(row.by_log_sum_exp) +
+                        absolute(row.by_entropy) * (0.375F + absolute(row.entropy));
+    return is_finite(bound) ? bound : 0.0F;
+  }
+};
+
+/// Divides the factors of all rows by one number, so that gradients by logits fill the range of fp16: else they would
+/// vanish, or overflow, where factors are small or large. Sums of products are multiplied by it.
+///
+/// Rows have the number in common because the classifier's gradient adds them up. With it the largest bound becomes
+/// 2^15; what is 2^-29 of that still has all bits of fp16.
+struct scale_loss_gradients {
+  static constexpr int lanes = 256;
+  struct scratch_type {};
+
+  array_view<std::int64_t const> count;  ///< one element: rows that count
+  array_view<float const> largest;       ///< bounds of rows, from prepare_loss_gradients
+  float steepest;                        ///< slope of a logit
+  array_view<loss_row_gradient> rows;    ///< whose factors are divided
+  array_view<float> late_scale;          ///< one element, which is multiplied by the number
+
+  TESSERA_FN constexpr std::int64_t groups() const { return largest.size(); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    per_lane<float, Group> bound;
+    for (int lane : group) {
+      bound[lane] = 0.0F;
+      for (std::int64_t i = lane; i < largest.size(); i += lanes) {
+        bound[lane] = max(bound[lane], largest[i]);
+      }
+    }
+    float const divisor = divisor_for(maximum(group, bound) * steepest);
+    for (int lane : group) {
+      std::int64_t const row = which * lanes + lane;
+      if (row < count[0]) {
+        rows[row].by_loss /= divisor;
+        rows[row].by_log_sum_exp /= divisor;
+        rows[row].by_entropy /= divisor;
+      }
+      if (row == 0) {
+        late_scale[0] *= divisor;
+      }
+    }
+  }
+
+  /// By which what is at most `bound` is divided to become at most 2^15; a normal number, and 1 if the bound is 0.
+  TESSERA_FN static constexpr float divisor_for(float bound) {
+    constexpr float least = 0x1p-111F;
+    constexpr float most = 0x1p127F;
+    return bound > 0.0F ? clamp(bound, least, most) / 32768.0F : 1.0F;
   }
 };
 
@@ -125,13 +187,14 @@ struct accumulate_tokens {
   }
 };
 
-/// Zeros for tokens that are in no row.
+/// For tokens that are in no row: zeros, or NaN where the last factor is one.
 template <class Gradient>
 struct clear_unlabelled {
   static constexpr int lanes = 128;
   struct scratch_type {};
 
   array_view<std::int64_t const> row_of;  ///< of each token; negative: it has no label
+  float const* scale;                     ///< the last factor of all gradients
   matrix_view<Gradient> target;           ///< tokens x channels
 
   TESSERA_FN constexpr std::int64_t groups() const { return target.extent(0); }
@@ -143,7 +206,7 @@ struct clear_unlabelled {
     }
     for (int lane : group) {
       for (std::int64_t channel = lane; channel < target.extent(1); channel += lanes) {
-        target(which, channel) = store<Gradient>(0.0F);
+        target(which, channel) = store<Gradient>(0.0F * *scale);
       }
     }
   }

@@ -29,7 +29,7 @@ struct logit_map {
   float cap;                  ///< logits stay below it in magnitude; 0 for none
   float inverse_temperature;  ///< logits are multiplied by it
 
-  /// The logit of a sum; minus infinities stay.
+  /// The logit of a sum. Minus infinities stay, but under a cap, which makes them -cap.
   TESSERA_FN float operator()(float sum, std::int64_t column) const {
     float const biased = bias.data != nullptr ? sum + static_cast<float>(load(bias[column])) : sum;
     return (cap > 0.0F ? cap * ::tanhf(biased / cap) : biased) * inverse_temperature;
