@@ -13,7 +13,7 @@
 #include "support/codecs.hpp"
 
 #if __has_include(<nlohmann/json.hpp>)
-#include "../examples/support/mapped_file.hpp"
+#include "../examples/support/input_file.hpp"
 #include "../examples/support/safetensors.hpp"
 #endif
 
@@ -229,8 +229,8 @@ TEST_CASE("rounding toward zero never makes a weight larger", "[host]") {
 
 #if __has_include(<nlohmann/json.hpp>)
 TEST_CASE("the weights of a real model stay within 1.5 percent of the entropy of their exponents", "[host]") {
-  tessera_examples::mapped_file const file(TESSERA_TEST_DATA "/minilm_bf16.safetensors");
-  tessera_examples::safetensors_reader const model(file.bytes(), file.path());
+  tessera_examples::input_file const file(TESSERA_TEST_DATA "/minilm_bf16.safetensors");
+  tessera_examples::safetensors_reader const model(file, file.path());
   exponent_statistics of_all;
   double spent = 0;
   for (auto const& tensor : model.tensors()) {
@@ -238,7 +238,8 @@ TEST_CASE("the weights of a real model stay within 1.5 percent of the entropy of
       continue;
     }
     weight_array<bfloat16> weights(tensor.elements());
-    std::memcpy(weights.data(), model.data(tensor).data(), weights.size() * 2);
+    model.data(tensor).read(
+        0, std::as_writable_bytes(std::span(weights.data(), static_cast<std::size_t>(weights.count()))));
     auto const stream = neuzip::encode(executor(), weights.view());
     weight_array<bfloat16> decoded(weights.count());
     neuzip::decode(executor(), stream.view(), decoded.view());

@@ -5,11 +5,10 @@
 
 #if __has_include(<nlohmann/json.hpp>)
 #include <cstdlib>
-#include <cstring>
 #include <iterator>
 #include <string>
 
-#include "../../examples/support/mapped_file.hpp"
+#include "../../examples/support/input_file.hpp"
 #include "../../examples/support/safetensors.hpp"
 
 namespace bench {
@@ -30,9 +29,7 @@ std::vector<T> elements_of(safetensors_reader const& model, tensor_entry const& 
   if (tensor.dtype != dtype || tensor.elements() == 0) {
     throw std::runtime_error(path + ": tensor " + tensor.name + " is empty or not of " + dtype);
   }
-  std::vector<T> elements(static_cast<std::size_t>(tensor.elements()));
-  std::memcpy(elements.data(), model.data(tensor).data(), elements.size() * sizeof(T));
-  return elements;
+  return model.elements<T>(tensor);
 }
 
 /// The tensor that has one of two names.
@@ -50,8 +47,8 @@ tensor_entry const& tensor_named(safetensors_reader const& model, std::string co
 
 std::vector<std::vector<std::uint16_t>> minilm_bf16() {
   std::string const path = path_of("minilm_bf16.safetensors");
-  tessera_examples::mapped_file const file(path);
-  safetensors_reader const model(file.bytes(), path);
+  tessera_examples::input_file const file(path);
+  safetensors_reader const model(file, path);
   std::vector<std::vector<std::uint16_t>> all;
   for (tensor_entry const& tensor : model.tensors()) {
     all.push_back(elements_of<std::uint16_t>(model, tensor, path, "BF16"));
@@ -61,8 +58,8 @@ std::vector<std::vector<std::uint16_t>> minilm_bf16() {
 
 real_classifier smollm2_classifier() {
   std::string const path = path_of("smollm2_classifier.safetensors");
-  tessera_examples::mapped_file const file(path);
-  safetensors_reader const model(file.bytes(), path);
+  tessera_examples::input_file const file(path);
+  safetensors_reader const model(file, path);
   tensor_entry const& hidden = tensor_named(model, path, "hidden", "hidden");
   tensor_entry const& classifier = tensor_named(model, path, "classifier_rows", "classifier");
   bool const is_whole = classifier.name == "classifier";

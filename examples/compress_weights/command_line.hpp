@@ -31,7 +31,7 @@ BF16, F16, F32, F8_E4M3 and F8_E5M2 tensors are compressed, others kept as they 
 safetensors file (compressed tensors are U8 there) and is read back and compared before it gets its name. Without
 --lossy the output of decompress is the very file that compress read.
 
-Files are mapped into memory and worked on in pieces of 64 MiB: at most 320 MiB of memory are used for data (on a GPU as
+Files are read and worked on in pieces of 64 MiB: at most 320 MiB of memory are used for data (on a GPU as
 much again there), however large a file or tensor is, and as much as the files' headers take.
 
 Exit codes: 0 success; 1 wrong usage; 2 a file is missing or cannot be read; 3 a file is truncated, corrupt or not of

@@ -45,6 +45,8 @@ inline constexpr char const* key_checksums = "tessera.checksums";
 /// Bytes of the original in one stream: what bounds the memory that is needed.
 inline constexpr std::int64_t segment_bytes = std::int64_t{64} << 20;
 inline constexpr std::int64_t stream_alignment = 16;
+/// A stream has less than this and twice the bytes of what it stands for.
+inline constexpr std::int64_t largest_tables = std::int64_t{1} << 16;
 
 inline bool is_container(safetensors_header const& header) {
   return header.metadata.count(key_version) == 1;
@@ -68,7 +70,7 @@ inline std::vector<std::int64_t> compressed_shape(tensor_entry const& original, 
 /// One tensor of a container.
 struct container_tensor {
   tensor_entry original;
-  std::span<std::byte const> stored;
+  byte_range stored;
   bool is_compressed = false;
   std::uint32_t checksum = 0;  ///< of the bytes that decompression gives
 };
@@ -77,7 +79,7 @@ struct container_tensor {
 class container_reader {
  public:
   /// `file` must stay as long as the reader.
-  container_reader(std::span<std::byte const> file, std::string name) : name_(std::move(name)), file_(file, name_) {
+  container_reader(byte_source const& file, std::string name) : name_(std::move(name)), file_(file, name_) {
     auto const& metadata = file_.metadata();
     require(exit_code::unsound, is_container(file_.header()), name_,
             ": a safetensors file, but not one that compress_weights made: its metadata has no ", key_version);
@@ -109,7 +111,8 @@ class container_reader {
       std::string const word = text.substr(i, digits);
       bool const is_hexadecimal =
           word.size() == digits && word.find_first_not_of("0123456789abcdef") == std::string::npos;
-      bool const ends = i + digits == text.size() || (text[i + digits] == ' ' && i + digits + 1 < text.size());
+      std::size_t const behind = text.size() - i - word.size();  // a blank and more, or nothing
+      bool const ends = behind == 0 || (behind > 1 && text[i + word.size()] == ' ');
       require(exit_code::unsound, is_hexadecimal && ends, name_, ": corrupt: checksum ", checksums.size(),
               " is not 8 hexadecimal digits but ", shown(word));
       checksums.push_back(static_cast<std::uint32_t>(std::strtoul(word.c_str(), nullptr, 16)));
@@ -154,58 +157,70 @@ class container_reader {
   std::vector<container_tensor> tensors_;
 };
 
-/// The stream, copied to `room` if it does not start at a multiple of 16 bytes.
-inline std::span<std::byte const> aligned_stream(std::span<std::byte const> stream, tessera::buffer<std::byte>& room) {
-  if (reinterpret_cast<std::uintptr_t>(stream.data()) % stream_alignment == 0) {
-    return stream;
+/// `bytes` bytes of `room`, made larger if need be; what was in there is lost then.
+inline std::span<std::byte> room_in(tessera::buffer<std::byte>& room, std::int64_t bytes) {
+  if (room.size() < bytes) {
+    room = {};  // first, so that two are never there at once
+    room = tessera::buffer<std::byte>(bytes);
   }
-  room = {};
-  room = tessera::buffer<std::byte>(static_cast<std::int64_t>(stream.size()));
-  std::memcpy(room.data(), stream.data(), stream.size());
-  return {room.data(), room.bytes()};
+  return {room.data(), static_cast<std::size_t>(bytes)};
 }
 
-/// The streams of a compressed tensor, one for each segment: calls use(spec, stream).
+/// Calls use(range) with one piece after the other.
+template <class Use>
+void for_each_segment(byte_range bytes, Use&& use) {
+  while (bytes.size > 0) {
+    byte_range const piece = bytes.first(std::min(bytes.size, segment_bytes));
+    use(piece);
+    bytes = bytes.behind(piece.size);
+  }
+}
+
+/// The streams of a compressed tensor, one for each segment: calls use(spec, where it is). Reads their headers alone.
 template <class Use>
 void for_each_stream(std::string const& where, container_tensor const& tensor, Use&& use) {
   auto const type = *weight_type_of_dtype(tensor.original.dtype);
   std::int64_t const element = tessera::weight_type_traits::of(type).bytes;
-  std::span<std::byte const> rest = tensor.stored;
+  byte_range rest = tensor.stored;
   for (std::int64_t left = tensor.original.elements(); left > 0;) {
-    tessera::weight_stream_spec const spec =
-        tessera::inspect_weight_stream(rest.data(), static_cast<std::int64_t>(rest.size()));
+    tessera::weight_stream_header header{};
+    auto const head = std::as_writable_bytes(std::span(&header, 1));
+    rest.read(0, head.first(std::min(head.size(), static_cast<std::size_t>(rest.size))));
+    tessera::weight_stream_spec const spec = tessera::inspect_weight_stream(head.data(), rest.size);
     std::int64_t const expected = std::min(left, segment_bytes / element);
     require(exit_code::unsound, spec.type == type && spec.count == expected, where, " is corrupt: a stream has ",
             spec.count, " weights of type ", static_cast<int>(spec.type), " but should have ", expected, " of type ",
             static_cast<int>(type));
-    tessera::weight_stream_header header;
-    std::memcpy(&header, rest.data(), sizeof(header));
-    auto const size = static_cast<std::size_t>(header.total_bytes);  // at most rest.size(), as was inspected
+    auto const size = static_cast<std::int64_t>(header.total_bytes);  // at most rest.size, as was inspected
+    std::int64_t const most = 2 * expected * element + largest_tables;
+    require(exit_code::unsound, size <= most, where, " is corrupt: a stream has ", size,
+            " bytes but must have at most ", most);
     use(spec, rest.first(size));
-    std::size_t const padded = (size + stream_alignment - 1) / stream_alignment * stream_alignment;
-    require(exit_code::unsound, padded <= rest.size(), where, " is corrupt: a stream and its padding take ", padded,
-            " bytes but there are ", rest.size());
-    rest = rest.subspan(padded);
+    std::int64_t const padded = (size + stream_alignment - 1) / stream_alignment * stream_alignment;
+    require(exit_code::unsound, padded <= rest.size, where, " is corrupt: a stream and its padding take ", padded,
+            " bytes but there are ", rest.size);
+    rest = rest.behind(padded);
     left -= expected;
   }
-  require(exit_code::unsound, rest.empty(), where, " is corrupt: after the last stream there are bytes: ", rest.size());
+  require(exit_code::unsound, rest.size == 0, where, " is corrupt: after the last stream there are bytes: ", rest.size);
 }
 
 template <class Consume>
 void decode_streams(weight_engine& engine, std::string const& where, container_tensor const& tensor,
                     Consume&& consume) {
   try {
-    tessera::buffer<std::byte> weights;
-    tessera::buffer<std::byte> aligned;
-    for_each_stream(where, tensor, [&](tessera::weight_stream_spec const& spec, std::span<std::byte const> stream) {
-      std::int64_t const bytes = spec.count * spec.traits().bytes;
-      if (weights.size() < bytes) {
-        weights = {};  // first, so that two are never there at once
-        weights = tessera::buffer<std::byte>(bytes);
-      }
-      std::span<std::byte> const piece(weights.data(), static_cast<std::size_t>(bytes));
-      engine.decode(spec, aligned_stream(stream, aligned), piece);
-      consume(std::span<std::byte const>(piece));
+    tessera::buffer<std::byte> weight_room;
+    tessera::buffer<std::byte> stream_room;
+    for_each_stream(where, tensor, [&](tessera::weight_stream_spec const& wanted, byte_range place) {
+      std::span<std::byte> const stream = room_in(stream_room, place.size);
+      place.read(0, stream);
+      // What counts is what is in memory: the file may have changed since its header was read.
+      tessera::weight_stream_spec const spec = tessera::inspect_weight_stream(stream.data(), place.size);
+      require(exit_code::unsound, spec.type == wanted.type && spec.count == wanted.count, where,
+              " is corrupt: a stream has ", spec.count, " weights but had ", wanted.count, " a moment ago");
+      std::span<std::byte> const weights = room_in(weight_room, spec.count * spec.traits().bytes);
+      engine.decode(spec, stream, weights);
+      consume(std::span<std::byte const>(weights));
     });
   } catch (tessera::device_error const&) {
     throw;  // the file may well be sound
@@ -227,11 +242,12 @@ void decode_tensor(weight_engine& engine, std::string const& file, container_ten
   if (tensor.is_compressed) {
     decode_streams(engine, where, tensor, pass_on);
   } else {
-    for (std::span<std::byte const> rest = tensor.stored; !rest.empty();) {
-      auto const piece = rest.first(std::min(rest.size(), static_cast<std::size_t>(segment_bytes)));
+    tessera::buffer<std::byte> room;
+    for_each_segment(tensor.stored, [&](byte_range place) {
+      std::span<std::byte> const piece = room_in(room, place.size);
+      place.read(0, piece);
       pass_on(piece);
-      rest = rest.subspan(piece.size());
-    }
+    });
   }
   require(exit_code::unsound, checksum == tensor.checksum, where, " is corrupt: its checksum is ",
           checksum_text(checksum), " but should be ", checksum_text(tensor.checksum));
@@ -292,48 +308,63 @@ class container_writer {
 
   std::uint32_t write_tensor(tensor_entry const& tensor) {
     writer_.begin(tensor.name);
-    std::span<std::byte const> const bytes = model_.data(tensor);
     auto const type = weight_type_of_dtype(tensor.dtype);
-    if (!type || bytes.empty()) {
-      return write_plain(tensor, bytes);
+    if (!type || tensor.bytes() == 0) {
+      return write_plain(tensor);
     }
     codec_choice const choice = options_.choice(*type);
     std::int64_t compressed = 0;
     std::uint32_t checksum = 0;
-    for (std::span<std::byte const> rest = bytes; !rest.empty();) {
-      auto const piece = rest.first(std::min(rest.size(), static_cast<std::size_t>(segment_bytes)));
+    bool gets_smaller = true;
+    for_each_segment(model_.data(tensor), [&](byte_range place) {
+      if (!gets_smaller) {
+        return;
+      }
+      std::span<std::byte> const piece = read(place);
       weight_engine& engine = engine_.supports(choice) ? engine_ : fallback_;
       std::span<std::byte const> const stream = engine.encode(choice, piece);
       std::size_t const padding = (stream_alignment - stream.size() % stream_alignment) % stream_alignment;
       // The first segment tells; the others are much the same.
-      if (compressed == 0 && stream.size() + padding >= piece.size()) {
-        return write_plain(tensor, bytes);
+      gets_smaller = compressed > 0 || stream.size() + padding < piece.size();
+      if (!gets_smaller) {
+        return;
       }
       checksum = choice.is_lossless() ? checksum_of(piece, checksum)
-                                      : checksum_of(decoded(engine, stream, piece.size()), checksum);
+                                      : checksum_of(decoded(engine, stream, place.size), checksum);
       writer_.append(stream);
       writer_.append(std::span(zeros_).first(padding));
       compressed += static_cast<std::int64_t>(stream.size() + padding);
-      rest = rest.subspan(piece.size());
-      progress_(static_cast<std::int64_t>(piece.size()));
+      progress_(place.size);
+    });
+    if (!gets_smaller) {
+      return write_plain(tensor);
     }
     writer_.end("U8", compressed_shape(tensor, compressed));
     return checksum;
   }
 
-  std::uint32_t write_plain(tensor_entry const& tensor, std::span<std::byte const> bytes) {
-    writer_.append(bytes);
+  std::uint32_t write_plain(tensor_entry const& tensor) {
+    std::uint32_t checksum = 0;
+    for_each_segment(model_.data(tensor), [&](byte_range place) {
+      std::span<std::byte const> const piece = read(place);
+      writer_.append(piece);
+      checksum = checksum_of(piece, checksum);
+      progress_(place.size);
+    });
     writer_.end(tensor.dtype, tensor.shape);
-    progress_(tensor.bytes());
-    return checksum_of(bytes);
+    return checksum;
+  }
+
+  /// Valid until the next call.
+  std::span<std::byte> read(byte_range place) {
+    std::span<std::byte> const piece = room_in(piece_, place.size);
+    place.read(0, piece);
+    return piece;
   }
 
   /// What a stream with losses gives back.
-  std::span<std::byte const> decoded(weight_engine& engine, std::span<std::byte const> stream, std::size_t bytes) {
-    if (decoded_.bytes() < bytes) {
-      decoded_ = tessera::buffer<std::byte>(static_cast<std::int64_t>(bytes));
-    }
-    std::span<std::byte> const room(decoded_.data(), bytes);
+  std::span<std::byte const> decoded(weight_engine& engine, std::span<std::byte const> stream, std::int64_t bytes) {
+    std::span<std::byte> const room = room_in(decoded_, bytes);
     engine.decode(tessera::inspect_weight_stream(stream.data(), static_cast<std::int64_t>(stream.size())), stream,
                   room);
     return room;
@@ -345,6 +376,7 @@ class container_writer {
   weight_engine& fallback_;
   Progress progress_;
   safetensors_writer<File> writer_;
+  tessera::buffer<std::byte> piece_;
   tessera::buffer<std::byte> decoded_;
   std::byte zeros_[stream_alignment] = {};
 };

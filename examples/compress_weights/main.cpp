@@ -13,7 +13,8 @@
 #include <vector>
 
 #include "../support/atomic_file.hpp"
-#include "../support/mapped_file.hpp"
+#include "../support/input_file.hpp"
+#include "../support/printable.hpp"
 #include "../support/progress_bar.hpp"
 #include "../support/safetensors.hpp"
 #include "../support/text_table.hpp"
@@ -38,7 +39,7 @@ struct engines {
   weight_engine& for_tensor(container_tensor const& tensor, std::string const& file) {
     bool supported = cuda != nullptr;
     if (supported && tensor.is_compressed) {
-      for_each_stream(file, tensor, [&](tessera::weight_stream_spec const& spec, std::span<std::byte const>) {
+      for_each_stream(file, tensor, [&](tessera::weight_stream_spec const& spec, byte_range) {
         supported = supported && cuda->supports(choice_of(spec));
       });
     }
@@ -62,7 +63,7 @@ template <class Consume>
 void decode_all(container_reader const& container, engines& work, progress_bar& progress, Consume consume) {
   for (std::size_t i = 0; i < container.tensors().size(); ++i) {
     container_tensor const& tensor = container.tensors()[i];
-    std::size_t offset = 0;
+    std::int64_t offset = 0;
     weight_engine& engine = [&]() -> weight_engine& {
       try {
         return work.for_tensor(tensor, container.name());
@@ -72,7 +73,7 @@ void decode_all(container_reader const& container, engines& work, progress_bar& 
     }();
     decode_tensor(engine, container.name(), tensor, [&](std::span<std::byte const> bytes) {
       consume(i, offset, bytes);
-      offset += bytes.size();
+      offset += size_of(bytes);
       progress.add(size_of(bytes));
     });
   }
@@ -82,19 +83,25 @@ void decode_all(container_reader const& container, engines& work, progress_bar& 
 void compare_with_original(std::string const& path, std::string const& output, safetensors_reader const& model,
                            bool is_lossy, engines& work) {
   try {
-    mapped_file const written(path);
-    container_reader const container(written.bytes(), output);
+    input_file const written(path);
+    container_reader const container(written, output);
+    tessera::buffer<std::byte> room;
     progress_bar progress("verifying", model.header().data_bytes());
-    decode_all(container, work, progress, [&](std::size_t i, std::size_t offset, std::span<std::byte const> bytes) {
+    decode_all(container, work, progress, [&](std::size_t i, std::int64_t offset, std::span<std::byte const> bytes) {
       tensor_entry const& tensor = model.tensors()[i];
-      auto const original = model.data(tensor).subspan(offset, bytes.size());
-      // With losses, decode_tensor has compared the checksum of what the stream decoded to when it was made.
-      bool const is_same = (is_lossy && weight_type_of_dtype(tensor.dtype)) ||
-                           std::memcmp(original.data(), bytes.data(), bytes.size()) == 0;
+      if (is_lossy && weight_type_of_dtype(tensor.dtype)) {
+        return;  // decode_tensor has compared the checksum of what the stream decoded to when it was made
+      }
+      std::span<std::byte> const original = room_in(room, size_of(bytes));
+      model.data(tensor).read(offset, original);
+      bool const is_same = std::memcmp(original.data(), bytes.data(), bytes.size()) == 0;
       require(exit_code::unwritable, is_same, output, ": tensor ", shown(tensor.name),
               " does not come back as it was; nothing was written");
     });
   } catch (failure const& problem) {
+    if (problem.code() == exit_code::unreadable) {
+      throw;
+    }
     throw failure(exit_code::unwritable, std::string("what was written cannot be read back: ") + problem.what());
   }
 }
@@ -105,8 +112,8 @@ std::string ratio_text(std::int64_t before, std::int64_t after) {
 
 void compress(command_line const& line) {
   auto const start = std::chrono::steady_clock::now();
-  mapped_file const input(line.input);
-  safetensors_reader const model(input.bytes(), line.input);
+  input_file const input(line.input);
+  safetensors_reader const model(input, line.input);
   require(exit_code::unsound, !is_container(model.header()), line.input, ": is compressed already");
   engines work(line);
   atomic_file output(line.output, line.force);
@@ -118,7 +125,7 @@ void compress(command_line const& line) {
   }
   compare_with_original(output.temporary_path(), line.output, model, line.options.is_lossy, work);
   output.commit();
-  std::int64_t const before = size_of(input.bytes());
+  std::int64_t const before = input.size();
   std::printf("%s: %s -> %s, ratio %s, %zu tensors, %s, %.2f s\n", line.output.c_str(), readable_bytes(before).c_str(),
               readable_bytes(output.size()).c_str(), ratio_text(before, output.size()).c_str(), model.tensors().size(),
               line.options.is_lossy ? "with losses" : "lossless", seconds_since(start));
@@ -126,8 +133,8 @@ void compress(command_line const& line) {
 
 void decompress(command_line const& line) {
   auto const start = std::chrono::steady_clock::now();
-  mapped_file const input(line.input);
-  container_reader const container(input.bytes(), line.input);
+  input_file const input(line.input);
+  container_reader const container(input, line.input);
   engines work(line);
   atomic_file output(line.output, line.force);
   {
@@ -135,22 +142,21 @@ void decompress(command_line const& line) {
     std::string const prefix = container.original_prefix();
     output.append(std::as_bytes(std::span(prefix)));
     decode_all(container, work, progress,
-               [&](std::size_t, std::size_t, std::span<std::byte const> bytes) { output.append(bytes); });
+               [&](std::size_t, std::int64_t, std::span<std::byte const> bytes) { output.append(bytes); });
   }
   output.commit();
-  std::printf("%s: %s -> %s, %zu tensors, %.2f s\n", line.output.c_str(),
-              readable_bytes(size_of(input.bytes())).c_str(), readable_bytes(output.size()).c_str(),
-              container.tensors().size(), seconds_since(start));
+  std::printf("%s: %s -> %s, %zu tensors, %.2f s\n", line.output.c_str(), readable_bytes(input.size()).c_str(),
+              readable_bytes(output.size()).c_str(), container.tensors().size(), seconds_since(start));
 }
 
 void verify(command_line const& line) {
   auto const start = std::chrono::steady_clock::now();
-  mapped_file const input(line.input);
-  container_reader const container(input.bytes(), line.input);
+  input_file const input(line.input);
+  container_reader const container(input, line.input);
   engines work(line);
   {
     progress_bar progress("verifying", container.original().data_bytes());
-    decode_all(container, work, progress, [](std::size_t, std::size_t, std::span<std::byte const>) {});
+    decode_all(container, work, progress, [](std::size_t, std::int64_t, std::span<std::byte const>) {});
   }
   std::printf("%s: sound, %zu tensors, %s when decompressed, %.2f s\n", line.input.c_str(), container.tensors().size(),
               readable_bytes(container.original().data_bytes()).c_str(), seconds_since(start));
@@ -170,7 +176,7 @@ std::string method_text(container_tensor const& tensor, std::string const& file)
     return "kept";
   }
   std::string text;
-  for_each_stream(file, tensor, [&](tessera::weight_stream_spec const& spec, std::span<std::byte const>) {
+  for_each_stream(file, tensor, [&](tessera::weight_stream_spec const& spec, byte_range) {
     codec_choice const choice = choice_of(spec);
     if (text.empty()) {
       text = choice.is_lossless()
@@ -187,12 +193,12 @@ void print_metadata(std::map<std::string, std::string> const& metadata) {
   }
 }
 
-void inspect_container(mapped_file const& input) {
-  container_reader const container(input.bytes(), input.path());
+void inspect_container(input_file const& input) {
+  container_reader const container(input, input.path());
   text_table table({"tensor", "dtype", "shape", "how", "bytes", "compressed", "ratio", "bits/element"}, 4);
   for (container_tensor const& tensor : container.tensors()) {
     tensor_entry const& original = tensor.original;
-    std::int64_t const now = size_of(tensor.stored);
+    std::int64_t const now = tensor.stored.size;
     double const elements = static_cast<double>(std::max<std::int64_t>(original.elements(), 1));
     std::string const how = [&] {
       try {
@@ -202,8 +208,8 @@ void inspect_container(mapped_file const& input) {
                       input.path() + ": tensor " + shown(original.name) + " is corrupt: " + problem.what());
       }
     }();
-    table.add({original.name, original.dtype, shape_text(original), how, std::to_string(original.bytes()),
-               std::to_string(now), ratio_text(original.bytes(), now),
+    table.add({printable(original.name), original.dtype, printable(shape_text(original)), how,
+               std::to_string(original.bytes()), std::to_string(now), ratio_text(original.bytes(), now),
                fixed(8.0 * static_cast<double>(now) / elements, 3)});
   }
   table.print(stdout);
@@ -211,24 +217,24 @@ void inspect_container(mapped_file const& input) {
   std::int64_t const before =
       static_cast<std::int64_t>(container.original_prefix().size()) + container.original().data_bytes();
   std::printf("%s: compressed, version %s, %zu tensors, %s instead of %s, ratio %s\n", input.path().c_str(),
-              container_version, container.tensors().size(), readable_bytes(size_of(input.bytes())).c_str(),
-              readable_bytes(before).c_str(), ratio_text(before, size_of(input.bytes())).c_str());
+              container_version, container.tensors().size(), readable_bytes(input.size()).c_str(),
+              readable_bytes(before).c_str(), ratio_text(before, input.size()).c_str());
 }
 
 void inspect(command_line const& line) {
-  mapped_file const input(line.input);
-  safetensors_reader const model(input.bytes(), line.input);
+  input_file const input(line.input);
+  safetensors_reader const model(input, line.input);
   if (is_container(model.header())) {
     return inspect_container(input);
   }
   text_table table({"tensor", "dtype", "shape", "bytes"}, 3);
   for (tensor_entry const& tensor : model.tensors()) {
-    table.add({tensor.name, tensor.dtype, shape_text(tensor), std::to_string(tensor.bytes())});
+    table.add({printable(tensor.name), tensor.dtype, printable(shape_text(tensor)), std::to_string(tensor.bytes())});
   }
   table.print(stdout);
   print_metadata(model.metadata());
   std::printf("%s: not compressed, %zu tensors, %s\n", line.input.c_str(), model.tensors().size(),
-              readable_bytes(size_of(input.bytes())).c_str());
+              readable_bytes(input.size()).c_str());
 }
 
 void run(command_line const& line) {

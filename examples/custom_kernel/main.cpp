@@ -6,7 +6,6 @@
 /// Exit codes: 0 all is right; 1 wrong usage; 2 a file cannot be read; 3 a result is wrong.
 #include <charconv>
 #include <cstdio>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -14,7 +13,7 @@
 #include <tessera/testing/generators.hpp>
 
 #include "../support/failure.hpp"
-#include "../support/mapped_file.hpp"
+#include "../support/input_file.hpp"
 #include "../support/run_example.hpp"
 #include "../support/safetensors.hpp"
 #include "gpu_part.hpp"
@@ -62,9 +61,7 @@ std::vector<bfloat16> read(safetensors_reader const& file, std::string const& na
   for (tensor_entry const& tensor : file.tensors()) {
     if (tensor.name == name) {
       require(exit_code::unsound, tensor.dtype == "BF16", name, " is ", tensor.dtype, " but must be BF16");
-      std::vector<bfloat16> values(static_cast<std::size_t>(tensor.elements()));
-      std::memcpy(values.data(), file.data(tensor).data(), values.size() * sizeof(bfloat16));
-      return values;
+      return file.elements<bfloat16>(tensor);
     }
   }
   throw failure(exit_code::unsound, join("there is no tensor ", shown(name)));
@@ -76,15 +73,15 @@ std::vector<layer_data> layers_to_check() {
   std::vector<layer_data> layers;
   {
     std::string const path = folder + "/minilm_bf16.safetensors";
-    mapped_file const file(path);
-    safetensors_reader const model(file.bytes(), path);
+    input_file const file(path);
+    safetensors_reader const model(file, path);
     layers.push_back({"MiniLM query", 130, 384, 384, made(testing::gauss{}, 1, 130 * 384),
                       read(model, "encoder.layer.0.attention.self.query.weight")});
   }
   {
     std::string const path = folder + "/smollm2_classifier.safetensors";
-    mapped_file const file(path);
-    safetensors_reader const model(file.bytes(), path);
+    input_file const file(path);
+    safetensors_reader const model(file, path);
     layers.push_back({"SmolLM2 classifier", 256, 512, 576, read(model, "hidden"), read(model, "classifier_rows")});
   }
   layers.push_back({"made: heavy tails", 17, 75, 4402, made(testing::gauss{}, 2, 17 * 4402),

@@ -22,7 +22,7 @@
 
 #include "../support/distance.hpp"
 #include "../support/failure.hpp"
-#include "../support/mapped_file.hpp"
+#include "../support/input_file.hpp"
 #include "../support/run_example.hpp"
 #include "../support/safetensors.hpp"
 #include "../support/tensor_elements.hpp"
@@ -113,8 +113,8 @@ double relative_error(std::vector<float> const& found, std::vector<float> const&
 void compare() {
   check_laws_of_ours();
   std::string const path = std::string(EXAMPLE_DATA) + "/minilm_bf16.safetensors";
-  mapped_file const file(path);
-  safetensors_reader const model(file.bytes(), path);
+  input_file const file(path);
+  safetensors_reader const model(file, path);
   auto const weights = elements_of<bfloat16>(model, path, "encoder.layer.0.attention.self.query.weight", "BF16");
   require(exit_code::unsound, std::ssize(weights) == rows * columns, path, ": the layer has ", weights.size(),
           " weights but ", rows * columns, " are expected");

@@ -15,7 +15,7 @@
 #include "../support/distance.hpp"
 #include "../support/exact_attention.hpp"
 #include "../support/failure.hpp"
-#include "../support/mapped_file.hpp"
+#include "../support/input_file.hpp"
 #include "../support/safetensors.hpp"
 #include "../support/tensor_elements.hpp"
 #include "../support/text_table.hpp"
@@ -48,8 +48,8 @@ head_view<bfloat16 const> heads_of(std::vector<bfloat16> const& data, std::int64
 }
 
 layer_problem read_layer(std::string const& path) {
-  mapped_file const file(path);
-  safetensors_reader const model(file.bytes(), path);
+  input_file const file(path);
+  safetensors_reader const model(file, path);
   std::string const name = layer;
   layer_problem problem;
   problem.queries = elements_of<bfloat16>(model, path, name + ".queries_post_rope", "BF16");

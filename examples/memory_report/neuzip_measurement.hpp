@@ -6,13 +6,12 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <string>
 #include <vector>
 
 #include <tessera/neuzip.hpp>
 
-#include "../support/mapped_file.hpp"
+#include "../support/input_file.hpp"
 #include "../support/safetensors.hpp"
 #include "../support/text_table.hpp"
 #include "report.hpp"
@@ -70,18 +69,14 @@ struct named_weights {
 
 template <class T>
 std::vector<named_weights<T>> read_weights(std::string const& path, std::string const& dtype) {
-  mapped_file const file(path);
-  safetensors_reader const model(file.bytes(), path);
+  input_file const file(path);
+  safetensors_reader const model(file, path);
   std::vector<named_weights<T>> all;
   for (tensor_entry const& tensor : model.tensors()) {
     if (tensor.dtype != dtype) {
       continue;
     }
-    std::vector<T> weights(static_cast<std::size_t>(tensor.elements()));
-    if (!weights.empty()) {
-      std::memcpy(weights.data(), model.data(tensor).data(), weights.size() * sizeof(T));
-    }
-    all.push_back({tensor.name, std::move(weights)});
+    all.push_back({tensor.name, model.elements<T>(tensor)});
   }
   require(exit_code::unsound, !all.empty(), path, ": has no tensors of dtype ", dtype);
   return all;
@@ -168,7 +163,7 @@ report_row measure_neuzip(Executor const& exec, std::string const& mode, std::st
     exponent_histogram<value_type> own;
     own.add(tensor.weights);
     double const bits = 8.0 * static_cast<double>(bytes) / static_cast<double>(tensor.weights.size());
-    table.add({tensor.name, std::to_string(tensor.weights.size()), fixed(bits, 3), fixed(own.bound(), 3),
+    table.add({printable(tensor.name), std::to_string(tensor.weights.size()), fixed(bits, 3), fixed(own.bound(), 3),
                fixed(100 * (bits / own.bound() - 1), 2) + " %"});
   }
   row.bytes_before = row.elements * std::int64_t{sizeof(value_type)};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// A file that appears under its name whole or not at all.
+/// A file that appears under its name whole or not at all. One that takes the place of another can be read by no more
+/// people than that could.
 ///
 /// Bytes go to a temporary file beside the target. `commit` flushes it to the disk, renames it, and flushes the folder.
 /// Without `commit` the temporary file is removed: by the destructor, or, after `remove_temporary_file_on_signals`,
@@ -16,6 +17,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <optional>
 #include <span>
 #include <string>
 #include <sys/stat.h>
@@ -119,10 +121,16 @@ class atomic_file {
     require(exit_code::unwritable, worked, target_, ": cannot ", what, ": ", std::strerror(errno));
   }
 
-  /// A symbolic link stays one: what it points to is replaced.
+  /// A symbolic link stays one: what it points to is replaced. One that points to nothing is refused: whoever made it
+  /// would say where a file appears that was not there.
   static std::string resolved(std::string target) {
     char* const path = ::realpath(target.c_str(), nullptr);
     if (path == nullptr) {
+      int const reason = errno;
+      struct stat status {};
+      bool const is_link = ::lstat(target.c_str(), &status) == 0 && S_ISLNK(status.st_mode);
+      require(exit_code::unwritable, !is_link, target,
+              ": cannot write: a symbolic link that leads to no file: ", std::strerror(reason));
       return target;
     }
     std::string result = path;
@@ -130,13 +138,14 @@ class atomic_file {
     return result;
   }
 
-  void refuse_what_must_stay() const {
+  void refuse_what_must_stay() {
     struct stat status {};
     if (::stat(target_.c_str(), &status) != 0) {
       return;
     }
     require(exit_code::unwritable, S_ISREG(status.st_mode), target_, ": cannot write: not a regular file");
     require(exit_code::unwritable, overwrite_, target_, ": exists already (--force replaces it)");
+    replaced_ = status;
   }
 
   void create(std::string const& pattern) {
@@ -146,9 +155,23 @@ class atomic_file {
     check_call(file_ >= 0, "create a file beside it");
     temporary_ = detail::temporary_path;
     detail::temporary_to_remove.store(detail::temporary_path);
-    mode_t const mask = ::umask(0);
-    ::umask(mask);
-    static_cast<void>(::fchmod(file_, 0666 & ~mask));
+    static_cast<void>(::fchmod(file_, mode()));  // where this fails the file stays the user's alone
+  }
+
+  /// Who may read and write the file: as of the one that it replaces, else as of any new file. Until this is set only
+  /// the user may.
+  [[nodiscard]] mode_t mode() const {
+    if (!replaced_) {
+      mode_t const mask = ::umask(0);
+      ::umask(mask);
+      return 0666 & ~mask;
+    }
+    struct stat made {};
+    bool const is_same =
+        ::fstat(file_, &made) == 0 && made.st_uid == replaced_->st_uid && made.st_gid == replaced_->st_gid;
+    // Of another owner or group the same bits would let in others than before.
+    bool const keeps = is_same || ::fchown(file_, replaced_->st_uid, replaced_->st_gid) == 0;
+    return replaced_->st_mode & (keeps ? 0777 : 0700);
   }
 
   void rename() {
@@ -167,6 +190,7 @@ class atomic_file {
 
   std::string target_;
   bool overwrite_;
+  std::optional<struct stat> replaced_;  ///< what is under the name before
   std::string folder_;
   std::string temporary_;
   int file_ = -1;

@@ -11,7 +11,7 @@
 #include <tessera/core/bfloat16.hpp>
 
 #include "failure.hpp"
-#include "mapped_file.hpp"
+#include "input_file.hpp"
 #include "safetensors.hpp"
 #include "tensor_elements.hpp"
 
@@ -29,8 +29,8 @@ struct classifier_problem {
 
 /// Of smollm2_classifier.safetensors. Throws a failure where tensors do not fit together.
 inline classifier_problem read_classifier(std::string const& path) {
-  mapped_file const file(path);
-  safetensors_reader const model(file.bytes(), path);
+  input_file const file(path);
+  safetensors_reader const model(file, path);
   classifier_problem problem;
   problem.hidden = elements_of<tessera::bfloat16>(model, path, "hidden", "BF16");
   problem.classifier = elements_of<tessera::bfloat16>(model, path, "classifier_rows", "BF16");

@@ -2,11 +2,12 @@
 /// How the example programs give up: an exception with a message for people and the exit code that goes with it.
 #pragma once
 
-#include <cstddef>
 #include <stdexcept>
 #include <string>
 
 #include <tessera/core/check.hpp>
+
+#include "printable.hpp"
 
 namespace tessera_examples {
 
@@ -36,17 +37,9 @@ void require(exit_code code, bool holds, Parts const&... parts) {
   }
 }
 
-/// A name from a file as it may go to a terminal: quoted, without control characters, not longer than a line.
+/// A name from a file as it may go to a terminal: quoted, printable, not longer than a line.
 inline std::string shown(std::string const& name) {
-  constexpr std::size_t longest = 100;
-  std::string text = name.substr(0, longest);
-  for (char& c : text) {
-    auto const byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f) {
-      c = '?';
-    }
-  }
-  return tessera::join("\"", text, name.size() > longest ? "...\"" : "\"");
+  return "\"" + printable(name) + "\"";
 }
 
 }  // namespace tessera_examples

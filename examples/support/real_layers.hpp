@@ -17,7 +17,7 @@
 #include "distance.hpp"
 #include "exact_attention.hpp"
 #include "failure.hpp"
-#include "mapped_file.hpp"
+#include "input_file.hpp"
 #include "safetensors.hpp"
 #include "tensor_elements.hpp"
 
@@ -104,8 +104,8 @@ inline void add_attention(real_layers const& data, real_layer& layer) {
 
 /// Of smollm2_attention.safetensors. Throws a failure where tensors do not fit together.
 inline real_layers read_layers(std::string const& path) {
-  mapped_file const file(path);
-  safetensors_reader const model(file.bytes(), path);
+  input_file const file(path);
+  safetensors_reader const model(file, path);
   constexpr std::int64_t channels = real_layers::channels;
   constexpr double base = 100000;  // of the model's rotary embedding
   std::int64_t const tokens = std::ssize(elements_of<std::int32_t>(model, path, "token_ids", "I32"));

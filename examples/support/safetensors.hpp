@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Reads and writes safetensors files: named tensors, one after the other, behind a header in JSON.
 ///
-///     tessera_examples::mapped_file file("model.safetensors");
-///     tessera_examples::safetensors_reader model(file.bytes(), file.path());
+///     tessera_examples::input_file file("model.safetensors");
+///     tessera_examples::safetensors_reader model(file, file.path());
 ///     for (auto const& tensor : model.tensors()) { use(tensor.name, tensor.shape, model.data(tensor)); }
 ///
 /// A file is 8 bytes with the header's length N, little-endian; N bytes of JSON; the tensors' bytes. The reader takes
@@ -13,19 +13,21 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include <tessera/core/little_endian.hpp>
 
+#include "byte_source.hpp"
 #include "failure.hpp"
+#include "printable.hpp"
 
 namespace tessera_examples {
 
@@ -72,7 +74,8 @@ inline constexpr std::int64_t largest_safetensors_header = 100'000'000;
 namespace detail {
 
 /// Takes the parser's events one by one, so that a header of 100 MB needs no tree in memory and keys cannot hide each
-/// other.
+/// other. Names are compared and never hashed: whoever writes the file could choose them so that all hashes are the
+/// same.
 class header_events : public nlohmann::json_sax<nlohmann::json> {
  public:
   header_events(std::string const& file, safetensors_header& header) : file_(file), header_(header) {}
@@ -111,29 +114,33 @@ class header_events : public nlohmann::json_sax<nlohmann::json> {
     }
     if (++depth_ == 2) {
       in_metadata_ = name_ == "__metadata__";
+      require(exit_code::unsound, !in_metadata_ || !has_metadata_, file_, ": two objects are called __metadata__");
+      has_metadata_ = has_metadata_ || in_metadata_;
       tensor_ = {};
       tensor_.name = name_;
       offsets_.clear();
-      keys_.clear();
+      std::fill(std::begin(is_there_), std::end(is_there_), false);
     }
     return true;
   }
   bool key(std::string& value) override {
     if (depth_ == 1) {
-      require(exit_code::unsound, names_.insert(value).second, file_, ": two tensors are called ", shown(value));
       name_ = std::move(value);
       return true;
     }
-    require(exit_code::unsound, keys_.insert(value).second, where(), " has the key ", shown(value), " twice");
-    require(exit_code::unsound, in_metadata_ || value == "dtype" || value == "shape" || value == "data_offsets",
-            where(), " has the unknown key ", shown(value));
+    auto const known = std::find(std::begin(keys_of_tensor), std::end(keys_of_tensor), value);
+    require(exit_code::unsound, in_metadata_ || known != std::end(keys_of_tensor), where(), " has the unknown key ",
+            shown(value));
+    bool const is_second = in_metadata_ ? header_.metadata.count(value) == 1
+                                        : std::exchange(is_there_[known - std::begin(keys_of_tensor)], true);
+    require(exit_code::unsound, !is_second, where(), " has the key ", shown(value), " twice");
     key_ = std::move(value);
     return true;
   }
   bool end_object() override {
     if (depth_-- == 2 && !in_metadata_) {
-      for (char const* needed : {"dtype", "shape", "data_offsets"}) {
-        require(exit_code::unsound, keys_.count(needed) == 1, where(), " has no ", needed);
+      for (std::size_t i = 0; i < std::size(keys_of_tensor); ++i) {
+        require(exit_code::unsound, is_there_[i], where(), " has no ", keys_of_tensor[i]);
       }
       require(exit_code::unsound, offsets_.size() == 2, where(), " has ", offsets_.size(), " data_offsets but needs ",
               2);
@@ -162,11 +169,8 @@ class header_events : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
-  /// The parser's message repeats bytes of the file.
-  static std::string printable(std::string const& text) {
-    std::string const safe = shown(text.substr(0, 400));
-    return safe.substr(1, safe.size() - 2);
-  }
+  static constexpr char const* keys_of_tensor[] = {"dtype", "shape", "data_offsets"};
+
   [[nodiscard]] std::string where() const {
     return in_metadata_ ? file_ + ": __metadata__" : file_ + ": tensor " + shown(name_);
   }
@@ -187,9 +191,20 @@ class header_events : public nlohmann::json_sax<nlohmann::json> {
   tensor_entry tensor_;
   std::vector<std::int64_t> offsets_;
   std::vector<std::int64_t>* list_ = nullptr;
-  std::unordered_set<std::string> names_;
-  std::unordered_set<std::string> keys_;
+  bool has_metadata_ = false;
+  bool is_there_[std::size(keys_of_tensor)] = {};
 };
+
+inline void check_names(std::string const& file, safetensors_header const& header) {
+  std::vector<std::string_view> names;
+  for (tensor_entry const& tensor : header.tensors) {
+    names.push_back(tensor.name);
+  }
+  std::sort(names.begin(), names.end());
+  auto const twice = std::adjacent_find(names.begin(), names.end());
+  require(exit_code::unsound, twice == names.end(), file, ": two tensors are called ",
+          twice == names.end() ? "" : shown(std::string(*twice)));
+}
 
 /// The bytes that a tensor's shape and dtype ask for.
 inline std::int64_t bytes_by_shape(std::string const& file, tensor_entry const& tensor) {
@@ -242,6 +257,7 @@ inline safetensors_header parse_safetensors_header(std::string_view text, std::s
   safetensors_header header;
   detail::header_events events(file, header);
   nlohmann::json::sax_parse(text.begin(), text.end(), &events);
+  detail::check_names(file, header);
   detail::check_layout(file, header);
   return header;
 }
@@ -249,24 +265,26 @@ inline safetensors_header parse_safetensors_header(std::string_view text, std::s
 class safetensors_reader {
  public:
   /// `file` must stay as long as the reader; `name` is what messages name.
-  safetensors_reader(std::span<std::byte const> file, std::string const& name) {
-    auto const size = static_cast<std::int64_t>(file.size());
+  safetensors_reader(byte_source const& file, std::string const& name) {
+    std::int64_t const size = file.size();
     require(exit_code::unsound, size >= 8, name, ": not a safetensors file: it has ", size,
             " bytes but the length alone has ", 8);
-    std::uint64_t const length = tessera::load_little_endian<std::uint64_t>(file.data());
+    std::byte first[8];
+    file.read(0, first);
+    std::uint64_t const length = tessera::load_little_endian<std::uint64_t>(first);
     require(exit_code::unsound, length <= static_cast<std::uint64_t>(largest_safetensors_header), name,
             ": not a safetensors file: its header would have ", length, " bytes but may have ",
             largest_safetensors_header);
     require(exit_code::unsound, static_cast<std::int64_t>(length) <= size - 8, name, ": truncated: the header has ",
             length, " bytes but after the length there are only ", size - 8);
-    text_ = {reinterpret_cast<char const*>(file.data()) + 8, static_cast<std::size_t>(length)};
+    text_.resize(static_cast<std::size_t>(length));
+    file.read(8, std::as_writable_bytes(std::span(text_)));
     header_ = parse_safetensors_header(text_, name);
-    data_ = file.subspan(8 + static_cast<std::size_t>(length));
-    std::int64_t const there = static_cast<std::int64_t>(data_.size());
-    require(exit_code::unsound, header_.data_bytes() == there, name,
-            header_.data_bytes() > there ? ": truncated: the tensors take "
-                                         : ": bytes follow the last tensor: the tensors take ",
-            header_.data_bytes(), " bytes but the file has ", there);
+    data_ = byte_range{&file, 0, size}.behind(8 + static_cast<std::int64_t>(length));
+    require(exit_code::unsound, header_.data_bytes() == data_.size, name,
+            header_.data_bytes() > data_.size ? ": truncated: the tensors take "
+                                              : ": bytes follow the last tensor: the tensors take ",
+            header_.data_bytes(), " bytes but the file has ", data_.size);
   }
 
   /// In the order of their bytes.
@@ -275,14 +293,21 @@ class safetensors_reader {
   [[nodiscard]] safetensors_header const& header() const { return header_; }
   /// The header's JSON, byte by byte.
   [[nodiscard]] std::string_view text() const { return text_; }
-  [[nodiscard]] std::span<std::byte const> data(tensor_entry const& tensor) const {
-    return data_.subspan(static_cast<std::size_t>(tensor.begin), static_cast<std::size_t>(tensor.bytes()));
+  [[nodiscard]] byte_range data(tensor_entry const& tensor) const {
+    return data_.behind(tensor.begin).first(tensor.bytes());
+  }
+  /// A tensor's bytes as elements of T.
+  template <class T>
+  [[nodiscard]] std::vector<T> elements(tensor_entry const& tensor) const {
+    std::vector<T> elements(static_cast<std::size_t>(tensor.bytes()) / sizeof(T));
+    data(tensor).read(0, std::as_writable_bytes(std::span(elements)));
+    return elements;
   }
 
  private:
-  std::string_view text_;
+  std::string text_;
   safetensors_header header_;
-  std::span<std::byte const> data_;
+  byte_range data_;
 };
 
 /// The bytes of a file up to its tensors: length and header, padded with spaces to a multiple of 64 and to `smallest`

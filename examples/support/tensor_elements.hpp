@@ -2,7 +2,6 @@
 /// A tensor of a .safetensors file as a vector.
 #pragma once
 
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -16,9 +15,7 @@ std::vector<T> elements_of(safetensors_reader const& model, std::string const& p
                            std::string const& dtype) {
   for (tensor_entry const& tensor : model.tensors()) {
     if (tensor.name == name && tensor.dtype == dtype && tensor.elements() > 0) {
-      std::vector<T> elements(static_cast<std::size_t>(tensor.elements()));
-      std::memcpy(elements.data(), model.data(tensor).data(), elements.size() * sizeof(T));
-      return elements;
+      return model.elements<T>(tensor);
     }
   }
   throw failure(exit_code::unsound, path + ": has no tensor " + name + " of dtype " + dtype);

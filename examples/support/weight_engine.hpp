@@ -111,22 +111,10 @@ void with_codec(codec_choice const& choice, Use&& use) {
   }
 }
 
-/// True if elements of T may be read at `address`.
+/// Bytes, aligned for T, as elements.
 template <class T>
-bool is_aligned_for(void const* address) {
-  return reinterpret_cast<std::uintptr_t>(address) % alignof(T) == 0;
-}
-
-/// The bytes as elements of T; copied to `room` first where they are not aligned for that.
-template <class T>
-tessera::array_view<T const> as_weights(std::span<std::byte const> bytes, tessera::buffer<std::byte>& room) {
-  void const* first = bytes.data();
-  if (!is_aligned_for<T>(first)) {
-    room = tessera::buffer<std::byte>(static_cast<std::int64_t>(bytes.size()));
-    std::memcpy(room.data(), bytes.data(), bytes.size());
-    first = room.data();
-  }
-  return {static_cast<T const*>(first), static_cast<std::int64_t>(bytes.size() / sizeof(T))};
+tessera::array_view<T const> as_weights(std::span<std::byte const> bytes) {
+  return {reinterpret_cast<T const*>(bytes.data()), static_cast<std::int64_t>(bytes.size() / sizeof(T))};
 }
 
 class weight_engine {
@@ -134,7 +122,7 @@ class weight_engine {
   virtual ~weight_engine() = default;
   [[nodiscard]] virtual char const* name() const = 0;
   [[nodiscard]] virtual bool supports(codec_choice const& choice) const = 0;
-  /// The stream of the weights, valid until the next call.
+  /// The stream of the weights, which lie in memory that is aligned for their type; valid until the next call.
   virtual std::span<std::byte const> encode(codec_choice const& choice, std::span<std::byte const> weights) = 0;
   /// Decodes a stream that starts at a multiple of 16 bytes into memory that is aligned for its type. `spec` is what
   /// inspect_weight_stream found. Throws corrupt_data.
@@ -157,9 +145,8 @@ class cpu_engine final : public weight_engine {
   std::span<std::byte const> encode(codec_choice const& choice, std::span<std::byte const> weights) override {
     with_codec(choice, [&]<class Codec>(std::type_identity<Codec>) {
       using value_type = typename Codec::value_type;
-      tessera::buffer<std::byte> aligned;
       stream_ = {};  // first, so that two are never there at once
-      stream_ = Codec::encode(exec_, as_weights<value_type>(weights, aligned),
+      stream_ = Codec::encode(exec_, as_weights<value_type>(weights),
                               {.checksums = true, .normalizer_block = choice.normalizer_block});
     });
     return {stream_.data(), stream_.bytes()};

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <new>
 #include <vector>
 
 #include <tessera/algorithm/parameter_store.hpp>
@@ -54,6 +56,22 @@ void overwrite(tessera::cuda const& exec, store_type& store, parameter_id id, st
   exec.copy(values, lease.weights());
   store.update(id, lease);
 }
+
+/// Memory of the device, of which there is none after `left` more allocations.
+struct scarce_memory {
+  device_memory source;
+  int left = std::numeric_limits<int>::max();
+
+  void* allocate(std::size_t bytes, std::size_t alignment, stream_handle stream) {
+    if (left-- <= 0) {
+      throw std::bad_alloc();
+    }
+    return source.allocate(bytes, alignment, stream);
+  }
+  void deallocate(void* pointer, std::size_t bytes, std::size_t alignment, stream_handle stream) noexcept {
+    source.deallocate(pointer, bytes, alignment, stream);
+  }
+};
 
 template <class Codec>
 void check_training() {
@@ -202,4 +220,52 @@ TEST_CASE("a store on a GPU counts its memory to the byte, and allocates none wh
   }
   exec.wait();
   CHECK(counted.current_bytes() == 0);
+}
+
+TEST_CASE("an add that finds no memory on a GPU changes nothing, whichever allocation fails", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  scarce_memory memory;
+  tessera::cuda const exec{.memory = memory};
+  auto const added = on(exec, gaussian(20'000, 4));
+  bool was_added = false;
+  for (int allocations = 0; !was_added; ++allocations) {
+    CAPTURE(allocations);
+    REQUIRE(allocations < 100);
+    store_type store(exec, {.block = 1024});
+    auto const a = store.add("a", on(exec, gaussian(3000, 1)));
+    auto const b = store.add("b", on(exec, gaussian(5000, 2)));
+    overwrite(exec, store, b, incompressible(5000, 3));  // into the overflow arena, so that add resolves first
+    CHECK(store.prefetch(a));
+    memory.left = allocations;
+    try {
+      static_cast<void>(store.add("new", added));
+      was_added = true;
+    } catch (std::bad_alloc const&) {
+      CHECK(store.size() == 2);
+    }
+    memory.left = std::numeric_limits<int>::max();
+    CHECK(store_holds(exec, store, a, gaussian(3000, 1)));
+    CHECK(store_holds(exec, store, b, incompressible(5000, 3)));
+    overwrite(exec, store, a, incompressible(3000, 5));
+    CHECK(store_holds(exec, store, a, incompressible(3000, 5)));
+    auto const c = was_added ? store.find("new") : store.add("new", added);
+    CHECK(store_holds(exec, store, c, gaussian(20'000, 4)));
+    CHECK(store_holds(exec, store, a, incompressible(3000, 5)));
+    store.wait();
+  }
+}
+
+TEST_CASE("parameters on a GPU that overflow after a resolve share no part of the arena", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  tessera::cuda const exec;
+  store_type store(exec, {.overflow_tensors = 2, .block = 1024});
+  auto const a = store.add("a", on(exec, gaussian(20'000, 1)));
+  auto const b = store.add("b", on(exec, gaussian(20'000, 2)));
+  overwrite(exec, store, a, incompressible(20'000, 3));
+  overwrite(exec, store, a, gaussian(20'000, 4));  // fits again, so that resolve() leaves its slot as it is
+  CHECK(store.resolve() == 0);
+  overwrite(exec, store, b, incompressible(20'000, 5));
+  overwrite(exec, store, a, incompressible(20'000, 6));
+  CHECK(store_holds(exec, store, b, incompressible(20'000, 5)));
+  CHECK(store_holds(exec, store, a, incompressible(20'000, 6)));
 }

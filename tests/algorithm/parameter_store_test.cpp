@@ -2,7 +2,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
+#include <new>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -73,14 +75,18 @@ std::string message(Call call) {
   return "nothing thrown";
 }
 
-/// Counts by itself, and knows what is where.
+/// Counts by itself, and knows what is where. After `left` more allocations there is no memory.
 struct ledger {
   std::map<void*, std::size_t> live;
   std::int64_t current = 0;
   std::int64_t peak = 0;
   int allocations = 0;
+  int left = std::numeric_limits<int>::max();
 
   void* allocate(std::size_t bytes, std::size_t alignment, stream_handle) {
+    if (left-- <= 0) {
+      throw std::bad_alloc();
+    }
     void* const pointer = host_memory::allocate(bytes, alignment);
     live[pointer] = bytes;
     current += static_cast<std::int64_t>(bytes);
@@ -262,6 +268,22 @@ TEST_CASE("what the overflow arena cannot hold is refused and reported, and the 
   CHECK(one.resolve() == 1);
 }
 
+TEST_CASE("parameters that overflow after a resolve share no part of the arena", "[host]") {
+  store_type store(cpu{.threads = 2}, {.overflow_tensors = 2, .block = 1024});
+  auto const a = store.add("a", gaussian(20'000, 1));
+  auto const b = store.add("b", gaussian(20'000, 2));
+  overwrite(store, a, incompressible(20'000, 3));
+  overwrite(store, a, gaussian(20'000, 4));  // fits again, so that resolve() leaves its slot as it is
+  CHECK(store.resolve() == 0);
+  overwrite(store, b, incompressible(20'000, 5));
+  overwrite(store, a, incompressible(20'000, 6));
+  CHECK(store_holds(store, b, incompressible(20'000, 5)));
+  CHECK(store_holds(store, a, incompressible(20'000, 6)));
+  CHECK(store.resolve() == 2);
+  CHECK(store_holds(store, b, incompressible(20'000, 5)));
+  CHECK(store_holds(store, a, incompressible(20'000, 6)));
+}
+
 TEST_CASE("a store's memory is what its documentation says, to the byte", "[host]") {
   ledger memory;
   cpu const exec{.threads = 2, .memory = memory};
@@ -304,6 +326,60 @@ TEST_CASE("a store's memory is what its documentation says, to the byte", "[host
     CHECK(store.peak_bytes() == store.bytes().total() + before);  // the old slot went when the new one was there
   }
   CHECK(memory.current == 0);
+}
+
+TEST_CASE("an add that finds no memory changes nothing, whichever allocation fails", "[host]") {
+  constexpr parameter_store_options options{.scratch_slots = 2, .block = 1024};
+  auto const added = gaussian(20'000, 4);
+  for (bool const is_first : {true, false}) {
+    bool was_added = false;
+    for (int allocations = 0; !was_added; ++allocations) {
+      CAPTURE(is_first, allocations);
+      REQUIRE(allocations < 100);
+      ledger memory;
+      store_type store(cpu{.threads = 2, .memory = memory}, options);
+      std::map<std::string, std::vector<bfloat16>> expected;
+      if (!is_first) {
+        expected = {{"a", gaussian(3000, 1)}, {"b", incompressible(5000, 2)}};
+        static_cast<void>(store.add("a", gaussian(3000, 1)));
+        static_cast<void>(store.add("b", gaussian(5000, 2)));
+        overwrite(store, store.find("b"), expected["b"]);  // into the overflow arena, so that add resolves first
+        CHECK(store.prefetch(store.find("a")));
+      }
+      auto const size = store.size();
+      memory.left = allocations;
+      try {
+        static_cast<void>(store.add("new", added));
+        was_added = true;
+        expected["new"] = added;
+      } catch (std::bad_alloc const&) {
+        CHECK(store.size() == size);
+        CHECK_THROWS_AS(store.find("new"), value_error);
+      }
+      memory.left = std::numeric_limits<int>::max();
+      CHECK(store.bytes().total() == memory.current);
+      auto const check_all = [&] {
+        for (auto const& [name, weights] : expected) {
+          CHECK(store_holds(store, store.find(name), weights));
+        }
+        store.wait();
+      };
+      check_all();
+      for (auto& [name, weights] : expected) {  // and what worked before works now, the overflow arena included
+        weights = incompressible(static_cast<std::int64_t>(weights.size()), 7 + weights.size());
+        overwrite(store, store.find(name), weights);
+        CHECK(store.prefetch(store.find(name)));
+      }
+      check_all();
+      if (!was_added) {
+        expected["new"] = added;
+        CHECK(store.add("new", added) == parameter_id{size});
+      }
+      check_all();
+      CHECK(store.bytes().total() == memory.current);
+      CHECK((!was_added || allocations >= 7));  // two slots of scratch, staging, workspaces, arena, stream
+    }
+  }
 }
 
 TEST_CASE("a slot that was damaged is reported when its parameter is acquired", "[host]") {

@@ -152,6 +152,45 @@ TEST_CASE("foreign, truncated and damaged bytes are refused, and nothing is writ
   }
 }
 
+TEST_CASE("a header that promises more than its bytes can hold is refused before room is made for it", "[host]") {
+  auto const data = make_model(1, 200);
+  small_model model(1);
+  model.append(data, 0, 200);
+  auto const coder = GENERATE(saved_cache_coder::stored, saved_cache_coder::rans);
+  auto const saved = save_cache(model.exec, model.cache, model.sequences(), 0, coder);
+  auto const inspected = [&](auto const& change, std::size_t size) {
+    std::vector<std::byte> bytes(saved.begin(), saved.begin() + static_cast<std::ptrdiff_t>(size));
+    saved_cache_header header;
+    std::memcpy(&header, bytes.data(), sizeof header);
+    change(header);
+    header.total_bytes = size;
+    header.header_checksum = detail::checksum_of(header);
+    std::memcpy(bytes.data(), &header, sizeof header);
+    return inspect_saved_cache(bytes.data(), size_of(bytes));
+  };
+  using header_type = saved_cache_header;
+  CHECK(inspected([](header_type&) {}, saved.size()).tokens == 200);
+  // Of the 72 tokens in no page and two pages nothing is left but the parts.
+  CHECK_THROWS_WITH(inspected([](header_type&) {}, 64 + 3 * 32),
+                    contains("inspect_saved_cache: part 0 has 2 heads of"));
+  CHECK_THROWS_WITH(inspected([](header_type&) {}, 64), contains("there are 3 parts but bytes behind the header: 0"));
+  auto const refuses = [&](auto const& change) { CHECK_THROWS_AS(inspected(change, saved.size()), corrupt_data); };
+  refuses([](header_type& h) { h.tokens = std::uint64_t{1} << 63; });
+  refuses([](header_type& h) { h.tokens = 127; });
+  refuses([](header_type& h) { h.tokens = std::uint64_t{INT32_MAX} + 1, h.window = UINT32_MAX; });
+  refuses([](header_type& h) { h.tokens = INT32_MAX; });
+  refuses([](header_type& h) { h.tokens = INT32_MAX, h.window = INT32_MAX / 64 * 64; });
+  refuses([](header_type& h) { h.pages = UINT32_MAX; });
+  refuses([](header_type& h) { h.pages = UINT32_MAX, h.tokens = std::uint64_t{UINT32_MAX} * 64; });
+  refuses([](header_type& h) { h.pages = INT32_MAX / 64, h.tokens = INT32_MAX; });
+  refuses([](header_type& h) { h.pages = 40'000, h.tokens = 40'000 * 64 + 64; });
+  refuses([](header_type& h) { h.heads = 0; });
+  refuses([](header_type& h) { h.heads = UINT32_MAX; });
+  refuses([](header_type& h) { h.channels = 0; });
+  refuses([](header_type& h) { h.channels = UINT32_MAX; });
+  refuses([](header_type& h) { h.parts = UINT32_MAX; });
+}
+
 TEST_CASE("a cache of another kind is refused in words that name both", "[host]") {
   auto const data = make_model(1, 200);
   small_model model(1);

@@ -112,6 +112,25 @@ grep -q 'metadata "licence"' "$work/out" || fail "inspect shows no metadata"
 expect 0 - "$program" inspect "$data/minilm_bf16.safetensors"
 grep -q 'not compressed, 11 tensors' "$work/out" || fail "inspect of a plain file: $(cat "$work/out")"
 
+echo "== inspect shows nothing that a terminal obeys, and pads nothing to the longest name"
+header='{"__metadata__":{"\u001bk":"\u009b2Jv"},'
+header+='"\u001b[2J\u009b31m\u202ename":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}'
+safetensors_file "$work/obeyed.st" "$header" 'x'
+expect 0 - "$program" compress "$work/obeyed.st" "$work/obeyed.tsra"
+for name in obeyed.st obeyed.tsra; do
+  expect 0 - "$program" inspect "$work/$name"
+  grep -qF '\u001b[2J\u009b31m\u202ename  U8' "$work/out" || fail "inspect of $name: $(cat "$work/out")"
+  grep -qF 'metadata "\u001bk": "\u009b2Jv"' "$work/out" || fail "inspect of $name: $(cat "$work/out")"
+  [ "$(LC_ALL=C tr -d '\n\040-\176' <"$work/out" | wc -c)" -eq 0 ] || fail "inspect of $name shows controls"
+done
+long=$(printf '%0500000d' 0)
+ones=$(printf '1,%.0s' $(seq 1 100000))
+header="{\"$long\":{\"dtype\":\"U8\",\"shape\":[${ones}1],\"data_offsets\":[0,1]}"
+header+="$(seq -f ',"t%.0f":{"dtype":"U8","shape":[0],"data_offsets":[1,1]}' 1 3000 | tr -d '\n')}"
+safetensors_file "$work/long_name.st" "$header" 'x'
+expect 0 - "$program" inspect "$work/long_name.st"
+[ "$(size_of "$work/out")" -lt 1000000 ] || fail "inspect prints $(size_of "$work/out") bytes for 3001 tensors"
+
 echo "== a reader of safetensors sees other shapes, not wrong values"
 strings=$(head -c 4000 "$work/minilm_bf16.tsra" | tr -d '\0')
 echo "$strings" | grep -q '"encoder.layer.0.attention.self.query.weight":{"dtype":"U8","shape":\[[0-9]*\],' ||
@@ -150,6 +169,13 @@ echo "== missing and unreadable files are 2"
 expect 2 "No such file" "$program" compress "$work/missing" "$work/x"
 expect 2 "not a regular file" "$program" verify "$work"
 expect 2 "No such file" "$program" inspect "$work/missing"
+mkfifo "$work/fifo"
+for command in inspect verify; do
+  expect 2 "$work/fifo: cannot read: not a regular file" timeout 20 "$program" $command "$work/fifo"
+  expect 2 "/dev/zero: cannot read: not a regular file" timeout 20 "$program" $command /dev/zero
+done
+expect 2 "not a regular file" timeout 20 "$program" compress "$work/fifo" "$work/x"
+expect 2 "not a regular file" timeout 20 "$program" decompress "$work/fifo" "$work/x"
 
 echo "== truncated, corrupt and foreign files are 3"
 good=$work/minilm_bf16.tsra
@@ -203,6 +229,15 @@ cmp "$input" "$work/precious" || fail "a file could not be replaced by what is i
 ln -s precious "$work/link"
 expect 0 - "$program" compress --force "$input" "$work/link"
 [ -L "$work/link" ] && cmp "$good" "$work/precious" || fail "a symbolic link was not followed"
+ln -s nowhere "$work/dangling"
+expect 4 "dangling: cannot write: a symbolic link that leads to no file" "$program" compress "$input" "$work/dangling"
+expect 4 "leads to no file" "$program" compress --force "$input" "$work/dangling"
+[ -L "$work/dangling" ] && [ ! -e "$work/nowhere" ] || fail "something was written by way of a dangling link"
+chmod 600 "$work/precious"
+expect 0 - "$program" decompress --force "$work/precious" "$work/precious"
+[ -n "$(find "$work/precious" -perm 600)" ] || fail "--force made a private file public: $(ls -l "$work/precious")"
+expect 4 "not a regular file" timeout 20 "$program" compress --force "$input" "$work/fifo"
+[ -p "$work/fifo" ] || fail "a FIFO was replaced"
 expect 4 "not a regular file" "$program" compress --force "$input" /dev/null
 expect 4 "not a regular file" "$program" compress --force "$input" "$work"
 expect 4 "No such file" "$program" compress "$input" "$work/no/folder"
@@ -254,6 +289,24 @@ for signal in INT TERM HUP KILL; do
   [ "$signal" = KILL ] || expect_no_leftovers "SIG$signal"
 done
 find "$work" -name '*.partial' -delete
+
+echo "== a file that gets shorter while it is read is 2"
+cp "$work/large" "$work/shorter"
+"$program" compress --threads 1 --device cpu "$work/shorter" "$work/shortened" >"$work/out" 2>"$work/err" &
+job=$!
+for _ in $(seq 1 200); do
+  [ -z "$(find "$work" -name '*.partial' -size +64k)" ] || break
+  sleep 0.01
+done
+kill -s STOP "$job"
+truncate -s 1000000 "$work/shorter"
+kill -s CONT "$job"
+got=0
+wait "$job" || got=$?
+[ "$got" -eq 2 ] && grep -qF "$work/shorter: was cut off while it was read" "$work/err" ||
+  fail "a file that gets shorter gave $got: $(cat "$work/err")"
+[ ! -e "$work/shortened" ] || fail "a file that got shorter gave an output"
+expect_no_leftovers "a file that got shorter"
 
 echo "== memory stays bounded"
 # The tensor's 128 MB, its stream and the coder's tables would not fit into this; sanitizers need far more.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <tessera/exec/buffer.hpp>
@@ -76,4 +77,20 @@ TEST_CASE("an executor knows whether a program was compiled for its device", "[c
   tessera::cuda const exec;
   CHECK(exec.has<counted_calls<1, false>>());
   CHECK(!exec.has<for_nothing>());
+}
+
+TEST_CASE("a program that was not compiled for the device is refused and not passed over", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  tessera::cuda const exec;
+  buffer<std::int32_t> on_device(exec, 8);
+  std::string message;
+  try {
+    exec.run(for_nothing{on_device.view()}, 3);
+  } catch (device_error const& problem) {
+    message = problem.what();
+  }
+  CHECK_THAT(message, tessera_test::contains("for_nothing is for architectures from 1 to below 2 but device "));
+  CHECK_THAT(message, tessera_test::contains(join(" has architecture ", exec.state->architecture(), " and ")));
+  exec.wait();  // nothing was launched and nothing is wrong
+  CHECK(calls_of<counted_calls<1, true>>(exec, 1) == std::vector<std::int32_t>{1, 0, 0, 0, 0, 0, 0, 0});
 }

@@ -61,7 +61,8 @@ sample_file make_sample(std::vector<std::pair<std::string, std::int64_t>> const&
   }
   writer.finish({{"key", "value"}});
   memory_file packed;
-  safetensors_reader const model(plain.bytes(), "sample");
+  memory_source const source(plain.bytes());
+  safetensors_reader const model(source, "sample");
   container_writer(model, options, engine(), engine(), packed, [](std::int64_t) {}).write();
   return {plain.content, packed.content};
 }
@@ -79,7 +80,8 @@ std::vector<sample_file> const& samples() {
 /// The original file, or nothing if the container is refused.
 bool decompress(std::vector<std::uint8_t> const& file, memory_file& original) {
   try {
-    container_reader const container(std::as_bytes(std::span(file)), "fuzz");
+    memory_source const source(std::as_bytes(std::span(file)));
+    container_reader const container(source, "fuzz");
     std::string const prefix = container.original_prefix();
     original.append(std::as_bytes(std::span(prefix)));
     for (container_tensor const& tensor : container.tensors()) {

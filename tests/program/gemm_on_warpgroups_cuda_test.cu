@@ -10,8 +10,6 @@
 #include <tessera/program/gemm_on_warpgroups.cuh>
 #include <tessera/program/linear_map.hpp>
 #include <tessera/program/store_sums.cuh>
-#include <tessera/reduce/log_sum_exp.hpp>
-#include <tessera/tile/cuda/reduce_row.cuh>
 
 #include "support/catch.hpp"
 #include "support/cuda.hpp"
@@ -20,43 +18,12 @@
 using namespace tessera;
 using tessera_test::operand_samples;
 
-namespace gemm_on_warpgroups_test {  // not anonymous: for old architectures nothing refers to the epilogue
+namespace {
 
 constexpr warpgroup_gemm_policy pair_policy{128, 2, 4, 8, 24, 240};
 constexpr warpgroup_gemm_policy single_policy{192, 1, 4, 8, 24, 240};
 constexpr warpgroup_gemm_policy pair_turns_policy{192, 2, 5, 8, 24, 240};
 constexpr warpgroup_gemm_policy single_turns_policy{64, 1, 4, 8, 24, 240};
-
-/// An epilogue of a user's own: of each row the log-sum-exp over the columns of a tile; no sum is ever stored.
-struct log_sum_exp_of_rows {
-  struct scratch_type {};
-  matrix_view<float> target;  ///< rows x tiles
-  std::int32_t columns;
-  int tile_columns;
-
-  __device__ void prepare() const {}
-  __device__ void finish() const {}
-  template <class Sum, int Registers>
-  __device__ void operator()(Sum const (&sums)[Registers], box_place place, scratch_type&) const {
-    lse_reducer<float> const reducer;
-    auto const upper = reduce_row<0>(reducer, sums, columns - place.column);
-    auto const lower = reduce_row<1>(reducer, sums, columns - place.column);
-    auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
-    std::int64_t const row = place.row + lane / 4;
-    if (lane % 4 == 0 && row < target.extent(0)) {
-      target(row, place.column / tile_columns) = reducer.value(upper);
-    }
-    if (lane % 4 == 1 && row + 8 < target.extent(0)) {
-      target(row + 8, place.column / tile_columns) = reducer.value(lower);
-    }
-  }
-};
-
-}  // namespace gemm_on_warpgroups_test
-
-using namespace gemm_on_warpgroups_test;
-
-namespace {
 
 /// a b^T of 300 x 500 over a depth of 6 pieces and a half.
 struct small_problem {
@@ -161,45 +128,4 @@ TEST_CASE("so they can by warpgroups that take turns", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   check_lists<gemm_in_turns<bfloat16, listed_schedule, store_directly, pair_turns_policy>>(directly);
   check_lists<gemm_in_turns<bfloat16, listed_schedule, store_directly, single_turns_policy>>(directly);
-}
-
-TEST_CASE("an epilogue can reduce rows of sums that are never stored", "[cuda]") {
-  TESSERA_NEEDS_CUDA();
-  small_problem const problem;
-  using program = gemm_on_warpgroups<bfloat16, dense_schedule, log_sum_exp_of_rows, pair_policy>;
-  if (!problem.exec.has<program>()) {
-    WARN("not compiled for this device");
-    return;
-  }
-  constexpr int tiles = 4;
-  std::vector<float> found(problem.rows * tiles, -77.0F);
-  buffer<float> target(problem.exec, problem.rows * tiles);
-  std::int64_t const extents[2] = {problem.rows, tiles};
-  log_sum_exp_of_rows const epilogue{matrix_view<float>(target.data(), extents),
-                                     static_cast<std::int32_t>(problem.columns), program::columns};
-  dense_schedule const schedule{{2, tiles, 8}, 7};
-  program const whole{problem.a_map<program>(), problem.b_map<program>(), schedule, epilogue};
-  problem.exec.run(whole, 6);
-  problem.exec.copy(target, found);
-  problem.exec.wait();
-  double worst = 0;
-  for (std::int64_t row = 0; row < problem.rows; row += 7) {
-    for (int tile = 0; tile < tiles; ++tile) {
-      double largest = -1e300;
-      std::vector<double> scores;
-      for (std::int64_t column = 128 * tile; column < std::min<std::int64_t>(problem.columns, 128 * (tile + 1));
-           ++column) {
-        scores.push_back(problem.sum(row, column, {0, 1, 2, 3, 4, 5, 6}));
-        largest = std::max(largest, scores.back());
-      }
-      double sum = 0;
-      for (double const score : scores) {
-        sum += std::exp(score - largest);
-      }
-      double const expected = largest + std::log(sum);
-      worst = std::max(worst,
-                       std::fabs(static_cast<double>(found[static_cast<std::size_t>(row * tiles + tile)]) - expected));
-    }
-  }
-  CHECK(worst < 1e-3);
 }

@@ -32,6 +32,10 @@
 /// update is refused: the parameter keeps the weights of the update before, and the next wait() or resolve() throws
 /// shape_error with the parameter's number.
 ///
+/// An add that throws, because there is no memory for instance, leaves all parameters as they were and the store fit
+/// for use; of the memory that parameters share, what had been made larger by then stays so. A resolve that throws
+/// has made some slots larger, and the next one goes on.
+///
 /// A store and its leases are for one thread at a time, the store stays where it is, and outlives the work that uses
 /// its weights.
 #pragma once
@@ -105,7 +109,7 @@ class parameter_store {
   parameter_store& operator=(parameter_store const&) = delete;
 
   /// Compresses a parameter into the store. Allocates and waits; after it `weights` (in memory of the executor) is not
-  /// needed. No lease may be held.
+  /// needed. No lease may be held. If it throws, nothing was added, and all other parameters are as they were.
   parameter_id add(std::string name, array_view<value_type const> weights) {
     constexpr char const* where = "parameter_store.add";
     check_no_leases(where);
@@ -119,16 +123,11 @@ class parameter_store {
     added.encode_plan = Codec::encode_plan(exec_, added.spec);
     added.decode_plan = Codec::decode_plan(exec_, added.spec);
     reserve_for(added);
+    encode(added, weights);
+    std::int64_t const bytes = staged_size();
+    place(added, size(), weights, bytes);
+    exec_.wait();
     parameters_.push_back(std::move(added));
-    try {
-      encode(parameters_.back(), weights);
-      std::int64_t const bytes = staged_size();
-      place(parameters_.back(), size() - 1, weights, bytes);
-      exec_.wait();
-    } catch (...) {
-      parameters_.pop_back();
-      throw;
-    }
     return {size() - 1};
   }
 
@@ -216,10 +215,15 @@ class parameter_store {
     }
     std::int64_t grown = 0;
     for (std::int64_t i = 0; i < size(); ++i) {
-      stream_record const record = read(array_view<stream_record>(record_of(at(i)), 1))[0];
-      if (record.first_over < at(i).spec.block_count()) {
+      array_view<stream_record> const place(record_of(at(i)), 1);
+      std::vector<stream_record> record = read(place);
+      if (record[0].first_over < at(i).spec.block_count()) {
         grow(parameters_[static_cast<std::size_t>(i)], {i});
         ++grown;
+      } else if (record[0].arena_blocks > 0) {  // fits again, and what it had of the arena goes to others
+        record[0].arena_blocks = 0;
+        exec_.copy(record, place);
+        exec_.wait();
       }
     }
     exec_.clear(overflow_);
@@ -267,6 +271,7 @@ class parameter_store {
     workspace_plan decode_plan{"parameter_store"};
     buffer<std::byte> slot;  ///< a stream_record, then the stream
   };
+  static_assert(std::is_nothrow_move_constructible_v<parameter>);  // a push_back that throws changes nothing
 
   static parameter_store_options checked(parameter_store_options options) {
     constexpr char const* where = "parameter_store";
@@ -363,8 +368,9 @@ class parameter_store {
 
   /// A new slot for the staged stream.
   void place(parameter& p, std::int64_t number, array_view<value_type const> weights, std::int64_t bytes) {
-    p.slot = buffer<std::byte>(record_bytes + capacity_for(p.spec, bytes), tracking_, exec_.stream);
-    exec_.clear(p.slot);
+    buffer<std::byte> slot(record_bytes + capacity_for(p.spec, bytes), tracking_, exec_.stream);
+    exec_.clear(slot);
+    p.slot = std::move(slot);
     settle(p, number, weights);
   }
 
@@ -396,7 +402,8 @@ class parameter_store {
     return copy;
   }
 
-  /// Makes what all parameters share large enough for one more; what the shared buffers hold is lost.
+  /// Makes what all parameters share large enough for one more; what the shared buffers hold is lost. If there is no
+  /// memory for one of them, all are still large enough for the parameters that are there.
   void reserve_for(parameter const& added) {
     std::int64_t largest = added.spec.count;
     std::int64_t blocks = added.spec.block_count();
@@ -420,14 +427,16 @@ class parameter_store {
     enlarge(encode_memory_, encoding);
     enlarge(arena_, options_.overflow_tensors * blocks * added.spec.block_weights());
     if (overflow_.is_empty()) {
-      enlarge(overflow_, 1);
-      exec_.clear(overflow_);
+      buffer<overflow_state> empty(1, tracking_, exec_.stream);
+      exec_.clear(empty);
+      overflow_ = std::move(empty);
     }
   }
+  /// The old memory goes when the new one is there: what is used by the other parameters is never missing, and no more
+  /// than one buffer is there twice at a time.
   template <class T>
   void enlarge(buffer<T>& memory, std::int64_t size) {
     if (memory.size() < size) {
-      memory = buffer<T>();  // first, so that the two are never there at a time
       memory = buffer<T>(size, tracking_, exec_.stream);
     }
   }

@@ -85,6 +85,41 @@ inline std::uint32_t checksum_of(saved_cache_header const& header) {
   return crc32c_host(&header, sizeof(header) - sizeof(header.header_checksum));
 }
 
+/// Whether all that a header promises can be in the bytes behind it, `left` of them. Nothing overflows: counts of a
+/// head are below 2^54, and heads are compared with a quotient.
+inline void check_promises(char const* where, saved_cache_header const& header, std::byte const* parts,
+                           std::uint64_t left) {
+  check<corrupt_data>(header.heads >= 1 && header.channels >= 32 && header.channels <= 256, where, ": there are ",
+                      header.heads, " heads of ", header.channels, " channels but must be at least 1, of 32 to 256");
+  std::uint64_t const sealed = std::uint64_t{header.pages} * cache_page_format::tokens;
+  check<corrupt_data>(header.tokens <= INT32_MAX && sealed <= header.tokens, where, ": there are ", header.tokens,
+                      " tokens but must be at least ", sealed, ", those of ", header.pages, " pages, and at most ",
+                      INT32_MAX);
+  std::uint64_t const open = header.tokens - sealed;
+  check<corrupt_data>(open < std::uint64_t{header.window} + 2 * cache_page_format::tokens, where, ": there are ", open,
+                      " tokens in no page but the window has ", header.window);
+  check<corrupt_data>(header.parts <= left / sizeof(saved_cache_part), where, ": there are ", header.parts,
+                      " parts but bytes behind the header: ", left);
+  left -= header.parts * sizeof(saved_cache_part);
+  constexpr std::uint64_t most_per_byte = 128;  // of coded bytes, see section_reader::read
+  bool const is_coded = header.coder == static_cast<std::uint8_t>(saved_cache_coder::rans);
+  std::uint64_t room = is_coded ? (left < UINT64_MAX / most_per_byte ? left * most_per_byte : UINT64_MAX) : left;
+  for (std::uint32_t i = 0; i < header.parts; ++i) {
+    saved_cache_part part;
+    std::memcpy(&part, parts + i * sizeof(part), sizeof(part));
+    check<corrupt_data>(part.layers == 1 || part.layers == 2, where, ": part ", i, " has ", int{part.layers},
+                        " layers but must have 1 or 2");
+    cache_page_format const format{static_cast<int>(header.channels), part.key_bits, part.value_bits, part.value_groups,
+                                   part.layers};
+    std::uint64_t const numbers = 2 * sizeof(float) + sizeof(std::uint32_t);
+    std::uint64_t const of_token = std::uint64_t{2} * sizeof(bfloat16) * part.layers * header.channels;
+    std::uint64_t const of_head = numbers + header.pages * static_cast<std::uint64_t>(format.bytes()) + open * of_token;
+    check<corrupt_data>(header.heads <= room / of_head, where, ": part ", i, " has ", header.heads, " heads of ",
+                        of_head, " bytes but there is room for ", room);
+    room -= header.heads * of_head;
+  }
+}
+
 inline saved_cache_header read_saved_header(char const* where, std::byte const* bytes, std::int64_t size) {
   saved_cache_header header;
   check<corrupt_data>(size >= std::int64_t{sizeof(header)}, where, ": there are ", size, " bytes but a header has ",
@@ -100,6 +135,7 @@ inline saved_cache_header read_saved_header(char const* where, std::byte const* 
                       header.total_bytes, " bytes but there are ", size);
   check<corrupt_data>(header.coder <= 1 && header.scalar <= 1, where, ": the coder is ", int{header.coder},
                       " and the scalar type ", int{header.scalar}, " but both must be 0 or 1");
+  check_promises(where, header, bytes + sizeof(header), static_cast<std::uint64_t>(size) - sizeof(header));
   return header;
 }
 
@@ -133,14 +169,9 @@ void check_room(char const* where, saved_cache_header const& header, Cache const
   expect("channels", header.channels, extents.channels);
   expect("tokens of the window", header.window, extents.window);
   expect("pages", header.pages, static_cast<std::int64_t>(blocks.size()));
-  check<corrupt_data>(header.tokens <= INT32_MAX, where, ": there are ", header.tokens, " tokens, more than ",
-                      INT32_MAX);
   auto const tokens = static_cast<std::int64_t>(header.tokens);
-  std::int64_t const open = tokens - std::int64_t{header.pages} * cache_page_format::tokens;
   check<shape_error>(tokens <= extents.tokens && slot >= 0 && slot < extents.slots, where, ": slot ", slot, " of ",
                      extents.slots, " has no room for ", tokens, " tokens, more than ", extents.tokens);
-  check<corrupt_data>(open >= 0 && open < extents.window + 2 * cache_page_format::tokens, where, ": there are ", open,
-                      " tokens in no page but the window has ", extents.window);
   for (std::int32_t block : blocks) {
     check<shape_error>(block >= 0 && block < extents.blocks, where, ": block ", block, " is none of ", extents.blocks);
   }
@@ -148,7 +179,7 @@ void check_room(char const* where, saved_cache_header const& header, Cache const
 
 }  // namespace detail
 
-/// Checks the header and gives what is needed to make room. Throws corrupt_data.
+/// Checks the header and gives what is needed to make room: never more than the bytes can fill. Throws corrupt_data.
 inline saved_cache_info inspect_saved_cache(std::byte const* bytes, std::int64_t size) {
   saved_cache_header const header = detail::read_saved_header("inspect_saved_cache", bytes, size);
   return {static_cast<std::int64_t>(header.tokens), header.pages};

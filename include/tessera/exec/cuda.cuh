@@ -15,13 +15,13 @@
 ///
 /// A program that is not for every architecture says `from_architecture` and `before_architecture` as static ints (900
 /// is sm_90; the second one is the first that is too new) and is compiled for those alone; with
-/// `needs_specific_architecture`, a static bool, for sm_90a and not for sm_90. Elsewhere it does nothing: ask
+/// `needs_specific_architecture`, a static bool, for sm_90a and not for sm_90. Elsewhere `run` throws: ask
 /// `exec.has<P>()`, and run the portable program instead.
 ///
 /// Making an executor takes the device that is current, allocates a word on it and one of pinned memory, and waits for
 /// both to be ready, not for any stream of yours; copies of an executor share them. `run` throws shape_error for a
-/// negative count, and device_error where a program needs more shared memory than there is or the launch fails; what
-/// groups report is thrown by `wait`. Devices of compute capability 8.0 and later.
+/// negative count, and device_error where a program is for other architectures or needs more shared memory than there
+/// is, or the launch fails; what groups report is thrown by `wait`. Devices of compute capability 8.0 and later.
 #pragma once
 
 #if !defined(__CUDACC__)
@@ -30,6 +30,7 @@
 
 #include <cuda_runtime.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -128,19 +129,26 @@ struct launch_shape {
   static_assert(sizeof(P) <= 4000, "tessera: a program has at most 4000 bytes; tables belong into buffers");
 };
 
+template <class P>
+inline constexpr bool says_architectures = requires {
+  P::from_architecture;
+  P::before_architecture;
+};
+template <class P>
+inline constexpr bool says_specific_architecture = requires {
+  P::needs_specific_architecture;
+};
+
 /// Whether a program is meant for an architecture: it may say `from_architecture` and `before_architecture` as static
 /// ints, and is then compiled for those alone; one that says `needs_specific_architecture` is compiled for sm_90a but
 /// not for sm_90.
 template <class P>
 TESSERA_FN constexpr bool is_for_architecture(int architecture, bool specific) {
   bool compiled = true;
-  if constexpr (requires {
-                  P::from_architecture;
-                  P::before_architecture;
-                }) {
+  if constexpr (says_architectures<P>) {
     compiled = architecture >= P::from_architecture && architecture < P::before_architecture;
   }
-  if constexpr (requires { P::needs_specific_architecture; }) {
+  if constexpr (says_specific_architecture<P>) {
     compiled = compiled && (specific || !P::needs_specific_architecture);
   }
   return compiled;
@@ -202,6 +210,10 @@ __global__ void __launch_bounds__(launch_shape<P>::threads, launch_shape<P>::blo
   }
 }
 
+/// Bit i: device i, of the first 64, is known to have the program.
+template <class Architectures, class P>
+inline std::atomic<std::uint64_t> devices_with_program{0};
+
 #pragma GCC visibility pop
 
 /// What copies of one executor share.
@@ -216,6 +228,7 @@ class cuda_state {
                               " but tessera needs 8.0 or higher"),
                          static_cast<int>(cudaErrorInvalidDevice));
     }
+    architecture_ = 100 * major + 10 * minor;
     shared_bytes_ = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
     multiprocessors_ = attribute(cudaDevAttrMultiProcessorCount);
     overlaps_launches_ = major >= 9;
@@ -225,6 +238,8 @@ class cuda_state {
   }
 
   [[nodiscard]] int device() const { return device_; }
+  /// 900 is sm_90.
+  [[nodiscard]] int architecture() const { return architecture_; }
   [[nodiscard]] int shared_bytes() const { return shared_bytes_; }
   [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
   /// Whether a kernel may be launched while the one before it ends; see wait_for_stream().
@@ -277,6 +292,7 @@ class cuda_state {
   }
 
   int device_ = 0;
+  int architecture_ = 0;
   int shared_bytes_ = 0;
   int multiprocessors_ = 0;
   bool overlaps_launches_ = false;
@@ -292,6 +308,23 @@ template <class P>
   std::size_t const first = text.find("P = ");
   std::size_t const last = text.find_first_of(";]", first);
   return first == std::string::npos ? text : text.substr(first + 4, last - first - 4);
+}
+
+/// Why a program does not run on a device, in one sentence.
+template <class P, int... Architectures>
+[[nodiscard]] std::string refusal_of(arch_list<Architectures...>, int device, int architecture) {
+  std::string text = "cuda.run: " + name_of<P>() + " is for";
+  if constexpr (says_architectures<P>) {
+    text += join(" architectures from ", P::from_architecture, " to below ", P::before_architecture);
+    text += says_specific_architecture<P> ? " and" : "";
+  }
+  if constexpr (says_specific_architecture<P>) {
+    text += P::needs_specific_architecture ? " code with features of one architecture alone (sm_90a)" : "";
+  }
+  std::string list;
+  ((list += (list.empty() ? "" : ", ") + std::to_string(Architectures)), ...);
+  return join(text, " but device ", device, " has architecture ", architecture, " and the code was compiled for ",
+              list);
 }
 
 }  // namespace detail
@@ -315,6 +348,12 @@ struct basic_cuda {
     check<shape_error>(count >= 0, "cuda.run: the number of tiles is ", count, " but must not be negative");
     if (count == 0) {
       return;
+    }
+    if constexpr (detail::says_architectures<P> || detail::says_specific_architecture<P>) {
+      if (!has<P>()) {
+        throw device_error(detail::refusal_of<P>(Architectures{}, state->device(), state->architecture()),
+                           static_cast<int>(cudaErrorNoKernelImageForDevice));
+      }
     }
     constexpr int shared = shape::shared_bytes;
     check<device_error>(shared <= state->shared_bytes(), "cuda.run: the scratch of ", detail::name_of<P>(), " needs ",
@@ -359,6 +398,11 @@ struct basic_cuda {
   /// Whether the program can run on this device: it was compiled for its architecture.
   template <class P>
   [[nodiscard]] bool has() const {
+    auto& known = detail::devices_with_program<Architectures, P>;
+    std::uint64_t const bit = state->device() < 64 ? std::uint64_t{1} << state->device() : 0;
+    if ((known.load(std::memory_order_relaxed) & bit) != 0) {
+      return true;
+    }
     detail::device_guard const guard(state->device());
     cudaFuncAttributes attributes{};
     auto* const kernel = &detail::run_groups_kernel<Architectures, P>;
@@ -368,7 +412,9 @@ struct basic_cuda {
       return false;
     }
     check_cuda(result, "cuda.has", "cudaFuncGetAttributes");
-    return attributes.sharedSizeBytes == 0;
+    bool const is_there = attributes.sharedSizeBytes == 0;
+    known.fetch_or(is_there ? bit : 0, std::memory_order_relaxed);
+    return is_there;
   }
 
   /// Waits for the stream and throws what groups reported since the last call, or what the runtime did.
