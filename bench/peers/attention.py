@@ -7,12 +7,12 @@ tessera              this library
 cudnn, flash2        PyTorch's scaled_dot_product_attention with cuDNN and with FlashAttention-2, in bf16
 fa3, fa4             FlashAttention 3 in bf16 (fa3-fwd), and 4 on Hopper (flash-attn-4)
 sage1                version 1 of SageAttention (sageattention 1): queries and keys in INT8, values in fp16
-sage2, sage2_warps   version 2 by its authors: scales for a thread's elements, which is its default, and for a warp's.
-                     A module `sageattention2`, or `sageattention` of version 2 with its programs for sm_90
+sage2, sage2_warps   version 2 by its authors: scales for a thread's elements, which is its default, and for a
+                     warp's. A module `sageattention2`, or `sageattention` of version 2, with its programs for sm_90
 cudnn_fp8, fa3_fp8   cuDNN (nvidia-cudnn-frontend) and FlashAttention 3 with queries, keys and values in e4m3
 
-`<name>/forward/...` is timed end to end, from bf16 to bf16. Those in fp8 leave the conversion to the caller, who does it
-here in PyTorch: one compiled function finds the largest magnitude of a tensor (cudnn_fp8) or of a head (fa3_fp8),
+`<name>/forward/...` is timed end to end, from bf16 to bf16. Those in fp8 leave the conversion to the caller, who does
+it here in PyTorch: one compiled function finds the largest magnitude of a tensor (cudnn_fp8) or of a head (fa3_fp8),
 divides and rounds; cuDNN on Hopper also returns e4m3, which is converted back. `<name>/codes/...` are these two without
 all of that. `TFLOPs` counts 4 * batch * heads * queries * keys * channels operations, half of them if causal. Errors are
 those of some rows against attention in double to the bf16 inputs; `extra_MiB` is the most memory beyond inputs and the

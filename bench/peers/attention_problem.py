@@ -6,9 +6,9 @@ Data, batch x heads x tokens x channels, in bf16:
 offset  those of support/attention_problem.cuh, though not their bits: normal numbers; 6 % of the channels of a head's
         keys lie 4 N(0, 1) away from zero, 6 % of those of its queries 2 N(0, 1), each of its values 0.5 N(0, 1).
 normal  N(0, 1).
-real    layer 15 of SmolLM2 in tests/data: 9 query heads and 3 key heads of 512 tokens and 64 channels, after RoPE. It is
-        shorter than what is measured: tokens are repeated, heads are, too, and for 128 and 256 channels those of two
-        and four neighbouring heads stand side by side. Sequences of a batch are the same.
+real    layer 15 of SmolLM2 in tests/data: 9 query heads and 3 key heads of 512 tokens and 64 channels, after RoPE. It
+        is shorter than what is measured: tokens are repeated, heads are, too, and for 128 and 256 channels those of
+        two and four neighbouring heads stand side by side. Sequences of a batch are the same.
 """
 import math
 
@@ -34,8 +34,9 @@ def repeated(heads, extents):
     """Real heads x tokens x channels for these extents."""
     batch, wanted, tokens, channels = extents
     several = channels // heads.shape[-1]  # heads side by side
-    wide = torch.stack([torch.cat([heads[(i + j) % len(heads)] for j in range(several)], -1) for i in range(len(heads))])
-    some = wide[torch.arange(wanted) % len(heads)]
+    count = len(heads)
+    wide = torch.stack([torch.cat([heads[(i + j) % count] for j in range(several)], -1) for i in range(count)])
+    some = wide[torch.arange(wanted) % count]
     long = some.repeat(1, -(-tokens // some.shape[1]), 1)[:, :tokens]
     return long.to(DEVICE).expand(batch, -1, -1, -1).contiguous()
 

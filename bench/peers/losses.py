@@ -6,7 +6,7 @@ Implementations, each with its usual settings:
 tessera, tessera_exact      this library with its filter and without
 torch_eager, torch_compile  PyTorch's operations one by one, and compiled
 torch_native                PyTorch's own linear_cross_entropy, which versions from 2.13 on have
-apple_cce, apple_cce_exact  Apple's cut-cross-entropy with its filter and without, which versions before 25.4 do not have
+apple_cce, apple_cce_exact  Apple's cut-cross-entropy with its filter and without; versions before 25.4 have none without
 liger                       Liger Kernel's fused linear cross-entropy in Triton
 liger_cute                  the same package's for sm_90 in CuTe DSL (nvidia-cutlass-dsl)
 quack                       QuACK's chunked linear cross-entropy in CuTe DSL (quack-kernels)
@@ -15,12 +15,12 @@ Data, in bf16; the first three have the distributions of support/loss_problem.cu
 
 flat, spread, zipf  hidden states N(0, 1); classifiers N(0, 1) times 1, 2.4 and 1.5 over the root of the channels. In
                     zipf, channel 0 also makes entries as frequent as words are. Labels are drawn from the softmax.
-real                SmolLM2 in tests/data: hidden states of 256 tokens, 512 rows of its classifier, and the next tokens;
-                    tokens are repeated up to 8192. There are no other entries, so times say little: look at the errors.
+real                SmolLM2 in tests/data: hidden states of 256 tokens, 512 rows of its classifier, and the next
+                    tokens; tokens are repeated up to 8192. There are no other entries, so look at errors, not times.
 
 Forward passes run without autograd. `extra_MiB` is the most memory that PyTorch's allocator held beyond inputs and
-gradients. Each loss is compared with an exact one; errors of gradients are lengths, relative to those of exact gradients
-in fp32.
+gradients. Each loss is compared with an exact one; errors of gradients are lengths, relative to those of exact
+gradients in fp32.
 """
 import importlib
 import math

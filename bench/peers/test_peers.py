@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Tests of what needs no GPU and no peer: `python3 bench/peers/test_peers.py`. Needs PyTorch, and is skipped without."""
+"""Tests of what needs no GPU and no peer: `python3 bench/peers/test_peers.py`. Skipped where PyTorch is missing."""
 import json
 import math
 import subprocess
