@@ -196,9 +196,21 @@ def markdown(table, results):
     return "\n".join(lines + ["", "Measured on: " + "; ".join(runs) + "."])
 
 
+def not_measured(results):
+    """Whose benchmarks have no result and why, each reason once."""
+    counts = {}
+    for name, result in sorted(results.items()):
+        if result.error:
+            key = name.split("/")[0], result.error.split("\n")[0]
+            counts[key] = counts.get(key, 0) + 1
+    lines = [f"* {who}: {why} ({count} of its benchmarks)" for (who, why), count in counts.items()]
+    return "\n".join(lines) or "Nothing."
+
+
 def with_tables(page, text, results):
     tables = {name: markdown(table, results) for name, table in TABLES.items()}
-    tables.update(overview=report_overview.overview(results), headline=report_overview.headline(results))
+    tables.update(overview=report_overview.overview(results), headline=report_overview.headline(results),
+                  **{"not-measured": not_measured(results)})
     for name, table in tables.items():
         begin, end = f"<!-- bench:{name} begin -->", f"<!-- bench:{name} end -->"
         if text.count(begin) != text.count(end) or text.count(begin) > 1:

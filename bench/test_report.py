@@ -167,6 +167,8 @@ class ReportTest(unittest.TestCase):
         code, text = self.report()
         self.assertEqual(code, 0, text)
         self.assertIn(f"{name} did not run: ModuleNotFoundError: No module named 'it'", text)
+        self.assertEqual(report.not_measured(report.read_results(self.results)),
+                         "* fa3_fp8: ModuleNotFoundError: No module named 'it' (1 of its benchmarks)")
         self.write_of_peers({name: rows(name, TFLOPs=800.0)}, "later.json")  # in another run it did
         self.assertEqual(self.report()[0], 0)
         self.assertEqual(self.summary()["peer.fa3_fp8.d128.16k.tflops"], 800.0)
@@ -439,7 +441,7 @@ class ReportTest(unittest.TestCase):
     def test_what_was_measured_beside_the_peers_is_drawn_instead_of_our_own_programs(self):
         chart = report_contents.CHARTS["attention.svg"]
         values = {"attention": 900.0, "cudnn": 600.0}
-        results = {f"{who}/forward/bf16/d128/4k": report.Result({"TFLOPs": value}, "", {})
+        results = {f"{who}/forward/bf16/d128/16k": report.Result({"TFLOPs": value}, "", {})
                    for who, value in values.items()}
 
         def drawn():
@@ -447,7 +449,7 @@ class ReportTest(unittest.TestCase):
             return [bar.get("class") for bar in root.findall("{http://www.w3.org/2000/svg}rect")], root
 
         self.assertEqual(drawn()[0], ["bar", "other"])
-        results["tessera/forward/bf16/d128/4k"] = report.Result({"TFLOPs": 800.0}, "", {})
+        results["tessera/forward/bf16/d128/16k"] = report.Result({"TFLOPs": 800.0}, "", {})
         kinds, root = drawn()
         self.assertEqual(kinds, ["bar", "other"])
         texts = [text.text for text in root.findall("{http://www.w3.org/2000/svg}text")]

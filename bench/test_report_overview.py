@@ -38,9 +38,12 @@ class OverviewTest(unittest.TestCase):
 
     def test_the_headline_leaves_out_what_was_not_measured(self):
         self.assertEqual(report_overview.headline({}), "Not measured yet.")
-        some = {"attention/forward/bf16/d128/16k": report.Result({"TFLOPs": 1061.4}, "", {})}
+        some = {f"{who}/forward/bf16/d128/16k": report.Result({"TFLOPs": rate}, "", {})
+                for who, rate in [("attention", 1061.4), ("cudnn", 626.0)]}
         self.assertEqual(report_overview.headline(some), "On one NVIDIA H200: **1,061 TFLOP/s** of attention from bf16 "
-                                                         "to bf16, quantization included.")
+                         "to bf16, quantization included (cuDNN in bf16: 626).")
+        del some["cudnn/forward/bf16/d128/16k"]
+        self.assertEqual(report_overview.headline(some), "Not measured yet.")
 
 
 if __name__ == "__main__":
