@@ -143,27 +143,27 @@ CLASSIFIERS = {"Gemma": GEMMA, "Llama": "8192x128256x4096"}
 def weights():
     columns = []
     for heading, data in [("real", "bf16/minilm/512MiB"), ("normal", "bf16/gauss/512MiB")]:
-        columns += [Column(f"bits, {heading}", f"{{who}}/decode/{data}", "bits_per_weight", plain(2), "size"),
-                    Column(f"decoded, TB/s, {heading}", f"{{who}}/decode/{data}", "TBps", plain(2), "speed", True),
-                    Column(f"encoded, TB/s, {heading}", f"{{who}}/encode/{data}", "TBps", plain(2), "speed", True)]
+        columns += [Column(f"bits ({heading})", f"{{who}}/decode/{data}", "bits_per_weight", plain(2), "size"),
+                    Column(f"TB/s decoded ({heading})", f"{{who}}/decode/{data}", "TBps", plain(2), "speed", True),
+                    Column(f"TB/s encoded ({heading})", f"{{who}}/encode/{data}", "TBps", plain(2), "speed", True)]
     return Overview("Weights in bf16, 512 MiB, without loss.",
                     "Real: MiniLM's, repeated; normal: N(0, 0.02). nvCOMP is called through C, with its best settings, "
                     "and leaves its output unpacked; encoding from Python waits and packs.",
                     columns, [Row("tessera, NeuZip, from Python", "tessera"),
                               Row("tessera, NeuZip, from C++", "neuzip",
-                                  leaves_out=("bits, real", "decoded, TB/s, real", "encoded, TB/s, real")),
+                                  leaves_out=("bits (real)", "TB/s decoded (real)", "TB/s encoded (real)")),
                               Row("nvCOMP's ANS", "nvcomp_ans", 0)])
 
 
 def exact_names():
     """The loss alone is the same program with the filter and without."""
-    return {f"{model}, loss, {unit}": f"tessera/forward/bf16/zipf/{size}"
+    return {f"{model} loss {unit}": f"tessera/forward/bf16/zipf/{size}"
             for model, size in CLASSIFIERS.items() for unit in ["ms", "MiB"]}
 
 
 def names_with_4_gib():
     """Without a filter the time does not depend on the data."""
-    return {f"{model}, both, {unit}": f"cut_cross_entropy/forward_backward_exact_4GiB/bf16/spread/{size}"
+    return {f"{model} both {unit}": f"cut_cross_entropy/forward_backward_exact_4GiB/bf16/spread/{size}"
             for model, size in CLASSIFIERS.items() for unit in ["ms", "MiB"]}
 
 
@@ -171,18 +171,18 @@ def losses():
     def error(heading, data, counter):
         return Column(heading, f"{{who}}/forward_backward/bf16/{data}", counter, percent(2), "error")
 
-    columns = [error("error, real", f"real/{REAL}", "hidden_error")]
+    columns = [error("error (real)", f"real/{REAL}", "hidden_error")]
     for model, size in CLASSIFIERS.items():
         forward, both = f"{{who}}/forward/bf16/zipf/{size}", f"{{who}}/forward_backward/bf16/zipf/{size}"
-        columns += [Column(f"{model}, loss, ms", forward, "ms", plain(1), "speed"),
-                    Column(f"{model}, loss, MiB", forward, "extra_MiB", plain(1), "memory"),
-                    Column(f"{model}, both, ms", both, "ms", plain(1), "speed"),
-                    Column(f"{model}, both, MiB", both, "extra_MiB", plain(1), "memory"),
-                    error(f"{model}, error", f"zipf/{size}", "hidden_error")]
+        columns += [Column(f"{model} loss ms", forward, "ms", plain(1), "speed"),
+                    Column(f"{model} loss MiB", forward, "extra_MiB", plain(1), "memory"),
+                    Column(f"{model} both ms", both, "ms", plain(1), "speed"),
+                    Column(f"{model} both MiB", both, "extra_MiB", plain(1), "memory"),
+                    error(f"{model} error", f"zipf/{size}", "hidden_error")]
     rows = [Row("tessera, by the paper's filter", "tessera"),
             Row("tessera, exact", "tessera_exact", names=exact_names()),
             Row("tessera, exact, allowed 4 GiB, from C++", "cut_cross_entropy", names=names_with_4_gib(),
-                leaves_out=("error, real", "Gemma, error", "Llama, error")),
+                leaves_out=("error (real)", "Gemma error", "Llama error")),
             Row("Apple's cut-cross-entropy, by its filter", "apple_cce", 0),
             Row("Apple's, exact", "apple_cce_exact", 1), Row("torch.compile", "torch_compile", 1),
             Row("PyTorch", "torch_eager", 1), Row("PyTorch's linear_cross_entropy", "torch_native", 1),
@@ -203,13 +203,13 @@ def attention():
     def error(heading, data):
         return Column(heading, f"{{who}}/{{operation}}/bf16/d128/16k{data}", "relative_l1", percent(2), "error")
 
-    columns = [error("error, real", "/real"), error("error, offsets", ""), error("error, N(0, 1)", "/normal"),
+    columns = [error("error (real)", "/real"), error("error (offsets)", ""), error("error (normal)", "/normal"),
                rate("TFLOP/s", "d128/16k"), rate("causal", "d128/16k/causal"), rate("64 channels", "d64/16k"),
                rate("256 channels", "d256/16k"),
                Column("MiB", "{who}/{operation}/bf16/d128/16k", "extra_MiB", plain(0), "memory")]
-    only = ("error, real", "error, N(0, 1)")
+    only = ("error (real)", "error (normal)")
     rows = [Row("tessera, SageAttention2, from Python", "tessera"),
-            Row("the same from C++", "attention", leaves_out=("error, real", "MiB")),
+            Row("the same from C++", "attention", leaves_out=("error (real)", "MiB")),
             Row("the authors' SageAttention 2", "sage2", 0),
             Row("the authors' SageAttention 2, scales for warps", "sage2_warps", 0), Row("SageAttention 1", "sage1", 0),
             Row("cuDNN in fp8, quantized by PyTorch", "cudnn_fp8", 0),
@@ -220,8 +220,8 @@ def attention():
             Row("FlashAttention 4 in bf16", "fa4", 0), Row("FlashAttention-2 in bf16", "flash2", 0)]
     return Overview("Attention from bf16 to bf16, 16K tokens, 128 channels,",
                     "2 x 16 heads. Errors are relative L1 against double precision; real: SmolLM2's layer 15, "
-                    "repeated; offsets: channels of keys, queries and values lie away from zero. On N(0, 1) results "
-                    "are near zero, and errors of the same size larger parts of them. MiB are those beyond inputs and "
+                    "repeated; offsets: channels of keys, queries and values lie away from zero. Normal: N(0, 1); "
+                    "results are near zero there, and errors of the same size larger parts of them. MiB are those beyond inputs and "
                     "the result.", columns, rows)
 
 

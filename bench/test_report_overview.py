@@ -23,7 +23,7 @@ class OverviewTest(unittest.TestCase):
         found = report_overview.ahead(results(tessera={}, fa3={"TFLOPs": 950.0}, flash2={"TFLOPs": 910.0}), overview)
         self.assertEqual(found, {"speed": {"FlashAttention 3 in bf16": ["TFLOP/s: 950 against 900"]}})
         found = report_overview.ahead(results(tessera={}, fa3={"relative_l1": 0.001}, flash2={}), overview)
-        self.assertEqual(found, {"error": {"FlashAttention 3 in bf16": ["error, offsets: 0.10 % against 0.20 %"]}})
+        self.assertEqual(found, {"error": {"FlashAttention 3 in bf16": ["error (offsets): 0.10 % against 0.20 %"]}})
         self.assertEqual(report_overview.ahead(results(fa3={}), overview), {})
 
     def test_every_row_of_the_first_page_has_one_of_ours_beside_it(self):
