@@ -221,8 +221,8 @@ def attention():
     return Overview("Attention from bf16 to bf16, 16K tokens, 128 channels,",
                     "2 x 16 heads. Errors are relative L1 against double precision; real: SmolLM2's layer 15, "
                     "repeated; offsets: channels of keys, queries and values lie away from zero. Normal: N(0, 1); "
-                    "results are near zero there, and errors of the same size larger parts of them. MiB are those beyond inputs and "
-                    "the result.", columns, rows)
+                    "results are near zero there, and errors of the same size larger parts of them. MiB are those "
+                    "beyond inputs and the result.", columns, rows)
 
 
 def caches():
