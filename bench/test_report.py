@@ -157,9 +157,9 @@ class ReportTest(unittest.TestCase):
             self.assertEqual(self.summary()["peer.sage2.d128.16k.tflops"], rate)
 
     def test_a_peer_that_did_not_run_is_no_error_but_this_library_beside_it_is(self):
-        def failed(name):
+        def failed(name, message="ModuleNotFoundError: No module named 'it'"):
             return [{"name": name, "run_name": name, "run_type": "iteration", "error_occurred": True,
-                     "error_message": "ModuleNotFoundError: No module named 'it'"}]
+                     "error_message": message}]
 
         self.write(needed())
         name = "fa3_fp8/codes/bf16/d128/16k"
@@ -177,6 +177,8 @@ class ReportTest(unittest.TestCase):
         code, text = self.report()
         self.assertEqual(code, 1)
         self.assertIn(f"{ours} did not run", text)
+        self.write_of_peers({ours: failed(ours, "TimeoutError: the time of all is over")})
+        self.assertEqual(self.report()[0], 0)
 
     def test_the_first_page_has_a_table_where_something_was_measured_and_names_what_was_not(self):
         self.assertNotIn("A step of decoding", self.overview_of())
