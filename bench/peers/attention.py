@@ -14,9 +14,9 @@ cudnn_fp8, fa3_fp8   cuDNN (nvidia-cudnn-frontend) and FlashAttention 3 with que
 `<name>/forward/...` is timed end to end, from bf16 to bf16. Those in fp8 leave the conversion to the caller, who does
 it here in PyTorch: one compiled function finds the largest magnitude of a tensor (cudnn_fp8) or of a head (fa3_fp8),
 divides and rounds; cuDNN on Hopper also returns e4m3, which is converted back. `<name>/codes/...` are these two without
-all of that. `TFLOPs` counts 4 * batch * heads * queries * keys * channels operations, half of them if causal. Errors are
-those of some rows against attention in double to the bf16 inputs; `extra_MiB` is the most memory beyond inputs and the
-result. attention_problem.py has the data; each length, mask and number of channels is measured on all of them.
+all of that. `TFLOPs` counts 4 * batch * heads * queries * keys * channels operations, half of them if causal. Errors
+are those of some rows against attention in double to the bf16 inputs; `extra_MiB` is the most memory beyond inputs and
+the result. attention_problem.py has the data; each length, mask and number of channels is measured on all of them.
 """
 import functools
 import importlib

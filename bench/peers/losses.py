@@ -6,7 +6,7 @@ Implementations, each with its usual settings:
 tessera, tessera_exact      this library with its filter and without
 torch_eager, torch_compile  PyTorch's operations one by one, and compiled
 torch_native                PyTorch's own linear_cross_entropy, which versions from 2.13 on have
-apple_cce, apple_cce_exact  Apple's cut-cross-entropy with its filter and without; versions before 25.4 have none without
+apple_cce, apple_cce_exact  Apple's cut-cross-entropy with its filter and without (25.4 and later)
 liger                       Liger Kernel's fused linear cross-entropy in Triton
 liger_cute                  the same package's for sm_90 in CuTe DSL (nvidia-cutlass-dsl)
 quack                       QuACK's chunked linear cross-entropy in CuTe DSL (quack-kernels)

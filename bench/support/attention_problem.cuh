@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// What attention is measured on, made on the device: normal queries, keys and values of bf16. With offsets, for each
-/// head 6 % of the channels of keys lie 4 N(0, 1) away from zero, 6 % of those of queries 2 N(0, 1), and all of those of
-/// values N(0, 1) / 2. Sequences may be shorter than their extent. And how far results are from attention in double.
+/// head 6 % of the channels of keys lie 4 N(0, 1) away from zero, 6 % of those of queries 2 N(0, 1), and all of those
+/// of values N(0, 1) / 2. Sequences may be shorter than their extent. And how far results are from attention in double.
 #pragma once
 
 #include <algorithm>
