@@ -2,10 +2,11 @@
 /// SageAttention2: all of it from bf16 to bf16, its quantization, and attention over codes.
 ///
 /// Data have offsets (support/attention_problem.cuh) but where the name ends in `normal`: those are N(0, 1), and
-/// results of them near zero, so that the same errors are larger parts. `TFLOPs` counts 4 operations for each channel of
-/// each pair of a query and a key that a sequence really has, half of the pairs if causal. Errors are of 256 rows against attention in double. `of_copy` of quantization: each input read once and each code written
-/// once, at the rate of a copy. `of_read` of decoding: codes and scales of keys and values read once, at the rate of a
-/// kernel that only reads. `ms` is the median of cold calls, back to back so that the clock is that of full load.
+/// results of them near zero, so that the same errors are larger parts. `TFLOPs` counts 4 operations for each channel
+/// of each pair of a query and a key that a sequence really has, half of the pairs if causal. Errors are of 256 rows
+/// against attention in double. `of_copy` of quantization: each input read once and each code written once, at the
+/// rate of a copy. `of_read` of decoding: codes and scales of keys and values read once, at the rate of a kernel that
+/// only reads. `ms` is the median of cold calls, back to back so that the clock is that of full load.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
