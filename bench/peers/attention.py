@@ -107,13 +107,13 @@ def flash(module):
 # --- In fp8 -----------------------------------------------------------------------------------------------------
 
 
-def rounded_to_e4m3(tensor, dimensions):
+def rounded_rows(rows, dimensions):
     """Codes, and what they are to be multiplied by, one for all elements along these dimensions."""
-    factor = tensor.abs().amax(dimensions, keepdim=True).float().clamp(min=1e-12) / LARGEST_E4M3
-    return (tensor.float() / factor).to(torch.float8_e4m3fn), factor
+    factor = rows.abs().amax(dimensions, keepdim=True).float().clamp(min=1e-12) / LARGEST_E4M3
+    return (rows.float() / factor).to(torch.float8_e4m3fn), factor
 
 
-def in_bf16(codes, factor):
+def rows_in_bf16(codes, factor):
     return (codes.float() * factor).to(torch.bfloat16)
 
 
@@ -123,12 +123,24 @@ def compiled(function):
     return torch.compile(function, dynamic=True) if DEVICE == "cuda" else function
 
 
+def rounded_to_e4m3(tensor, of_each_head):
+    """Codes of the same shape; factors: batch x heads x 1 x 1, or one."""
+    rows = tensor.flatten(0, 1).flatten(1)  # of heads: fewer shapes are compiled for
+    codes, factor = compiled(rounded_rows)(rows, (1,) if of_each_head else (0, 1))
+    return codes.view(tensor.shape), factor.view(*tensor.shape[:2], 1, 1) if of_each_head else factor.view(1, 1, 1, 1)
+
+
+def in_bf16(codes, factor):
+    """For one factor."""
+    return compiled(rows_in_bf16)(codes.flatten(0, 1).flatten(1), factor.view(1, 1)).view(codes.shape)
+
+
 def flash_fp8():
     attend = importlib.import_module("fa3_fwd_interface").flash_attn_func
 
     def calls(problem, is_causal):
         def quantize():
-            return [compiled(rounded_to_e4m3)(tensor, (2, 3))
+            return [rounded_to_e4m3(tensor, True)
                     for tensor in (problem.queries, problem.keys, problem.values)]
 
         def over(operands):
@@ -198,12 +210,12 @@ def cudnn_fp8():
         graph = graphs[key]
 
         def quantize():
-            return [compiled(rounded_to_e4m3)(tensor, (0, 1, 2, 3))
+            return [rounded_to_e4m3(tensor, False)
                     for tensor in (problem.queries, problem.keys, problem.values)]
 
         def forward():  # results are no larger than the largest value, whose code is the largest
             operands = quantize()
-            return compiled(in_bf16)(graph(operands, operands[2][1].reciprocal()), operands[2][1])
+            return in_bf16(graph(operands, operands[2][1].reciprocal()), operands[2][1])
 
         kept = quantize()
         scale = kept[2][1].reciprocal()

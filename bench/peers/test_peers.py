@@ -72,12 +72,17 @@ class PeersTest(unittest.TestCase):
 
     def test_codes_of_e4m3_use_all_of_the_range(self):
         heads = torch.randn(2, 3, 100, 64, dtype=torch.bfloat16) * torch.tensor([1e-3, 1, 50])[:, None, None]
-        codes, factor = attention.rounded_to_e4m3(heads.bfloat16(), (2, 3))
+        codes, factor = attention.rounded_to_e4m3(heads.bfloat16(), True)
         self.assertEqual(factor.shape, (2, 3, 1, 1))
         self.assertTrue(bool((codes.float().abs().amax((2, 3)) == attention.LARGEST_E4M3).all()))
-        back = attention.in_bf16(codes, factor).float()
-        self.assertLess(float((back - heads).norm() / heads.norm()), 0.04)
-        zeros, _ = attention.rounded_to_e4m3(torch.zeros(1, 1, 4, 4, dtype=torch.bfloat16), (0, 1, 2, 3))
+        self.assertLess(float((codes.float() * factor - heads).norm() / heads.norm()), 0.04)
+        codes, factor = attention.rounded_to_e4m3(heads.bfloat16(), False)
+        self.assertEqual(factor.shape, (1, 1, 1, 1))
+        self.assertEqual(float(codes.float().abs().max()), attention.LARGEST_E4M3)
+        back = attention.in_bf16(codes, factor)
+        self.assertEqual((back.dtype, back.shape), (torch.bfloat16, heads.shape))
+        self.assertLess(float((back.float() - heads).norm() / heads.norm()), 0.04)
+        zeros, _ = attention.rounded_to_e4m3(torch.zeros(1, 1, 4, 4, dtype=torch.bfloat16), False)
         self.assertEqual(float(zeros.float().abs().max()), 0)
 
     def test_exact_gradients_are_those_of_autograd(self):
