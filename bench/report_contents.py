@@ -91,9 +91,9 @@ def awaited_figures():
         "peer.quack.llama.both.ms": of_peer("quack", both, "ms", CLASSIFIERS["llama"][1]),
         "peer.torch_compile.llama.both.ms": of_peer("torch_compile", both, "ms", CLASSIFIERS["llama"][1]),
         "peer.torch_compile.gemma.both.ms": of_peer("torch_compile", both, "ms", CLASSIFIERS["gemma"][1]),
-        "neuzip.zeros_over_dense": ("ratio", "TBps", ["neuzip/decode/bf16/zeros/512MiB",
+        "neuzip.zeros_over_dense": ("ratio", "TBps", ["neuzip/decode/bf16/gauss_with_zeros/512MiB",
                                                       "neuzip/decode/bf16/gauss/512MiB"]),
-        "neuzip.gpu_differences": ("value", "differences", ["neuzip/differences"]),
+        "neuzip.gpu_differences": ("value", "gpu_differences", ["neuzip/broken_streams"]),
         # The time of the alias over that of a loss that also makes entropies and predictions.
         "swap.loss_statistics": ("ratio", "ms", [f"cut_cross_entropy/{operation}/bf16/zipf/{CLASSIFIERS['llama'][1]}"
                                                  for operation in ["forward_backward",
@@ -411,7 +411,9 @@ TABLES = {
         ("decode fp32, 512 MiB", "neuzip/decode/fp32/gauss/512MiB"),
         ("decode fp8 e4m3, N(0, 1), 512 MiB", "neuzip/decode/fp8_e4m3/gauss/512MiB"),
         ("decode fp8 e5m2, N(0, 1), 512 MiB", "neuzip/decode/fp8_e5m2/gauss/512MiB"),
+        ("decode bf16, 1 % zeros, 512 MiB", "neuzip/decode/bf16/gauss_with_zeros/512MiB"),
         ("encode bf16, 512 MiB", "neuzip/encode/bf16/gauss/512MiB"),
+        ("encode bf16, 1 % zeros, 512 MiB", "neuzip/encode/bf16/gauss_with_zeros/512MiB"),
         ("encode bf16, 32 tensors of 32 MiB", "neuzip/encode/bf16/gauss/32x32MiB"),
         ("encode bf16, 4096 x 4096", "neuzip/encode/bf16/gauss/4096x4096"),
         ("encode bf16, 1024 x 1024", "neuzip/encode/bf16/gauss/1024x1024"),
