@@ -218,10 +218,10 @@ def attention():
             Row("cuDNN in bf16", "cudnn", 0), Row("FlashAttention 3 in bf16", "fa3", 0),
             Row("FlashAttention 4 in bf16", "fa4", 0), Row("FlashAttention-2 in bf16", "flash2", 0)]
     return Overview("Attention from bf16 to bf16, 16K tokens, 128 channels,",
-                    "2 x 16 heads. Errors are relative L1 against double precision; real: SmolLM2's layer 15, "
-                    "repeated; offsets: channels of keys, queries and values lie away from zero. Normal: N(0, 1); "
-                    "results are near zero there, and errors of the same size larger parts of them. MiB are those "
-                    "beyond inputs and the result.", columns, rows)
+                    "2 x 16 heads. Errors are relative L1 against double precision. Real: SmolLM2's layer 15, "
+                    "repeated, two of its heads of 64 channels side by side; offsets: channels of keys, queries and "
+                    "values lie away from zero; normal: N(0, 1), where results are near zero, and errors of the same "
+                    "size larger parts of them. MiB are those beyond inputs and the result.", columns, rows)
 
 
 def caches():

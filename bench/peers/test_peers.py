@@ -148,8 +148,9 @@ class PeersTest(unittest.TestCase):
     def test_a_small_run_writes_rows_and_failures_that_the_report_reads(self):
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder, "peers.json")
-            done = subprocess.run([sys.executable, str(Path(run.__file__)), "--small", "--parts", "attention", "losses",
-                                   "--only", "flash2", "torch_eager", "torch_native", "fa3_fp8", "--out", str(out)],
+            done = subprocess.run([sys.executable, str(Path(run.__file__)), "--small", "--parts", "weights",
+                                   "attention", "losses", "--only", "flash2", "torch_eager", "torch_native", "fa3_fp8",
+                                   "nvcomp_ans", "--out", str(out)],
                                   capture_output=True, text=True)
             self.assertEqual(done.returncode, 0, done.stderr)
             content = json.loads(out.read_text())
@@ -165,6 +166,8 @@ class PeersTest(unittest.TestCase):
             self.assertTrue(math.isfinite(rows[names[0]][0][error]))
         self.assertLess(rows[names[3]][0]["hidden_error"], 0.05)
         self.assertTrue(rows["fa3_fp8/forward/bf16/d64/small/normal"][0]["error_message"])
+        for title in ["bf16/gauss", "fp16/gauss", "fp32/gauss", "bf16/minilm"]:
+            self.assertIn(f"nvcomp_ans/decode/{title}/1MiB", rows)
         self.assertEqual(content["context"]["seed"], measuring.SEED)
 
 

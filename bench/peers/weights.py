@@ -236,8 +236,8 @@ def measure_all(run):
     for format, data in MEASURED:
         weights = weights_of(format, data, size)
         title = f"{format}/{data}/{name}"
-        for name, measure in [("tessera", lambda: measure_ours(run, weights, title)),
-                              ("nvcomp_ans", lambda: measure_nvcomp(run, weights, format, title))]:
+        for who, measure in [("tessera", lambda: measure_ours(run, weights, title)),
+                             ("nvcomp_ans", lambda: measure_nvcomp(run, weights, format, title))]:
             # Both directions are measured together, and a failure is that of decoding.
-            run.attempt(f"{name}/decode/{title}", measure)
+            run.attempt(f"{who}/decode/{title}", measure)
         del weights
