@@ -37,7 +37,7 @@ NAMES_THE_MACHINE = ("host_name", "load_avg")
 PEER_PACKAGES = {"cudnn_frontend": "cuDNN frontend", "cut_cross_entropy": "cut-cross-entropy",
                  "cutlass_dsl": "CuTe DSL", "flash_attention_3": "fa3-fwd", "flash_attention_4": "flash-attn-4",
                  "liger_kernel": "Liger Kernel", "nvcomp": "nvCOMP", "pytorch": "PyTorch", "quack": "QuACK",
-                 "sageattention": "SageAttention"}
+                 "sageattention": "SageAttention", "sageattention2": "SageAttention"}
 PROGRAM_OF_PEERS = "run.py"
 
 
