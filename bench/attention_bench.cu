@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// SageAttention2: all of it from bf16 to bf16, its quantization, and attention over codes.
 ///
-/// `TFLOPs` counts 4 operations for each channel of each pair of a query and a key that a sequence really has, half of
-/// the pairs if causal. Errors
-/// are of 256 rows against attention in double. `of_copy` of quantization: each input read once and each code written
-/// once, at the rate of a copy. `of_read` of decoding: codes and scales of keys and values read once, at the rate of a
-/// kernel that only reads. `ms` is the median of cold calls, back to back so that the clock is that of full load.
+/// Data have offsets (support/attention_problem.cuh) but where the name ends in `normal`: those are N(0, 1), and
+/// results of them near zero, so that the same errors are larger parts. `TFLOPs` counts 4 operations for each channel
+/// of each pair of a query and a key that a sequence really has, half of the pairs if causal. Errors are of 256 rows
+/// against attention in double. `of_copy` of quantization: each input read once and each code written once, at the
+/// rate of a copy. `of_read` of decoding: codes and scales of keys and values read once, at the rate of a kernel that
+/// only reads. `ms` is the median of cold calls, back to back so that the clock is that of full load.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -37,19 +38,20 @@ double key_and_value_bytes(attention_shape const& s) {
 
 /// The last problem stays, since rows and repetitions with the same one follow each other.
 bench::attention_problem& problem_of(attention_shape const& shape, bool is_causal,
-                                     std::vector<std::int32_t> const& lengths) {
+                                     std::vector<std::int32_t> const& lengths, bench::attention_data data) {
   static std::unique_ptr<bench::attention_problem> last;
   if (last == nullptr || !(last->shape() == shape) || last->options().is_causal != is_causal ||
-      last->lengths() != lengths) {
+      last->lengths() != lengths || last->data() != data) {
     last.reset();  // first, so that two are never in memory
-    last = std::make_unique<bench::attention_problem>(shape, is_causal, lengths);
+    last = std::make_unique<bench::attention_problem>(shape, is_causal, lengths, data);
   }
   return *last;
 }
 
 void measure(benchmark::State& state, part what, attention_shape const& shape, bool is_causal,
-             std::vector<std::int32_t> const& lengths = {}) {
-  bench::attention_problem& problem = problem_of(shape, is_causal, lengths);
+             std::vector<std::int32_t> const& lengths = {},
+             bench::attention_data data = bench::attention_data::with_offsets) {
+  bench::attention_problem& problem = problem_of(shape, is_causal, lengths, data);
   auto const& exec = problem.exec();
   auto const plan = method::plan(exec, shape);
   buffer<std::byte> memory(exec, plan.bytes());
@@ -117,6 +119,16 @@ void add_shape(std::string const& name, attention_shape const& shape) {
   }
 }
 
+/// The same heads without offsets.
+void add_normal(std::string const& name, attention_shape const& shape) {
+  for (bool const is_causal : {false, true}) {
+    bench::add_cuda("attention/forward/bf16/" + name + (is_causal ? "/causal/normal" : "/normal"),
+                    [=](benchmark::State& state) {
+                      measure(state, part::all, shape, is_causal, {}, bench::attention_data::normal);
+                    });
+  }
+}
+
 /// 16 sequences of 1024 to 8192 tokens, long and short ones mixed.
 void add_lengths() {
   constexpr attention_shape shape{16, 16, 16, 8192, 8192, 128};
@@ -154,6 +166,11 @@ bench::registration const registered([] {
   add_shape("d64/16k", {2, 32, 32, 16384, 16384, 64});
   add_shape("d64/32k", {1, 16, 16, 32768, 32768, 64});
   add_shape("d256/16k", {1, 16, 16, 16384, 16384, 256});
+  add_normal("d128/4k", {8, 16, 16, 4096, 4096, 128});
+  add_normal("d128/16k", {2, 16, 16, 16384, 16384, 128});
+  add_normal("d128/32k", {1, 8, 8, 32768, 32768, 128});
+  add_normal("d64/16k", {2, 32, 32, 16384, 16384, 64});
+  add_normal("d256/16k", {1, 16, 16, 16384, 16384, 256});
   add_shape("d96/16k", {2, 16, 16, 16384, 16384, 96});
   add_shape("d128/16k_64_query_8_key_heads", {1, 64, 8, 16384, 16384, 128});
   add_lengths();

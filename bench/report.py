@@ -7,7 +7,8 @@
     report.py --adopt build/*.json  first take new results over, without what names the machine they ran on
 
 Every figure is the median over a benchmark's repetitions. Nothing is typed by hand but another implementation's rates
-(PEER_TBPS): to show another figure, add it to report_contents.py. Needs Python 3.9 and nothing else.
+(PEER_TBPS): to show another figure, add it to report_contents.py, or for the README's first page to report_overview.py.
+A figure of AWAITED that has no result is null, and is told. Needs Python 3.9 and nothing else.
 """
 import argparse
 import json
@@ -19,8 +20,8 @@ from statistics import median
 from xml.sax.saxutils import escape
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from report_contents import (BESIDE_PEERS, CHARTS, COLUMNS, FIGURES, FIGURES_OF_FILE, OVERVIEW, OVERVIEW_COLUMNS,
-                             PAGES, TABLES, number)
+import report_overview
+from report_contents import (AWAITED, BESIDE_PEERS, CHARTS, COLUMNS, FIGURES, FIGURES_OF_FILE, PAGES, TABLES, number)
 
 # --- Reading -----------------------------------------------------------------------------------------------------
 
@@ -33,8 +34,11 @@ SUFFIX = re.compile(r"/(iterations|repeats|threads|min_time|min_warmup_time):[^/
 NOT_COUNTERS = {"family_index", "per_family_instance_index", "repetitions", "repetition_index", "threads", "iterations",
                 "real_time", "cpu_time"}
 NAMES_THE_MACHINE = ("host_name", "load_avg")
-PEER_PACKAGES = {"cut_cross_entropy": "cut-cross-entropy", "liger_kernel": "Liger Kernel", "nvcomp": "nvCOMP",
-                 "pytorch": "PyTorch", "sageattention": "SageAttention"}
+PEER_PACKAGES = {"cudnn_frontend": "cuDNN frontend", "cut_cross_entropy": "cut-cross-entropy",
+                 "cutlass_dsl": "CuTe DSL", "flash_attention_3": "fa3-fwd", "flash_attention_4": "flash-attn-4",
+                 "liger_kernel": "Liger Kernel", "nvcomp": "nvCOMP", "pytorch": "PyTorch", "quack": "QuACK",
+                 "sageattention": "SageAttention", "sageattention2": "SageAttention"}
+PROGRAM_OF_PEERS = "run.py"
 
 
 def plain_name(run_name):
@@ -89,10 +93,19 @@ def read_results(folder):
         if path.name == "summary.json":
             continue
         for name, result in read_file(path).items():
-            if name in results:
+            if name in results and not results[name].error and not result.error:
                 raise Refused(f"{path.name}: {name} is in another file too; remove one of the two results")
-            results[name] = result
+            if name not in results or results[name].error:  # what failed may have been measured in another run
+                results[name] = result
     return results
+
+
+def is_excused(name, result):
+    """Others' implementations cannot be had, or do not run, everywhere, and time may be short: that is told, and no
+    error. This library beside them must run."""
+    program = Path(result.context.get("executable", "")).name
+    is_late = result.error.startswith("TimeoutError")
+    return program == PROGRAM_OF_PEERS and (is_late or not is_ours_beside_peers(name))
 
 
 # --- Computing ---------------------------------------------------------------------------------------------------
@@ -110,15 +123,18 @@ def needed_figures(folder):
 def figure(results, key, meaning):
     """The number for a key of figures; Refused says which benchmark is in the way."""
     how, counter, names = meaning
-    values = []
+    values, problems = [], []
     for name in names:
         if name not in results:
-            raise Refused(f"{key}: there is no result of {name}")
-        if results[name].error:
-            raise Refused(f"{key}: {name} did not run: {results[name].error}")
-        if counter not in results[name].counters:
-            raise Refused(f"{key}: {name} has no counter {counter}")
-        values.append(results[name].counters[counter])
+            problems.append(f"{key}: there is no result of {name}")
+        elif results[name].error:
+            problems.append(f"{key}: {name} did not run: {results[name].error}")
+        elif counter not in results[name].counters:
+            problems.append(f"{key}: {name} has no counter {counter}")
+        else:
+            values.append(results[name].counters[counter])
+    if problems and not (how == "largest of any" and values):
+        raise Refused(problems[0])
     result = values[0] / values[1] if how == "ratio" else max(values)  # a "value" is the largest of one
     return float(f"{result:.5g}")
 
@@ -131,12 +147,24 @@ def summarize(results, figures, allow_missing):
         except Refused as problem:
             problems.append(str(problem))
     for name, result in sorted(results.items()):
-        if result.error and not any(name in names for _, _, names in figures.values()):
+        if result.error and not is_excused(name, result) and not any(name in n for _, _, n in figures.values()):
             problems.append(f"{name} did not run: {result.error}")
     if problems and not allow_missing:
         raise Refused("\n".join(problems) + "\n(--allow-missing reports what there is)")
     for problem in problems:
         print(f"missing: {problem}", file=sys.stderr)
+    return {**numbers, **awaited(results)}
+
+
+def awaited(results):
+    """The figures of AWAITED: None, which is written as null, for those that are missing."""
+    numbers = {}
+    for key, meaning in AWAITED.items():
+        try:
+            numbers[key] = figure(results, key, meaning)
+        except Refused as problem:
+            numbers[key] = None
+            print(f"not measured: {problem}", file=sys.stderr)
     return numbers
 
 
@@ -170,22 +198,22 @@ def markdown(table, results):
     return "\n".join(lines + ["", "Measured on: " + "; ".join(runs) + "."])
 
 
-def overview(results):
-    """The algorithms in a line each. Lines that lack a result are left out."""
-    def figure_of(name, counter, how):
-        return how(results[name].counters[counter])
-    lines = [f"| {' | '.join(OVERVIEW_COLUMNS)} |", "|---" * len(OVERVIEW_COLUMNS) + "|"]
-    for alternatives in OVERVIEW:
-        known = [(cells, figures) for cells, figures in alternatives
-                 if all(name in results and counter in results[name].counters for name, counter, _ in figures)]
-        for cells, figures in known[:1]:
-            lines.append("| " + " | ".join(cells).format(*[figure_of(*figure) for figure in figures]) + " |")
-    return "\n".join(lines) if len(lines) > 2 else "Not measured yet."
+def not_measured(results):
+    """Whose benchmarks have no result and why, each reason once."""
+    counts = {}
+    for name, result in sorted(results.items()):
+        if result.error:
+            key = name.split("/")[0], result.error.split("\n")[0]
+            counts[key] = counts.get(key, 0) + 1
+    lines = [f"* {who}: {why} ({count} of its benchmarks)" for (who, why), count in counts.items()]
+    return "\n".join(lines) or "Nothing."
 
 
 def with_tables(page, text, results):
     tables = {name: markdown(table, results) for name, table in TABLES.items()}
-    for name, table in {**tables, "overview": overview(results)}.items():
+    tables.update(overview=report_overview.overview(results), headline=report_overview.headline(results),
+                  **{"not-measured": not_measured(results)})
+    for name, table in tables.items():
         begin, end = f"<!-- bench:{name} begin -->", f"<!-- bench:{name} end -->"
         if text.count(begin) != text.count(end) or text.count(begin) > 1:
             raise Refused(f"{page}: {begin} and {end} must come once each, or not at all")

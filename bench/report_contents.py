@@ -18,7 +18,8 @@ def percent(value, digits=0):
 
 
 # key in summary.json: (how, counter, benchmarks). "value" has one benchmark, "ratio" is the first over the second,
-# "largest" is that of several. All of them are needed: without one there is no report.
+# "largest" is that of several, "largest of any" that of those that there are. All of them are needed: without one there
+# is no report.
 FIGURES = {
     "machine.copy.tbps": ("largest", "TBps", ["machine/copy/memcpy/2GiB", "machine/copy/kernel/2GiB"]),
     "neuzip.decode.bf16.tbps": ("value", "TBps", ["neuzip/decode/bf16/gauss/512MiB"]),
@@ -61,6 +62,8 @@ def attention_figures():
              for causal in ["", "/causal"]]
     return {**{f"sage.{name.replace('/', '.')}.tflops": ("value", "TFLOPs", [f"attention/forward/bf16/{name}"])
                for name in names},
+            "sage.d256.16k.tflops": ("value", "TFLOPs", ["attention/forward/bf16/d256/16k"]),
+            "sage.d256.16k.causal.tflops": ("value", "TFLOPs", ["attention/forward/bf16/d256/16k/causal"]),
             "sage.relative_l1": ("largest", "relative_l1", [f"attention/forward/bf16/d128/{length}"
                                                             for length in LENGTHS]),
             "sage.quantize.copy_fraction": ("value", "of_copy", ["attention/quantize/bf16/d128/16k"]),
@@ -68,6 +71,37 @@ def attention_figures():
 
 
 FIGURES.update(attention_figures())
+
+
+def awaited_figures():
+    """Of peers, which cannot be had on every machine, and of benchmarks that are younger than the last results."""
+    def of_peer(who, operation, counter, size):
+        return ("value", counter, [f"{who}/{operation}/{size}"])
+
+    both = "forward_backward/bf16/zipf"
+    return {
+        "sage.relative_l1.normal": ("largest", "relative_l1", [f"attention/forward/bf16/d128/{length}/normal"
+                                                               for length in LENGTHS]),
+        # In fp8 over codes: what the caller must do first is not theirs.
+        **{f"peer.cudnn_fp8.d128.{length}.tflops": of_peer("cudnn_fp8", "codes", "TFLOPs", f"bf16/d128/{length}")
+           for length in LENGTHS},
+        "peer.fa3_fp8.d128.16k.tflops": of_peer("fa3_fp8", "codes", "TFLOPs", "bf16/d128/16k"),
+        "peer.sage2.d128.16k.tflops": ("largest of any", "TFLOPs", [f"{who}/forward/bf16/d128/16k"
+                                                                    for who in ["sage2", "sage2_warps"]]),
+        "peer.quack.llama.both.ms": of_peer("quack", both, "ms", CLASSIFIERS["llama"][1]),
+        "peer.torch_compile.llama.both.ms": of_peer("torch_compile", both, "ms", CLASSIFIERS["llama"][1]),
+        "peer.torch_compile.gemma.both.ms": of_peer("torch_compile", both, "ms", CLASSIFIERS["gemma"][1]),
+        "neuzip.zeros_over_dense": ("ratio", "TBps", ["neuzip/decode/bf16/gauss_with_zeros/512MiB",
+                                                      "neuzip/decode/bf16/gauss/512MiB"]),
+        "neuzip.gpu_differences": ("value", "gpu_differences", ["neuzip/broken_streams"]),
+        # The time of a loss over that of one that also makes entropies and predictions.
+        "swap.loss_statistics": ("value", "vs_plain", ["cut_cross_entropy/reducers/statistics/forward_backward_exact/"
+                                                       f"bf16/spread/{CLASSIFIERS['llama'][1]}"]),
+    }
+
+
+# Figures that summary.json has as null, and that are told, while there is no result for them.
+AWAITED = awaited_figures()
 
 
 def minicache_figures():
@@ -137,6 +171,7 @@ COLUMNS = {
     "error, classifier": lambda name, c: percent(c.get("classifier_error"), 2),
     "times dense decoding": lambda name, c: number(c.get("speedup")),
     "of copies from the host": lambda name, c: percent(c.get("of_bus")),
+    "cosine": lambda name, c: number(c.get("cosine"), 5),
     "cache MiB": lambda name, c: number(c.get("cache_MiB"), 0),
     "host MiB": lambda name, c: number(c.get("host_MiB"), 0),
 }
@@ -161,12 +196,12 @@ def loss_table(model):
     name, size = CLASSIFIERS[model]
     apple = "Apple's cut-cross-entropy"
     without_filter = [("apple_cce_exact", f"{apple}, exact"), ("torch_compile", "torch.compile"),
-                      ("torch_eager", "PyTorch"), ("liger", "Liger Kernel")]
+                      ("torch_eager", "PyTorch"), ("torch_native", "PyTorch's linear_cross_entropy"),
+                      ("liger", "Liger Kernel"), ("liger_cute", "Liger Kernel, CuTe"), ("quack", "QuACK")]
     rows = [("forward", f"cut_cross_entropy/forward/bf16/zipf/{size}"),
             ("forward, tessera from Python", f"{BESIDE_PEERS}/forward/bf16/zipf/{size}"),
-            (f"forward, {apple}", f"apple_cce/forward/bf16/zipf/{size}"),
-            ("forward, torch.compile", f"torch_compile/forward/bf16/zipf/{size}"),
-            ("forward, PyTorch", f"torch_eager/forward/bf16/zipf/{size}")]
+            (f"forward, {apple}", f"apple_cce/forward/bf16/zipf/{size}")]
+    rows += [(f"forward, {label}", f"{peer}/forward/bf16/zipf/{size}") for peer, label in without_filter[1:]]
     for data in ["zipf", "flat", "spread"]:
         rows += [(f"both passes, {data}", f"cut_cross_entropy/forward_backward/bf16/{data}/{size}"),
                  (f"both passes, {data}, tessera from Python", f"{BESIDE_PEERS}/forward_backward/bf16/{data}/{size}"),
@@ -181,27 +216,61 @@ def loss_table(model):
                   "error, classifier"], rows)
 
 
-def attention_table(channels):
+def loss_on_real_data():
+    """Both passes over real hidden states and a part of a real classifier."""
+    return Table("SmolLM2, 8192 x 512 x 576, from Python", ["ms", "extra MiB", "error, hidden", "error, classifier"], [
+        (label, f"{who}/forward_backward/bf16/real/8192x512x576") for label, who in [
+            ("tessera, filter", BESIDE_PEERS), ("tessera, exact", f"{BESIDE_PEERS}_exact"),
+            ("Apple's cut-cross-entropy", "apple_cce"), ("Apple's cut-cross-entropy, exact", "apple_cce_exact"),
+            ("torch.compile", "torch_compile"), ("PyTorch", "torch_eager"),
+            ("PyTorch's linear_cross_entropy", "torch_native"), ("Liger Kernel", "liger"),
+            ("Liger Kernel, CuTe", "liger_cute"), ("QuACK", "quack")]])
+
+
+# Label, and what names of benchmarks begin with.
+ATTENTION_PEERS = [("cuDNN in bf16", "cudnn/forward"), ("FlashAttention-2", "flash2/forward"),
+                   ("FlashAttention 3", "fa3/forward"), ("FlashAttention 4", "fa4/forward"),
+                   ("SageAttention 1", "sage1/forward"), ("SageAttention 2 by its authors", "sage2/forward"),
+                   ("SageAttention 2 by its authors, scales for warps", "sage2_warps/forward"),
+                   ("cuDNN in fp8, quantized by PyTorch", "cudnn_fp8/forward"),
+                   ("cuDNN in fp8, given codes", "cudnn_fp8/codes"),
+                   ("FlashAttention 3 in fp8, quantized by PyTorch", "fa3_fp8/forward"),
+                   ("FlashAttention 3 in fp8, given codes", "fa3_fp8/codes")]
+
+
+def attention_errors_table():
+    """Ours and others' errors on other data than those of attention_table()."""
+    rows = []
+    for channels in [128, 64, 256]:
+        for data, label in [("real", "SmolLM2's layer 15"), ("normal", "N(0, 1)")]:
+            for causal in ["", "/causal"]:
+                start = f"{channels} channels, {label}{', causal' if causal else ''}"
+                name = f"bf16/d{channels}/16k{causal}/{data}"
+                rows += [(start, f"attention/forward/{name}"),
+                         (f"{start}, tessera from Python", f"{BESIDE_PEERS}/forward/{name}"),
+                         *((f"{start}, {peer}", f"{who}/{name}") for peer, who in ATTENTION_PEERS)]
+    return Table("16K tokens", ["TFLOP/s", "error, L1", "cosine"], rows)
+
+
+def attention_table(channels, lengths):
     """Ours and others' attention of heads with so many channels."""
     rows = []
     for causal in ["", "/causal"]:
-        for length in LENGTHS:
+        for length in lengths:
             label, name = f"{length.upper()} tokens{', causal' if causal else ''}", f"bf16/d{channels}/{length}{causal}"
             rows += [(label, f"attention/forward/{name}"),
                      (f"{label}, over codes", f"attention/codes/{name}"),
                      (f"{label}, tessera from Python", f"{BESIDE_PEERS}/forward/{name}"),
-                     (f"{label}, cuDNN in bf16", f"cudnn/forward/{name}"),
-                     (f"{label}, FlashAttention-2", f"flash2/forward/{name}"),
-                     (f"{label}, SageAttention 1", f"sage1/forward/{name}")]
+                     *((f"{label}, {peer}", f"{who}/{name}") for peer, who in ATTENTION_PEERS)]
     rows += [(f"quantization, {length.upper()} tokens", f"attention/quantize/bf16/d{channels}/{length}")
-             for length in LENGTHS]
+             for length in lengths]
     return Table(f"Attention, {channels} channels", ["TFLOP/s", "ms", "error, L1", "extra MiB", "of copy speed"], rows)
 
 
 def more_attention():
     """Other heads and lengths."""
     rows = []
-    for label, name in [("256 channels, 16K tokens", "d256/16k"), ("96 channels, 16K tokens", "d96/16k"),
+    for label, name in [("96 channels, 16K tokens", "d96/16k"),
                         ("64 query heads, 8 key heads, 16K tokens", "d128/16k_64_query_8_key_heads"),
                         ("16 sequences of 1K to 8K tokens", "d128/lengths_1k_to_8k")]:
         for causal in ["", "/causal"]:
@@ -301,8 +370,11 @@ def factorization_table():
 TABLES = {
     "factorization": factorization_table(),
     "offloaded": offloaded_table(),
-    "attention-128": attention_table(128),
-    "attention-64": attention_table(64),
+    "attention-128": attention_table(128, LENGTHS),
+    "attention-64": attention_table(64, LENGTHS),
+    "attention-256": attention_table(256, LENGTHS),
+    "attention-drawn": attention_table(128, ["16k"]),
+    "attention-errors": attention_errors_table(),
     "attention-more": more_attention(),
     "attention-decoding": decoding_table(),
     "minicache": minicache_table(),
@@ -315,6 +387,7 @@ TABLES = {
     ]),
     "loss-gemma": loss_table("gemma"),
     "loss-llama": loss_table("llama"),
+    "loss-real-peers": loss_on_real_data(),
     "loss-real": Table("SmolLM2's hidden states",
                        ["tokens", "entries", "ms", "extra MiB", "blocks kept", "ordered", "error, hidden",
                         "error, classifier"], [
@@ -337,7 +410,9 @@ TABLES = {
         ("decode fp32, 512 MiB", "neuzip/decode/fp32/gauss/512MiB"),
         ("decode fp8 e4m3, N(0, 1), 512 MiB", "neuzip/decode/fp8_e4m3/gauss/512MiB"),
         ("decode fp8 e5m2, N(0, 1), 512 MiB", "neuzip/decode/fp8_e5m2/gauss/512MiB"),
+        ("decode bf16, 1 % zeros, 512 MiB", "neuzip/decode/bf16/gauss_with_zeros/512MiB"),
         ("encode bf16, 512 MiB", "neuzip/encode/bf16/gauss/512MiB"),
+        ("encode bf16, 1 % zeros, 512 MiB", "neuzip/encode/bf16/gauss_with_zeros/512MiB"),
         ("encode bf16, 32 tensors of 32 MiB", "neuzip/encode/bf16/gauss/32x32MiB"),
         ("encode bf16, 4096 x 4096", "neuzip/encode/bf16/gauss/4096x4096"),
         ("encode bf16, 1024 x 1024", "neuzip/encode/bf16/gauss/1024x1024"),
@@ -367,89 +442,6 @@ TABLES = {
 
 # Where tables stand.
 PAGES = ["README.md", "docs/measured.md"]
-
-
-def page_bytes_of_token(channels=128, bits=4, tokens=64, groups=2):
-    """What a layer of a merged pair keeps of a token and head: half of its page's bytes (program/cache_page.hpp)."""
-    of_a_layer = 2 * tokens + groups * 2 * tokens                   # norms of keys, scales of values
-    shared = 32 + 2 * 2 * channels + groups * 2 * tokens + 2 * tokens * channels * bits // 8
-    return (shared + 2 * of_a_layer) / 2 / tokens
-
-
-# The README's table of algorithms: cells with places for figures, and the figures: of which benchmark, which counter,
-# how it is written. Of several lines for one thing the first is shown whose figures are all there.
-OVERVIEW_COLUMNS = ["", "memory", "speed", "error", "others, on an H200, too"]
-
-
-def overview_rows():
-    def percents(digits):
-        return lambda value: percent(value, digits).replace("%", " %")
-
-    def numbers(digits):
-        return lambda value: number(value, digits)
-
-    def microseconds(value):
-        return number(1e3 * value, 0)
-
-    weights, ans = "decode/bf16/gauss/512MiB", "nvCOMP's ANS"
-    gemma, attention = CLASSIFIERS["gemma"][1], "forward/bf16/d128/16k"
-    decoding, step = "decode/4bit/d128/64x4k", "decode/host/hit60/128k"
-
-    def steps_beside_peers(ours, shape):
-        return [(f"cudnn/decode/bf16/d128/{shape}", "ms", microseconds),
-                (f"{BESIDE_PEERS}/decode/{ours}/d128/{shape}", "ms", microseconds)]
-
-    both, zipf = f"forward_backward_exact/bf16/spread/{gemma}", f"forward_backward/bf16/zipf/{gemma}"
-    minicache = (["MiniCache: a merged pair's layer in 4 bits, 64 sequences of 4K tokens",
-                  f"{number(page_bytes_of_token())} of 512 bytes of a token and head kept in pages, {{}} read",
-                  "{} us to decode, {} times as fast as bf16", "{} by rounding; [the method's](#caches-that-fit)"],
-                 [(f"minicache/{decoding}", "bytes_of_token", numbers(0)),
-                  (f"minicache/{decoding}", "ms", microseconds), (f"minicache/{decoding}", "speedup", numbers(2)),
-                  (f"minicache/{decoding}", "relative_l1", percents(2))])
-    shadow = (["ShadowKV: 16 sequences of 128K tokens, values of the host", "{} times less on the GPU",
-               "{} us for a step of a layer, {} times as fast as all of bf16",
-               "{} by rounding; [the method's](#caches-that-fit)"],
-              [(f"shadow/{step}", "gpu_bytes_ratio", numbers(2)), (f"shadow/{step}", "ms", microseconds),
-               (f"shadow/{step}", "speedup", numbers(2)), (f"shadow/{step}", "relative_l1", percents(2))])
-
-    def with_peer_or_without(line, peer, figures):
-        cells, own = line
-        return [([*cells, peer], own + figures), ([*cells, "–"], own)]
-
-    return [[line] for line in [
-        (["NeuZip: bf16 weights", "{} of 16 bits", "{} TB/s decoded, {} of the speed of a copy", "none",
-          f"{ans}: {{}} TB/s"],
-         [(f"neuzip/{weights}", "bits_per_weight", numbers(2)), (f"neuzip/{weights}", "TBps", numbers(2)),
-          (f"neuzip/{weights}", "of_copy", percents(0)), (f"nvcomp_ans/{weights}", "TBps", numbers(2))]),
-        (["Cut Cross-Entropy: loss of Gemma 2's classifier, 8192 tokens", "{} MiB", "{} ms", "–",
-          "PyTorch: {} MiB, {} ms; Apple's: {} ms"],
-         [(f"cut_cross_entropy/forward/bf16/zipf/{gemma}", "extra_MiB", numbers(1)),
-          (f"cut_cross_entropy/forward/bf16/zipf/{gemma}", "ms", numbers(1)),
-          (f"torch_eager/forward/bf16/zipf/{gemma}", "extra_MiB", numbers(0)),
-          (f"torch_eager/forward/bf16/zipf/{gemma}", "ms", numbers(1)),
-          (f"apple_cce/forward/bf16/zipf/{gemma}", "ms", numbers(1))]),
-        (["the same with gradients, by the paper's filter", "{} MiB", "{} ms", "{}", "Apple's: {} ms, {}"],
-         [(f"cut_cross_entropy/{zipf}", "extra_MiB", numbers(0)), (f"cut_cross_entropy/{zipf}", "ms", numbers(1)),
-          (f"cut_cross_entropy/{zipf}", "hidden_error", percents(1)), (f"apple_cce/{zipf}", "ms", numbers(1)),
-          (f"apple_cce/{zipf}", "hidden_error", percents(1))]),
-        (["the same with exact gradients", "{} MiB", "{} ms", "{}", "PyTorch: {} MiB, {} ms; Apple's: {} ms"],
-         [(f"cut_cross_entropy/{both}", "extra_MiB", numbers(0)), (f"cut_cross_entropy/{both}", "ms", numbers(1)),
-          (f"cut_cross_entropy/{both}", "hidden_error", percents(2)),
-          (f"torch_eager/{zipf}", "extra_MiB", numbers(0)), (f"torch_eager/{zipf}", "ms", numbers(1)),
-          (f"apple_cce_exact/{zipf}", "ms", numbers(1))]),
-        (["SageAttention2: 16K tokens, 128 channels", "keys and values by half", "{} TFLOP/s, quantization included",
-          "{}", "cuDNN in bf16: {} TFLOP/s, {}; FlashAttention-2: {}"],
-         [(f"attention/{attention}", "TFLOPs", numbers(0)), (f"attention/{attention}", "relative_l1", percents(2)),
-          (f"cudnn/{attention}", "TFLOPs", numbers(0)), (f"cudnn/{attention}", "relative_l1", percents(2)),
-          (f"flash2/{attention}", "TFLOPs", numbers(0))]),
-    ]] + [
-        with_peer_or_without(minicache, "cuDNN in PyTorch, 16 sequences: {} us, MiniCache from Python: {}",
-                             steps_beside_peers("minicache_pair", "16x4k")),
-        with_peer_or_without(shadow, "cuDNN in PyTorch, 4 sequences: {} us, ShadowKV from Python: {}",
-                             steps_beside_peers("shadow_kv", "4x128k"))]
-
-
-OVERVIEW = overview_rows()
 
 
 def linear(values, width):
@@ -489,6 +481,6 @@ CHARTS = {
                            own="cut_cross_entropy/", digits=1),
     "loss_memory.svg": Chart("The same, MiB beyond inputs and gradients, by powers of ten (less is better)",
                              "loss-gemma", "extra_MiB", own="cut_cross_entropy/", scale=logarithmic, digits=1),
-    "attention.svg": Chart("Attention, 128 channels, TFLOP/s (more is better)", "attention-128", "TFLOPs",
+    "attention.svg": Chart("Attention, 128 channels, TFLOP/s (more is better)", "attention-drawn", "TFLOPs",
                            own="attention/", digits=0),
 }

@@ -13,6 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import report
 import report_contents
+import report_overview
 
 CONTEXT = {"date": "2026-01-02T03:04:05+00:00", "host_name": "secret", "executable": "/home/someone/tessera_bench",
            "load_avg": [1.0], "gpu": "Some GPU", "driver": "1.2.3", "cuda_runtime": "13.0",
@@ -38,6 +39,11 @@ def needed():
     counters["neuzip/decode/bf16/gauss/512MiB"].update(TBps=2.0, of_copy=0.8, peak_MiB=1234.0)
     counters["neuzip/decode/bf16/gauss/32x32MiB"].update(TBps=1.9)
     return {name: rows(name, **values) for name, values in counters.items()}
+
+
+def keys(*more):
+    """Those that every summary has."""
+    return set(report_contents.FIGURES) | set(report_contents.AWAITED) | set().union(*more)
 
 
 class ReportTest(unittest.TestCase):
@@ -68,7 +74,7 @@ class ReportTest(unittest.TestCase):
     def test_the_summary_holds_the_medians_under_every_key(self):
         self.write(needed())
         self.assertEqual(self.report()[0], 0)
-        self.assertEqual(set(self.summary()), set(report_contents.FIGURES))
+        self.assertEqual(set(self.summary()), keys())
         self.assertEqual(self.summary()["neuzip.decode.bf16.tbps"], 2.0)
         self.assertEqual(self.summary()["neuzip.batched_over_single"], 0.95)
 
@@ -80,7 +86,7 @@ class ReportTest(unittest.TestCase):
         self.write(needed())
         self.write({name: rows(name, **values) for name, values in counters.items()}, "shadow_kv.json")
         self.assertEqual(self.report()[0], 0)
-        self.assertEqual(set(self.summary()), set(report_contents.FIGURES) | set(figures))
+        self.assertEqual(set(self.summary()), keys(figures))
         self.assertEqual(self.summary()["shadow.decode.host.hit60.speedup"], 2.5)
         del counters["shadow/score/128k"]
         self.write({name: rows(name, **values) for name, values in counters.items()}, "shadow_kv.json")
@@ -115,39 +121,85 @@ class ReportTest(unittest.TestCase):
         self.assertIn("Some GPU, driver 1.2.3, CUDA 13.0, commit 0123456789ab, 2026-01-02", text)
         self.assertNotIn("old", text)
 
-    def test_the_overview_has_lines_for_what_was_measured_in_every_page(self):
-        (self.root / "docs").mkdir()
-        for page in report_contents.PAGES:
-            (self.root / page).write_text("<!-- bench:overview begin -->\n<!-- bench:overview end -->\n")
-        self.write(needed())
-        self.assertEqual(self.report()[0], 0)
-        self.assertIn("Not measured yet.", (self.root / "README.md").read_text())
-        name, peer = "neuzip/decode/bf16/gauss/512MiB", "nvcomp_ans/decode/bf16/gauss/512MiB"
-        results = needed()
-        results[name] = rows(name, TBps=2.0, of_copy=0.8, bits_per_weight=10.5)
-        self.write(results)
-        self.write({peer: rows(peer, TBps=1.25, bits_per_weight=10.9)}, "nvcomp.json")
-        self.assertEqual(self.report()[0], 0)
-        for page in report_contents.PAGES:
-            text = (self.root / page).read_text()
-            self.assertIn("| 10.50 of 16 bits | 2.00 TB/s decoded, 80 % of the speed of a copy | none |", text)
-            self.assertNotIn("Cut Cross-Entropy", text)
-
-    def test_the_overview_names_peers_of_a_cache_where_they_were_measured(self):
+    def overview_of(self, *files):
+        """The README's first page for these results and those that are needed."""
         (self.root / "README.md").write_text("<!-- bench:overview begin -->\n<!-- bench:overview end -->\n")
-        step = "shadow/decode/host/hit60/128k"
-        results = needed()
-        results[step] = rows(step, gpu_bytes_ratio=6.1, ms=0.7, speedup=3.0, relative_l1=0.001)
-        self.write(results)
+        self.write(needed())
+        for i, benchmarks in enumerate(files):
+            self.write_of_peers(benchmarks, f"peers{i}.json")
+        code, text = self.report()
+        self.assertEqual(code, 0, text)
+        return (self.root / "README.md").read_text()
+
+    def write_of_peers(self, benchmarks, file="peers.json"):
+        path = self.write(benchmarks, file)
+        content = json.loads(path.read_text())
+        content["context"]["executable"] = "peers/run.py"
+        path.write_text(json.dumps(content))
+
+    def test_a_figure_that_is_awaited_is_null_and_told_until_there_is_a_result(self):
+        self.write(needed())
+        code, text = self.report()
+        self.assertEqual(code, 0)
+        key, name = "peer.fa3_fp8.d128.16k.tflops", "fa3_fp8/codes/bf16/d128/16k"
+        self.assertIn(f"not measured: {key}: there is no result of {name}", text)
+        self.assertIn(f'"{key}": null', (self.results / "summary.json").read_text())
+        self.write_of_peers({name: rows(name, TFLOPs=800.0)})
+        self.assertNotIn(key, self.report()[1])
+        self.assertEqual(self.summary()[key], 800.0)
+
+    def test_of_two_settings_of_a_peer_the_faster_one_counts_and_one_is_enough(self):
+        self.write(needed())
+        one, two = (f"{who}/forward/bf16/d128/16k" for who in ["sage2", "sage2_warps"])
+        for names, rate in [([one], 600.0), ([one, two], 700.0)]:
+            self.write_of_peers({name: rows(name, TFLOPs=600.0 + 100.0 * (name == two)) for name in names})
+            self.report()
+            self.assertEqual(self.summary()["peer.sage2.d128.16k.tflops"], rate)
+
+    def test_a_peer_that_did_not_run_is_no_error_but_this_library_beside_it_is(self):
+        def failed(name, message="ModuleNotFoundError: No module named 'it'"):
+            return [{"name": name, "run_name": name, "run_type": "iteration", "error_occurred": True,
+                     "error_message": message}]
+
+        self.write(needed())
+        name = "fa3_fp8/codes/bf16/d128/16k"
+        self.write_of_peers({name: failed(name)})
+        code, text = self.report()
+        self.assertEqual(code, 0, text)
+        self.assertIn(f"{name} did not run: ModuleNotFoundError: No module named 'it'", text)
+        self.assertEqual(report.not_measured(report.read_results(self.results)),
+                         "* fa3_fp8: ModuleNotFoundError: No module named 'it' (1 of its benchmarks)")
+        self.write_of_peers({name: rows(name, TFLOPs=800.0)}, "later.json")  # in another run it did
         self.assertEqual(self.report()[0], 0)
-        error = "0.10 % by rounding; [the method's](#caches-that-fit)"
-        self.assertIn(f"| {error} | – |", (self.root / "README.md").read_text())
-        dense, ours = "cudnn/decode/bf16/d128/4x128k", "tessera/decode/shadow_kv/d128/4x128k"
-        self.write({dense: rows(dense, ms=0.5), ours: rows(ours, ms=0.25)}, "peers.json")
+        self.assertEqual(self.summary()["peer.fa3_fp8.d128.16k.tflops"], 800.0)
+        ours = "tessera/forward/bf16/d128/16k"
+        self.write_of_peers({ours: failed(ours)})
+        code, text = self.report()
+        self.assertEqual(code, 1)
+        self.assertIn(f"{ours} did not run", text)
+        self.write_of_peers({ours: failed(ours, "TimeoutError: the time of all is over")})
         self.assertEqual(self.report()[0], 0)
-        lines = [line for line in (self.root / "README.md").read_text().split("\n") if line.startswith("| ShadowKV")]
-        self.assertEqual(len(lines), 1)
-        self.assertIn("4 sequences: 500 us, ShadowKV from Python: 250 |", lines[0])
+
+    def test_the_first_page_has_a_table_where_something_was_measured_and_names_what_was_not(self):
+        self.assertNotIn("A step of decoding", self.overview_of())
+        weights = {f"{who}/{way}/bf16/{data}/512MiB": (who, way) for who in ["tessera", "nvcomp_ans"]
+                   for way in ["encode", "decode"] for data in ["gauss", "minilm"]}
+        peers = {name: rows(name, TBps=2.0 if who == "tessera" else 2.5, bits_per_weight=10.5)
+                 for name, (who, way) in weights.items()}
+        text = self.overview_of(peers)
+        self.assertIn("| nvCOMP's ANS | 10.50 | 2.50 | 2.50 | 10.50 | 2.50 | 2.50 |", text)
+        self.assertIn("* Faster: nvCOMP's ANS (TB/s decoded (real): 2.50 against 2.00,", text)
+        self.assertNotIn("Smaller", text)
+        quack = f"quack/forward_backward/bf16/zipf/{report_overview.GEMMA}"
+        eager = f"torch_eager/forward_backward/bf16/zipf/{report_overview.GEMMA}"
+        losses = {eager: rows(eager, ms=60.0, extra_MiB=2.0, hidden_error=0.002),
+                  quack: [{"name": quack, "run_name": quack, "error_occurred": True, "error_message": "too old"}]}
+        text = self.overview_of(peers, losses)
+        line = next(line for line in text.split("\n") if line.startswith("| PyTorch |"))
+        self.assertIn("| 60.0 | 2.0 | 0.20 % | not measured |", line)
+        self.assertNotIn("| QuACK", text)
+        self.assertIn("QuACK (too old).", text)
+        self.assertIn("Liger Kernel, CuTe (no result yet)", text)
 
     def test_a_table_of_cpu_figures_names_the_cpu(self):
         self.write(needed())
@@ -166,7 +218,7 @@ class ReportTest(unittest.TestCase):
         lines = (self.root / "README.md").read_text().split("\n")
         ours = next(i for i, line in enumerate(lines) if line.startswith("| decode bf16 | 2.00 |"))
         self.assertEqual(lines[ours + 1], "| decode bf16, nvCOMP's ANS, its best settings | 1.25 | 10.90 |")
-        self.assertEqual(set(self.summary()), set(report_contents.FIGURES))
+        self.assertEqual(set(self.summary()), keys())
 
     def test_times_and_memory_of_losses_are_in_the_summary_for_each_classifier(self):
         results = needed()
@@ -391,7 +443,7 @@ class ReportTest(unittest.TestCase):
     def test_what_was_measured_beside_the_peers_is_drawn_instead_of_our_own_programs(self):
         chart = report_contents.CHARTS["attention.svg"]
         values = {"attention": 900.0, "cudnn": 600.0}
-        results = {f"{who}/forward/bf16/d128/4k": report.Result({"TFLOPs": value}, "", {})
+        results = {f"{who}/forward/bf16/d128/16k": report.Result({"TFLOPs": value}, "", {})
                    for who, value in values.items()}
 
         def drawn():
@@ -399,7 +451,7 @@ class ReportTest(unittest.TestCase):
             return [bar.get("class") for bar in root.findall("{http://www.w3.org/2000/svg}rect")], root
 
         self.assertEqual(drawn()[0], ["bar", "other"])
-        results["tessera/forward/bf16/d128/4k"] = report.Result({"TFLOPs": 800.0}, "", {})
+        results["tessera/forward/bf16/d128/16k"] = report.Result({"TFLOPs": 800.0}, "", {})
         kinds, root = drawn()
         self.assertEqual(kinds, ["bar", "other"])
         texts = [text.text for text in root.findall("{http://www.w3.org/2000/svg}text")]

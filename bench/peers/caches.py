@@ -236,6 +236,8 @@ def measure_offloaded(run, title, layer):
 
 
 def measure_all(run):
+    if not any(run.wants(name) for name in ["tessera", *PEERS]):
+        return
     for name, *extents in SMALL_MERGED if run.is_small else MERGED:
         layers = neighbouring_layers(*extents)
         for kind, parts in ("pair", [2]), ("single", [1, 1]):

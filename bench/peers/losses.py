@@ -1,14 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Cut Cross-Entropy of this library beside other implementations of a linear layer's loss, for run.py.
 
-Implementations: this library with its filter (tessera) and without (tessera_exact), PyTorch's operations one by one
-(torch_eager) and compiled (torch_compile), Apple's cut-cross-entropy with its filter (apple_cce) and without
-(apple_cce_exact, which versions before 25.4 do not have), and Liger's fused linear cross-entropy (liger). Each has its
-usual settings.
+Implementations, each with its usual settings:
 
-Data have the distributions of support/loss_problem.cuh, though not its bits. Forward passes run without autograd.
-`extra_MiB` is the most memory that PyTorch's allocator held beyond inputs and gradients. Each loss is compared with an
-exact one; errors of gradients are lengths, relative to those of exact gradients in fp32.
+tessera, tessera_exact      this library with its filter and without
+torch_eager, torch_compile  PyTorch's operations one by one, and compiled
+torch_native                PyTorch's own linear_cross_entropy, which versions from 2.13 on have
+apple_cce, apple_cce_exact  Apple's cut-cross-entropy with its filter and without (25.4 and later)
+liger                       Liger Kernel's fused linear cross-entropy in Triton
+liger_cute                  the same package's for sm_90 in CuTe DSL (nvidia-cutlass-dsl)
+quack                       QuACK's chunked linear cross-entropy in CuTe DSL (quack-kernels)
+
+Data, in bf16; the first three have the distributions of support/loss_problem.cuh, though not its bits:
+
+flat, spread, zipf  hidden states N(0, 1); classifiers N(0, 1) times 1, 2.4 and 1.5 over the root of the channels. In
+                    zipf, channel 0 also makes entries as frequent as words are. Labels are drawn from the softmax.
+real                SmolLM2 in tests/data: hidden states of 256 tokens, 512 rows of its classifier, and the next
+                    tokens; tokens are repeated up to 8192. There are no other entries, so look at errors, not times.
+
+Forward passes run without autograd. `extra_MiB` is the most memory that PyTorch's allocator held beyond inputs and
+gradients. Each loss is compared with an exact one; errors of gradients are lengths, relative to those of exact
+gradients in fp32.
 """
 import importlib
 import math
@@ -16,10 +28,11 @@ import math
 import torch
 import torch.nn.functional as F
 
-from measuring import DEVICE, SEED, peak_of, tessera, version_of
+from measuring import DEVICE, SEED, peak_of, tensors_of, tessera, version_of
 
 SHAPES = ["8192x256000x2304", "8192x128256x4096"]  # Gemma 2 2B, Llama 3 8B: tokens, vocabulary, channels
 SMALL_SHAPES = ["300x1000x128"]
+REAL_SHAPES, SMALL_REAL_SHAPES = ["8192x512x576"], ["256x512x576"]
 WANTED_SECONDS, SAMPLES = 0.2, (4, 15)
 LARGEST_LOSS_ERROR = 2e-3  # relative; logits are rounded to bf16 in some implementations
 
@@ -30,6 +43,15 @@ class Problem:
     def __init__(self, data, shape):
         self.title = f"{data}/{shape}"
         tokens, vocabulary, channels = (int(extent) for extent in shape.split("x"))
+        if data == "real":
+            self.take_real(tokens)
+        else:
+            self.draw(data, tokens, vocabulary, channels)
+        self.find_exact_gradients()
+        self.hidden.requires_grad_()
+        self.classifier.requires_grad_()
+
+    def draw(self, data, tokens, vocabulary, channels):
         torch.manual_seed(SEED)
         deviation = {"flat": 1.0, "spread": 2.4, "zipf": 1.5}[data]
         self.hidden = torch.randn(tokens, channels, device=DEVICE, dtype=torch.bfloat16)
@@ -42,9 +64,13 @@ class Problem:
             self.classifier[:, 0] = -0.3 * torch.log(ranks.float())
         self.labels = torch.cat([torch.multinomial(torch.softmax((part @ self.classifier.T).float(), 1), 1).flatten()
                                  for part in self.hidden.split(512)])
-        self.find_exact_gradients()
-        self.hidden.requires_grad_()
-        self.classifier.requires_grad_()
+
+    def take_real(self, tokens):
+        tensors = tensors_of("smollm2_classifier.safetensors")
+        times = -(-tokens // len(tensors["hidden"]))
+        self.hidden = tensors["hidden"].repeat(times, 1)[:tokens].to(DEVICE)
+        self.labels = tensors["next_token_rows"].long().repeat(times)[:tokens].to(DEVICE)
+        self.classifier = tensors["classifier_rows"].to(DEVICE)
 
     def find_exact_gradients(self):
         classifier = self.classifier.float()
@@ -106,17 +132,35 @@ def liger():
     return lambda hidden, classifier, labels: module(classifier, hidden, labels)
 
 
+def liger_cute():
+    return importlib.import_module(
+        "liger_kernel.ops.cutedsl.ops.fused_linear_cross_entropy_sm90").liger_fused_linear_cross_entropy_sm90
+
+
+def quack():
+    return importlib.import_module("quack.linear_cross_entropy").chunked_linear_cross_entropy
+
+
+def torch_native():
+    native = getattr(F, "linear_cross_entropy", None)
+    if native is None:
+        raise RuntimeError(f"PyTorch {torch.__version__} has no linear_cross_entropy; 2.13 and later do")
+    return native
+
+
 def ours(**options):
     module = tessera()
     return lambda hidden, classifier, labels: module.linear_cross_entropy(hidden, classifier, labels, **options)
 
 
-IMPLEMENTATIONS = {"tessera": ours, "tessera_exact": lambda: ours(exact=True), "torch_eager": torch_eager,
-                   "torch_compile": torch_compile, "apple_cce": lambda: apple("cce"),
-                   "apple_cce_exact": lambda: apple("cce_exact"), "liger": liger}
+IMPLEMENTATIONS = {
+    "tessera": ours, "tessera_exact": lambda: ours(exact=True), "torch_eager": torch_eager,
+    "torch_compile": torch_compile, "torch_native": torch_native, "apple_cce": lambda: apple("cce"),
+    "apple_cce_exact": lambda: apple("cce_exact"), "liger": liger, "liger_cute": liger_cute, "quack": quack}
+FILTERED = ["tessera", "apple_cce"]
 # Only with a filter does the time depend on the data.
-MEASURED = {"zipf": list(IMPLEMENTATIONS), "flat": ["tessera", "apple_cce"],
-            "spread": ["tessera", "tessera_exact", "apple_cce"]}
+MEASURED = {"zipf": list(IMPLEMENTATIONS), "real": list(IMPLEMENTATIONS), "flat": FILTERED,
+            "spread": [*FILTERED, "tessera_exact"]}
 
 
 def require_right(name, loss, problem):
@@ -156,12 +200,20 @@ def measure_both(run, name, problem):
         problem.clear()
 
 
+def shapes_of(data, is_small):
+    if data == "real":
+        return SMALL_REAL_SHAPES if is_small else REAL_SHAPES
+    return SMALL_SHAPES if is_small else SHAPES
+
+
 def measure_all(run):
-    for data, names in MEASURED.items():
-        for shape in SMALL_SHAPES if run.is_small else SHAPES:
+    for data, implementations in MEASURED.items():
+        names = [name for name in implementations if run.wants(name)]
+        for shape in shapes_of(data, run.is_small) if names else []:
             problem = Problem(data, shape)
             for name in names:
                 if data == "zipf" and name != "tessera_exact":  # the filter is for gradients
-                    run.attempt(f"{name}, forward, {problem.title}", lambda: measure_forward(run, name, problem))
-                run.attempt(f"{name}, {problem.title}", lambda: measure_both(run, name, problem))
+                    run.attempt(f"{name}/forward/bf16/{problem.title}", lambda: measure_forward(run, name, problem))
+                run.attempt(f"{name}/forward_backward/bf16/{problem.title}",
+                            lambda: measure_both(run, name, problem))
             del problem

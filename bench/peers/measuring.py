@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What the parts of run.py share: calls from a cold cache, rows, descriptions, packages, and tessera itself."""
+import contextlib
 import datetime
 import importlib
 import importlib.metadata
 import os
+import signal
+import site
 import statistics
 import subprocess
 import sys
@@ -82,34 +85,82 @@ def row(title, seconds, repetition, repetitions, counters):
             "time_unit": "us", **counters}
 
 
-class Run:
-    """What has been measured, and what could not be. `limit`: seconds after which nothing is begun any more."""
+def failed(title, reason):
+    """What stands in the results for a benchmark that could not be measured."""
+    return {"name": title, "run_name": title, "run_type": "iteration", "repetition_index": 0, "iterations": 0,
+            "error_occurred": True, "error_message": reason}
 
-    def __init__(self, limit, is_small):
+
+@contextlib.contextmanager
+def interrupted_after(seconds):
+    """Raises TimeoutError inside if it takes longer, as soon as Python runs again: a call into a library ends first."""
+    def stop(*_):
+        raise TimeoutError("the implementation's time is over")
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+class Run:
+    """What has been measured, and what could not be.
+
+    limit: seconds after which nothing is begun any more. limit_of_each: seconds for an implementation in a part; what
+    would run longer is interrupted. only: implementations to be measured; none: all."""
+
+    def __init__(self, limit, is_small, limit_of_each=1e9, only=()):
         self.end = time.monotonic() + limit
+        self.limit_of_each = limit_of_each
+        self.only = set(only)
         self.is_small = is_small
         self.flush = Flush()
+        self.clocks = {}  # of each part
         self.rows = []
         self.failures = []
-        self.clocks = {}  # of each part
+        self.begin_part()
 
-    def attempt(self, what, measure):
-        """Adds the rows that measure() returns; what fails is reported, and others' rows stay."""
+    def begin_part(self):
+        self.used = {}  # seconds of each implementation
+
+    def wants(self, implementation):
+        return not self.only or implementation in self.only
+
+    def attempt(self, title, measure):
+        """Adds the rows that measure() returns, or one that says why there are none; others' rows stay.
+
+        title: the benchmark's name, whose first part is the implementation."""
+        implementation = title.split("/")[0]
+        if not self.wants(implementation):
+            return
+        start = time.monotonic()
+        left = self.limit_of_each - self.used.get(implementation, 0.0)
         try:
-            if time.monotonic() > self.end:
-                raise TimeoutError("left out, since the time is over")
-            self.rows += measure()
+            if start > self.end:
+                raise TimeoutError("the time of all is over")
+            if left <= 0:
+                raise TimeoutError(f"the implementation's {self.limit_of_each:.0f} seconds are over")
+            with interrupted_after(min(left, 1e6)):
+                self.rows += measure()
         except Exception as trouble:  # whatever another package throws
             text = str(trouble).strip().split("\n")[0][:200]
-            self.failures.append(f"{what}: {type(trouble).__name__}: {text}")
-            print(self.failures[-1], file=sys.stderr, flush=True)
+            self.note_failure(title, f"{type(trouble).__name__}: {text}")
+        finally:
+            self.used[implementation] = self.used.get(implementation, 0.0) + time.monotonic() - start
         if DEVICE == "cuda":
             torch.cuda.empty_cache()
+
+    def note_failure(self, title, reason):
+        self.rows.append(failed(title, reason))
+        self.failures.append(f"{title}: {reason}")
+        print(self.failures[-1], file=sys.stderr, flush=True)
 
     def time(self, title, operation, counters, rate=None, wanted_seconds=0.12, samples=(4, 30)):
         """Rows of a call that ran before. rate: a counter's name, and what it counts of a call, in 10^12."""
         least, most = (1, 1) if self.is_small else samples
-        once = seconds_of(operation, self.flush, 1)
+        once = max(seconds_of(operation, self.flush, 1), 1e-9)
         rounds = min(max(int(wanted_seconds / once), least), most)
         times = [seconds_of(operation, self.flush, rounds) for _ in range(REPETITIONS)]
         shown = ", ".join(f"{name} {value:.4g}" for name, value in counters.items())
@@ -183,12 +234,22 @@ def context(commit=None, **more):
                                                                                "--short=12", "HEAD")}
 
 
-def version_of(name):
-    module = sys.modules.get(name)
+def version_of(module, distribution=None):
+    """Of a package that was imported, or that is installed; "unknown" for others."""
     try:
-        return getattr(module, "__version__", None) or importlib.metadata.version(name)
+        return importlib.metadata.version(distribution or module)
     except importlib.metadata.PackageNotFoundError:
-        return "unknown"
+        return getattr(sys.modules.get(module), "__version__", None) or "unknown"
+
+
+def tensors_of(file):
+    """{name: tensor} of one of the safetensors files of tests/data, on the CPU."""
+    folder = ROOT / "tests" / "data"
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+    tensors, _ = importlib.import_module("safetensors_file").read(folder / file)
+    return {name: torch.from_numpy(array["bfloat16"].astype("int16")).view(torch.bfloat16)
+            if array.dtype.names else torch.from_numpy(array.copy()) for name, array in tensors.items()}
 
 
 def tessera():
@@ -200,11 +261,14 @@ def tessera():
 
 
 def use_packages(packages, folder):
-    """Makes wheels and source folders importable."""
+    """Makes wheels and folders importable. Wheels go into a folder named site-packages, as if they were installed:
+    packages ask for that name, and for the paths that wheels add."""
+    installed = Path(folder) / "site-packages"
+    installed.mkdir()
     for package in packages:
         if package.suffix == ".whl":
             with zipfile.ZipFile(package) as archive:
-                archive.extractall(folder)  # Triton reads the source of its kernels, which it cannot in an archive
-        else:
-            sys.path.insert(0, str(package.resolve()))
-    sys.path.insert(0, folder)
+                archive.extractall(installed)  # Triton reads the source of its kernels, which it cannot in an archive
+    for place in [*(package for package in packages if package.suffix != ".whl"), installed]:
+        sys.path.insert(0, str(place.resolve()))
+        site.addsitedir(str(place.resolve()))

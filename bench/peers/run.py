@@ -4,10 +4,12 @@
 
     run.py --package sageattention-1*.whl liger_kernel-*.whl ml-cross-entropy/ --out build/peers.json
     run.py --parts attention caches --out build/peers.json     # with packages that are installed, or without them
+    run.py --only tessera quack --parts losses --out build/quack.json
     run.py --small --out build/peers.json                      # every line that needs no GPU, in seconds
 
 Needs PyTorch; with CUDA and Triton all of it. Prints one table and writes Google Benchmark's JSON for report.py. What
-cannot be measured, for want of a package or of time, is reported and left out; others stay.
+cannot be measured, for want of a package or of time, stands there as an error with its reason; others stay. Exits with
+1 if this library itself is among that.
 """
 import argparse
 import importlib
@@ -17,7 +19,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from measuring import Clocks, Run, context, use_packages, version_of
+from measuring import Clocks, Run, context, tessera, use_packages, version_of
 
 PARTS = ["weights", "attention", "caches", "losses"]  # modules beside this
 # Columns of the table: heading, counter, digits.
@@ -27,8 +29,17 @@ COLUMNS = [("ms", "ms", 3), ("TFLOP/s", "TFLOPs", 0), ("TB/s", "TBps", 3), ("ext
            ("error, classifier", "classifier_error", 5)]
 
 
+# Key in the context: module and distribution of a package that is measured, or that another one is written in.
+PACKAGES = {"sageattention": ("sageattention", None), "sageattention2": ("sageattention2", None),
+            "cut_cross_entropy": ("cut_cross_entropy", None), "liger_kernel": ("liger_kernel", "liger-kernel"),
+            "quack": ("quack", "quack-kernels"), "cutlass_dsl": ("cutlass", "nvidia-cutlass-dsl"),
+            "cudnn_frontend": ("cudnn", "nvidia-cudnn-frontend"), "flash_attention_3": ("fa3_fwd", "fa3-fwd"),
+            "flash_attention_4": ("flash_attn.cute", "flash-attn-4"), "triton": ("triton", None)}
+
+
 def table(rows):
-    """All medians in Markdown: what is done alike stands together, this library first."""
+    """All medians in Markdown: what is done alike stands together, this library first. Failures are told apart."""
+    rows = [row for row in rows if "error_message" not in row]
     groups = {}
     for row in rows:
         who, what = row["name"].split("/", 1)
@@ -42,16 +53,37 @@ def table(rows):
     return "\n".join(lines)
 
 
+def told(failures):
+    """Each reason once, with the benchmarks that it is the reason of."""
+    titles = {}
+    for failure in failures:
+        title, reason = failure.split(": ", 1)
+        titles.setdefault((title.split("/")[0], reason), []).append(title)
+    return [f"not measured: {who}: {reason} ({', '.join(several[:3])}{', ...' * (len(several) > 3)})"
+            for (who, reason), several in titles.items()]
+
+
+def build_extension():
+    """Before anything is timed, since it takes minutes once. What is wrong with it is said where it is wanted."""
+    try:
+        tessera()
+    except Exception as trouble:  # a compiler's
+        print(f"the extension of examples/pytorch: {trouble}", file=sys.stderr, flush=True)
+
+
 def measure(options):
     """Writes what there is after each part."""
-    run = Run(options.limit, options.small)
+    if not options.only or any(name.startswith("tessera") for name in options.only):
+        build_extension()
+    run = Run(options.limit, options.small, options.limit_of_each, options.only)
     for name in options.parts:
         part = importlib.import_module(name)
+        run.begin_part()
         with Clocks() as clocks:
             try:
                 part.measure_all(run)
             except Exception as trouble:  # its data could not be made
-                run.failures.append(f"{name}: {trouble!r}")
+                run.note_failure(f"{name}/data", repr(trouble))
         run.clocks[f"clocks_{name}"] = clocks.described()
         described = context(options.commit, executable="peers/run.py", **versions(), **run.clocks)
         result = {"context": described, "benchmarks": run.rows}
@@ -60,8 +92,7 @@ def measure(options):
 
 
 def versions():
-    names = ["sageattention", "cut_cross_entropy", "liger_kernel", "triton"]
-    found = {name: version_of(name) for name in names}
+    found = {key: version_of(*names) for key, names in PACKAGES.items()}
     found["nvcomp"] = importlib.import_module("weights").version_of_nvcomp()
     return {name: version for name, version in found.items() if version != "unknown"}
 
@@ -72,17 +103,24 @@ def main():
     parser.add_argument("--package", type=Path, nargs="*", default=[], metavar="PATH",
                         help="wheels, or folders that hold a package, which need not be installed")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
-    parser.add_argument("--limit", type=float, default=1e9, metavar="SECONDS", help="after these nothing is begun")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME",
+                        help="implementations, as names of benchmarks begin")
+    parser.add_argument("--limit", type=float, default=1e9, metavar="SECONDS",
+                        help="after these nothing is begun; to build our extension does not count")
+    parser.add_argument("--limit-of-each", type=float, default=100, metavar="SECONDS",
+                        help="an implementation's in a part; compilation counts")
     parser.add_argument("--commit", help="of the sources, where they are no git checkout")
     parser.add_argument("--small", action="store_true", help="small shapes, few calls: to try the scripts themselves")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         use_packages(options.package, folder)
         run, described = measure(options)
-    if not run.rows:
-        sys.exit("run.py: nothing could be measured")
     print(table(run.rows))
-    print("\n".join(["", json.dumps(described)] + [f"not measured: {failure}" for failure in run.failures]))
+    print("\n".join(["", json.dumps(described), *told(run.failures)]))
+    if len(run.rows) == len(run.failures):
+        sys.exit("run.py: nothing could be measured")
+    if any(failure.startswith("tessera") and ": TimeoutError" not in failure for failure in run.failures):
+        sys.exit("run.py: this library failed")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What attention is measured on, made on the device: normal queries, keys and values of bf16; for each head 6 % of the
-/// channels of keys have an offset of 4 N(0, 1), 6 % of those of queries one of 2 N(0, 1), and all of those of values
-/// one of N(0, 1) / 2. Sequences may be shorter than their extent. And how far results are from attention in double.
+/// What attention is measured on, made on the device: normal queries, keys and values of bf16. With offsets, for each
+/// head 6 % of the channels of keys lie 4 N(0, 1) away from zero, 6 % of those of queries 2 N(0, 1), and all of those
+/// of values N(0, 1) / 2. Sequences may be shorter than their extent. And how far results are from attention in double.
 #pragma once
 
 #include <algorithm>
@@ -85,6 +85,8 @@ __global__ void attend_exactly(tessera::head_view<tessera::bfloat16 const> queri
   }
 }
 
+enum class attention_data { with_offsets, normal };
+
 struct attention_distance {
   double relative_l1;
   double cosine;
@@ -93,22 +95,22 @@ struct attention_distance {
 class attention_problem {
  public:
   /// lengths: of queries and keys of each sequence; none: all are whole.
-  attention_problem(tessera::attention_shape const& shape, bool is_causal, std::vector<std::int32_t> lengths = {})
-      : shape_(shape), lengths_(std::move(lengths)) {
+  attention_problem(tessera::attention_shape const& shape, bool is_causal, std::vector<std::int32_t> lengths = {},
+                    attention_data data = attention_data::with_offsets)
+      : shape_(shape), data_(data), lengths_(std::move(lengths)) {
     options_.is_causal = is_causal;
     check(cudaMemcpyAsync(device_lengths_.data(), lengths_.data(), lengths_.size() * sizeof(std::int32_t),
                           cudaMemcpyHostToDevice, memory_.stream()),
           "cudaMemcpyAsync");
-    auto const channels = static_cast<std::uint64_t>(shape.channels);
-    fill(queries_, shape.batch * shape.query_heads, shape.queries,
-         tessera::testing::offset_channels{channels, 0.06, 2.0}, 1);
-    fill(keys_, shape.batch * shape.key_heads, shape.keys, tessera::testing::offset_channels{channels, 0.06, 4.0}, 2);
-    fill(values_, shape.batch * shape.key_heads, shape.keys, tessera::testing::offset_channels{channels, 1.0, 0.5}, 3);
+    fill(queries_, shape.batch * shape.query_heads, shape.queries, heads(0.06, 2.0), 1);
+    fill(keys_, shape.batch * shape.key_heads, shape.keys, heads(0.06, 4.0), 2);
+    fill(values_, shape.batch * shape.key_heads, shape.keys, heads(1.0, 0.5), 3);
     memory_.wait();
   }
 
   tessera::attention_shape const& shape() const { return shape_; }
   tessera::attention_options const& options() const { return options_; }
+  attention_data data() const { return data_; }
   std::vector<std::int32_t> const& lengths() const { return lengths_; }
   tessera::cuda const& exec() const { return exec_; }
   device_memory& memory() { return memory_; }
@@ -204,6 +206,11 @@ class attention_problem {
     return {apart / size, product / std::sqrt(of_found * of_expected)};
   }
 
+  tessera::testing::offset_channels heads(double fraction, double sigma) const {
+    bool const has_offsets = data_ == attention_data::with_offsets;
+    return {static_cast<std::uint64_t>(shape_.channels), has_offsets ? fraction : 0.0, sigma};
+  }
+
   template <class Generator>
   void fill(device_array<tessera::bfloat16> const& to, std::int64_t heads, std::int64_t tokens,
             Generator const& generator, std::uint64_t seed) {
@@ -222,6 +229,7 @@ class attention_problem {
   }
 
   tessera::attention_shape shape_;
+  attention_data data_;
   std::vector<std::int32_t> lengths_;
   tessera::attention_options options_;
   device_memory memory_;

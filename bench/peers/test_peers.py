@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Tests of what needs no GPU and no peer: `python3 bench/peers/test_peers.py`. Skipped where PyTorch is missing."""
+import json
+import math
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+try:
+    import torch
+except ModuleNotFoundError:
+    torch = None
+else:
+    import attention
+    import attention_problem
+    import losses
+    import measuring
+    import run
+
+
+@unittest.skipIf(torch is None, "PyTorch is not installed")
+class PeersTest(unittest.TestCase):
+    def test_attention_of_the_problem_is_that_of_pytorch_in_double(self):
+        for data in attention_problem.DATA:
+            problem = attention_problem.Problem(data, 128, "small", 2, 3, 150)
+            for is_causal in (False, True):
+                exact = torch.nn.functional.scaled_dot_product_attention(
+                    *(x.double() for x in (problem.queries, problem.keys, problem.values)), is_causal=is_causal)
+                found = problem.errors(exact, is_causal)
+                self.assertLess(found["relative_l1"], 1e-12)
+                self.assertAlmostEqual(found["cosine"], 1)
+                self.assertGreater(problem.errors(exact * 1.01, is_causal)["relative_l1"], 0.0099)
+
+    def test_errors_of_another_shape_are_refused(self):
+        problem = attention_problem.Problem("normal", 64, "small", 1, 2, 100)
+        with self.assertRaisesRegex(RuntimeError, "the result is"):
+            problem.errors(problem.queries.transpose(1, 2), False)
+
+    def test_offsets_lie_where_they_should(self):
+        problem = attention_problem.Problem("offset", 128, "small", 4, 16, 2000)
+        keys = problem.keys.float().mean(2)
+        away = keys.abs() > 0.15  # means of 2000 normal numbers have a deviation of 0.022
+        self.assertAlmostEqual(float(away.float().mean()), 0.06, delta=0.015)
+        self.assertAlmostEqual(float(keys[away].std()), 4.0, delta=0.5)
+        values = problem.values.float().mean(2)
+        self.assertAlmostEqual(float(values.std()), 0.5, delta=0.03)
+        plain = attention_problem.Problem("normal", 128, "small", 4, 16, 2000)
+        self.assertLess(float(plain.keys.float().mean(2).abs().max()), 0.15)
+
+    def test_real_heads_are_the_models_again_and_again(self):
+        tensors = measuring.tensors_of("smollm2_attention.safetensors")
+        keys, queries = tensors["layers.15.keys_post_rope"], tensors["layers.15.queries_post_rope"]
+        problem = attention_problem.Problem("real", 64, "small", 2, 5, 1100)
+        for head, (query, key) in enumerate([(0, 0), (3, 1), (6, 2), (1, 0), (4, 1)]):
+            self.assertTrue(torch.equal(problem.keys[1, head, :512].cpu(), keys[key]), head)
+            self.assertTrue(torch.equal(problem.queries[0, head, :512].cpu(), queries[query]), head)
+        self.assertTrue(torch.equal(problem.keys[0, 0, 512:1024].cpu(), keys[0]))
+        wide = attention_problem.Problem("real", 128, "small", 1, 2, 512)
+        self.assertTrue(torch.equal(wide.keys[0, 0].cpu(), torch.cat([keys[0], keys[1]], -1)))
+        self.assertTrue(torch.equal(wide.queries[0, 1].cpu(), torch.cat([queries[3], queries[6]], -1)))
+
+    def test_titles_of_the_usual_data_are_as_they_were(self):
+        offset, normal = (attention_problem.Problem(data, 64, "4k", 1, 1, 10) for data in ["offset", "normal"])
+        self.assertEqual(offset.title(True), "bf16/d64/4k/causal")
+        self.assertEqual(normal.title(False), "bf16/d64/4k/normal")
+        self.assertEqual(normal.title(True), "bf16/d64/4k/causal/normal")
+
+    def test_codes_of_e4m3_use_all_of_the_range(self):
+        heads = torch.randn(2, 3, 100, 64, dtype=torch.bfloat16) * torch.tensor([1e-3, 1, 50])[:, None, None]
+        codes, factor = attention.rounded_to_e4m3(heads.bfloat16(), True)
+        self.assertEqual(factor.shape, (2, 3, 1, 1))
+        self.assertTrue(bool((codes.float().abs().amax((2, 3)) == attention.LARGEST_E4M3).all()))
+        self.assertLess(float((codes.float() * factor - heads).norm() / heads.norm()), 0.04)
+        codes, factor = attention.rounded_to_e4m3(heads.bfloat16(), False)
+        self.assertEqual(factor.shape, (1, 1, 1, 1))
+        self.assertEqual(float(codes.float().abs().max()), attention.LARGEST_E4M3)
+        back = attention.in_bf16(codes, factor)
+        self.assertEqual((back.dtype, back.shape), (torch.bfloat16, heads.shape))
+        self.assertLess(float((back.float() - heads).norm() / heads.norm()), 0.04)
+        zeros, _ = attention.rounded_to_e4m3(torch.zeros(1, 1, 4, 4, dtype=torch.bfloat16), False)
+        self.assertEqual(float(zeros.float().abs().max()), 0)
+
+    def test_exact_gradients_are_those_of_autograd(self):
+        for data, shape in [("zipf", "64x200x32"), ("real", "300x512x576")]:
+            problem = losses.Problem(data, shape)
+            hidden, classifier = (x.detach().double().requires_grad_() for x in (problem.hidden, problem.classifier))
+            loss = torch.nn.functional.cross_entropy(hidden @ classifier.T, problem.labels)
+            loss.backward()
+            self.assertAlmostEqual(float(loss.detach()), problem.exact_loss, places=5)
+            for exact, found in [(hidden.grad, problem.exact_hidden), (classifier.grad, problem.exact_classifier)]:
+                self.assertLess(float((exact - found).norm() / exact.norm()), 1e-5)
+
+    def test_the_real_loss_is_below_the_models_own_over_all_rows(self):
+        tensors = measuring.tensors_of("smollm2_classifier.safetensors")
+        problem = losses.Problem("real", "256x512x576")
+        self.assertLess(problem.exact_loss, float(tensors["loss_all_rows"].mean()))
+        self.assertGreater(problem.exact_loss, 0.5 * float(tensors["loss_all_rows"].mean()))
+
+    def test_every_implementation_is_measured_and_a_missing_one_gives_its_reason(self):
+        self.assertEqual(losses.MEASURED["zipf"], list(losses.IMPLEMENTATIONS))
+        self.assertEqual(losses.MEASURED["real"], list(losses.IMPLEMENTATIONS))
+        some = measuring.Run(1e9, True, only=["nothing/by/this"])
+        some.attempt("nothing/by/this/name", lambda: 1)
+        self.assertEqual(some.rows, [])
+        some = measuring.Run(1e9, True)
+        some.attempt("peer/forward/x", lambda: __import__("no_such_package"))
+        self.assertEqual(len(some.rows), 1)
+        self.assertTrue(some.rows[0]["error_occurred"])
+        self.assertEqual(some.rows[0]["run_name"], "peer/forward/x")
+        self.assertIn("no_such_package", some.rows[0]["error_message"])
+
+    def test_an_implementation_that_takes_too_long_is_stopped_and_not_begun_again(self):
+        some = measuring.Run(1e9, True, limit_of_each=0.2)
+        start = time.monotonic()
+        some.attempt("slow/a", lambda: time.sleep(20))
+        self.assertLess(time.monotonic() - start, 5)
+        some.attempt("slow/b", lambda: self.fail("it was begun"))
+        some.attempt("quick/a", lambda: [{"name": "quick/a"}])
+        self.assertIn("time is over", some.rows[0]["error_message"])
+        self.assertIn("0 seconds are over", some.rows[1]["error_message"])
+        self.assertEqual(some.rows[2], {"name": "quick/a"})
+        some.begin_part()
+        some.attempt("slow/c", lambda: [{"name": "slow/c"}])
+        self.assertEqual(some.rows[3], {"name": "slow/c"})
+
+    def test_a_reason_is_told_once(self):
+        told = run.told(["a/x: Missing: no", "a/y: Missing: no", "b/x: Missing: no"])
+        self.assertEqual(told, ["not measured: a: Missing: no (a/x, a/y)", "not measured: b: Missing: no (b/x)"])
+
+    def test_folders_and_wheels_become_importable_with_the_paths_that_they_add(self):
+        with tempfile.TemporaryDirectory() as folder:
+            package = Path(folder, "given", "site-packages")
+            Path(package, "inner").mkdir(parents=True)
+            Path(package, "inner", "tessera_test_of_paths.py").write_text("here = 1\n")
+            Path(package, "added.pth").write_text("inner\n")
+            before = list(sys.path)
+            try:
+                measuring.use_packages([package], folder)
+                self.assertEqual(__import__("tessera_test_of_paths").here, 1)
+            finally:
+                sys.path[:] = before
+
+    def test_a_small_run_writes_rows_and_failures_that_the_report_reads(self):
+        with tempfile.TemporaryDirectory() as folder:
+            out = Path(folder, "peers.json")
+            done = subprocess.run([sys.executable, str(Path(run.__file__)), "--small", "--parts", "weights",
+                                   "attention", "losses", "--only", "flash2", "torch_eager", "torch_native", "fa3_fp8",
+                                   "nvcomp_ans", "--out", str(out)],
+                                  capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            content = json.loads(out.read_text())
+        rows = {}
+        for row in content["benchmarks"]:
+            rows.setdefault(row["name"], []).append(row)
+        names = ["flash2/forward/bf16/d128/small", "flash2/forward/bf16/d256/small/causal/real",
+                 "torch_eager/forward/bf16/zipf/300x1000x128", "torch_eager/forward_backward/bf16/real/256x512x576"]
+        for name in names:
+            self.assertEqual(len(rows[name]), measuring.REPETITIONS, name)
+            self.assertGreater(rows[name][0]["ms"], 0)
+        for error in ["relative_l1", "cosine", "TFLOPs"]:
+            self.assertTrue(math.isfinite(rows[names[0]][0][error]))
+        self.assertLess(rows[names[3]][0]["hidden_error"], 0.05)
+        self.assertTrue(rows["fa3_fp8/forward/bf16/d64/small/normal"][0]["error_message"])
+        for title in ["bf16/gauss", "fp16/gauss", "fp32/gauss", "bf16/minilm"]:
+            self.assertIn(f"nvcomp_ans/decode/{title}/1MiB", rows)
+        self.assertEqual(content["context"]["seed"], measuring.SEED)
+
+
+if __name__ == "__main__":
+    unittest.main()
