@@ -101,6 +101,7 @@ inline namespace v0 {
 template <>
 struct row_fold<count_reducer> : known_row_fold {
   static constexpr bool uses_bounds = true;
+  static_assert(uses_bounds && !uses_exponentials && !is_pushed);
   struct part {
     std::int32_t count = 0;
   };
