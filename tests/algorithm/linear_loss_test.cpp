@@ -10,7 +10,6 @@
 #include <tessera/cut_cross_entropy.hpp>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cpu.hpp>
-#include <tessera/program/loss_marks.hpp>
 #include <tessera/testing/adversary.hpp>
 #include <tessera/tuning/linear_loss.hpp>
 
@@ -303,7 +302,7 @@ TEST_CASE("a loss says whether its reducer's state is small enough for warpgroup
   CHECK(!exact_cross_entropy_of<float, lse>::is_for_warpgroups);
   CHECK(exact_cross_entropy_of<bfloat16, paired_reducer<lse, many_sums<98>>>::is_for_warpgroups);  // 400 bytes
   CHECK(!exact_cross_entropy_of<bfloat16, paired_reducer<lse, many_sums<99>>>::is_for_warpgroups);
-  CHECK(warpgroup_loss_tuning{}.beside(sizeof(loss_row_memory<lse::state_type>)) == warpgroup_loss_tuning{}(900));
+  CHECK(warpgroup_loss_policy<lse> == warpgroup_loss_tuning{}(900));
   CHECK(warpgroup_loss_tuning{}.beside(100).stages == 5);
   CHECK(warpgroup_loss_tuning{}.beside(104).stages == 4);
   CHECK(warpgroup_loss_tuning{}.beside(260).stages == 4);

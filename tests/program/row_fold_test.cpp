@@ -53,7 +53,11 @@ typename R::state_type folded_tile(std::vector<float> const& row, std::int32_t f
       fold::take(part, value);
     }
     fold::settle(part, {first + 2 * lane, end, scale});
-    all = lane == 0 ? part : fold::join(all, part);
+    if (lane == 0) {
+      all = part;
+    } else {
+      fold::join(all, part);
+    }
   }
   return fold::finish(all, facts_of_row(largest, scale, raw, is_far, power_of_two{}));
 }
@@ -107,8 +111,8 @@ struct row_fold<count_reducer> : known_row_fold {
   };
   static void take(part& lane, row_value const& value) { lane.count += value.is_there ? 1 : 0; }
   static void settle(part&, row_place const&) {}
-  static part join(part a, part b) { return {a.count + b.count}; }
-  static std::int32_t finish(part all, row_facts const&) { return all.count; }
+  static void join(part& into, part const& other) { into.count += other.count; }
+  static std::int32_t finish(part const& all, row_facts const&) { return all.count; }
   template <class Power>
   static void add(std::int32_t& into, std::int32_t found, Power const&) {
     into += found;

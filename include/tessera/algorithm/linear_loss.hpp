@@ -46,13 +46,17 @@ struct loss_tiles_results {
   bool has_softmaxes;   ///< those that were wanted
 };
 
-/// Whether there is a program of sm_90a's warpgroups for the forward pass: for operands but float, if beside states of
-/// rows shared memory has room for pieces of operands. A state may have 400 bytes.
+/// How sm_90a's program of the forward pass is laid out for a Reducer.
+template <class Reducer>
+inline constexpr warpgroup_gemm_policy warpgroup_loss_policy =
+    warpgroup_loss_tuning{}.beside(sizeof(loss_row_memory<typename Reducer::state_type>));
+
+/// Whether there is that program: for operands but float, if beside states of rows shared memory has room for enough
+/// pieces of operands. A state may have 400 bytes.
 template <class Tile, class Reducer>
 inline constexpr bool reduces_on_warpgroups =
     !std::is_same_v<typename loss_tile<Tile>::operand_name, float> &&
-    warpgroup_loss_tuning{}.beside(sizeof(loss_row_memory<typename Reducer::state_type>)).stages >=
-        warpgroup_loss_tuning::fewest_stages;
+    warpgroup_loss_policy<Reducer>.stages >= warpgroup_loss_tuning::fewest_stages;
 
 /// Enqueues the reduction of rows of logits. An executor with programs of its own overloads this for itself, and may
 /// leave marks and softmaxes where they are wanted.

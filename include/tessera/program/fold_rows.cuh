@@ -52,19 +52,17 @@ __device__ __forceinline__ bool own_is_lower() {
   return threadIdx.x % 2 != 0;
 }
 
-/// Of the lane's own row, from parts of its upper and its lower one.
+/// The first of the parts of a lane's two rows becomes that of its own row, with what other lanes have of it.
 template <class Fold>
-__device__ __forceinline__ typename Fold::part join_lanes(typename Fold::part upper, typename Fold::part lower,
-                                                          row_place const& place) {
+__device__ __forceinline__ void join_lanes(typename Fold::part (&parts)[2], row_place const& place) {
   using part = typename Fold::part;
-  if constexpr (std::is_empty_v<part>) {
-    return {};
-  } else {
-    Fold::settle(upper, place);
-    Fold::settle(lower, place);
-    part const own =
-        Fold::join(chosen(own_is_lower(), upper, lower), move_words(chosen(own_is_lower(), lower, upper), across{1}));
-    return Fold::join(own, move_words(own, across{2}));  // the same bits for both, for it commutes
+  if constexpr (!std::is_empty_v<part>) {
+    Fold::settle(parts[0], place);
+    Fold::settle(parts[1], place);
+    part const given = chosen(own_is_lower(), parts[1], parts[0]);
+    parts[0] = chosen(own_is_lower(), parts[0], parts[1]);
+    Fold::join(parts[0], move_words(given, across{1}));
+    Fold::join(parts[0], move_words(parts[0], across{2}));  // the same bits for both, for it commutes
   }
 }
 
@@ -227,7 +225,8 @@ __device__ __forceinline__ typename R::state_type fold_rows(float const (&sums)[
   }
   row_facts const row =
       facts_of_row(is_lower ? largest[1] : largest[0], place.scale, own, is_far, detail::fast_power{});
-  return fold::finish(detail::join_lanes<fold>(parts[0], parts[1], place), row);
+  detail::join_lanes<fold>(parts, place);
+  return fold::finish(parts[0], row);
 }
 
 }  // namespace v0

@@ -5,7 +5,8 @@
 ///     using fold = row_fold<R>;
 ///     typename fold::part all;                              // of some values of a row
 ///     for (row_value const& value : values) { fold::take(all, value); }
-///     fold::settle(all, place);                             // once, before parts are joined, which commutes
+///     fold::settle(all, place);                             // once
+///     fold::join(all, other);                               // with that of other values; commutes
 ///     auto const state = fold::finish(all, facts_of_row(largest, scale, sum_of_exponentials, is_far, power));
 ///
 /// It says how for lse_reducer<float>, entropy_reducer<float>, arg_max_reducer<float>, sum_reducer<float> and pairs;
@@ -114,8 +115,8 @@ struct row_fold {
 
   TESSERA_FN static void take(part&, row_value const&) {}
   TESSERA_FN static void settle(part&, row_place const&) {}
-  TESSERA_FN static part join(part, part) { return {}; }
-  TESSERA_FN static state_type finish(part, row_facts const&) { return R{}.identity(); }
+  TESSERA_FN static void join(part&, part const&) {}
+  TESSERA_FN static state_type finish(part const&, row_facts const&) { return R{}.identity(); }
   /// Adds a state that finish() has made: what is pushed is there already.
   template <class Power>
   TESSERA_FN static void add(state_type&, state_type const&, Power const&) {}
@@ -136,8 +137,8 @@ struct row_fold<lse_reducer<float>> : known_row_fold {
 
   TESSERA_FN static void take(part&, row_value const&) {}
   TESSERA_FN static void settle(part&, row_place const&) {}
-  TESSERA_FN static part join(part, part) { return {}; }
-  TESSERA_FN static state_type finish(part, row_facts const& row) { return {row.largest, row.scaled}; }
+  TESSERA_FN static void join(part&, part const&) {}
+  TESSERA_FN static state_type finish(part const&, row_facts const& row) { return {row.largest, row.scaled}; }
   template <class Power>
   TESSERA_FN static void add(state_type& into, state_type const& found, Power const& power) {
     merge(into, found, power);
@@ -168,8 +169,8 @@ struct row_fold<entropy_reducer<float>> : known_row_fold {
     lane.weighted = multiply_add(maximum(value.exponent, no_infinity), value.exponential, lane.weighted);
   }
   TESSERA_FN static void settle(part&, row_place const&) {}
-  TESSERA_FN static part join(part a, part b) { return {a.weighted + b.weighted}; }
-  TESSERA_FN static state_type finish(part all, row_facts const& row) {
+  TESSERA_FN static void join(part& into, part const& other) { into.weighted += other.weighted; }
+  TESSERA_FN static state_type finish(part const& all, row_facts const& row) {
     constexpr float log_2 = 0.6931471806F;
     float const weighted = log_2 * row.correction * (all.weighted - row.error * row.raw);
     return {row.largest, row.scaled, weighted > 0.0F ? 0.0F : weighted};
@@ -200,10 +201,11 @@ struct row_fold<arg_max_reducer<float>> : known_row_fold {
     lane.place = lane.place >= 0 && column < place.end ? column : -1;
   }
   /// None, which is -1, comes after all others.
-  TESSERA_FN static part join(part a, part b) {
-    return {static_cast<std::int32_t>(min(static_cast<std::uint32_t>(a.place), static_cast<std::uint32_t>(b.place)))};
+  TESSERA_FN static void join(part& into, part const& other) {
+    into.place =
+        static_cast<std::int32_t>(min(static_cast<std::uint32_t>(into.place), static_cast<std::uint32_t>(other.place)));
   }
-  TESSERA_FN static state_type finish(part all, row_facts const& row) {
+  TESSERA_FN static state_type finish(part const& all, row_facts const& row) {
     return {all.place < 0 ? -infinity : row.largest, all.place};
   }
   template <class Power>
@@ -227,8 +229,8 @@ struct row_fold<sum_reducer<float>> : known_row_fold {
 
   TESSERA_FN static void take(part& lane, row_value const& value) { lane.sum += value.is_there ? value.value : 0.0F; }
   TESSERA_FN static void settle(part&, row_place const&) {}
-  TESSERA_FN static part join(part a, part b) { return {a.sum + b.sum}; }
-  TESSERA_FN static state_type finish(part all, row_facts const& row) { return all.sum * row.scale; }
+  TESSERA_FN static void join(part& into, part const& other) { into.sum += other.sum; }
+  TESSERA_FN static state_type finish(part const& all, row_facts const& row) { return all.sum * row.scale; }
   template <class Power>
   TESSERA_FN static void add(state_type& into, state_type found, Power const&) {
     into += found;
@@ -262,8 +264,9 @@ struct row_fold<paired_reducer<First, Second>> {
     first_fold::settle(lane.first, place);
     second_fold::settle(lane.second, place);
   }
-  TESSERA_FN static part join(part const& a, part const& b) {
-    return {first_fold::join(a.first, b.first), second_fold::join(a.second, b.second)};
+  TESSERA_FN static void join(part& into, part const& other) {
+    first_fold::join(into.first, other.first);
+    second_fold::join(into.second, other.second);
   }
   TESSERA_FN static state_type finish(part const& all, row_facts const& row) {
     return {first_fold::finish(all.first, row), second_fold::finish(all.second, row)};
