@@ -4,10 +4,16 @@
 /// whose state has at most 400 bytes and for all operands but float (linear_loss::is_for_warpgroups says so), the
 /// backward pass for operands of 16 bits. Else the portable programs with mma.sync.
 ///
-/// Reducers of the library are folded by a few instructions for each logit, others by their push() (row_fold.hpp). Both
-/// passes on an H200, bf16, 8192 tokens, of the time with lse_reducer<float>: loss_statistics 1.01 to 1.02, log-sum-exp
-/// and a user's top 4, 48 bytes of state, 0.95 to 1.0; a forward pass alone 1.02 to 1.04, and up to 1.2; with a user's
-/// own entropy, two exponentials a push(), 1.4 to 1.9. States of more than about 72 bytes do not fit into registers.
+/// Reducers of the library are folded by a few instructions for each logit, others by their push() (row_fold.hpp). On
+/// an H200, bf16, 8192 tokens, medians of calls in turn with lse_reducer<float>, of its time:
+///
+///     V, D                                         128256, 4096            256000, 2304
+///                                                  forward   both passes   forward   both passes
+///     loss_statistics                              1.015     1.015         1.04      1.014
+///     log-sum-exp and a user's top 4, 48 bytes                             1.17
+///     log-sum-exp and a user's own entropy         1.35                    1.89
+///
+/// The last one's push() takes two exponentials. States of more than about 72 bytes do not fit into registers.
 ///
 /// linear_loss.hpp brings it where nvcc compiles: call linear_loss as on the CPU, with a tessera::cuda executor.
 /// Nothing waits or allocates. The programs for warpgroups multiply tokens without a label, too.
