@@ -49,14 +49,14 @@
 /// The filter: the paper leaves a block of 128 tokens x 128 entries out where |S - [j = x]| < 2^-12 everywhere, tested
 /// before other factors. So here, with q for [j = x] where labels are smoothed; thresholds of the two gradients are
 /// options, the extents of blocks are the gradient_filter's. The rule's blocks are of tokens with a label. A NaN keeps
-/// its block, a token whose log-sum-exp is not finite all of its blocks; the bias is never filtered. What is lost: the
-/// hidden gradient of token i changes by at most |g_i| (sum of |S - q| left out) max_j |c_j|; the classifier's row j by
-/// at most threshold * sum_i |g_i| |e_i|, and rows of rare entries become zero, which is known to harm pre-training:
-/// there take `classifier_threshold = 0` or exact_cross_entropy. Gradients by lse and entropy are left out with their
-/// blocks. On sm_90a, where no gradient of the bias is asked for and neither threshold is 0, entries are taken in the
-/// order of how many blocks of tokens they can matter to (the paper sorts by the average logit), by marks that the
-/// forward pass leaves; logits of entries that matter to no token are never made again. There a block of the rule is of
-/// 128 neighbouring tokens, with a label or without, and is multiplied, too, where the one beside it is kept. Other
+/// its block; the bias is never filtered. What is lost: the hidden gradient of token i changes by at most |g_i| (sum of
+/// |S - q| left out) max_j |c_j|; the classifier's row j by at most threshold * sum_i |g_i| |e_i|, and rows of rare
+/// entries become zero, which is known to harm pre-training: there take `classifier_threshold = 0` or
+/// exact_cross_entropy. Gradients by lse and entropy are left out with their blocks.
+/// On sm_90a, where no gradient of the bias is asked for and neither threshold is 0, entries are taken in the order of
+/// how many blocks of tokens they can matter to (the paper sorts by the average logit), by marks that the forward pass
+/// leaves; logits of entries that matter to no token are never made again. There a block of the rule is of 128
+/// neighbouring tokens, with a label or without, and is multiplied, too, where the one beside it is kept. Other
 /// programs take entries in their own order.
 ///
 /// Layouts: hidden states are tokens x channels, the classifier is vocabulary x channels; any extents and strides, of
@@ -79,10 +79,10 @@
 /// exec.wait() throws value_error with its position, outputs of its token and the reduced loss are NaN; for gradients
 /// it is as if ignored. Tokens without a label have gradients of zero, whatever their hidden states hold. A NaN or a
 /// plus infinity among the logits makes the loss of its token NaN, its log-sum-exp NaN or infinite, and gradients that
-/// depend on it NaN, on every executor at the same places: all of the token's hidden gradient and, in all its channels,
-/// that of the classifier. An infinity in the classifier also meets gradients of 0, in blocks that are not left out,
-/// and makes NaN there. Minus infinities (a masked vocabulary, by the bias) count as probability 0; with smoothed
-/// labels they make the loss infinite.
+/// depend on it NaN, on every executor at the same places: all of the token's hidden gradient and that of the
+/// classifier, for a filter keeps all blocks of such a token. An infinity in the classifier also meets gradients of 0,
+/// in blocks that are not left out, and makes NaN there. Minus infinities (a masked vocabulary, by the bias) count as
+/// probability 0; with smoothed labels they make the loss infinite.
 ///
 /// Errors: shape_error and value_error that name the function and show both values. Nothing waits, allocates or learns
 /// from the device how many tokens count: every call can be captured in a CUDA graph.

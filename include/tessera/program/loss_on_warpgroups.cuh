@@ -47,6 +47,7 @@ inline namespace v0 {
 template <class T, class R>
 struct reduce_loss_rows {
   using state_type = typename R::state_type;
+  /// Of a row, from tile to tile.
   using memory_type = loss_row_memory<state_type>;
   struct scratch_type {
     memory_type of_row[16];  ///< of each row of a warp

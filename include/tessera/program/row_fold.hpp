@@ -110,7 +110,6 @@ struct row_fold {
   static constexpr bool uses_exponentials = false;
   static constexpr bool uses_bounds = false;
   using state_type = typename R::state_type;
-  /// Nothing.
   struct part {};
 
   TESSERA_FN static void take(part&, row_value const&) {}
@@ -244,16 +243,16 @@ struct row_fold<sum_reducer<float>> : known_row_fold {
 /// Both, each as it can.
 template <class First, class Second>
 struct row_fold<paired_reducer<First, Second>> {
-  using first_fold = row_fold<First>;
-  using second_fold = row_fold<Second>;
+  using first_fold = row_fold<First>;    ///< of `First`
+  using second_fold = row_fold<Second>;  ///< of `Second`
   static constexpr bool is_pushed = first_fold::is_pushed || second_fold::is_pushed;
   static constexpr bool uses_exponentials = first_fold::uses_exponentials || second_fold::uses_exponentials;
   static constexpr bool uses_bounds = first_fold::uses_bounds || second_fold::uses_bounds;
   using state_type = typename paired_reducer<First, Second>::state_type;
   /// Empty where both are.
   struct part {
-    [[no_unique_address]] typename first_fold::part first;
-    [[no_unique_address]] typename second_fold::part second;
+    [[no_unique_address]] typename first_fold::part first;    ///< for `First`
+    [[no_unique_address]] typename second_fold::part second;  ///< for `Second`
   };
 
   TESSERA_FN static void take(part& lane, row_value const& value) {
