@@ -46,7 +46,8 @@ struct reduced_rows {
   std::vector<typename Reducer::state_type> states;  ///< of tokens with a label
 };
 
-/// A forward pass; the states of a row are read from the workspace, where those that are not used stay those of nothing.
+/// A forward pass; the states of a row are read from the workspace, where those that are not used stay those of
+/// nothing.
 template <class Filter, class Reducer, class Executor>
 reduced_rows<Reducer> reduce_on(Executor const& exec, problem_type const& p, bool with_marks) {
   using loss = linear_loss<loss_gemm_tile<bfloat16>, Reducer, Filter>;

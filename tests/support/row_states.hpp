@@ -20,8 +20,8 @@
 namespace tessera_test {
 
 /// A user's own reducer: the four largest values and where they stood, the first of equal ones first, and how many
-/// values there were, and how many below -1/32. It knows nothing of rows; the four largest are no NaNs. With a log-sum-exp
-/// it has 48 bytes of state.
+/// values there were, and how many below -1/32. It knows nothing of rows; the four largest are no NaNs. With a
+/// log-sum-exp it has 48 bytes of state.
 struct top_four {
   struct state_type {
     tessera::placed_value<float> best[4];

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `reduce_loss_rows`: the epilogue of gemm_in_turns that reduces rows of a classifier's logits, by any Reducer that is
-/// or has one of log-sum-exps, and picks the logits of labels: linear_loss's forward program for sm_90a, which takes its
-/// tiles from a row_schedule.
+/// `reduce_loss_rows`: the epilogue of gemm_in_turns that reduces rows of a classifier's logits, by any Reducer that
+/// is or has one of log-sum-exps, and picks the logits of labels: linear_loss's forward program for sm_90a, which
+/// takes its tiles from a row_schedule.
 ///
 /// Logits stay in fp32 registers. Of each row a warp keeps, in shared memory, what it has reduced so far of its share
 /// of the vocabulary, and merges it once with one of the row's `schedule.states()` states, which finish_loss_tokens
 /// merges in order. So the order of additions depends on the extents, on the number of multiprocessors and on how many
 /// launches there are.
 ///
-/// Within a tile a lane takes the largest of its row with the three others that hold the row, then adds up exponentials
-/// relative to it from the first to its last column; the lanes' sums are added as neighbours, then as pairs. What else
-/// the Reducer asks for: fold_rows.cuh.
+/// Within a tile a lane takes the largest of its row with the three others that hold the row, then adds up
+/// exponentials relative to it from the first to its last column; the lanes' sums are added as neighbours, then as
+/// pairs. What else the Reducer asks for: fold_rows.cuh.
 ///
-/// Instructions for each sum of a lane: a maximum, a multiply-add to the exponent, an exponential, an addition; one more
-/// for the entropy or a sum, two for the prediction. The exponential takes a scheduler 8 cycles: 1536 a tile of
+/// Instructions for each sum of a lane: a maximum, a multiply-add to the exponent, an exponential, an addition; one
+/// more for the entropy or a sum, two for the prediction. The exponential takes a scheduler 8 cycles: 1536 a tile of
 /// 128 x 192, while the other warpgroup multiplies for 192 cycles for each 16 channels. What few tiles need, tests of
 /// bounds, labels and marks, is behind branches of the warp.
 #pragma once
