@@ -102,7 +102,7 @@
 /// halves lie in the result. A filtered pass on sm_90a needs a copy of a part's rows of the classifier and about 10
 /// bytes for each entry. With memory no logits are made again: where nothing is left out, labels are not smoothed and
 /// the reducer has no entropy_reducer, the forward pass on sm_90a keeps softmaxes of 16 bits of as many entries as fit
-/// into the budget beside the usual 160 MiB, or of all, which takes 2 bytes for each token and entry and 2 % more. A
+/// into the budget beside the usual 160 MiB, or of all, which takes 2 bytes for each token and entry and 3 % more. A
 /// backward() uses them up: the next one comes after another forward(), else gradients are NaN and exec.wait() throws
 /// value_error.
 #pragma once

@@ -20,9 +20,7 @@
 
 #include <cstdint>
 
-#include <tessera/core/bfloat16.hpp>
 #include <tessera/core/math.hpp>
-#include <tessera/core/precision.hpp>
 #include <tessera/program/fold_rows.cuh>
 #include <tessera/program/kept_softmaxes.hpp>
 #include <tessera/program/loss_logits.hpp>
@@ -324,10 +322,9 @@ struct reduce_loss_rows {
     for (int half = 0; half < 2; ++half) {
       std::int32_t const token = place.row + lane / 4 + 8 * half;
       bool const is_there = token < softmaxes.values.extent(0);
-      bfloat16 const rounded = store<bfloat16>(reference_of_row(largest[half], factor));
-      float const reference = load(rounded);
+      float const reference = reference_of_row(largest[half], factor);
       if (is_there && lane % 4 == 0) {
-        softmaxes.references(place.column / kept_softmaxes<T>::tile_entries, token) = rounded;
+        softmaxes.references(place.column / kept_softmaxes<T>::tile_entries, token) = largest[half] * factor;
       }
 #pragma unroll
       for (int group = 0; group < groups<Registers>; ++group) {
