@@ -55,6 +55,14 @@ kind kind_of(T stored) {
                               : kind::minus_infinity;
 }
 
+std::vector<double> in_double(std::vector<bfloat16> const& values) {
+  std::vector<double> wide;
+  for (bfloat16 const value : values) {
+    wide.push_back(as_double(value));
+  }
+  return wide;
+}
+
 /// The first value that is of another kind; empty if there is none.
 template <class T>
 std::string first_apart(char const* what, std::vector<T> const& found, std::vector<T> const& expected) {
@@ -179,5 +187,8 @@ TEST_CASE("whole tiles of masked entries make no NaNs of kept softmaxes on a GPU
   }
   p.options.workspace_budget = std::int64_t{64} << 20;
   CHECK(check_kinds<exact_cross_entropy>(p) == 0);
-  check_on_device<exact_cross_entropy, bfloat16>(p, 1e-5, 4e-3);
+  auto const found = run_on_device<exact_cross_entropy, bfloat16>(tessera::cuda{}, p);
+  auto const expected = run_on_host<exact_cross_entropy>(p, true);
+  CHECK(relative_distance(found.hidden, in_double(expected.hidden)) <= 8e-3);  // both are rounded
+  CHECK(relative_distance(found.classifier, in_double(expected.classifier)) <= 8e-3);
 }
