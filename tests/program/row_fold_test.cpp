@@ -8,6 +8,7 @@
 #include <tessera/program/row_fold.hpp>
 #include <tessera/reduce/minimum_maximum.hpp>
 #include <tessera/testing/generators.hpp>
+#include <tessera/testing/laws/reducer.hpp>
 
 #include "support/catch.hpp"
 #include "support/row_states.hpp"
@@ -174,6 +175,19 @@ TEST_CASE("a reducer that says nothing of rows is pushed, beside others that are
   CHECK(difference_of<lse_reducer<float>>(kept.first, pushed<lse_reducer<float>>(row, 1.0F)) == "");
   row_fold<both>::merge(kept, {kept.first, {-7.0F, 3.0F}}, power_of_two{});
   CHECK(kept.second == interval<float>{-7.0F, 4.0F});
+}
+
+TEST_CASE("the reducers that tests bring along keep the laws", "[host]") {
+  std::vector<placed_value<float>> values;
+  for (std::int32_t i = 0; i < 40; ++i) {
+    auto const at = static_cast<std::uint64_t>(i);
+    values.push_back(
+        {i % 7 == 3 ? 1.5F : testing::gauss().value(6, at), static_cast<std::int32_t>(testing::hash(7, at) >> 40)});
+  }
+  auto const four = [](auto const& a, auto const& b) { return difference_of<top_four>(a, b) == ""; };
+  CHECK(testing::check_laws<top_four>(values, four).text().empty());
+  auto const sums = [](auto const& a, auto const& b) { return difference_of<many_sums<6>>(a, b) == ""; };
+  CHECK(testing::check_laws<many_sums<6>>(values, sums).text().empty());
 }
 
 TEST_CASE("a user can say how a reducer is made of rows", "[host]") {

@@ -20,7 +20,6 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
 #include <tessera/algorithm/linear_loss.hpp>
 #include <tessera/algorithm/linear_loss_gradients.cuh>
