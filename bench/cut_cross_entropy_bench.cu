@@ -6,7 +6,8 @@
 /// that have an element at or over `threshold`, found from all logits; `kept_ordered` is that with entries ordered by
 /// how many blocks of tokens they matter to. `TFLOPs` counts what a pass must multiply: the logits, and of both
 /// gradients the blocks that the better order keeps. Errors are of bf16 gradients against exact ones in fp32, as
-/// lengths. `cublas_logits_ms` is cuBLAS writing the logits alone, call by call in turn with ours.
+/// lengths. `cublas_logits_ms` is cuBLAS writing the logits alone, call by call in turn with ours. `vs_plain` is what
+/// log-sum-exps alone take, `plain_ms`, over what a reducer that tells more takes, call by call in turn.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -62,9 +63,10 @@ class loss_run {
   loss_run(loss_problem& problem, linear_loss_options const& options, workspace_plan plan)
       : problem_(problem), options_(options), plan_(std::move(plan)) {}
 
-  void forward(array_view<float> log_sum_exps = {}) {
-    Loss::forward(problem_.exec(), problem_.inputs(), options_,
-                  linear_loss_outputs{.loss = loss_.view(), .log_sum_exp = log_sum_exps}, space_);
+  /// Besides the loss.
+  void forward(linear_loss_outputs out = {}) {
+    out.loss = loss_.view();
+    Loss::forward(problem_.exec(), problem_.inputs(), options_, out, space_);
   }
   template <class T>
   void backward(gradient_arrays<T> const& gradients) {
@@ -131,7 +133,9 @@ struct known_problem {
     loss_run<loss> run(problem, options, plan);
     bench::device_array<float> log_sum_exps(problem.memory(), static_cast<std::size_t>(problem.shape().tokens));
     exact.emplace(problem);
-    run.forward({log_sum_exps.data(), problem.shape().tokens});
+    linear_loss_outputs more;
+    more.log_sum_exp = {log_sum_exps.data(), problem.shape().tokens};
+    run.forward(more);
     run.backward(*exact);
     softmax = bench::survey<filter_of<cut_cross_entropy>::type>(problem, log_sum_exps.data());
     bench::require_at_most(softmax->worst_total, 1e-3, "the worst sum of a softmax less 1");
@@ -259,6 +263,112 @@ void add_gradients(std::string const& operation, loss_data data, std::string con
                   [=](benchmark::State& state) { measure_gradients<Loss>(state, data, shape, options); });
 }
 
+/// A user's own reducer: the four largest logits and where they stood, the first of equal ones first.
+struct top_four {
+  struct state_type {
+    placed_value<float> best[4];
+  };
+  using input_type = placed_value<float>;
+
+  TESSERA_FN constexpr state_type identity() const {
+    constexpr input_type none{-infinity, -1};
+    return {{none, none, none, none}};
+  }
+  TESSERA_FN constexpr void push(state_type& state, input_type value) const {
+    for (input_type& best : state.best) {
+      bool const is_earlier = static_cast<std::uint32_t>(value.place) < static_cast<std::uint32_t>(best.place);
+      if (value.value > best.value || (value.value == best.value && is_earlier)) {
+        input_type const next = best;
+        best = value;
+        value = next;
+      }
+    }
+  }
+  TESSERA_FN constexpr void merge(state_type& into, state_type const& other) const {
+    for (input_type const& best : other.best) {
+      push(into, best);
+    }
+  }
+};
+using with_top_four = paired_reducer<lse_reducer<float>, top_four>;
+
+/// What a token is told besides its loss.
+class token_outputs {
+ public:
+  explicit token_outputs(loss_problem& problem)
+      : entropy_(problem.memory(), static_cast<std::size_t>(problem.shape().tokens)),
+        prediction_(problem.memory(), static_cast<std::size_t>(problem.shape().tokens)),
+        tokens_(problem.shape().tokens) {}
+
+  /// Those that the reducer knows.
+  template <class Reducer>
+  linear_loss_outputs outputs() const {
+    linear_loss_outputs out;
+    if constexpr (has_reducer<entropy_reducer<float>, Reducer>) {
+      out.entropy = {entropy_.data(), tokens_};
+    }
+    if constexpr (has_reducer<arg_max_reducer<float>, Reducer>) {
+      out.prediction = {prediction_.data(), tokens_};
+    }
+    return out;
+  }
+
+ private:
+  bench::device_array<float> entropy_;
+  bench::device_array<std::int32_t> prediction_;
+  std::int64_t tokens_;
+};
+
+/// A reducer that tells more beside the one of log-sum-exps, in turn.
+template <class Reducer>
+void measure_reducer(benchmark::State& state, bool has_backward, linear_loss_shape const& size) {
+  using loss = exact_cross_entropy_of<bfloat16, Reducer>;
+  using plain = exact_cross_entropy;
+  static_assert(loss::is_for_warpgroups);
+  loss_problem& problem = problem_of(loss_data::spread, size).problem;
+  gradient_arrays<bfloat16> const gradients(problem);
+  token_outputs const told(problem);
+  linear_loss_shape const& shape = problem.shape();
+  loss_run<loss> run(problem, {},
+                     has_backward ? loss::plan_backward(problem.exec(), shape, {}) : loss::plan(problem.exec(), shape));
+  loss_run<plain> plain_run(
+      problem, {}, has_backward ? plain::plan_backward(problem.exec(), shape, {}) : plain::plan(problem.exec(), shape));
+  bench::race seconds{};
+  for (auto _ : state) {
+    seconds = bench::alternate(
+        problem.memory().stream(),
+        [&] {
+          run.forward(told.outputs<Reducer>());
+          if (has_backward) {
+            run.backward(gradients);
+          }
+        },
+        [&] {
+          plain_run.forward();
+          if (has_backward) {
+            plain_run.backward(gradients);
+          }
+        });
+    state.SetIterationTime(seconds.ours);
+  }
+  bench::require_at_most(std::abs(run.loss() - plain_run.loss()), 1e-5 * plain_run.loss(), "the error of the loss");
+  constexpr double mebibyte = 1 << 20;
+  state.counters["ms"] = 1e3 * seconds.ours;
+  state.counters["plain_ms"] = 1e3 * seconds.peer;
+  state.counters["vs_plain"] = seconds.peer / seconds.ours;
+  state.counters["extra_MiB"] = static_cast<double>(run.planned_bytes()) / mebibyte;
+  state.counters["loss"] = run.loss();
+  bench::report_cuda(state, seconds.ours, {.operations = (has_backward ? 4 : 1) * problem.operations()});
+}
+
+template <class Reducer>
+void add_reducer(std::string const& name, std::string const& size, linear_loss_shape const& shape) {
+  bench::add_cuda("cut_cross_entropy/reducers/" + name + "/forward/bf16/spread/" + size,
+                  [=](benchmark::State& state) { measure_reducer<Reducer>(state, false, shape); });
+  bench::add_cuda("cut_cross_entropy/reducers/" + name + "/forward_backward_exact/bf16/spread/" + size,
+                  [=](benchmark::State& state) { measure_reducer<Reducer>(state, true, shape); });
+}
+
 void add_shape(linear_loss_shape const& shape) {
   std::string const size =
       std::to_string(shape.tokens) + "x" + std::to_string(shape.vocabulary) + "x" + std::to_string(shape.channels);
@@ -270,6 +380,8 @@ void add_shape(linear_loss_shape const& shape) {
   add_gradients<exact_cross_entropy>("forward_backward_exact", loss_data::spread, size, shape, {});
   add_gradients<exact_cross_entropy>("forward_backward_exact_4GiB", loss_data::spread, size, shape,
                                      {.workspace_budget = std::int64_t{4} << 30});
+  add_reducer<loss_statistics>("statistics", size, shape);
+  add_reducer<with_top_four>("top_four_by_push", size, shape);
 }
 
 bench::registration const registered([] {

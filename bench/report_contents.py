@@ -114,6 +114,8 @@ def minicache_figures():
 
 # Figures that are needed where a file of results is there, and not reported where it is not.
 FIGURES_OF_FILE = {
+    "loss_reducers.json": {"swap.loss_statistics": ("value", "vs_plain", [
+        "cut_cross_entropy/reducers/statistics/forward_backward_exact/bf16/spread/8192x128256x4096"])},
     "minicache.json": minicache_figures(),
     "shadow_kv.json": {
         "shadow.decode.host.hit60.speedup": ("value", "speedup", ["shadow/decode/host/hit60/128k"]),
@@ -162,6 +164,7 @@ COLUMNS = {
     "ms": lambda name, c: number(c.get("ms"), 1),
     "us": lambda name, c: number(1e3 * c["ms"] if "ms" in c else None, 0),
     "cuBLAS's logits, ms": lambda name, c: number(c.get("cublas_logits_ms"), 1),
+    "without statistics, ms": lambda name, c: number(c.get("plain_ms"), 1),
     "extra MiB": lambda name, c: number(c.get("extra_MiB"), 1),
     "speedup": lambda name, c: number(c.get("speedup")),
     "blocks kept": lambda name, c: percent(c.get("kept")),
@@ -207,13 +210,15 @@ def loss_table(model):
                  (f"both passes, {data}, tessera from Python", f"{BESIDE_PEERS}/forward_backward/bf16/{data}/{size}"),
                  (f"both passes, {data}, {apple}", f"apple_cce/forward_backward/bf16/{data}/{size}")]
     rows += [("both passes, exact", f"cut_cross_entropy/forward_backward_exact/bf16/spread/{size}"),
-             ("both passes, exact, up to 4 GiB",
-              f"cut_cross_entropy/forward_backward_exact_4GiB/bf16/spread/{size}"),
+             ("both passes, exact, up to 4 GiB", f"cut_cross_entropy/forward_backward_exact_4GiB/bf16/spread/{size}"),
              ("both passes, exact, tessera from Python", f"{BESIDE_PEERS}_exact/forward_backward/bf16/spread/{size}")]
+    for label, reducer in [("entropies and predictions", "statistics"), ("a user's four largest", "top_four_by_push")]:
+        for passes, operation in [("forward", "forward"), ("both passes, exact", "forward_backward_exact")]:
+            rows += [(f"{passes}, {label}", f"cut_cross_entropy/reducers/{reducer}/{operation}/bf16/spread/{size}")]
     rows += [(f"both passes, {label}", f"{peer}/forward_backward/bf16/zipf/{size}") for peer, label in without_filter]
     return Table(f"{name}, {size.replace('x', ' x ')}",
-                 ["ms", "cuBLAS's logits, ms", "extra MiB", "blocks kept", "ordered", "error, hidden",
-                  "error, classifier"], rows)
+                 ["ms", "cuBLAS's logits, ms", "without statistics, ms", "extra MiB", "blocks kept", "ordered",
+                  "error, hidden", "error, classifier"], rows)
 
 
 def loss_on_real_data():

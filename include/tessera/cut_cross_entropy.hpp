@@ -40,6 +40,11 @@
 ///
 /// For reinforcement learning and distillation take `reduction = loss_reduction::none`: the loss is then minus the
 /// log-probability of the label (times weight), with an upstream gradient for each token.
+/// cut_cross_entropy_of<bfloat16, loss_statistics> also gives entropies, with upstream gradients of their own, and
+/// predictions; a Reducer of your own sees each logit and its place beside a log-sum-exp, as
+/// paired_reducer<lse_reducer<float>, R>. On sm_90a that costs 2 to 4 % of a forward pass and 1 to 2 % of both passes,
+/// a Reducer of one's own what its push() costs (linear_loss.cuh), if its state has at most 400 bytes:
+/// is_for_warpgroups says so, for others the portable program takes about 17 times as long.
 ///
 /// The filter: the paper leaves a block of 128 tokens x 128 entries out where |S - [j = x]| < 2^-12 everywhere, tested
 /// before other factors; its authors' code takes a 32nd of the operands' epsilon, which is 2^-12 for bf16, 2^-15 for
@@ -76,9 +81,11 @@
 /// exec.wait() throws value_error with its position, outputs of its token and the reduced loss are NaN; for gradients
 /// it is as if ignored. Tokens without a label have gradients of zero, whatever their hidden states hold. A NaN or a
 /// plus infinity among the logits makes the loss of its token NaN, its log-sum-exp NaN or infinite, and gradients that
-/// depend on it NaN. Minus infinities (a masked vocabulary, by the bias) count as probability 0; with smoothed labels
-/// they make the loss infinite. With a softcap there are none, for it makes them -softcap, as it does in other code: a
-/// masked entry keeps a probability then.
+/// depend on it NaN, on every executor at the same places: all of the token's hidden gradient and that of the
+/// classifier, for a filter keeps all blocks of such a token. An infinity in the classifier also meets gradients of 0,
+/// in blocks that are not left out, and makes NaN there. Minus infinities (a masked vocabulary, by the bias) count as
+/// probability 0; with smoothed labels they make the loss infinite. With a softcap
+/// there are none, for it makes them -softcap, as it does in other code: a masked entry keeps a probability then.
 ///
 /// Errors: shape_error and value_error that name the function and show both values. A backward() whose workspace holds
 /// no forward() of the same extents, reduction, options, inputs and plan (a workspace that is poisoned or cleared, for
@@ -89,19 +96,20 @@
 /// adds in another order in a workspace of plan_backward().
 /// Between executors sums differ by rounding (tile/gemm_operand.hpp).
 /// Cost of the forward pass: 2 * labelled tokens * vocabulary * channels operations, rounded up to tiles of 128;
-/// plan.describe() says what each region of the workspace takes: 32 bytes a token and 8 for each of at most
-/// max(6, 512 / (tokens / 128)) states; about 768 KiB for 8192 tokens, whatever V is. In a workspace of
-/// plan_backward() the forward pass on sm_90a also leaves marks of the entries that can matter to the filter, in
-/// tokens * V / 1024 bytes. Of the backward pass: as many operations to make the logits again, and for the blocks that
-/// are kept as many for each of the two gradients. It takes the vocabulary in parts, whose G is in the workspace:
-/// `workspace_budget` says how much memory there is, and the parts are about as large as it allows; without one all of
-/// the workspace is at most 160 MiB, unless 32 MiB of G need more. Several parts also need 2 bytes for each element of
-/// 16-bit hidden gradients, whose sums stay fp32 from part to part: the upper halves lie in the result. A filtered pass
-/// on sm_90a needs a copy of a part's rows of the classifier and about 10 bytes for each entry.
-/// With memory no logits are made again: where nothing is left out, labels are not smoothed and the reducer is
-/// lse_reducer<float>, the forward pass on sm_90a keeps softmaxes of 16 bits of as many entries as fit into the budget
-/// beside the usual 160 MiB, or of all, which takes 2 bytes for each token and entry and 2 % more. A backward() uses
-/// them up: the next one comes after another forward(), else gradients are NaN and exec.wait() throws value_error.
+/// plan.describe() says what each region of the workspace takes: 32 bytes a token and 8, or
+/// the size of another Reducer's state, for each of at most max(6, 512 / (tokens / 128)) states; about 768 KiB for 8192
+/// tokens, whatever V is. In a workspace of plan_backward() the forward pass on sm_90a also leaves marks of the entries
+/// that can matter to the filter, in tokens * V / 1024 bytes. Of the backward pass: as many operations to make the
+/// logits again, and for the blocks that are kept as many for each of the two gradients. It takes the vocabulary in
+/// parts, whose G is in the workspace: `workspace_budget` says how much memory there is, and the parts are about as
+/// large as it allows; without one all of the workspace is at most 160 MiB, unless 32 MiB of G need more. Several parts
+/// also need 2 bytes for each element of 16-bit hidden gradients, whose sums stay fp32 from part to part: the upper
+/// halves lie in the result. A filtered pass on sm_90a needs a copy of a part's rows of the classifier and about 10
+/// bytes for each entry. With memory no logits are made again: where nothing is left out, labels are not smoothed and
+/// the reducer has no entropy_reducer, the forward pass on sm_90a keeps softmaxes of 16 bits of as many entries as fit
+/// into the budget beside the usual 160 MiB, or of all, which takes 2 bytes for each token and entry and 3 % more. A
+/// backward() uses them up: the next one comes after another forward(), else gradients are NaN and exec.wait() throws
+/// value_error.
 #pragma once
 
 #include <tessera/algorithm/linear_loss.hpp>
@@ -122,7 +130,7 @@ template <class T>
 using loss_gemm_tile =
     gemm_tile<T, shape<128, 128, 32 / static_cast<int>(sizeof(typename gemm_operand<T>::value_type))>>;
 
-/// Everything that a loss can tell: entropies, predictions, smoothed labels.
+/// Everything that a loss can tell: entropies, predictions, smoothed labels. On sm_90a by the program of log-sum-exps.
 using loss_statistics =
     paired_reducer<entropy_reducer<float>, paired_reducer<arg_max_reducer<float>, sum_reducer<float>>>;
 

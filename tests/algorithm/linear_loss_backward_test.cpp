@@ -208,21 +208,34 @@ TEST_CASE("tokens that do not count have gradients of zero and harm no others", 
   CHECK(worst_distance(nothing, {std::vector<double>(320), std::vector<double>(800), std::vector<double>(50)}) == 0);
 }
 
-TEST_CASE("a NaN in a token reaches its own gradient and all of the classifier's, filtered or not", "[host]") {
+TEST_CASE("a NaN or an infinity in a token reaches its own gradient and all of the classifier's, filtered or not",
+          "[host]") {
   cpu const exec{.threads = 1};
-  auto problem = make_loss_problem<float>(5, 200, 16);
-  problem.labels = {1, 2, 3, 4, 5};
-  problem.hidden[16] = std::numeric_limits<float>::quiet_NaN();
-  using filtered_loss = small_loss<float, gradient_filter<4, 64, 64>>;
-  auto const found = run_gradients<filtered_loss, float>(exec, problem);
-  std::size_t wrong = 0;
-  for (std::size_t i = 0; i < found.hidden.size(); ++i) {
-    wrong += std::isnan(found.hidden[i]) == (i / 16 == 1) ? 0U : 1U;
+  float const none = std::numeric_limits<float>::infinity();
+  for (float const special : {std::numeric_limits<float>::quiet_NaN(), none, -none}) {
+    CAPTURE(special);
+    auto problem = make_loss_problem<float>(5, 200, 16);
+    problem.labels = {1, 2, 3, 4, 5};
+    problem.hidden[16] = special;
+    for (std::size_t entry = 64; entry < 128; ++entry) {  // a block whose logits are minus infinities, if any are
+      problem.classifier[entry * 16] = std::copysign(problem.classifier[entry * 16], -special);
+    }
+    auto const wrong_gradients = [&](gradient_results<float> const& found) {
+      std::size_t wrong = 0;
+      for (std::size_t i = 0; i < found.hidden.size(); ++i) {
+        wrong += std::isnan(found.hidden[i]) == (i / 16 == 1) ? 0U : 1U;
+      }
+      for (std::vector<float> const* values : {&found.classifier, &found.bias}) {
+        for (float const value : *values) {
+          wrong += std::isnan(value) ? 0U : 1U;
+        }
+      }
+      return wrong;
+    };
+    using filtered_loss = small_loss<float, gradient_filter<1, 64, 64>>;
+    CHECK(wrong_gradients(run_gradients<filtered_loss, float>(exec, problem)) == 0);
+    CHECK(wrong_gradients(run_gradients<small_loss<float>, float>(exec, problem)) == 0);
   }
-  for (float const value : found.classifier) {
-    wrong += std::isnan(value) ? 0U : 1U;
-  }
-  CHECK(wrong == 0);
 }
 
 TEST_CASE("only the gradients that are asked for are computed", "[host]") {

@@ -11,9 +11,11 @@
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/testing/adversary.hpp>
+#include <tessera/tuning/linear_loss.hpp>
 
 #include "support/catch.hpp"
 #include "support/loss_reference.hpp"
+#include "support/row_states.hpp"
 
 using namespace tessera;
 using namespace tessera_test;
@@ -290,4 +292,20 @@ TEST_CASE("a loss says what does not fit together", "[host]") {
   CHECK(message(in, {}, {one}) == "linear_loss.forward: the hidden states have 8 channels but the classifier has 7");
   in.classifier = matrix_view<float const>(problem.classifier.data(), {0, 8});
   CHECK(message(in, {}, {one}) == "linear_loss.forward: the vocabulary has 0 entries but must have 1 to 2147483647");
+}
+
+TEST_CASE("a loss says whether its reducer's state is small enough for warpgroups", "[host]") {
+  using lse = lse_reducer<float>;
+  CHECK(exact_cross_entropy_of<bfloat16, lse>::is_for_warpgroups);
+  CHECK(exact_cross_entropy_of<float16, loss_statistics>::is_for_warpgroups);
+  CHECK(exact_cross_entropy_of<tf32, loss_statistics>::is_for_warpgroups);
+  CHECK(!exact_cross_entropy_of<float, lse>::is_for_warpgroups);
+  CHECK(exact_cross_entropy_of<bfloat16, paired_reducer<lse, many_sums<98>>>::is_for_warpgroups);  // 400 bytes
+  CHECK(!exact_cross_entropy_of<bfloat16, paired_reducer<lse, many_sums<99>>>::is_for_warpgroups);
+  CHECK(warpgroup_loss_policy<lse> == warpgroup_loss_tuning{}(900));
+  CHECK(warpgroup_loss_tuning{}.beside(100).stages == 5);
+  CHECK(warpgroup_loss_tuning{}.beside(104).stages == 4);
+  CHECK(warpgroup_loss_tuning{}.beside(260).stages == 4);
+  CHECK(warpgroup_loss_tuning{}.beside(264).stages == 3);
+  CHECK(warpgroup_loss_tuning{}.beside(1000000).stages == 0);
 }

@@ -18,7 +18,8 @@ namespace {
 
 constexpr std::int64_t tokens = 130;
 
-/// Logits of which every seventh token has none that counts, and what a forward pass leaves of them.
+/// Logits of which every seventh token has none that counts, and what a forward pass leaves of them. With an offset
+/// that is not 0 a whole tile is masked.
 struct softmax_problem {
   std::int64_t vocabulary;
   float cap;
@@ -27,28 +28,29 @@ struct softmax_problem {
   std::int64_t tiles = divide_up(vocabulary, std::int64_t{192});
   std::vector<float> logits;
   std::vector<bfloat16> values = std::vector<bfloat16>(static_cast<std::size_t>(tokens * stride));
-  std::vector<bfloat16> references = std::vector<bfloat16>(static_cast<std::size_t>(tiles * tokens));
+  std::vector<float> references = std::vector<float>(static_cast<std::size_t>(tiles * tokens));
   std::vector<std::int32_t> state{kept_softmaxes<bfloat16>::there};
   std::vector<loss_token_factors> factors;
   std::vector<std::int64_t> row_of;
   std::vector<float> targets;
   std::vector<std::uint8_t> blocks = std::vector<std::uint8_t>(static_cast<std::size_t>(2 * stride / 128));
 
-  softmax_problem(std::int64_t entries, float softcap, float temperature)
+  softmax_problem(std::int64_t entries, float softcap, float temperature, float offset = 0)
       : vocabulary(entries), cap(softcap), inverse_temperature(1 / temperature) {
     for (std::int64_t token = 0; token < tokens; ++token) {
       double sum = 0;
       for (std::int64_t entry = 0; entry < vocabulary; ++entry) {
         auto const at = static_cast<std::uint64_t>(token * vocabulary + entry);
-        logits.push_back(testing::gauss{3.0}.value(5, at));
-        sum += std::exp(static_cast<double>(logits.back()));
+        bool const is_masked = offset != 0 && entry / 192 == 1;
+        logits.push_back(is_masked ? -INFINITY : offset + testing::gauss{3.0}.value(5, at));
+        sum += std::exp(static_cast<double>(logits.back() - offset));
       }
       keep(token);
       auto const number = static_cast<std::uint64_t>(token);
       bool const is_used = token % 7 != 3;
       auto const label = static_cast<std::int32_t>(testing::hash(6, number) % static_cast<std::uint64_t>(vocabulary));
       row_of.push_back(is_used ? static_cast<std::int64_t>(targets.size()) : -1);
-      factors.push_back({static_cast<float>(std::log(sum)),
+      factors.push_back({static_cast<float>(std::log(sum) + static_cast<double>(offset)),
                          testing::uniform{0.5, 1.0}.value(7, number),
                          testing::uniform{0.5, 1.0}.value(8, number),
                          is_used ? label : -1,
@@ -74,11 +76,10 @@ struct softmax_problem {
       for (std::int64_t entry = first; entry < last; ++entry) {
         largest = std::fmax(largest, logit(token, entry) * log2_e);
       }
-      bfloat16 const reference = store<bfloat16>(largest);
-      references[static_cast<std::size_t>(first / 192 * tokens + token)] = reference;
+      references[static_cast<std::size_t>(first / 192 * tokens + token)] = largest;
       for (std::int64_t entry = first; entry < last; ++entry) {
         values[static_cast<std::size_t>(token * stride + entry)] =
-            store<bfloat16>(std::exp2(logit(token, entry) * log2_e - load(reference)));
+            store<bfloat16>(std::exp2(logit(token, entry) * log2_e - (largest == -INFINITY ? 0.0F : largest)));
       }
     }
   }
@@ -131,6 +132,25 @@ TEST_CASE("softmaxes that are kept become gradients, those of labels as if they 
       CHECK(std::count(problem.blocks.begin(), problem.blocks.end(), 1) ==
             2 * divide_up(vocabulary, std::int64_t{128}));
     }
+  }
+}
+
+TEST_CASE("kept softmaxes become gradients wherever logits lie, and with masked entries", "[host]") {
+  for (float const offset : {-300.0F, 300.0F, -50000.0F, 50000.0F}) {
+    CAPTURE(offset);
+    softmax_problem problem(600, 0.0F, 1.0F, offset);
+    problem.run(cpu{.threads = 2});
+    std::int64_t wrong = 0;
+    for (std::int64_t token = 0; token < tokens; ++token) {
+      for (std::int64_t entry = 0; entry < 600; ++entry) {
+        auto const found =
+            static_cast<double>(load(problem.values[static_cast<std::size_t>(token * problem.stride + entry)]));
+        double const expected = problem.gradient(token, entry);
+        // Rounded twice, and half a unit of log-sum-exps of 50000 is 1/512.
+        wrong += std::fabs(found - expected) <= 1.5 / 128 * std::fabs(expected) + 1e-6 ? 0 : 1;
+      }
+    }
+    CHECK(wrong == 0);
   }
 }
 

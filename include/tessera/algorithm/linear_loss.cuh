@@ -1,14 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The loss of a linear classifier on CUDA devices: on sm_90a by warpgroups and the copy engine, where rows of hidden
-/// states, of the classifier and of their gradients begin at multiples of 16 bytes: the forward pass where the reducer
-/// is lse_reducer<float>, the backward pass for operands of 16 bits. Else the portable programs with mma.sync.
+/// states, of the classifier and of their gradients begin at multiples of 16 bytes: the forward pass for any Reducer
+/// whose state has at most 400 bytes and for all operands but float (linear_loss::is_for_warpgroups says so), the
+/// backward pass for operands of 16 bits. Else the portable programs with mma.sync.
+///
+/// Reducers of the library are folded by a few instructions for each logit, others by their push() (row_fold.hpp). On
+/// an H200, bf16, 8192 tokens, medians of calls in turn with lse_reducer<float>, of its time:
+///
+///     V, D                                         128256, 4096            256000, 2304
+///                                                  forward   both passes   forward   both passes
+///     loss_statistics                              1.015     1.015         1.04      1.014
+///     log-sum-exp and a user's top 4, 48 bytes                             1.17
+///     log-sum-exp and a user's own entropy         1.35                    1.89
+///
+/// The last one's push() takes two exponentials. States of more than about 72 bytes do not fit into registers.
 ///
 /// linear_loss.hpp brings it where nvcc compiles: call linear_loss as on the CPU, with a tessera::cuda executor.
 /// Nothing waits or allocates. The programs for warpgroups multiply tokens without a label, too.
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
 #include <tessera/algorithm/linear_loss.hpp>
 #include <tessera/algorithm/linear_loss_gradients.cuh>
@@ -91,7 +102,7 @@ loss_tiles_results run_loss_on_warpgroups(basic_cuda<Architectures> const& exec,
     exec.clear(array_view<std::uint32_t>(marks.live.data, marks.live.extent(0) * marks.live.extent(1)));
     marks.bounds.extents[0] = launches.states();
   }
-  clear_loss_states const clear{states, marks};
+  clear_loss_states<Reducer> const clear{states, marks};
   exec.run(clear, clear.groups());
   Program program{make_tensor_map(where, hidden, {warpgroup_gemm_shape::block_rows, Program::depth}),
                   make_tensor_map(where, classifier, {Program::b_box_rows, Program::depth}),
@@ -100,7 +111,7 @@ loss_tiles_results run_loss_on_warpgroups(basic_cuda<Architectures> const& exec,
                    static_cast<std::int32_t>(classifier.extent(0)), marks, kept}};
   for (int i = 0; i < launches.count; ++i) {
     if (i > 0) {
-      share_loss_bounds const share{states, marks, portable.tokens.count};
+      share_loss_bounds<Reducer> const share{states, marks, portable.tokens.count};
       exec.run(share, share.groups());
     }
     program.schedule = launches.schedules[i];
@@ -112,8 +123,8 @@ loss_tiles_results run_loss_on_warpgroups(basic_cuda<Architectures> const& exec,
 
 }  // namespace detail
 
-/// For CUDA devices: on sm_90a by wgmma where the layout suits the copy engine and only log-sum-exps are asked for,
-/// with marks and softmaxes where they are wanted; else the portable program.
+/// For CUDA devices: on sm_90a by wgmma where the layout suits the copy engine and states are not too large, with marks
+/// and softmaxes where they are wanted; else the portable program.
 template <int... Architectures, class Tile, class Reducer>
 loss_tiles_results run_loss_tiles(basic_cuda<arch_list<Architectures...>> const& exec,
                                   loss_tiles<Tile, Reducer> const& program, loss_marks const& marks,
@@ -121,9 +132,9 @@ loss_tiles_results run_loss_tiles(basic_cuda<arch_list<Architectures...>> const&
   using operand = typename loss_tile<Tile>::operand_name;
   using value_type = typename loss_tile<Tile>::value_type;
   constexpr bool has_hopper = ((Architectures == 900) || ...);
-  if constexpr (has_hopper && !std::is_same_v<operand, float> && std::is_same_v<Reducer, lse_reducer<float>>) {
+  if constexpr (has_hopper && reduces_on_warpgroups<Tile, Reducer>) {
     using on_warpgroups =
-        gemm_in_turns<operand, row_schedule, reduce_loss_rows<value_type>, warpgroup_loss_tuning{}(900)>;
+        gemm_in_turns<operand, row_schedule, reduce_loss_rows<value_type, Reducer>, warpgroup_loss_policy<Reducer>>;
     if (detail::suits_loss_on_warpgroups(program.logits.hidden.matrix, program.logits.classifier.matrix) &&
         exec.template has<on_warpgroups>()) {
       return detail::run_loss_on_warpgroups<on_warpgroups>(exec, program, marks, kept);

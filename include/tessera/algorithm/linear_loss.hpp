@@ -35,6 +35,7 @@
 #include <tessera/reduce/log_sum_exp.hpp>
 #include <tessera/reduce/paired.hpp>
 #include <tessera/tile/source/dense.hpp>
+#include <tessera/tuning/linear_loss.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -45,6 +46,18 @@ struct loss_tiles_results {
   loss_marks marks;     ///< to be checked; null if none were made
   bool has_softmaxes;   ///< those that were wanted
 };
+
+/// How sm_90a's program of the forward pass is laid out for a Reducer.
+template <class Reducer>
+inline constexpr warpgroup_gemm_policy warpgroup_loss_policy =
+    warpgroup_loss_tuning{}.beside(sizeof(loss_row_memory<typename Reducer::state_type>));
+
+/// Whether there is that program: for operands but float, if beside states of rows shared memory has room for enough
+/// pieces of operands. A state may have 400 bytes.
+template <class Tile, class Reducer>
+inline constexpr bool reduces_on_warpgroups =
+    !std::is_same_v<typename loss_tile<Tile>::operand_name, float> &&
+    warpgroup_loss_policy<Reducer>.stages >= warpgroup_loss_tuning::fewest_stages;
 
 /// Enqueues the reduction of rows of logits. An executor with programs of its own overloads this for itself, and may
 /// leave marks and softmaxes where they are wanted.
@@ -57,7 +70,7 @@ loss_tiles_results run_loss_tiles(Executor const& exec, loss_tiles<Tile, Reducer
 
 /// Tile: gemm_tile<T, shape<m, n, k>> with m and n of 64 or 128: what a group computes at a time. Reducer:
 /// lse_reducer<float>, entropy_reducer<float>, or a paired_reducer that has one of them and arg_max_reducer<float> (for
-/// predictions) or sum_reducer<float> (for smoothed labels).
+/// predictions), sum_reducer<float> (for smoothed labels), or any Reducer of floats or of placed_value<float>.
 template <class Tile, class Reducer = lse_reducer<float>,
           class Filter = gradient_filter_for<typename loss_tile<Tile>::value_type>>
 struct linear_loss {
@@ -67,6 +80,10 @@ struct linear_loss {
   /// What goes in, with labels of this type.
   template <class Label>
   using inputs = linear_loss_inputs<value_type, Label>;
+
+  /// Whether forward() is fast on sm_90a where the layout suits the copy engine: see reduces_on_warpgroups. If not, the
+  /// portable program takes about 17 times as long.
+  static constexpr bool is_for_warpgroups = reduces_on_warpgroups<Tile, Reducer>;
 
   /// What forward() needs.
   template <class Executor>
@@ -251,14 +268,15 @@ struct linear_loss {
            orders_entries(exec, std::type_identity<loss_gradient_tiles<Tile, Filter>>{});
   }
 
-  /// Entries whose softmaxes a forward pass keeps: only where nothing is left out and the memory was offered.
+  /// Entries whose softmaxes a forward pass keeps: only where nothing is left out, no entropy can have a gradient and
+  /// the memory was offered.
   template <class Executor>
   static std::int64_t kept_entries(Executor const& exec, linear_loss_shape const& shape,
                                    linear_loss_options const& options) {
     gradient_thresholds const thresholds = thresholds_of(options);
-    bool const can_keep = std::is_same_v<Reducer, lse_reducer<float>> && options.smoothing == 0.0F &&
-                          max(thresholds.hidden, thresholds.classifier) == 0 && options.workspace_budget > 0 &&
-                          shape.tokens > 0 &&
+    bool const can_keep = is_for_warpgroups && !has_reducer<entropy_reducer<float>, Reducer> &&
+                          options.smoothing == 0.0F && max(thresholds.hidden, thresholds.classifier) == 0 &&
+                          options.workspace_budget > 0 && shape.tokens > 0 &&
                           keeps_softmaxes(exec, std::type_identity<loss_gradient_tiles<Tile, Filter>>{});
     return can_keep ? gradient_regions<value_type>::kept_within(back, shape, options.workspace_budget) : 0;
   }

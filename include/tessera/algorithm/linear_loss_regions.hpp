@@ -106,7 +106,7 @@ struct loss_mark_regions : loss_regions<Tile, Reducer> {
   std::int64_t kept;         ///< entries whose softmaxes are kept
   std::int64_t kept_stride;  ///< from those of one token to the next
   region<value_type> softmaxes;
-  region<bfloat16> references;  ///< of softmaxes
+  region<float> references;  ///< of softmaxes
   region<std::int32_t> softmax_state;
 
   explicit loss_mark_regions(char const* where, linear_loss_shape const& shape, std::int64_t kept_entries = 0)
@@ -121,7 +121,7 @@ struct loss_mark_regions : loss_regions<Tile, Reducer> {
         kept(kept_entries),
         kept_stride(divide_up(kept_entries, std::int64_t{base::layout::columns}) * base::layout::columns),
         softmaxes(this->plan.template add<value_type>("softmaxes", checked_multiply(where, shape.tokens, kept_stride))),
-        references(this->plan.template add<bfloat16>(
+        references(this->plan.template add<float>(
             "references of softmaxes",
             checked_multiply(where, divide_up(kept_entries, std::int64_t{kept_softmaxes<value_type>::tile_entries}),
                              shape.tokens))),

@@ -79,7 +79,7 @@ struct finish_loss_tokens {
   array_view<float const> weights;                   ///< a value for each token, or null for ones
   loss_terms terms;                                  ///< what is added to a loss
   loss_token_outputs outputs;
-  array_view<float> row_lse;      ///< for the backward pass
+  array_view<float> row_lse;      ///< for the backward pass: NaN unless it is finite, which keeps all blocks of the row
   array_view<float> row_entropy;  ///< likewise
   array_view<loss_sums> sums;     ///< one for each group
 
@@ -118,7 +118,7 @@ struct finish_loss_tokens {
       }
     }
     float const weight = weights.data != nullptr ? weights[token] : 1.0F;
-    row_lse[row] = lse;
+    row_lse[row] = is_finite(lse) ? lse : detail::not_a_number;
     row_entropy[row] = softmax.entropy;
     detail::write_if_asked(outputs.loss, token, weight * loss);
     detail::write_if_asked(outputs.log_sum_exp, token, lse);

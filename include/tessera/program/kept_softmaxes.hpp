@@ -3,14 +3,13 @@
 /// exponentials of logits in the type of the operands, so that nothing is multiplied twice; `differentiate_softmaxes`
 /// makes them the gradient of the loss by the logits, where they lie. `set_softmaxes` says what they are.
 ///
-/// Exponentials are relative to about the largest logit that the token has among 192 entries: their relative error is
-/// that of one rounding, whatever log-sum-exp will be. A gradient is rounded twice, then.
+/// Exponentials are relative to the largest logit that the token has among 192 entries: their relative error is that of
+/// one rounding, whatever log-sum-exp will be. A gradient is rounded twice, then.
 #pragma once
 
 #include <cstdint>
 
 #include <tessera/config.hpp>
-#include <tessera/core/bfloat16.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
@@ -31,9 +30,9 @@ struct kept_softmaxes {
   static constexpr std::int32_t none = 0;
   static constexpr std::int32_t there = 1;  ///< forward() has left them; backward() takes them away
 
-  matrix_view<T> values;  ///< tokens x entries: 2^(logit * log2(e) - reference); rows at multiples of 16 bytes
-  matrix_view<bfloat16> references;  ///< tiles of entries x tokens
-  array_view<std::int32_t> state;    ///< one element: what there is
+  matrix_view<T> values;           ///< tokens x entries: 2^(logit * log2(e) - reference); rows at multiples of 16 bytes
+  matrix_view<float> references;   ///< tiles of entries x tokens; minus infinity where all logits are
+  array_view<std::int32_t> state;  ///< one element: what there is
 
   /// Whether there is room for them.
   [[nodiscard]] TESSERA_FN constexpr bool are_wanted() const { return values.data != nullptr; }
@@ -105,7 +104,7 @@ struct differentiate_softmaxes {
 
   struct piece_of_tile {
     piece values;
-    bfloat16 reference;
+    float reference;
   };
   TESSERA_FN piece_of_tile bring(std::int64_t token, std::int64_t entry) const {
     if (entry >= kept.values.extent(1)) {
@@ -123,7 +122,7 @@ struct differentiate_softmaxes {
     piece_of_tile second = bring(token, lane * together + step);
     for (std::int64_t entry = lane * together; entry < kept.values.extent(1); entry += step) {
       piece_of_tile const third = bring(token, entry + 2 * step);
-      differentiate<0>(first.values, scaling_of(load(first.reference), factors, is_there));
+      differentiate<0>(first.values, scaling_of(first.reference, factors, is_there));
       *reinterpret_cast<piece*>(&kept.values(token, entry)) = first.values;
       std::int64_t const label = factors.label;
       if (label >= entry && label < entry + together && is_there) {
@@ -141,7 +140,7 @@ struct differentiate_softmaxes {
     bool is_used;
   };
   TESSERA_FN scaling scaling_of(float reference, loss_token_factors const& factors, bool is_there) const {
-    float const softmax = exp2(reference - factors.log_sum_exp * log2_e);
+    float const softmax = exp2(multiply_add(-factors.log_sum_exp, log2_e, reference));
     bool const is_used = factors.label >= 0;
     return {is_there ? softmax * factors.by_softmax * map.inverse_temperature : detail::not_a_number, reference,
             is_used || !is_there};

@@ -75,7 +75,7 @@ struct write_loss_gradient {
     make_logits(sums, part);
     clear_unused(sums, part);
     take_labels(sums, part);
-    if (map.cap > 0.0F || smoothing != 0.0F || has_entropies) {
+    if (map.cap > 0.0F || smoothing != 0.0F || has_entropies || is_far(part)) {
       differentiate<kind::special>(sums, part, scratch);
     } else if (thresholds.hidden > 0.0F || thresholds.classifier > 0.0F) {
       differentiate<kind::filtered>(sums, part, scratch);
@@ -140,6 +140,14 @@ struct write_loss_gradient {
 
   __device__ __forceinline__ std::int64_t entry_at(std::int32_t column) const {
     return order != nullptr ? order[range.first + column] : range.first + column;
+  }
+
+  /// Whether a log-sum-exp is so far from 0 that rounding it in units of log 2 would show in a softmax.
+  __device__ __forceinline__ static bool is_far(tile_part const& part) {
+    constexpr float far = 8192.0F;  // by 3e-4
+    bool const is_own = (part.rows[0].label >= 0 && absolute(part.rows[0].log_sum_exp) > far) ||
+                        (part.rows[1].label >= 0 && absolute(part.rows[1].log_sum_exp) > far);
+    return __any_sync(0xffffffffU, is_own) != 0;
   }
 
   /// Rows without a gradient, whatever their sums, and entries that do not exist have a softmax of 0.

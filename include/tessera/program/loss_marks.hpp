@@ -18,7 +18,9 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/program/loss_tokens.hpp>
+#include <tessera/reduce/entropy.hpp>
 #include <tessera/reduce/log_sum_exp.hpp>
+#include <tessera/reduce/paired.hpp>
 #include <tessera/tile/per_lane.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
@@ -56,12 +58,34 @@ struct loss_marks {
   [[nodiscard]] TESSERA_FN constexpr bool are_wanted() const { return live.data != nullptr && threshold > 0; }
 };
 
-/// Run with a lane for each row of the list of tokens.
+/// What sm_90a's forward pass keeps of a row from tile to tile, in shared memory.
+template <class State>
+struct loss_row_memory {
+  State state;         ///< of what has been seen
+  loss_bound bound;    ///< of the log-sum-exp
+  float known;         ///< log2 of the sum that was known when this launch began
+  float floor;         ///< sums below it do not matter
+  std::int32_t label;  ///< -1 for none, which is no column
+};
+
+/// The sum of exponentials in a state of a Reducer that is or has an lse_reducer or an entropy_reducer.
+template <class R>
+TESSERA_FN constexpr scaled_exponentials<float> exponentials_of(R const& reducer, typename R::state_type const& state) {
+  if constexpr (has_reducer<entropy_reducer<float>, R>) {
+    auto const& part = state_of<entropy_reducer<float>>(reducer, state);
+    return {part.largest, part.scaled};
+  } else {
+    return state_of<lse_reducer<float>>(reducer, state);
+  }
+}
+
+/// Run with a lane for each row of the list of tokens. R: the Reducer.
+template <class R>
 struct clear_loss_states {
   static constexpr int lanes = 256;
   struct scratch_type {};
 
-  matrix_view<scaled_exponentials<float>> states;  ///< shares x rows of the list
+  matrix_view<typename R::state_type> states;  ///< shares x rows of the list
   loss_marks marks;
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(states.extent(1), std::int64_t{lanes}); }
@@ -71,7 +95,7 @@ struct clear_loss_states {
     for (int lane : group) {
       std::int64_t const row = which * lanes + lane;
       for (std::int64_t i = 0; row < states.extent(1) && i < states.extent(0); ++i) {
-        states(i, row) = {-infinity, 0.0F};
+        states(i, row) = R{}.identity();
         if (marks.are_wanted()) {
           marks.bounds(i, row) = {infinity, -infinity};
         }
@@ -80,12 +104,13 @@ struct clear_loss_states {
   }
 };
 
-/// Likewise.
+/// Run with a lane for each row of the list of tokens. R: the Reducer.
+template <class R>
 struct share_loss_bounds {
   static constexpr int lanes = 256;
   struct scratch_type {};
 
-  matrix_view<scaled_exponentials<float> const> states;  ///< shares x rows of the list
+  matrix_view<typename R::state_type const> states;  ///< shares x rows of the list
   loss_marks marks;
   array_view<std::int64_t const> count;  ///< of rows
 
@@ -100,7 +125,7 @@ struct share_loss_bounds {
         scaled_exponentials<float> sum{-infinity, 0.0F};
         float least = infinity;
         for (std::int64_t i = 0; i < states.extent(0); ++i) {
-          lse_reducer<float>{}.merge(sum, states(i, row));
+          lse_reducer<float>{}.merge(sum, exponentials_of(R{}, states(i, row)));
           least = minimum(least, marks.bounds(i, row).least);
         }
         marks.known[row] = {lse_reducer<float>{}.value(sum) * log2_e, least};

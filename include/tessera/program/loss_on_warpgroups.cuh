@@ -1,35 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `reduce_loss_rows`: the epilogue of gemm_in_turns that makes log-sum-exps of a classifier's logits and picks the
-/// logits of labels: linear_loss's forward program for sm_90a, which takes its tiles from a row_schedule.
+/// `reduce_loss_rows`: the epilogue of gemm_in_turns that reduces rows of a classifier's logits, by any Reducer that
+/// is or has one of log-sum-exps, and picks the logits of labels: linear_loss's forward program for sm_90a, which
+/// takes its tiles from a row_schedule.
 ///
 /// Logits stay in fp32 registers. Of each row a warp keeps, in shared memory, what it has reduced so far of its share
 /// of the vocabulary, and merges it once with one of the row's `schedule.states()` states, which finish_loss_tokens
 /// merges in order. So the order of additions depends on the extents, on the number of multiprocessors and on how many
 /// launches there are.
 ///
-/// Within a tile a lane takes the largest of its row with the three others that hold the row, then adds up exponentials
-/// relative to it from the first to its last column; the lanes' sums are added as neighbours, then as pairs.
+/// Within a tile a lane takes the largest of its row with the three others that hold the row, then adds up
+/// exponentials relative to it from the first to its last column; the lanes' sums are added as neighbours, then as
+/// pairs. What else the Reducer asks for: fold_rows.cuh.
 ///
-/// Instructions for each sum of a lane: a maximum, a multiply-add to the exponent, an exponential, an addition. The
-/// exponential takes a scheduler 8 cycles: 1536 a tile of 128 x 192, while the other warpgroup multiplies for 192
-/// cycles for each 16 channels. What few tiles need, tests of bounds, labels and marks, is behind branches of the warp.
+/// Instructions for each sum of a lane: a maximum, a multiply-add to the exponent, an exponential, an addition; one
+/// more for the entropy or a sum, two for the prediction. The exponential takes a scheduler 8 cycles: 1536 a tile of
+/// 128 x 192, while the other warpgroup multiplies for 192 cycles for each 16 channels. What few tiles need, tests of
+/// bounds, labels and marks, is behind branches of the warp.
 #pragma once
 
 #include <cstdint>
 
-#include <tessera/core/bfloat16.hpp>
 #include <tessera/core/math.hpp>
-#include <tessera/core/precision.hpp>
+#include <tessera/program/fold_rows.cuh>
 #include <tessera/program/kept_softmaxes.hpp>
 #include <tessera/program/loss_logits.hpp>
 #include <tessera/program/loss_marks.hpp>
 #include <tessera/program/loss_tokens.hpp>
+#include <tessera/program/row_fold.hpp>
 #include <tessera/reduce/log_sum_exp.hpp>
 #include <tessera/tile/cuda/add_to_columns.cuh>
 #include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/convert.cuh>
 #include <tessera/tile/cuda/exponential.cuh>
 #include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/warpgroup_mma.cuh>
 #include <tessera/tile/row_schedule.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/matrix_view.hpp>
@@ -37,18 +41,12 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Reduces rows of logits to log-sum-exps, and leaves marks and softmaxes where they are wanted.
-template <class T>
+/// Reduces rows of logits, and leaves marks and softmaxes where they are wanted. R: the Reducer.
+template <class T, class R>
 struct reduce_loss_rows {
-  using state_type = scaled_exponentials<float>;
+  using state_type = typename R::state_type;
   /// Of a row, from tile to tile.
-  struct memory_type {
-    state_type state;    ///< of what has been seen
-    loss_bound bound;    ///< of the log-sum-exp
-    float known;         ///< log2 of the sum that was known when this launch began
-    float floor;         ///< sums below it do not matter
-    std::int32_t label;  ///< -1 for none, which is no column
-  };
+  using memory_type = loss_row_memory<state_type>;
   struct scratch_type {
     memory_type of_row[16];  ///< of each row of a warp
   };
@@ -80,10 +78,17 @@ struct reduce_loss_rows {
     float largest_of_group[2][groups<Registers>];
     find_largest(sums, largest_of_group);
     float largest[2];
-    state_type const found = reduce_tile(sums, largest_of_group, largest);
+    find_largest_of_rows(largest_of_group, largest);
+    row_place const values{place.column + 2 * static_cast<std::int32_t>(threadIdx.x % 4), vocabulary,
+                           map.inverse_temperature};
+    state_type const found = fold_rows<R>(sums, largest, values, scratch.of_row[own_row()].state);
     pick_targets(sums, place, scratch);
     keep(share, found, scratch);
     if (marks.are_wanted()) {
+      if constexpr (row_fold<R>::is_pushed) {  // which needs the registers in between
+        pin_registers(sums);
+        find_largest(sums, largest_of_group);
+      }
       mark(sums, largest_of_group, largest, place, scratch);
     }
     if (share.is_last) {
@@ -107,10 +112,6 @@ struct reduce_loss_rows {
     auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
     return lane / 4 + 8 * (lane % 2);
   }
-  /// By value: chosen by address they would lie in memory.
-  __device__ __forceinline__ static float of_own_row(float upper, float lower) {
-    return threadIdx.x % 2 != 0 ? lower : upper;
-  }
   __device__ __forceinline__ std::int64_t row_of(std::int32_t token) const {
     return token < tokens.row_of.size() ? tokens.row_of[token] : -1;
   }
@@ -120,7 +121,7 @@ struct reduce_loss_rows {
     auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
     if (lane < 16) {
       std::int64_t const row = row_of(first_row + lane);
-      memory_type memory{{-infinity, 0.0F}, {infinity, -infinity}, -infinity, infinity, -1};
+      memory_type memory{R{}.identity(), {infinity, -infinity}, -infinity, infinity, -1};
       if (row >= 0) {
         memory.label = tokens.labels[row];
         if (marks.are_wanted() && schedule.first_place > 0) {
@@ -142,7 +143,9 @@ struct reduce_loss_rows {
       return;
     }
     memory_type const& memory = scratch.of_row[lane];
-    states(share.split, row) = merged(states(share.split, row), memory.state);
+    state_type state = states(share.split, row);
+    row_fold<R>::merge(state, memory.state, detail::fast_power{});
+    states(share.split, row) = state;
     if (marks.are_wanted()) {
       loss_bound& bound = marks.bounds(share.split, row);
       bound = {minimum(bound.least, memory.bound.least), maximum(bound.highest, memory.bound.highest)};
@@ -187,58 +190,27 @@ struct reduce_loss_rows {
     }
   }
 
-  /// The state of the lane's own row in this tile, and the largest sums of both rows. Exponents are found by one
-  /// multiply-add, which rounds the subtrahend for all alike: that is made good for their sum, whose largest addend is
-  /// 1.
-  template <int Registers>
-  __device__ __forceinline__ state_type reduce_tile(float const (&sums)[Registers],
-                                                    float const (&largest_of_group)[2][groups<Registers>],
-                                                    float (&largest)[2]) const {
-    float const factor = map.inverse_temperature * log2_e;
-    float subtrahend[2];
-    float sum[2] = {0.0F, 0.0F};
+  /// Of both rows of a lane.
+  template <int Groups>
+  __device__ __forceinline__ static void find_largest_of_rows(float const (&largest_of_group)[2][Groups],
+                                                              float (&largest)[2]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       largest[half] = largest_of_group[half][0];
 #pragma unroll
-      for (int group = 1; group < groups<Registers>; ++group) {
+      for (int group = 1; group < Groups; ++group) {
         largest[half] = maximum(largest[half], largest_of_group[half][group]);
       }
 #pragma unroll
       for (int distance = 1; distance < 4; distance *= 2) {
         largest[half] = maximum(largest[half], detail::move_words(largest[half], detail::across{distance}));
       }
-      subtrahend[half] = reference_of(largest[half]);
     }
-#pragma unroll
-    for (int i = 0; i < Registers; ++i) {
-      sum[i / 2 % 2] += fast_exp2(multiply_add(sums[i], factor, -subtrahend[i / 2 % 2]));
-    }
-    float const own_largest = of_own_row(largest[0], largest[1]);
-    float own = of_own_row(sum[0], sum[1]) + detail::move_words(of_own_row(sum[1], sum[0]), detail::across{1});
-    own += detail::move_words(own, detail::across{2});  // the same bits for both: a sum of two commutes
-    if (own_largest > -infinity) {
-      own *= fast_exp2(-multiply_add(own_largest, factor, -(own_largest * factor)));
-      own = own < 1.0F ? 1.0F : own;
-    }
-    return {own_largest * map.inverse_temperature, own};
   }
 
-  /// In units of log 2.
-  __device__ __forceinline__ float reference_of(float largest) const {
-    return largest == -infinity ? 0.0F : largest * (map.inverse_temperature * log2_e);
-  }
-
-  /// As lse_reducer merges; with 1 for the relation of equal infinities.
-  __device__ __forceinline__ static state_type merged(state_type const& a, state_type const& b) {
-    float const largest = maximum(a.largest, b.largest);
-    float const lesser = minimum(a.largest, b.largest);
-    float const relation = lesser == largest ? 1.0F : fast_exp2((lesser - largest) * log2_e);
-    return {largest, a.largest >= b.largest ? multiply_add(b.scaled, relation, a.scaled)
-                                            : multiply_add(a.scaled, relation, b.scaled)};
-  }
   __device__ __forceinline__ static float log2_of(state_type const& state) {
-    return state.largest * log2_e + fast_log2(state.scaled);
+    scaled_exponentials<float> const sum = exponentials_of(R{}, state);
+    return sum.largest * log2_e + fast_log2(sum.scaled);
   }
 
   /// Writes the logits of labels that are in this tile.
@@ -270,10 +242,11 @@ struct reduce_loss_rows {
   __device__ __forceinline__ void keep(row_share const& share, state_type const& found, scratch_type& scratch) const {
     constexpr std::int32_t often = 4;
     memory_type& kept = scratch.of_row[own_row()];
-    state_type const total = merged(kept.state, found);
+    state_type total = kept.state;
+    row_fold<R>::add(total, found, detail::fast_power{});
     __syncwarp();  // lanes 2 and 3 of each four have read what 0 and 1 overwrite
     if (threadIdx.x % 4 < 2) {
-      kept.state = total;
+      row_fold<R>::keep(kept.state, total);
     }
     if (marks.are_wanted() && (share.before < often || share.before % often == 0)) {
       update_bound(share, found, total, kept);
@@ -349,10 +322,9 @@ struct reduce_loss_rows {
     for (int half = 0; half < 2; ++half) {
       std::int32_t const token = place.row + lane / 4 + 8 * half;
       bool const is_there = token < softmaxes.values.extent(0);
-      bfloat16 const rounded = store<bfloat16>(reference_of(largest[half]));
-      float const reference = load(rounded);
+      float const reference = reference_of_row(largest[half], factor);
       if (is_there && lane % 4 == 0) {
-        softmaxes.references(place.column / kept_softmaxes<T>::tile_entries, token) = rounded;
+        softmaxes.references(place.column / kept_softmaxes<T>::tile_entries, token) = largest[half] * factor;
       }
 #pragma unroll
       for (int group = 0; group < groups<Registers>; ++group) {

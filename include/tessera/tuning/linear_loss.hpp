@@ -40,6 +40,16 @@ inline namespace v0 {
 struct warpgroup_loss_tuning {
   using policy_type = warpgroup_gemm_policy;
   TESSERA_FN constexpr policy_type operator()(int) const { return {192, 2, 5, 8, 24, 240}; }
+
+  static constexpr int fewest_stages = 3;  ///< with fewer the portable program is taken
+  /// With as many stages as fit beside what is kept of a block's 256 rows, of so many bytes each.
+  TESSERA_FN constexpr policy_type beside(int row_bytes) const {
+    constexpr int room = 226 * 1024 - 128;  // a multiple of 1024 that leaves 1 KiB to the executor; barriers
+    policy_type policy = (*this)(900);
+    int const left = max(room - 256 * row_bytes, 0);
+    policy.stages = min(policy.stages, left / (128 * (128 + policy.columns)));
+    return policy;
+  }
 };
 
 /// The backward pass: the gradient by the logits, by gemm_in_turns, in bands of rows of tiles.

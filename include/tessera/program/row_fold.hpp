@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `row_fold`: how a Reducer is made of rows of values that lanes hold in registers, by fewer instructions than push()
+/// takes: the largest of a row is found before, and exponentials relative to it are made once for all who ask.
+///
+///     using fold = row_fold<R>;
+///     typename fold::part all;                              // of some values of a row
+///     for (row_value const& value : values) { fold::take(all, value); }
+///     fold::settle(all, place);                             // once
+///     fold::join(all, other);                               // with that of other values; commutes
+///     auto const state = fold::finish(all, facts_of_row(largest, scale, sum_of_exponentials, is_far, power));
+///
+/// It says how for lse_reducer<float>, entropy_reducer<float>, arg_max_reducer<float>, sum_reducer<float> and pairs;
+/// users may for reducers of their own. Any other Reducer is pushed: its part is empty, and who folds calls its push()
+/// for each value. Results are those of push(), up to rounding: a sum of exponentials takes logarithms to base 2 that
+/// are rounded alike for the whole row, which is made good at the end.
+///
+/// `Power` everywhere: a function that gives 2 to a power.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/concepts/reducer.hpp>
+#include <tessera/config.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/reduce/arg_max.hpp>
+#include <tessera/reduce/entropy.hpp>
+#include <tessera/reduce/log_sum_exp.hpp>
+#include <tessera/reduce/paired.hpp>
+#include <tessera/reduce/sum.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Where a lane's values are, and what they are multiplied by.
+struct row_place {
+  std::int32_t column;  ///< of the lane's first value
+  std::int32_t end;     ///< columns from here on do not exist
+  float scale;          ///< of values; positive
+};
+
+/// A value of a row that a lane has. Columns that do not exist hold minus infinity.
+struct row_value {
+  float value;          ///< before it is multiplied by the scale
+  float largest;        ///< of the row's values; a NaN is passed over
+  float exponent;       ///< (value - largest) * scale * log2(e), but for `row_facts::error`
+  float exponential;    ///< 2 to it
+  std::int32_t column;  ///< counted from the lane's first; grows from value to value
+  bool is_there;        ///< the column exists; true for all where the fold does not ask
+};
+
+/// What is known of a row when all of its values have been taken.
+struct row_facts {
+  float largest;     ///< of the values, times the scale
+  float scaled;      ///< sum of exponentials relative to the largest
+  float raw;         ///< the sum of the exponentials that were seen
+  float error;       ///< by which the exponents that were seen are too large
+  float correction;  ///< 2^-error
+  float scale;       ///< of values
+};
+
+/// What exponents are relative to, in units of log 2: the largest, rounded. Steepness: the scale times log2(e).
+TESSERA_FN inline float reference_of_row(float largest, float steepness) {
+  return largest == -infinity ? 0.0F : largest * steepness;
+}
+
+/// Whether a row's largest value is so far from 0, or infinite, that rounding the reference would make exponentials
+/// overflow.
+TESSERA_FN inline bool is_far_row(float largest, float steepness) {
+  return largest > -infinity && absolute(largest * steepness) >= static_cast<float>(1 << 25);
+}
+
+/// The exponent of a value in a row that is far: one instruction more, and no rounded reference. Plus infinities have
+/// exponentials of 1 beside others of 0; only a NaN gives a NaN.
+TESSERA_FN inline float far_exponent(float value, float largest, float steepness) {
+  return value == largest ? 0.0F : (value - largest) * steepness;
+}
+
+/// Largest: before it is multiplied by the scale. Raw: the sum of 2^exponent. Is_far: exponents are far_exponent's.
+template <class Power>
+TESSERA_FN row_facts facts_of_row(float largest, float scale, float raw, bool is_far, Power const& power) {
+  constexpr float log2_e = 1.442695041F;
+  row_facts row{largest * scale, raw, raw, 0.0F, 1.0F, scale};
+  if (largest > -infinity && !is_far) {
+    float const steepness = scale * log2_e;
+    row.error = multiply_add(largest, steepness, -(largest * steepness));
+    row.correction = power(-row.error);
+    row.scaled = raw * row.correction;
+    row.scaled = row.scaled < 1.0F ? 1.0F : row.scaled;
+  }
+  return row;
+}
+
+/// What folds that know how have in common.
+struct known_row_fold {
+  static constexpr bool is_pushed = false;          ///< values are to be pushed, besides
+  static constexpr bool uses_exponentials = false;  ///< else they are not made
+  static constexpr bool uses_bounds = false;        ///< asks which columns exist
+
+  /// Puts what add() has made of a copy of `kept` in its place.
+  template <class State>
+  TESSERA_FN static void keep(State& kept, State const& total) {
+    kept = total;
+  }
+};
+
+/// Of a Reducer that does not say how: its state comes by push().
+template <Reducer R>
+struct row_fold {
+  static constexpr bool is_pushed = true;
+  static constexpr bool uses_exponentials = false;
+  static constexpr bool uses_bounds = false;
+  using state_type = typename R::state_type;
+  struct part {};
+
+  TESSERA_FN static void take(part&, row_value const&) {}
+  TESSERA_FN static void settle(part&, row_place const&) {}
+  TESSERA_FN static void join(part&, part const&) {}
+  TESSERA_FN static state_type finish(part const&, row_facts const&) { return R{}.identity(); }
+  /// Adds a state that finish() has made: what is pushed is there already.
+  template <class Power>
+  TESSERA_FN static void add(state_type&, state_type const&, Power const&) {}
+  TESSERA_FN static void keep(state_type&, state_type const&) {}
+  /// Adds another state.
+  template <class Power>
+  TESSERA_FN static void merge(state_type& into, state_type const& other, Power const&) {
+    R{}.merge(into, other);
+  }
+};
+
+/// Sums of exponentials are all it needs.
+template <>
+struct row_fold<lse_reducer<float>> : known_row_fold {
+  static constexpr bool uses_exponentials = true;
+  using state_type = scaled_exponentials<float>;
+  struct part {};
+
+  TESSERA_FN static void take(part&, row_value const&) {}
+  TESSERA_FN static void settle(part&, row_place const&) {}
+  TESSERA_FN static void join(part&, part const&) {}
+  TESSERA_FN static state_type finish(part const&, row_facts const& row) { return {row.largest, row.scaled}; }
+  template <class Power>
+  TESSERA_FN static void add(state_type& into, state_type const& found, Power const& power) {
+    merge(into, found, power);
+  }
+  /// As lse_reducer merges, with one exponential; 1 is the relation of equal infinities.
+  template <class Power>
+  TESSERA_FN static void merge(state_type& into, state_type const& other, Power const& power) {
+    constexpr float log2_e = 1.442695041F;
+    float const largest = maximum(into.largest, other.largest);
+    float const lesser = minimum(into.largest, other.largest);
+    float const relation = lesser == largest ? 1.0F : power((lesser - largest) * log2_e);
+    into = {largest, into.largest >= other.largest ? multiply_add(other.scaled, relation, into.scaled)
+                                                   : multiply_add(into.scaled, relation, other.scaled)};
+  }
+};
+
+/// Besides exponentials, each of them times its exponent.
+template <>
+struct row_fold<entropy_reducer<float>> : known_row_fold {
+  static constexpr bool uses_exponentials = true;
+  using state_type = weighted_exponentials<float>;
+  struct part {
+    float weighted = 0.0F;  ///< sum of exponent * exponential
+  };
+
+  TESSERA_FN static void take(part& lane, row_value const& value) {
+    constexpr float no_infinity = -1000.0F;  // which an exponential of 0 makes 0
+    lane.weighted = multiply_add(maximum(value.exponent, no_infinity), value.exponential, lane.weighted);
+  }
+  TESSERA_FN static void settle(part&, row_place const&) {}
+  TESSERA_FN static void join(part& into, part const& other) { into.weighted += other.weighted; }
+  TESSERA_FN static state_type finish(part const& all, row_facts const& row) {
+    constexpr float log_2 = 0.6931471806F;
+    float const weighted = log_2 * row.correction * (all.weighted - row.error * row.raw);
+    return {row.largest, row.scaled, weighted > 0.0F ? 0.0F : weighted};
+  }
+  template <class Power>
+  TESSERA_FN static void add(state_type& into, state_type const& found, Power const&) {
+    entropy_reducer<float>{}.merge(into, found);
+  }
+  template <class Power>
+  TESSERA_FN static void merge(state_type& into, state_type const& other, Power const&) {
+    entropy_reducer<float>{}.merge(into, other);
+  }
+};
+
+/// The first column whose value is the largest.
+template <>
+struct row_fold<arg_max_reducer<float>> : known_row_fold {
+  using state_type = placed_value<float>;
+  struct part {
+    std::int32_t place = -1;  ///< counted from the lane's first; once settled, from the row's
+  };
+
+  TESSERA_FN static void take(part& lane, row_value const& value) {
+    lane.place = value.value == value.largest && lane.place < 0 ? value.column : lane.place;
+  }
+  TESSERA_FN static void settle(part& lane, row_place const& place) {
+    std::int32_t const column = place.column + lane.place;
+    lane.place = lane.place >= 0 && column < place.end ? column : -1;
+  }
+  /// None, which is -1, comes after all others.
+  TESSERA_FN static void join(part& into, part const& other) {
+    into.place =
+        static_cast<std::int32_t>(min(static_cast<std::uint32_t>(into.place), static_cast<std::uint32_t>(other.place)));
+  }
+  TESSERA_FN static state_type finish(part const& all, row_facts const& row) {
+    return {all.place < 0 ? -infinity : row.largest, all.place};
+  }
+  template <class Power>
+  TESSERA_FN static void add(state_type& into, state_type const& found, Power const&) {
+    arg_max_reducer<float>{}.merge(into, found);
+  }
+  template <class Power>
+  TESSERA_FN static void merge(state_type& into, state_type const& other, Power const&) {
+    arg_max_reducer<float>{}.merge(into, other);
+  }
+};
+
+/// Columns that do not exist are left out.
+template <>
+struct row_fold<sum_reducer<float>> : known_row_fold {
+  static constexpr bool uses_bounds = true;
+  using state_type = float;
+  struct part {
+    float sum = 0.0F;  ///< before it is multiplied by the scale
+  };
+
+  TESSERA_FN static void take(part& lane, row_value const& value) { lane.sum += value.is_there ? value.value : 0.0F; }
+  TESSERA_FN static void settle(part&, row_place const&) {}
+  TESSERA_FN static void join(part& into, part const& other) { into.sum += other.sum; }
+  TESSERA_FN static state_type finish(part const& all, row_facts const& row) { return all.sum * row.scale; }
+  template <class Power>
+  TESSERA_FN static void add(state_type& into, state_type found, Power const&) {
+    into += found;
+  }
+  template <class Power>
+  TESSERA_FN static void merge(state_type& into, state_type other, Power const&) {
+    into += other;
+  }
+};
+
+/// Both, each as it can.
+template <class First, class Second>
+struct row_fold<paired_reducer<First, Second>> {
+  using first_fold = row_fold<First>;    ///< of `First`
+  using second_fold = row_fold<Second>;  ///< of `Second`
+  static constexpr bool is_pushed = first_fold::is_pushed || second_fold::is_pushed;
+  static constexpr bool uses_exponentials = first_fold::uses_exponentials || second_fold::uses_exponentials;
+  static constexpr bool uses_bounds = first_fold::uses_bounds || second_fold::uses_bounds;
+  using state_type = typename paired_reducer<First, Second>::state_type;
+  /// Empty where both are.
+  struct part {
+    [[no_unique_address]] typename first_fold::part first;    ///< for `First`
+    [[no_unique_address]] typename second_fold::part second;  ///< for `Second`
+  };
+
+  TESSERA_FN static void take(part& lane, row_value const& value) {
+    first_fold::take(lane.first, value);
+    second_fold::take(lane.second, value);
+  }
+  TESSERA_FN static void settle(part& lane, row_place const& place) {
+    first_fold::settle(lane.first, place);
+    second_fold::settle(lane.second, place);
+  }
+  TESSERA_FN static void join(part& into, part const& other) {
+    first_fold::join(into.first, other.first);
+    second_fold::join(into.second, other.second);
+  }
+  TESSERA_FN static state_type finish(part const& all, row_facts const& row) {
+    return {first_fold::finish(all.first, row), second_fold::finish(all.second, row)};
+  }
+  template <class Power>
+  TESSERA_FN static void add(state_type& into, state_type const& found, Power const& power) {
+    first_fold::add(into.first, found.first, power);
+    second_fold::add(into.second, found.second, power);
+  }
+  TESSERA_FN static void keep(state_type& kept, state_type const& total) {
+    first_fold::keep(kept.first, total.first);
+    second_fold::keep(kept.second, total.second);
+  }
+  template <class Power>
+  TESSERA_FN static void merge(state_type& into, state_type const& other, Power const& power) {
+    first_fold::merge(into.first, other.first, power);
+    second_fold::merge(into.second, other.second, power);
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

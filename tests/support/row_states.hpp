@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Rows of values and what reducers make of them by push(), for tests of what makes the same in other ways.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <tessera/core/math.hpp>
+#include <tessera/reduce/arg_max.hpp>
+#include <tessera/reduce/entropy.hpp>
+#include <tessera/reduce/log_sum_exp.hpp>
+#include <tessera/reduce/paired.hpp>
+#include <tessera/reduce/sum.hpp>
+#include <tessera/testing/generators.hpp>
+
+namespace tessera_test {
+
+/// A user's own reducer: the four largest values and where they stood, the first of equal ones first, and how many
+/// values there were, and how many below -1/32. It knows nothing of rows; the four largest are no NaNs. With a
+/// log-sum-exp it has 48 bytes of state.
+struct top_four {
+  struct state_type {
+    tessera::placed_value<float> best[4];
+    std::int32_t count;
+    std::int32_t below;
+  };
+  using input_type = tessera::placed_value<float>;
+
+  TESSERA_FN constexpr state_type identity() const {
+    constexpr input_type none{-tessera::infinity, -1};
+    return {{none, none, none, none}, 0, 0};
+  }
+  TESSERA_FN constexpr void push(state_type& state, input_type value) const {
+    ++state.count;
+    state.below += value.value < -0.03125F ? 1 : 0;
+    insert(state, value);
+  }
+  TESSERA_FN constexpr void merge(state_type& into, state_type const& other) const {
+    into.count += other.count;
+    into.below += other.below;
+    for (input_type const& best : other.best) {
+      insert(into, best);
+    }
+  }
+
+ private:
+  TESSERA_FN static constexpr void insert(state_type& state, input_type value) {
+    for (input_type& best : state.best) {
+      if (comes_before(value, best)) {
+        input_type const next = best;
+        best = value;
+        value = next;
+      }
+    }
+  }
+  TESSERA_FN static constexpr bool comes_before(input_type const& a, input_type const& b) {
+    bool const is_earlier = static_cast<std::uint32_t>(a.place) < static_cast<std::uint32_t>(b.place);
+    return a.value > b.value || (a.value == b.value && is_earlier);
+  }
+};
+
+/// Likewise, of as many words as one likes: sums that depend on the columns alone, and are exact in any order.
+template <int Words>
+struct many_sums {
+  struct state_type {
+    float sums[Words];
+  };
+  using input_type = tessera::placed_value<float>;
+
+  TESSERA_FN constexpr state_type identity() const { return {}; }
+  TESSERA_FN constexpr void push(state_type& state, input_type value) const {
+    for (int i = 0; i < Words; ++i) {
+      state.sums[i] += value.place % Words >= i ? 1.0F : 0.5F;
+    }
+  }
+  TESSERA_FN constexpr void merge(state_type& into, state_type const& other) const {
+    for (int i = 0; i < Words; ++i) {
+      into.sums[i] += other.sums[i];
+    }
+  }
+};
+
+/// Rows of about 1 to 400 values: usual ones, equal ones, large ones, with NaNs and infinities, and of nothing else.
+inline std::vector<std::vector<float>> awkward_rows() {
+  constexpr float none = -tessera::infinity;
+  std::vector<std::vector<float>> rows;
+  for (std::size_t const size : {1U, 2U, 7U, 8U, 63U, 64U, 65U, 191U, 192U, 193U, 400U}) {
+    std::vector<float> row;
+    for (std::size_t i = 0; i < size; ++i) {
+      row.push_back(4.0F * tessera::testing::gauss().value(size, i));
+    }
+    rows.push_back(row);
+    for (float const special : {NAN, tessera::infinity, none, 3e38F, -3e38F, 1e10F, -1e10F, 3e7F, 90.0F}) {
+      rows.push_back(row);
+      rows.back()[size / 3] = special;
+      rows.back()[size - 1] = special;
+    }
+    rows.push_back(row);
+    rows.back()[size / 2] = NAN;
+    rows.back()[size - 1] = tessera::infinity;
+    rows.push_back(std::vector<float>(size, none));
+    rows.push_back(std::vector<float>(size, NAN));
+    rows.push_back(std::vector<float>(size, tessera::infinity));
+    rows.push_back(std::vector<float>(size, -2.5F));
+    rows.push_back(row);
+    for (std::size_t i = 0; i < size; i += 2) {
+      rows.back()[i] = none;
+    }
+  }
+  return rows;
+}
+
+/// A row's state by push().
+template <class R>
+typename R::state_type pushed(std::vector<float> const& row, float scale) {
+  R const reducer;
+  auto state = reducer.identity();
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    push_placed(reducer, state, tessera::placed_value<float>{row[i] * scale, static_cast<std::int32_t>(i)});
+  }
+  return state;
+}
+
+inline std::string difference_of_values(char const* what, float found, float expected, float tolerance) {
+  bool const same = std::isnan(found)
+                        ? std::isnan(expected)
+                        : found == expected || std::fabs(found - expected) <= tolerance * (1.0F + std::fabs(expected));
+  return same ? "" : std::string(what) + " is " + std::to_string(found) + " and not " + std::to_string(expected);
+}
+
+/// What differs in what two states say; empty if nothing does. Slack: times what rounding of states alone makes.
+template <class R>
+std::string difference_of(typename R::state_type const& found, typename R::state_type const& expected,
+                          float slack = 1.0F) {
+  R const reducer;
+  if constexpr (std::is_same_v<R, tessera::lse_reducer<float>>) {
+    return difference_of_values("log-sum-exp", reducer.value(found), reducer.value(expected), 2e-6F * slack);
+  } else if constexpr (std::is_same_v<R, tessera::entropy_reducer<float>>) {
+    std::string const sum =
+        difference_of_values("log-sum-exp", reducer.value(found), reducer.value(expected), 2e-6F * slack);
+    // Sums of 192 exponentials times exponents, each rounded.
+    return sum.empty()
+               ? difference_of_values("entropy", reducer.entropy(found), reducer.entropy(expected), 2e-5F * slack)
+               : sum;
+  } else if constexpr (std::is_same_v<R, tessera::sum_reducer<float>>) {
+    return difference_of_values("sum", found, expected, 2e-5F * slack);
+  } else if constexpr (std::is_same_v<R, tessera::arg_max_reducer<float>>) {
+    std::string const place = found.place == expected.place ? ""
+                                                            : "place " + std::to_string(found.place) + " and not " +
+                                                                  std::to_string(expected.place);
+    return place.empty() ? difference_of_values("largest", found.value, expected.value, 1e-6F * slack) : place;
+  } else if constexpr (std::is_same_v<R, top_four>) {
+    for (int i = 0; i < 4; ++i) {
+      std::string const text = difference_of<tessera::arg_max_reducer<float>>(found.best[i], expected.best[i], slack);
+      if (!text.empty()) {
+        return "of the top four number " + std::to_string(i) + ": " + text;
+      }
+    }
+    return found.count == expected.count && found.below == expected.below
+               ? ""
+               : std::to_string(found.count) + " values, " + std::to_string(found.below) + " below -1/32, and not " +
+                     std::to_string(expected.count) + " and " + std::to_string(expected.below);
+  } else if constexpr (requires { typename R::first_type; }) {
+    std::string const first = difference_of<typename R::first_type>(found.first, expected.first, slack);
+    return first.empty() ? difference_of<typename R::second_type>(found.second, expected.second, slack) : first;
+  } else {
+    for (std::size_t i = 0; i < sizeof(found.sums) / sizeof(float); ++i) {
+      if (found.sums[i] != expected.sums[i]) {
+        return "sum " + std::to_string(i) + " is " + std::to_string(found.sums[i]) + " and not " +
+               std::to_string(expected.sums[i]);
+      }
+    }
+    return "";
+  }
+}
+
+}  // namespace tessera_test
