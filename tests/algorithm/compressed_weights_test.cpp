@@ -292,7 +292,7 @@ TEST_CASE("weights and streams of the wrong size, stride, alignment or type are 
 
   weight_array<float16> halves(5000);
   CHECK(message_of([&] { neuzip_of<float16>::decode(exec, whole.stream.view(), halves.view()); }) ==
-        "compressed_weights.decode: the stream holds elements of type 0 but the output has type 1");
+        "compressed_weights.decode: the stream holds elements of type 0 but the codec has type 1");
   CHECK(message_of([&] { neuzip_fixed<bfloat16>::decode(exec, whole.stream.view(), decoded.view()); }) ==
         "compressed_weights.decode: the stream has coder 1 but the codec has 2");
   CHECK(message_of([&] { neuzip_lossy<3>::decode(exec, whole.stream.view(), decoded.view()); }) ==

@@ -95,7 +95,7 @@ std::optional<bytes> decode(bytes const& stream) {
     if (!stream.empty()) {
       std::memcpy(copy.data(), stream.data(), stream.size());
     }
-    auto const spec = tessera::inspect_weight_stream(copy.data(), copy.size());
+    auto const spec = tessera::inspect_weight_stream(copy.data(), copy.size()).spec();
     tessera::buffer<value_type> weights(spec.count);
     Codec::decode(executor(), copy.view(), weights.view());
     auto const* first = reinterpret_cast<std::uint8_t const*>(weights.data());
@@ -141,6 +141,7 @@ void run(recipe const& how, input& from) {
   bool const is_guarded =
       how.options.checksums || tessera::inspect_weight_stream(reinterpret_cast<std::byte const*>(valid.data()),
                                                               static_cast<std::int64_t>(valid.size()))
+                                       .spec()
                                        .coder == tessera::weight_coder::stored;
   if (is_guarded && refits == 0 && summary.edits == 1 && summary.all_small && fastest) {
     must(fastest == decode<Codec>(valid));
