@@ -165,23 +165,22 @@ inline std::span<std::byte const> aligned_stream(std::span<std::byte const> stre
   return {room.data(), room.bytes()};
 }
 
-/// The streams of a compressed tensor, one for each segment: calls use(spec, stream).
+/// The streams of a compressed tensor, one for each segment: calls use(found, stream) with what inspecting it found.
 template <class Use>
 void for_each_stream(std::string const& where, container_tensor const& tensor, Use&& use) {
   auto const type = *weight_type_of_dtype(tensor.original.dtype);
   std::int64_t const element = tessera::weight_type_traits::of(type).bytes;
   std::span<std::byte const> rest = tensor.stored;
   for (std::int64_t left = tensor.original.elements(); left > 0;) {
-    tessera::weight_stream_spec const spec =
+    tessera::inspected_weight_stream const found =
         tessera::inspect_weight_stream(rest.data(), static_cast<std::int64_t>(rest.size()));
+    tessera::weight_stream_spec const& spec = found.spec();
     std::int64_t const expected = std::min(left, segment_bytes / element);
     require(exit_code::unsound, spec.type == type && spec.count == expected, where, " is corrupt: a stream has ",
             spec.count, " weights of type ", static_cast<int>(spec.type), " but should have ", expected, " of type ",
             static_cast<int>(type));
-    tessera::weight_stream_header header;
-    std::memcpy(&header, rest.data(), sizeof(header));
-    auto const size = static_cast<std::size_t>(header.total_bytes);  // at most rest.size(), as was inspected
-    use(spec, rest.first(size));
+    auto const size = static_cast<std::size_t>(found.bytes());  // at most rest.size(), as was inspected
+    use(found, rest.first(size));
     std::size_t const padded = (size + stream_alignment - 1) / stream_alignment * stream_alignment;
     require(exit_code::unsound, padded <= rest.size(), where, " is corrupt: a stream and its padding take ", padded,
             " bytes but there are ", rest.size());
@@ -197,16 +196,17 @@ void decode_streams(weight_engine& engine, std::string const& where, container_t
   try {
     tessera::buffer<std::byte> weights;
     tessera::buffer<std::byte> aligned;
-    for_each_stream(where, tensor, [&](tessera::weight_stream_spec const& spec, std::span<std::byte const> stream) {
-      std::int64_t const bytes = spec.count * spec.traits().bytes;
-      if (weights.size() < bytes) {
-        weights = {};  // first, so that two are never there at once
-        weights = tessera::buffer<std::byte>(bytes);
-      }
-      std::span<std::byte> const piece(weights.data(), static_cast<std::size_t>(bytes));
-      engine.decode(spec, aligned_stream(stream, aligned), piece);
-      consume(std::span<std::byte const>(piece));
-    });
+    for_each_stream(where, tensor,
+                    [&](tessera::inspected_weight_stream const& found, std::span<std::byte const> stream) {
+                      std::int64_t const bytes = found.spec().count * found.spec().traits().bytes;
+                      if (weights.size() < bytes) {
+                        weights = {};  // first, so that two are never there at once
+                        weights = tessera::buffer<std::byte>(bytes);
+                      }
+                      std::span<std::byte> const piece(weights.data(), static_cast<std::size_t>(bytes));
+                      engine.decode(found, aligned_stream(stream, aligned), piece);
+                      consume(std::span<std::byte const>(piece));
+                    });
   } catch (tessera::device_error const&) {
     throw;  // the file may well be sound
   } catch (tessera::error const& error) {
