@@ -18,13 +18,14 @@
 #include <vector>
 
 #include <tessera/algorithm/inspect_weight_stream.hpp>
+#include <tessera/core/bits.hpp>
 #include <tessera/core/crc32c_host.hpp>
 #include <tessera/entropy/exponent_window.hpp>
 #include <tessera/entropy/weight_stream.hpp>
-#include <tessera/program/decode_weights.hpp>
+#include <tessera/exec/cpu.hpp>
+#include <tessera/program/encode_weights.hpp>
 #include <tessera/program/weight_checksum.hpp>
 #include <tessera/testing/generators.hpp>
-#include <tessera/tile/serial/group.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -237,17 +238,14 @@ class weight_stream_breaker {
       put_block_checksums_right();
     }
   }
+  /// Of blocks that lie in the stream; the encoder's own program knows where.
   void put_block_checksums_right() {
-    weight_decoding<bfloat16> finder;  // of any type: where parts lie is in the spec
-    finder.spec = spec_;
-    finder.stream = bytes();
-    finder.stream_bytes = size();
-    for (std::int64_t block = 0; block < spec_.block_count(); ++block) {
-      weight_block_index entry;
-      if (finder.sections_fit() && finder.find(block, entry)) {
-        put(spec_.checksums_offset() + 4 * block, block_checksum(serial_group<32>{}, spec_, bytes(), block, entry));
-      }
-    }
+    static cpu const exec{.threads = 1};
+    weight_encoding<bfloat16> finished;  // of any type: where parts lie is in the spec
+    finished.spec = spec_;
+    finished.stream = bytes();
+    finished.capacity = size();
+    exec.run(checksum_blocks<bfloat16>{finished}, spec_.block_count());
   }
 
   std::vector<std::byte>& stream_;
