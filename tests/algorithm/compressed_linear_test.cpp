@@ -182,8 +182,7 @@ TEST_CASE("a compressed layer says what does not fit together", "[host]") {
   CHECK(message(layer, inputs, outputs) ==
         "compressed_linear.forward: the stream holds elements of type 1 but the codec has type 0");
   layer.spec = neuzip_fixed<bfloat16>::spec(64 * 96);
-  CHECK(message(layer, inputs, outputs) ==
-        "compressed_linear.forward: the stream has coder 2 but the codec has 1");
+  CHECK(message(layer, inputs, outputs) == "compressed_linear.forward: the stream has coder 2 but the codec has 1");
   layer.spec = neuzip_lossy<3>::spec(64 * 96);
   CHECK(message(layer, inputs, outputs) ==
         "compressed_linear.forward: the stream keeps 3 mantissa bits but the codec 7");

@@ -203,7 +203,8 @@ TEST_CASE("errors of random normals stay within the documented bounds, and come 
 
 namespace {
 
-/// The largest errors of all positive numbers of a format of 16 bits, with every 15th normalizer (0 and 255 among them).
+/// The largest errors of all positive numbers of a format of 16 bits, with every 15th normalizer (0 and 255 among
+/// them).
 struct range_errors {
   double usual = 0;      ///< relative, from twice the smallest normal number up to the largest that can be kept
   double large = 0;      ///< relative, above that

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// Which layouts of streams belong to a codec of weights: how they are made, and how those of others are told apart.
 ///
-///     using specs = tessera::weight_codec_specs<tessera::bfloat16, tessera::rans_coder<12>, tessera::keep_mantissa<7>>;
+///     using coder = tessera::rans_coder<12>;
+///     using specs = tessera::weight_codec_specs<tessera::bfloat16, coder, tessera::keep_mantissa<7>>;
 ///     auto spec = specs::make(1'000'000, {.block = 4096});
 ///     specs::check_own("load", spec);                           // throws for any other codec's
 #pragma once

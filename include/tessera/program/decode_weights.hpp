@@ -174,8 +174,8 @@ struct decode_weights {
     decode(group, decoding.first_block + which, decoding.weights + which * decoding.spec.block_weights(), scratch);
   }
 
-  /// Decodes a block into `weights`; false (with zeros there, and after a report) if it is not sound. Of a stream with a
-  /// header that is not sound nothing more is reported.
+  /// Decodes a block into `weights`; false (with zeros there, and after a report) if it is not sound. Of a stream with
+  /// a header that is not sound nothing more is reported.
   template <class Group>
   TESSERA_FN bool decode(Group const& group, std::int64_t block, T* weights, scratch_type& scratch) const {
     weight_stream_spec const& spec = decoding.spec;

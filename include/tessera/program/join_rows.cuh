@@ -15,9 +15,9 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Exponents of a pair of codes, in the two halves of a word. Contiguous: the window has no exponent from elsewhere; with
-/// one, as tensors with exact zeros have, a pair takes three instructions more (four where exponents are shifted by less
-/// than four bits).
+/// Exponents of a pair of codes, in the two halves of a word. Contiguous: the window has no exponent from elsewhere;
+/// with one, as tensors with exact zeros have, a pair takes three instructions more (four where exponents are shifted
+/// by less than four bits).
 template <bool Contiguous>
 struct window_exponents {
   std::uint32_t base;    ///< in both halves
