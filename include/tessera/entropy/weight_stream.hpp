@@ -28,8 +28,8 @@
 /// the header or the codebook that is wrong: bad_header at position 0, and all weights are zeros. A block whose entry
 /// or payload contradicts itself (parts beyond the stream; states that do not fit; words too many or too few; escapes
 /// beyond the block, out of order, or of exponents that the type does not have): corrupt_stream with its number, and
-/// its weights are zeros; bad_checksum with its number where only its checksum tells, or at position 0 for a tensor that
-/// is stored as it is.
+/// its weights are zeros; bad_checksum with its number where only its checksum tells, or at position 0 for a tensor
+/// that is stored as it is.
 ///
 /// A block's checksum covers the last 4 bytes of its index entry, its normalizers, its planes and its payload. The
 /// header's covers its first 60 bytes. A tensor too small to gain has coder `stored`: the bytes of the values follow
