@@ -2,6 +2,7 @@
 /// NeuZip on the GPU. TBps counts the bytes of the weights; encoding includes the histogram and the codebook. Every
 /// result is checked on the device: what was decoded against the weights, a stream against that of another run.
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -15,6 +16,8 @@
 #include "support/cuda.cuh"
 #include "support/real_weights.hpp"
 #include "support/verify.cuh"
+// What the tests count as well.
+#include "../tests/support/stream_differences.cuh"
 
 namespace {
 
@@ -281,6 +284,29 @@ void decode(benchmark::State& state, Make const& make, calls how) {
   report(state, device, seconds, how, weights, sizes);
 }
 
+/// How many of 100,000 broken streams the GPU makes something else of than the CPU does: `gpu_differences`, which the
+/// tests want to be 0.
+void count_differences(benchmark::State& state) {
+  for (auto iteration : state) {
+    static_cast<void>(iteration);
+    auto const begin = std::chrono::steady_clock::now();
+    tessera_test::stream_tally const found = tessera_test::compare_broken_streams(tessera::cuda{}, 100'000);
+    state.SetIterationTime(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    state.counters["broken_streams"] = static_cast<double>(found.streams);
+    state.counters["refused_streams"] = static_cast<double>(found.refused);
+    state.counters["gpu_differences"] = static_cast<double>(found.differences);
+  }
+}
+
+/// Weights of which one in a hundred is an exact zero.
+struct gauss_with_zeros {
+  tessera::testing::gauss others;
+
+  TESSERA_FN constexpr float value(std::uint64_t seed, std::uint64_t index) const {
+    return tessera::testing::hash(seed + 1000, index) % 100 == 0 ? 0.0F : others.value(seed, index);
+  }
+};
+
 /// Adds `<program>/encode.../<name>` and `.../decode.../<name>`.
 template <class Codec, class Make>
 void add_both(std::string const& suffix, std::string const& name, Make make, calls how) {
@@ -319,6 +345,7 @@ bench::registration const registered([] {
   gauss const weights{.sigma = 0.02};
   gauss const scaled{.sigma = 1.0};  // weights in fp8 come with a scale
   add_large<neuzip>("", "gauss", weights);
+  add_large<neuzip>("", "gauss_with_zeros", gauss_with_zeros{weights});  // beside those without
   add_both<neuzip>("", "bf16/gauss/32x32MiB", random_tensors<bfloat16, gauss>{weights, 32, 16 * mebibyte}, {});
   add_small<neuzip>(4096, weights);
   add_small<neuzip>(1024, weights);
@@ -331,6 +358,7 @@ bench::registration const registered([] {
   add_large<tessera::neuzip_fixed<bfloat16>>("_fixed", "gauss", weights);
   add_both<neuzip>("", "bf16/minilm/512MiB", repeated_minilm{256 * mebibyte}, {});
   add_both<neuzip>("", "bf16/minilm/all", minilm_tensors{}, {.as_graph = true});  // small, all of them together
+  bench::add_cuda("neuzip/broken_streams", count_differences)->Repetitions(1);
 });
 
 }  // namespace

@@ -186,7 +186,7 @@ void for_each_stream(std::string const& where, container_tensor const& tensor, U
     tessera::weight_stream_header header{};
     auto const head = std::as_writable_bytes(std::span(&header, 1));
     rest.read(0, head.first(std::min(head.size(), static_cast<std::size_t>(rest.size))));
-    tessera::weight_stream_spec const spec = tessera::inspect_weight_stream(head.data(), rest.size);
+    tessera::weight_stream_spec const spec = tessera::inspect_weight_stream(head.data(), rest.size).spec();
     std::int64_t const expected = std::min(left, segment_bytes / element);
     require(exit_code::unsound, spec.type == type && spec.count == expected, where, " is corrupt: a stream has ",
             spec.count, " weights of type ", static_cast<int>(spec.type), " but should have ", expected, " of type ",
@@ -215,11 +215,12 @@ void decode_streams(weight_engine& engine, std::string const& where, container_t
       std::span<std::byte> const stream = room_in(stream_room, place.size);
       place.read(0, stream);
       // What counts is what is in memory: the file may have changed since its header was read.
-      tessera::weight_stream_spec const spec = tessera::inspect_weight_stream(stream.data(), place.size);
+      tessera::inspected_weight_stream const found = tessera::inspect_weight_stream(stream.data(), place.size);
+      tessera::weight_stream_spec const& spec = found.spec();
       require(exit_code::unsound, spec.type == wanted.type && spec.count == wanted.count, where,
               " is corrupt: a stream has ", spec.count, " weights but had ", wanted.count, " a moment ago");
       std::span<std::byte> const weights = room_in(weight_room, spec.count * spec.traits().bytes);
-      engine.decode(spec, stream, weights);
+      engine.decode(found, stream, weights);
       consume(std::span<std::byte const>(weights));
     });
   } catch (tessera::device_error const&) {

@@ -15,14 +15,14 @@ class cuda_engine final : public weight_engine {
   [[nodiscard]] bool supports(codec_choice const& choice) const override { return choice.is_lossless(); }
 
   std::span<std::byte const> encode(codec_choice const& choice, std::span<std::byte const> weights) override;
-  void decode(tessera::weight_stream_spec const& spec, std::span<std::byte const> stream,
+  void decode(tessera::inspected_weight_stream const& found, std::span<std::byte const> stream,
               std::span<std::byte> weights) override;
 
  private:
   template <class Codec>
   void encode_with(std::span<std::byte const> bytes);
   template <class Codec>
-  void decode_with(tessera::weight_stream_spec const& spec, std::span<std::byte const> stream,
+  void decode_with(tessera::inspected_weight_stream const& found, std::span<std::byte const> stream,
                    std::span<std::byte> weights);
 
   tessera::cuda exec_;
@@ -57,15 +57,15 @@ void cuda_engine::encode_with(std::span<std::byte const> bytes) {
 }
 
 template <class Codec>
-void cuda_engine::decode_with(tessera::weight_stream_spec const& spec, std::span<std::byte const> stream,
+void cuda_engine::decode_with(tessera::inspected_weight_stream const& found, std::span<std::byte const> stream,
                               std::span<std::byte> out) {
   using value_type = typename Codec::value_type;
-  tessera::workspace_plan const plan = Codec::decode_plan(exec_, spec);
+  tessera::workspace_plan const plan = Codec::decode_plan(exec_, found);
   tessera::buffer<std::byte> memory(exec_, plan.bytes());
   tessera::buffer<std::byte> there(exec_, static_cast<std::int64_t>(stream.size()));
-  tessera::buffer<value_type> weights(exec_, spec.count);
+  tessera::buffer<value_type> weights(exec_, found.spec().count);
   exec_.copy(bytes_of(stream.data(), there.size()), there);
-  Codec::decode(exec_, spec, tessera::array_view<std::byte const>(there.data(), there.size()), weights.view(),
+  Codec::decode(exec_, found, tessera::array_view<std::byte const>(there.data(), there.size()), weights.view(),
                 tessera::workspace(plan, memory));
   exec_.copy(bytes_of(weights.data(), static_cast<std::int64_t>(weights.bytes())),
              tessera::array_view<std::byte>(out.data(), static_cast<std::int64_t>(out.size())));
@@ -77,14 +77,15 @@ std::span<std::byte const> cuda_engine::encode(codec_choice const& choice, std::
   return {stream_.data(), stream_.bytes()};
 }
 
-void cuda_engine::decode(tessera::weight_stream_spec const& spec, std::span<std::byte const> stream,
+void cuda_engine::decode(tessera::inspected_weight_stream const& found, std::span<std::byte const> stream,
                          std::span<std::byte> weights) {
+  tessera::weight_stream_spec const& spec = found.spec();
   tessera::check<tessera::value_error>(spec.coder != tessera::weight_coder::fixed_codes,
                                        "compress_weights: the stream has coder ", static_cast<int>(spec.coder),
                                        " but this program reads coder ",
                                        static_cast<int>(tessera::weight_coder::rans_pairs));
   with_lossless_codec(spec.type,
-                      [&]<class Codec>(std::type_identity<Codec>) { decode_with<Codec>(spec, stream, weights); });
+                      [&]<class Codec>(std::type_identity<Codec>) { decode_with<Codec>(found, stream, weights); });
 }
 
 }  // namespace

@@ -124,9 +124,9 @@ class weight_engine {
   [[nodiscard]] virtual bool supports(codec_choice const& choice) const = 0;
   /// The stream of the weights, which lie in memory that is aligned for their type; valid until the next call.
   virtual std::span<std::byte const> encode(codec_choice const& choice, std::span<std::byte const> weights) = 0;
-  /// Decodes a stream that starts at a multiple of 16 bytes into memory that is aligned for its type. `spec` is what
-  /// inspect_weight_stream found. Throws corrupt_data.
-  virtual void decode(tessera::weight_stream_spec const& spec, std::span<std::byte const> stream,
+  /// Decodes a stream that starts at a multiple of 16 bytes into memory that is aligned for its type. `found` is what
+  /// inspect_weight_stream gave for it. Throws corrupt_data.
+  virtual void decode(tessera::inspected_weight_stream const& found, std::span<std::byte const> stream,
                       std::span<std::byte> weights) = 0;
 };
 
@@ -152,9 +152,9 @@ class cpu_engine final : public weight_engine {
     return {stream_.data(), stream_.bytes()};
   }
 
-  void decode(tessera::weight_stream_spec const& spec, std::span<std::byte const> stream,
+  void decode(tessera::inspected_weight_stream const& found, std::span<std::byte const> stream,
               std::span<std::byte> weights) override {
-    with_codec(choice_of(spec), [&]<class Codec>(std::type_identity<Codec>) {
+    with_codec(choice_of(found), [&]<class Codec>(std::type_identity<Codec>) {
       using value_type = typename Codec::value_type;
       Codec::decode(exec_,
                     tessera::array_view<std::byte const>(stream.data(), static_cast<std::int64_t>(stream.size())),

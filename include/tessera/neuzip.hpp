@@ -18,8 +18,12 @@
 /// multiplies, with one rounding each way; sizes are 64-bit; nothing waits or allocates on the way; the coder works on
 /// pairs of exponents, at 10.67 bits for a bf16 N(0, 0.02) weight instead of 10.9.
 ///
-/// Errors of normal numbers with K mantissa bits kept: at most 1 / (2^(K+1) + 1) of the value (K = 0: 1/3, 1: 1/5, 3:
-/// 1/17, 7: 1/257), with normalizers 2^-9 more. Subnormals: at most half of 2^-K of the smallest normal number.
+/// Errors with K mantissa bits kept, of normal numbers: at most 1 / (2^(K+1) + 1) of the value (K = 0: 1/3, 1: 1/5, 3:
+/// 1/17, 7: 1/257); above the largest number that has so few bits, which they become, below 1 / 2^(K+1). Subnormals: at
+/// most half of 2^-K of the smallest normal number. Normalizers add a rounding to the type (2^-8 of bf16, 2^-11 of
+/// fp16, 2^-24 of fp32, and the bound times as much), and what they divide may become subnormal: numbers below twice
+/// the smallest normal one are moved by up to 2^-K of it, which for K = 0 is as much as they are. In fp16 that is one
+/// weight of two hundred with a deviation of 0.02: scale such weights first.
 /// Determinism: the stream depends on weights, options and seed alone, not on executor, device or threads.
 /// Format: entropy/weight_stream.hpp. Interface, errors and costs: algorithm/compressed_weights.hpp. Keeping a model's
 /// parameters compressed through training (the paper's Algorithm 1, with the gradient of the inputs taken before the

@@ -180,13 +180,12 @@ TEST_CASE("a compressed layer says what does not fit together", "[host]") {
   layer.bias = {};
   layer.spec = neuzip_of<float16>::spec(64 * 96);
   CHECK(message(layer, inputs, outputs) ==
-        "compressed_linear.forward: the stream holds elements of type 1 but the layer has type 0");
+        "compressed_linear.forward: the stream holds elements of type 1 but the codec has type 0");
   layer.spec = neuzip_fixed<bfloat16>::spec(64 * 96);
-  CHECK(message(layer, inputs, outputs) ==
-        "compressed_linear.forward: the stream has coder 2 but the layer's codec has 1");
+  CHECK(message(layer, inputs, outputs) == "compressed_linear.forward: the stream has coder 2 but the codec has 1");
   layer.spec = neuzip_lossy<3>::spec(64 * 96);
   CHECK(message(layer, inputs, outputs) ==
-        "compressed_linear.forward: the stream keeps 3 mantissa bits but the layer's codec keeps 7");
+        "compressed_linear.forward: the stream keeps 3 mantissa bits but the codec 7");
   layer.spec = spec;
   layer.stream = array_view<std::byte const>(stream.data(), 100);
   CHECK_THAT(message(layer, inputs, outputs), contains("the stream has 100 bytes but needs at least"));

@@ -347,6 +347,53 @@ TEST_CASE("broken states, index entries and headers are reported without checksu
   }
 }
 
+TEST_CASE("a wrong checksum of header or codebook makes zeros of all weights on the device, in batches, too",
+          "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  cuda const exec;
+  bf16_array const weights(weight_kind::a_few_escapes, 2, 300 * 1024 + 77);
+  for (bool checksums : {false, true}) {
+    stream_on_device const sound(weights, {.block = 1024, .checksums = checksums});
+    device_weights<bfloat16> decoded(weights.count());
+    device_weights<bfloat16> beside(weights.count());
+    for (std::int64_t position : {40, 60, 64 + 250}) {
+      stream_on_device stream(weights, {.block = 1024, .checksums = checksums});
+      stream.flip(position);
+      INFO("position " << position);
+      for (std::int64_t first : {0, 100}) {
+        std::int64_t const count = weights.count() - first * 1024;
+        device_weights<bfloat16> part(count);
+        CHECK(failure_of(exec, stream, first, 301 - first, part) == 0);
+        CHECK((part.download() == bf16_array(count)));
+        CHECK(part.guards_are_intact());
+      }
+      neuzip::target const both[] = {{stream.spec, stream.memory.view(), decoded.view()},
+                                     {sound.spec, sound.memory.view(), beside.view()}};
+      array_view<neuzip::target const> const list(both, 2);
+      neuzip::decode(exec, list, device_space(neuzip::decode_plan(exec, list)));
+      CHECK(message_of([&] { exec.wait(); }).find("the header contradicts itself") != std::string::npos);
+      CHECK((decoded.download() == bf16_array(weights.count())));
+      CHECK((beside.download() == weights));
+    }
+  }
+}
+
+TEST_CASE("a part of the blocks of a tensor that is stored as it is decodes on the device", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  cuda const exec;
+  bf16_array const weights(weight_kind::gauss, 2, 2040);
+  stream_on_device const stream(weights, {.block = 1024});
+  REQUIRE(stream.spec.coder == weight_coder::stored);
+  for (auto [first, blocks] : {std::pair<int, int>{0, 1}, {0, 2}, {1, 1}, {2, 0}}) {
+    auto const count = std::min<std::int64_t>(2040, (first + blocks) * 1024) - std::min(2040, first * 1024);
+    device_weights<bfloat16> part(count);
+    CHECK(failure_of(exec, stream, first, blocks, part) == -1);
+    bf16_array const found = part.download();
+    CHECK((count == 0 || std::memcmp(found.data(), weights.data() + first * 1024, found.size() * 2) == 0));
+    CHECK(part.guards_are_intact());
+  }
+}
+
 TEST_CASE("a stream that does not fit its room is reported by the device, and nothing is written past the room",
           "[cuda]") {
   TESSERA_NEEDS_CUDA();

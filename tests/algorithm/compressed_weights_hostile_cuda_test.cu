@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <tessera/neuzip.hpp>
+#include <tessera/testing/broken_weight_streams.hpp>
 
 #include "algorithm/device_weights.cuh"
 
@@ -28,55 +29,6 @@ int mutations() {
   char const* const asked = std::getenv("TESSERA_MUTATIONS");
   return asked == nullptr ? 1000 : std::atoi(asked);
 }
-
-/// Deterministic changes of what decoders believe.
-class mutator {
- public:
-  explicit mutator(std::uint64_t seed) : seed_(seed) {}
-
-  void change(stream_bytes& bytes) {
-    for (std::size_t edits = 1 + below(3); edits > 0; --edits) {
-      edit(bytes, place(bytes.size()));
-    }
-    if (below(4) != 0) {
-      refit(bytes);
-    }
-  }
-
- private:
-  std::size_t below(std::size_t end) { return static_cast<std::size_t>(testing::hash(seed_, next_++) % end); }
-
-  /// Header, codebook, index, or anywhere.
-  std::size_t place(std::size_t size) {
-    std::size_t const begins[] = {0, 64, 576, 0};
-    std::size_t const ends[] = {64, 576, 720, size};
-    std::size_t const which = below(4);
-    std::size_t const begin = std::min(begins[which], size - 1);
-    return begin + below(std::min(ends[which], size) - begin);
-  }
-  void edit(stream_bytes& bytes, std::size_t position) {
-    std::uint32_t const values[] = {0, 1, 0x7f, 0xff, 0xffff, 0x7fff, 0x8000, 0x7fffffff, 0x80000000, 0xffffffff};
-    std::uint32_t const value = below(2) == 0 ? values[below(10)] : static_cast<std::uint32_t>(below(0xffffffff));
-    std::size_t const lengths[] = {1, 2, 4};
-    std::size_t const length = std::min(lengths[below(3)], bytes.size() - position);
-    if (below(2) == 0) {
-      bytes[position] ^= static_cast<std::byte>(1u << below(8));
-    } else {
-      std::memcpy(bytes.data() + position, &value, length);
-    }
-  }
-  static void refit(stream_bytes& bytes) {
-    weight_stream_header header;
-    std::memcpy(&header, bytes.data(), sizeof(header));
-    auto const* first = reinterpret_cast<std::uint8_t const*>(bytes.data());
-    header.content_checksum = crc32c(first + sizeof(header), weight_stream_spec::codebook_bytes);
-    header.header_checksum = checksum_of(header);
-    std::memcpy(bytes.data(), &header, sizeof(header));
-  }
-
-  std::uint64_t seed_;
-  std::uint64_t next_ = 0;
-};
 
 /// A valid stream, and room on the device for as many broken versions of it as decode in one call.
 template <class Codec>
@@ -127,7 +79,7 @@ struct broken_streams {
 
   void break_stream(int place, int seed) {
     stream_bytes broken = sound;
-    mutator(static_cast<std::uint64_t>(seed)).change(broken);
+    testing::break_weight_stream(broken, static_cast<std::uint64_t>(seed));
     streams[static_cast<std::size_t>(place)].upload(broken.data(), std::ssize(broken));
   }
 

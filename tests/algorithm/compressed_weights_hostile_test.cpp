@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <tessera/neuzip.hpp>
+#include <tessera/testing/broken_weight_streams.hpp>
 
 #include "algorithm/weight_samples.hpp"
 #include "support/catch.hpp"
@@ -103,42 +104,13 @@ void check_truncation(weight_kind kind, std::int64_t count, weight_stream_option
   CHECK(accepted == 0);
 }
 
-/// Deterministic mutations, aimed at what decoders believe.
-class mutator {
- public:
-  explicit mutator(std::uint64_t seed) : seed_(seed) {}
-
-  void change(stream_bytes& bytes) {
-    std::size_t const edits = 1 + below(4);
-    for (std::size_t i = 0; i < edits; ++i) {
-      edit(bytes, place(bytes.size()));
-    }
-    refit(bytes, below(4) != 0);
-  }
-
- private:
-  std::size_t below(std::size_t end) { return static_cast<std::size_t>(testing::hash(seed_, next_++) % end); }
-
-  /// Header, codebook, the first sections, or anywhere.
-  std::size_t place(std::size_t size) {
-    std::size_t const ends[] = {64, 576, 700, size};
-    return below(std::min(ends[below(4)], size));
-  }
-  void edit(stream_bytes& bytes, std::size_t position) {
-    std::uint32_t const values[] = {0, 1, 0x7f, 0x80, 0xff, 0xffff, 0x7fff, 0x8000, 0x7fffffff, 0x80000000, 0xffffffff};
-    std::uint32_t const value = below(2) == 0 ? values[below(11)] : static_cast<std::uint32_t>(below(0xffffffff));
-    std::size_t const lengths[] = {1, 2, 4};
-    std::size_t const length = std::min(lengths[below(3)], bytes.size() - position);
-    if (below(3) == 0) {
-      bytes[position] = static_cast<std::uint8_t>(bytes[position] ^ (1u << below(8)));
-    } else {
-      std::memcpy(bytes.data() + position, &value, length);
-    }
-  }
-
-  std::uint64_t seed_;
-  std::uint64_t next_ = 0;
-};
+stream_bytes broken_with(stream_bytes const& sound, std::uint64_t seed) {
+  auto const* const first = reinterpret_cast<std::byte const*>(sound.data());
+  std::vector<std::byte> bytes(first, first + sound.size());
+  testing::break_weight_stream(bytes, seed);
+  auto const* const broken = reinterpret_cast<std::uint8_t const*>(bytes.data());
+  return {broken, broken + bytes.size()};
+}
 
 template <class Codec>
 void check_mutations(weight_kind kind, std::int64_t count, weight_stream_options options) {
@@ -146,8 +118,7 @@ void check_mutations(weight_kind kind, std::int64_t count, weight_stream_options
   int refused = 0;
   constexpr int mutations = 1500;
   for (int i = 0; i < mutations; ++i) {
-    stream_bytes broken = sound;
-    mutator(static_cast<std::uint64_t>(i)).change(broken);
+    stream_bytes const broken = broken_with(sound, static_cast<std::uint64_t>(i));
     auto const fastest = decode<Codec>(broken);
     ::setenv("TESSERA_SIMD", "scalar", 1);
     auto const portable = decode<Codec>(broken);
@@ -297,4 +268,95 @@ TEST_CASE("frequencies that do not add up, or are one symbol's alone, are refuse
   broken[65] = 16;  // 4096
   refit(broken, true);
   CHECK_FALSE(decode<neuzip>(broken).has_value());
+}
+
+namespace {
+
+/// A stream that does not fit its own rules, decoded as one who knows its layout: the message, and whether the block
+/// with number `block` became zeros.
+struct planned_outcome {
+  std::string message;
+  int zeros = 0;
+};
+template <class Codec>
+planned_outcome decode_as_planned(stream_bytes const& bytes, std::int64_t count, weight_stream_options options,
+                                  std::int64_t block) {
+  using type = typename Codec::value_type;
+  weight_stream_spec const spec = Codec::spec(count, options);
+  buffer<std::byte> stream(static_cast<std::int64_t>(bytes.size()));
+  std::memcpy(stream.data(), bytes.data(), bytes.size());
+  weight_array<type> weights(count);
+  weights.fill_with_rubbish();
+  workspace_plan const plan = Codec::decode_plan(executor(), spec);
+  buffer<std::byte> memory(plan.bytes());
+  planned_outcome result;
+  try {
+    Codec::decode(executor(), spec, stream.view(), weights.view(), workspace(plan, memory));
+    executor().wait();
+  } catch (corrupt_data const& problem) {
+    result.message = problem.what();
+  }
+  for (std::int64_t i = block * spec.block_weights(); i < min(count, (block + 1) * spec.block_weights()); ++i) {
+    result.zeros += to_bits(weights[i]) == 0 ? 1 : 0;
+  }
+  return result;
+}
+
+/// The same stream with changes to the escapes of its first block: change(list, how many).
+template <class Codec, class Change>
+planned_outcome with_escapes(std::int64_t count, weight_stream_options options, Change&& change) {
+  stream_bytes bytes = encode<Codec>(weight_kind::a_few_escapes, count, options);
+  weight_stream_spec const spec = Codec::spec(count, options);
+  weight_block_index entry;
+  std::memcpy(&entry, bytes.data() + spec.index_offset(), sizeof(entry));
+  REQUIRE(entry.words != weight_block_index::raw);
+  REQUIRE(entry.escapes >= 2);
+  std::vector<std::uint32_t> list(entry.escapes);
+  std::uint8_t* const at = bytes.data() + spec.payload_offset() + spec.escapes_offset(spec.coded_in(0), entry.words);
+  std::memcpy(list.data(), at, 4 * list.size());
+  change(list);
+  std::memcpy(at, list.data(), 4 * list.size());
+  return decode_as_planned<Codec>(bytes, count, options, 0);
+}
+
+template <class Codec>
+void check_escape_rules(std::int64_t count, weight_stream_options options) {
+  using list_type = std::vector<std::uint32_t>;
+  constexpr int zeros = 1024;
+  CHECK(with_escapes<Codec>(count, options, [](list_type&) {}).message.empty());
+  planned_outcome const swapped = with_escapes<Codec>(count, options, [](list_type& l) { std::swap(l[0], l[1]); });
+  CHECK_THAT(swapped.message, contains("encoded bytes are corrupt"));
+  CHECK(swapped.zeros == zeros);
+  planned_outcome const twice = with_escapes<Codec>(
+      count, options, [](list_type& l) { l[1] = (l[1] & ~std::uint32_t{0xffff}) | (l[0] & 0xffff); });
+  CHECK_THAT(twice.message, contains("encoded bytes are corrupt"));
+  CHECK(twice.zeros == zeros);
+  planned_outcome const marked = with_escapes<Codec>(count, options, [](list_type& l) { l[0] |= 1u << 24; });
+  CHECK_THAT(marked.message, contains("encoded bytes are corrupt"));
+  CHECK(marked.zeros == zeros);
+}
+
+}  // namespace
+
+TEST_CASE("escapes that do not ascend, come twice or are marked without need make a block zeros", "[host]") {
+  check_escape_rules<neuzip>(2100, {.block = 1024});
+  check_escape_rules<neuzip_of<float>>(1100, {.block = 1024});
+  check_escape_rules<neuzip_fixed<bfloat16>>(2100, {.block = 1024});
+  check_escape_rules<neuzip_lossy<3>>(2100, {.block = 1024});
+}
+
+TEST_CASE("a wrong checksum of header or codebook is what is reported, and all weights become zeros", "[host]") {
+  stream_bytes const sound = encode<neuzip>(weight_kind::gauss, 5000, {.block = 1024});
+  for (std::size_t position : {std::size_t{60}, std::size_t{40}}) {  // of the header, of the codebook
+    stream_bytes broken = sound;
+    broken[position] ^= 1;
+    if (position == 40) {
+      refit(broken, false);
+    }
+    for (std::int64_t block = 0; block < 5; ++block) {
+      planned_outcome const found = decode_as_planned<neuzip>(broken, 5000, {.block = 1024}, block);
+      CHECK_THAT(found.message, contains("the header contradicts itself"));
+      CHECK(found.zeros == min(1024, 5000 - static_cast<int>(block) * 1024));
+    }
+  }
 }

@@ -146,6 +146,30 @@ TEST_CASE("a part of the blocks decodes on its own", "[host]") {
   }
 }
 
+TEST_CASE("a part of the blocks of a tensor that is stored as it is decodes, too", "[host]") {
+  bf16_array const weights(weight_kind::gauss, 2, 2040);  // of fewer than 4096 bytes
+  encoded whole = encode(weights, {.block = 1024});
+  REQUIRE(whole.spec.coder == weight_coder::stored);
+  cpu const exec{.threads = 2};
+  space_of const scratch(neuzip::decode_plan(exec, whole.spec));
+  for (auto [first, blocks] : {std::pair<int, int>{0, 1}, {0, 2}, {1, 1}, {1, 0}, {2, 0}}) {
+    auto const count = std::min<std::int64_t>(2040, (first + blocks) * 1024) - std::min(2040, first * 1024);
+    bf16_array part(count);
+    neuzip::decode_blocks(exec, whole.spec, whole.stream.view(), first, blocks, part.view(), scratch.space);
+    exec.wait();
+    CHECK((count == 0 || std::memcmp(part.data(), weights.data() + first * 1024, part.size() * 2) == 0));
+  }
+  bf16_array part(1016);
+  CHECK(message_of([&] {
+          neuzip::decode_blocks(exec, whole.spec, whole.stream.view(), 2, 1, part.view(), scratch.space);
+        }) == "compressed_weights.decode: blocks 2 and on, 1 of them, but there are 2");
+  whole.stream.data()[64] ^= std::byte{1};  // of the first block; the checksum is that of the tensor
+  part.fill_with_rubbish();
+  neuzip::decode_blocks(exec, whole.spec, whole.stream.view(), 1, 1, part.view(), scratch.space);
+  CHECK_THROWS_WITH(exec.wait(), contains("the checksum does not match"));
+  CHECK(part == bf16_array(1016));
+}
+
 TEST_CASE("a broken block is reported by its number and becomes zeros, the others decode", "[host]") {
   bf16_array const weights(weight_kind::gauss, 2, 8 * 1024);
   encoded whole = encode(weights, {.block = 1024, .checksums = true});
@@ -292,7 +316,7 @@ TEST_CASE("weights and streams of the wrong size, stride, alignment or type are 
 
   weight_array<float16> halves(5000);
   CHECK(message_of([&] { neuzip_of<float16>::decode(exec, whole.stream.view(), halves.view()); }) ==
-        "compressed_weights.decode: the stream holds elements of type 0 but the output has type 1");
+        "compressed_weights.decode: the stream holds elements of type 0 but the codec has type 1");
   CHECK(message_of([&] { neuzip_fixed<bfloat16>::decode(exec, whole.stream.view(), decoded.view()); }) ==
         "compressed_weights.decode: the stream has coder 1 but the codec has 2");
   CHECK(message_of([&] { neuzip_lossy<3>::decode(exec, whole.stream.view(), decoded.view()); }) ==

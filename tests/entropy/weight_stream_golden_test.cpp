@@ -71,7 +71,7 @@ void check_golden(std::string const& name, std::int64_t count, weight_stream_opt
   if constexpr (Codec::is_lossless) {
     CHECK((decoded == weights));
   } else {
-    CHECK(inspect_weight_stream(kept.data(), kept.size()).mantissa_kept == Codec::mantissa_type::kept_bits);
+    CHECK(inspect_weight_stream(kept.data(), kept.size()).spec().mantissa_kept == Codec::mantissa_type::kept_bits);
   }
 }
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // fuzz target: the decoder of weight streams, all types and coders, on valid streams that were changed.
 //
-// Whatever the bytes are, decoding gives weights or throws; the portable steps and the fastest ones do the same; and
-// where blocks have checksums, a small change never gives other weights without an exception.
+// Whatever the bytes are, decoding gives weights or throws; the portable steps, AVX2's and AVX-512's (where the machine
+// has them) make the same weights and say the same of them, also where checksums were put right; and where blocks have
+// checksums, a small change never gives other weights without an exception.
 #include <cstdlib>
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <tessera/neuzip.hpp>
@@ -69,80 +71,136 @@ tessera::cpu const& executor() {
 using bytes = std::vector<std::uint8_t>;
 
 template <class Codec>
+tessera::weight_stream_options options_of(recipe const& how) {
+  tessera::weight_stream_options options = how.options;
+  if (Codec::is_lossless) {
+    options.normalizer_block = 0;
+  }
+  return options;
+}
+
+template <class Codec>
 bytes const& valid_stream(recipe const& how) {
   static std::map<std::vector<std::int64_t>, bytes> known;
   auto const found = known.find(how.key());
   if (found != known.end()) {
     return found->second;
   }
-  tessera::weight_stream_options options = how.options;
-  if (Codec::is_lossless) {
-    options.normalizer_block = 0;
-  }
   auto const weights = make_weights<typename Codec::value_type>(how);
-  auto const stream = Codec::encode(executor(), tessera::as_array(weights), options);
+  auto const stream = Codec::encode(executor(), tessera::as_array(weights), options_of<Codec>(how));
   auto const* first = reinterpret_cast<std::uint8_t const*>(stream.data());
   return known[how.key()] = bytes(first, first + stream.size());
 }
 
-/// The bits of the weights, or nothing after one of the exceptions that may come.
-template <class Codec>
-std::optional<bytes> decode(bytes const& stream) {
-  using value_type = typename Codec::value_type;
-  try {
-    // Exactly as large as the stream, so that a read past its end is found.
-    tessera::buffer<std::byte> copy(static_cast<std::int64_t>(stream.size()));
-    if (!stream.empty()) {
-      std::memcpy(copy.data(), stream.data(), stream.size());
-    }
-    auto const spec = tessera::inspect_weight_stream(copy.data(), copy.size());
-    tessera::buffer<value_type> weights(spec.count);
-    Codec::decode(executor(), copy.view(), weights.view());
-    auto const* first = reinterpret_cast<std::uint8_t const*>(weights.data());
-    return bytes(first, first + weights.bytes());
-  } catch (tessera::corrupt_data const&) {
-  } catch (tessera::value_error const&) {
+/// What became of a stream: the bits of the weights, and what was said. Without bits: it was refused at first sight.
+struct outcome {
+  std::optional<bytes> weights;
+  std::string message;
+  friend bool operator==(outcome const&, outcome const&) = default;
+};
+
+/// `read` gives the weights of a copy that is exactly as large as the stream, so that a read past its end is found.
+template <class Read>
+outcome outcome_of(bytes const& stream, Read&& read) {
+  tessera::buffer<std::byte> copy(static_cast<std::int64_t>(stream.size()));
+  if (!stream.empty()) {
+    std::memcpy(copy.data(), stream.data(), stream.size());
   }
-  return std::nullopt;
+  outcome result;
+  try {
+    read(copy, result);
+  } catch (tessera::corrupt_data const& problem) {
+    result.message = problem.what();
+  } catch (tessera::value_error const& problem) {
+    result.message = problem.what();
+  } catch (tessera::shape_error const& problem) {
+    result.message = problem.what();
+  }
+  return result;
+}
+template <class T>
+bytes bits_of(tessera::buffer<T> const& weights) {
+  auto const* first = reinterpret_cast<std::uint8_t const*>(weights.data());
+  return bytes(first, first + weights.bytes());
 }
 
-/// Lets changes get past the checksums of header and codebook.
-void refit(bytes& stream, bool also_codebook) {
+/// By one who knows no more than what the stream says.
+template <class Codec>
+outcome decode(bytes const& stream) {
+  return outcome_of(stream, [](tessera::buffer<std::byte> const& copy, outcome& result) {
+    auto const found = tessera::inspect_weight_stream(copy.data(), copy.size());
+    tessera::buffer<typename Codec::value_type> weights(found.spec().count);
+    Codec::decode(executor(), copy.view(), weights.view());
+    result.weights = bits_of(weights);
+  });
+}
+
+/// By one who knows the layout that was encoded. What is not sound reads as zeros.
+template <class Codec>
+outcome decode_as_encoded(bytes const& stream, recipe const& how) {
+  return outcome_of(stream, [&](tessera::buffer<std::byte> const& copy, outcome& result) {
+    auto const spec = Codec::spec(how.count, options_of<Codec>(how));
+    tessera::buffer<typename Codec::value_type> weights(spec.count);
+    auto const plan = Codec::decode_plan(executor(), spec);
+    tessera::buffer<std::byte> memory(plan.bytes());
+    Codec::decode(executor(), spec, copy.view(), weights.view(), tessera::workspace(plan, memory));
+    try {
+      executor().wait();
+    } catch (tessera::corrupt_data const& problem) {
+      result.message = problem.what();
+    }
+    result.weights = bits_of(weights);
+  });
+}
+
+/// Lets changes get past the checksums: of the header alone, of the codebook or a stored tensor as well, of blocks.
+enum class refit_of { none, header, contents, blocks };
+void refit(bytes& stream, tessera::weight_stream_spec const& spec, refit_of what) {
   tessera::weight_stream_header header;
-  if (stream.size() < sizeof(header)) {
+  if (stream.size() < sizeof(header) || what == refit_of::none) {
     return;
   }
   std::memcpy(&header, stream.data(), sizeof(header));
-  constexpr std::size_t codebook_end = sizeof(header) + tessera::weight_stream_spec::codebook_bytes;
-  if (also_codebook && stream.size() >= codebook_end) {
-    header.content_checksum =
-        tessera::crc32c(stream.data() + sizeof(header), tessera::weight_stream_spec::codebook_bytes);
+  bool const is_stored = spec.coder == tessera::weight_coder::stored;
+  std::size_t const contents =
+      is_stored ? stream.size() - sizeof(header) : std::size_t{tessera::weight_stream_spec::codebook_bytes};
+  if (what >= refit_of::contents && stream.size() >= sizeof(header) + contents) {
+    header.content_checksum = tessera::crc32c(stream.data() + sizeof(header), contents);
   }
   header.header_checksum = tessera::checksum_of(header);
   std::memcpy(stream.data(), &header, sizeof(header));
+  if (what == refit_of::blocks && spec.block_checksums &&
+      static_cast<std::int64_t>(stream.size()) >= spec.smallest_bytes()) {
+    tessera::weight_encoding<bfloat16> finished;  // of any type: where parts lie is in the spec
+    finished.spec = spec;
+    finished.stream = stream.data();
+    finished.capacity = static_cast<std::int64_t>(stream.size());
+    executor().run(tessera::checksum_blocks<bfloat16>{finished}, spec.block_count());
+  }
 }
 
 template <class Codec>
 void run(recipe const& how, input& from) {
   bytes const& valid = valid_stream<Codec>(how);
+  auto const spec = Codec::spec(how.count, options_of<Codec>(how));
   bytes changed = valid;
-  int const refits = from.below(3);
+  auto const refits = static_cast<refit_of>(from.below(4));
   edit_summary const summary = apply_edits(from, changed);
-  if (refits > 0) {
-    refit(changed, refits == 2);
-  }
+  refit(changed, spec, refits);
   ::unsetenv("TESSERA_SIMD");
-  std::optional<bytes> const fastest = decode<Codec>(changed);
-  ::setenv("TESSERA_SIMD", "scalar", 1);
-  must(decode<Codec>(changed) == fastest);
-  if (summary.edits == 0 && refits == 0) {
-    must(fastest.has_value());
+  outcome const fastest = decode<Codec>(changed);
+  outcome const fastest_as_encoded = decode_as_encoded<Codec>(changed, how);
+  for (char const* level : {"scalar", "avx2"}) {
+    ::setenv("TESSERA_SIMD", level, 1);
+    must(decode<Codec>(changed) == fastest);
+    must(decode_as_encoded<Codec>(changed, how) == fastest_as_encoded);
   }
-  bool const is_guarded =
-      how.options.checksums || tessera::inspect_weight_stream(reinterpret_cast<std::byte const*>(valid.data()),
-                                                              static_cast<std::int64_t>(valid.size()))
-                                       .coder == tessera::weight_coder::stored;
-  if (is_guarded && refits == 0 && summary.edits == 1 && summary.all_small && fastest) {
+  if (summary.edits == 0) {
+    must(fastest.weights.has_value());
+    must(fastest == fastest_as_encoded);
+  }
+  bool const is_guarded = how.options.checksums || spec.coder == tessera::weight_coder::stored;
+  if (is_guarded && refits == refit_of::none && summary.edits == 1 && summary.all_small && fastest.weights) {
     must(fastest == decode<Codec>(valid));
   }
 }

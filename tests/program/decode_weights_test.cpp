@@ -131,6 +131,7 @@ TEST_CASE("stored weights are checked against their checksum unless that is not 
   decoding.spec = neuzip::spec(100);
   decoding.stream = reinterpret_cast<std::uint8_t const*>(stream.data());
   decoding.stream_bytes = stream.size();
+  decoding.blocks = 1;
   decoding.weights = decoded.data();
   decoding.status = exec.status();
   exec.run(load_stored_weights<bfloat16>{decoding}, 1);

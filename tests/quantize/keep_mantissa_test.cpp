@@ -201,6 +201,74 @@ TEST_CASE("errors of random normals stay within the documented bounds, and come 
   check_bounds<float, 7>();
 }
 
+namespace {
+
+/// The largest errors of all positive numbers of a format of 16 bits, with every 15th normalizer (0 and 255 among
+/// them).
+struct range_errors {
+  double usual = 0;      ///< relative, from twice the smallest normal number up to the largest that can be kept
+  double large = 0;      ///< relative, above that
+  double small = 0;      ///< of normal numbers below twice the smallest, in terms of the smallest
+  double subnormal = 0;  ///< in terms of the smallest normal number
+};
+template <class T, int K>
+range_errors errors_of_range(int first_normalizer, int last_normalizer) {
+  using keep = keep_mantissa<K>;
+  constexpr std::uint32_t mantissa_bits = scalar_traits<T>::mantissa_bits;
+  constexpr std::uint32_t infinite = exponent_split<T>::largest_exponent << mantissa_bits;
+  constexpr std::uint32_t largest_kept = infinite - (1U << (mantissa_bits - K));
+  auto const smallest_normal = static_cast<double>(format<T>::value_of(1U << mantissa_bits));
+  range_errors found;
+  for (int n = first_normalizer; n <= last_normalizer; n += 15) {
+    auto const normalizer = static_cast<std::uint32_t>(n);
+    for (std::uint32_t bits = 1; bits < infinite; ++bits) {
+      kept_value const kept =
+          n == 0 ? keep::template quantize<T>(bits) : keep::template quantize_normalized<T>(bits, normalizer);
+      auto const before = static_cast<double>(format<T>::value_of(bits));
+      auto const after =
+          static_cast<double>(format<T>::value_of(keep::template restore_normalized<T>(kept, normalizer)));
+      double const moved = std::fabs(after - before);
+      double& kind = before < smallest_normal       ? found.subnormal
+                     : before < 2 * smallest_normal ? found.small
+                     : bits > largest_kept          ? found.large
+                                                    : found.usual;
+      kind = std::fmax(kind, moved / (before < 2 * smallest_normal ? smallest_normal : before));
+    }
+  }
+  return found;
+}
+
+template <class T, int K>
+void check_range() {
+  INFO(scalar_traits<T>::name() << " keeps " << K << " bits");
+  double const half = 1 / (std::exp2(K + 1) + 1);
+  double const last_rounding = (1 + half) * std::exp2(-scalar_traits<T>::mantissa_bits - 1);
+  double const step = std::exp2(-K);  // of numbers near the smallest normal one, in terms of it
+  range_errors const plain = errors_of_range<T, K>(0, 0);
+  CHECK(plain.usual <= half);
+  CHECK(plain.large < step / 2);
+  CHECK(plain.small <= step / 2);
+  CHECK(plain.subnormal <= step / 2);
+  range_errors const normalized = errors_of_range<T, K>(15, 255);
+  CHECK(normalized.usual <= half + last_rounding);
+  CHECK(normalized.large <= step / 2 + last_rounding);
+  CHECK(normalized.small <= step);
+  CHECK(normalized.small > 0.9 * step);  // twice what it is without
+  CHECK(normalized.subnormal <= step);
+}
+
+}  // namespace
+
+TEST_CASE("errors near both ends of the range are what is documented of them", "[host]") {
+  check_range<bfloat16, 0>();
+  check_range<bfloat16, 1>();
+  check_range<bfloat16, 3>();
+  check_range<float16, 0>();
+  check_range<float16, 1>();
+  check_range<float16, 3>();
+  check_range<float16, 7>();
+}
+
 TEST_CASE("keeping all bits keeps every pattern, NaN payloads included", "[host]") {
   int changed = 0;
   for (std::uint32_t bits = 0; bits < 65536; ++bits) {

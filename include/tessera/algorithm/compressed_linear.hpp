@@ -36,14 +36,14 @@ struct compressed_linear {
 
   /// What belongs to a layer. Nothing is copied.
   struct layer {
-    weight_stream_spec spec;                 ///< of the stream
+    expected_weight_stream spec;             ///< made by the codec's spec(), or what inspect_weight_stream found
     array_view<std::byte const> stream;      ///< 16-byte aligned
     array_view<value_type const> bias = {};  ///< as many as outputs have columns; null for none
   };
 
   /// What forward() needs beyond its arguments.
   template <class Executor>
-  static workspace_plan plan(Executor const&, weight_stream_spec const&) {
+  static workspace_plan plan(Executor const&, expected_weight_stream const&) {
     return regions().plan;
   }
 
@@ -57,9 +57,11 @@ struct compressed_linear {
       return;
     }
     weight_decoding<value_type> decoding;
-    decoding.spec = weights.spec;
+    decoding.spec = weights.spec.spec();
     decoding.stream = reinterpret_cast<std::uint8_t const*>(weights.stream.data);
     decoding.stream_bytes = weights.stream.size();
+    decoding.is_inspected = weights.spec.is_inspected();
+    decoding.header_checksum = weights.spec.header_checksum();
     decoding.table = space[regions().table].data;
     decoding.status = exec.status();
     exec.run(open_weights<value_type>{decoding}, 1);
@@ -67,7 +69,7 @@ struct compressed_linear {
       using reader = weight_reader<value_type, typename Codec::mantissa_type, decltype(steps)>;
       using rows = compressed_linear_rows<reader, std::remove_const_t<Input>, Output>;
       rows const program{reader{decoding}, inputs, weights.bias, outputs,
-                         rows::rows_of_band(weights.spec.block_weights(), inputs.extent(1))};
+                         rows::rows_of_band(decoding.spec.block_weights(), inputs.extent(1))};
       exec.run(program, program.groups());
     });
   }
@@ -88,10 +90,13 @@ struct compressed_linear {
     constexpr char const* where = "compressed_linear.forward";
     std::int64_t const rows = outputs.extent(1);
     std::int64_t const columns = inputs.extent(1);
+    std::int64_t const count = weights.spec.spec().count;
+    std::int64_t const needed = weights.spec.smallest_bytes();
+    Codec::check_spec(where, weights.spec.spec());
     check<shape_error>(inputs.extent(0) == outputs.extent(0), where, ": the inputs have ", inputs.extent(0),
                        " tokens but the outputs have ", outputs.extent(0));
-    check<shape_error>(checked_multiply(where, rows, columns) == weights.spec.count, where, ": ", rows, " outputs of ",
-                       columns, " inputs take ", rows * columns, " weights but the stream has ", weights.spec.count);
+    check<shape_error>(checked_multiply(where, rows, columns) == count, where, ": ", rows, " outputs of ", columns,
+                       " inputs take ", rows * columns, " weights but the stream has ", count);
     check<shape_error>(weights.bias.data == nullptr || weights.bias.size() == rows, where, ": the bias has ",
                        weights.bias.size(), " values but the outputs have ", rows, " columns");
     for (int dimension = 0; dimension < 2; ++dimension) {
@@ -99,24 +104,12 @@ struct compressed_linear {
                          ": dimension ", dimension, " of the outputs has ", outputs.extent(dimension),
                          " elements with a stride of 0");
     }
-    check_codec(where, weights.spec);
-    check<shape_error>(weights.stream.size() >= weights.spec.smallest_bytes(), where, ": the stream has ",
-                       weights.stream.size(), " bytes but needs at least ", weights.spec.smallest_bytes());
+    check<shape_error>(weights.stream.size() >= needed, where, ": the stream has ", weights.stream.size(),
+                       " bytes but needs at least ", needed);
     check<shape_error>(weights.stream.is_contiguous(), where, ": the stream has a stride of ", weights.stream.stride(0),
                        " but must have a stride of ", 1);
     auto const beyond = reinterpret_cast<std::uintptr_t>(weights.stream.data) % 16;
     check<value_error>(beyond == 0, where, ": the stream starts ", beyond, " bytes past a multiple of ", 16);
-  }
-
-  static void check_codec(char const* where, weight_stream_spec const& spec) {
-    weight_stream_spec const own = Codec::spec(spec.count);
-    check<value_error>(spec.type == own.type, where, ": the stream holds elements of type ",
-                       static_cast<int>(spec.type), " but the layer has type ", static_cast<int>(own.type));
-    weight_coder const coder = detail::weight_coder_of<typename Codec::coder_type>;
-    check<value_error>(spec.coder == weight_coder::stored || spec.coder == coder, where, ": the stream has coder ",
-                       static_cast<int>(spec.coder), " but the layer's codec has ", static_cast<int>(coder));
-    check<value_error>(spec.mantissa_kept == own.mantissa_kept, where, ": the stream keeps ", spec.mantissa_kept,
-                       " mantissa bits but the layer's codec keeps ", own.mantissa_kept);
   }
 };
 

@@ -12,6 +12,10 @@
 ///     auto spec = codec::spec(count);
 ///     auto plan = codec::encode_plan(exec, spec);               // plan.bytes() of workspace
 ///     codec::encode(exec, spec, weights, stream, stream_bytes, tessera::workspace(plan, memory));
+///
+/// Of a stream that comes from elsewhere decode() takes what inspect_weight_stream found in its place. Either way the
+/// codec throws value_error for a spec that is not its own: another type, coder or number of mantissa bits, or sizes of
+/// blocks that no spec() gives.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +26,7 @@
 #include <vector>
 
 #include <tessera/algorithm/inspect_weight_stream.hpp>
+#include <tessera/algorithm/weight_codec_specs.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/core/cpu_features.hpp>
@@ -38,38 +43,6 @@
 
 namespace tessera {
 inline namespace v0 {
-
-/// What a caller may choose about a stream.
-struct weight_stream_options {
-  /// Weights in a block: 1024 to 8192, a power of two. A block adds 1,100 bits to its entropy and decodes on its own.
-  int block = 8192;
-  /// CRC32C of every block; costs 4 bytes a block and reading the stream once more. For files.
-  bool checksums = false;
-  /// Weights that share a normalizer, 32 to 1024, a power of two; 0 for none. Only where mantissa bits are dropped.
-  int normalizer_block = 0;
-};
-
-namespace detail {
-
-template <class T>
-inline constexpr weight_type weight_type_of = weight_type::bf16;
-template <>
-inline constexpr weight_type weight_type_of<float16> = weight_type::fp16;
-template <>
-inline constexpr weight_type weight_type_of<float> = weight_type::fp32;
-template <>
-inline constexpr weight_type weight_type_of<float8_e4m3> = weight_type::fp8_e4m3;
-template <>
-inline constexpr weight_type weight_type_of<float8_e5m2> = weight_type::fp8_e5m2;
-
-template <class Coder>
-inline constexpr weight_coder weight_coder_of = weight_coder::stored;
-template <>
-inline constexpr weight_coder weight_coder_of<rans_coder<12>> = weight_coder::rans_pairs;
-template <>
-inline constexpr weight_coder weight_coder_of<fixed_coder> = weight_coder::fixed_codes;
-
-}  // namespace detail
 
 /// Which block steps an executor's programs use: use(steps) is called with the fastest there are.
 template <class T, class Mantissa, class Executor, class Use>
@@ -166,61 +139,24 @@ struct compressed_weights {
   using coder_type = Coder;
   /// What is kept of mantissas.
   using mantissa_type = Mantissa;
+  /// Its streams' layouts.
+  using specs = weight_codec_specs<value_type, Coder, Mantissa>;
   /// Whether every weight comes back bit for bit.
-  static constexpr bool is_lossless = Mantissa::template is_lossless<value_type>;
-
-  static_assert(detail::weight_coder_of<Coder> != weight_coder::stored,
-                "tessera: compressed_weights takes rans_coder<12> or fixed_coder as its coder");
-  static_assert(
-      is_lossless || Mantissa::kept_bits == 0 || Mantissa::kept_bits == 1 || Mantissa::kept_bits == 3 ||
-          Mantissa::kept_bits == 7,
-      "tessera: compressed_weights keeps all mantissa bits, or 0, 1, 3 or 7 of them, so that sign and mantissa pack");
-
-  /// Tensors of fewer bytes than this are stored as they are.
-  static constexpr std::int64_t smallest_coded_bytes = 4096;
+  static constexpr bool is_lossless = specs::is_lossless;
 
   /// The layout of a tensor's stream. Throws shape_error for a count and value_error for options out of range.
   static weight_stream_spec spec(std::int64_t count, weight_stream_options options = {}) {
-    constexpr char const* where = "compressed_weights.spec";
-    // Payloads, of up to nine bits a weight, have 32-bit positions in units of 16 bytes.
-    constexpr std::int64_t most = std::int64_t{1} << 35;
-    check<shape_error>(count >= 0 && count <= most, where, ": the number of weights is ", count,
-                       " but must be at least 0 and at most ", most);
-    check<value_error>(options.block >= 1 << weight_stream_spec::smallest_log2_block &&
-                           options.block <= 1 << weight_stream_spec::largest_log2_block &&
-                           is_power_of_two(static_cast<std::uint32_t>(options.block)),
-                       where, ": blocks have ", options.block, " weights but must have a power of two from 1024 to ",
-                       1 << weight_stream_spec::largest_log2_block);
-    check<value_error>(options.normalizer_block == 0 || !is_lossless, where, ": normalizers of ",
-                       options.normalizer_block,
-                       " weights make no sense where all mantissa bits are kept: ", Mantissa::kept_bits);
-    check<value_error>(
-        options.normalizer_block == 0 || (options.normalizer_block >= 32 && options.normalizer_block <= 1024 &&
-                                          is_power_of_two(static_cast<std::uint32_t>(options.normalizer_block))),
-        where, ": normalizers belong to ", options.normalizer_block, " weights but must to a power of two from 32 to ",
-        1024);
-    weight_stream_spec result;
-    result.type = detail::weight_type_of<value_type>;
-    result.coder = detail::weight_coder_of<Coder>;
-    result.log2_block = log2_floor(static_cast<std::uint32_t>(options.block));
-    result.mantissa_kept = Mantissa::kept_bits;
-    result.block_checksums = options.checksums;
-    result.count = count;
-    if (options.normalizer_block > 0) {
-      result.log2_normalizer_block = log2_floor(static_cast<std::uint32_t>(options.normalizer_block));
-    }
-    if (is_lossless && count * std::int64_t{sizeof(value_type)} < smallest_coded_bytes) {
-      result.coder = weight_coder::stored;
-    }
-    return result;
+    return specs::make(count, options);
   }
+  /// Throws value_error, or shape_error for the number of weights, unless streams of this spec are the codec's.
+  static void check_spec(char const* where, weight_stream_spec const& spec) { specs::check_own(where, spec); }
 
   /// Bytes that hold any stream of this spec.
   static std::int64_t largest_bytes(weight_stream_spec const& spec) { return spec.largest_bytes(); }
 
   /// A tensor to encode.
   struct source {
-    weight_stream_spec spec;                ///< made by spec()
+    weight_stream_spec spec;                ///< as spec() makes them
     array_view<value_type const> weights;   ///< spec.count of them, contiguous
     array_view<std::byte> stream;           ///< 16-byte aligned; largest_bytes(spec) always suffice
     array_view<std::int64_t> stream_bytes;  ///< one element: the result
@@ -230,7 +166,7 @@ struct compressed_weights {
   /// A stream to decode, or a range of its blocks.
   struct target {
     static constexpr std::int64_t all_blocks = -1;  ///< in `blocks`: from first_block to the last one
-    weight_stream_spec spec;                        ///< of the stream, as read by inspect_weight_stream
+    expected_weight_stream spec;                    ///< made by spec(), or what inspect_weight_stream found
     array_view<std::byte const> stream;             ///< 16-byte aligned
     array_view<value_type> weights;                 ///< of the blocks, contiguous
     std::int64_t first_block = 0;                   ///< of the stream
@@ -255,7 +191,7 @@ struct compressed_weights {
   }
   /// What decode of one whole stream needs.
   template <class Executor>
-  static workspace_plan decode_plan(Executor const& exec, weight_stream_spec const& spec) {
+  static workspace_plan decode_plan(Executor const& exec, expected_weight_stream const& spec) {
     target const alone{spec, {}, {}};
     return decode_plan(exec, array_view<target const>(&alone, 1));
   }
@@ -319,17 +255,18 @@ struct compressed_weights {
 
   /// Writes the weights of one stream.
   template <class Executor>
-  static void decode(Executor const& exec, weight_stream_spec const& spec, array_view<std::byte const> stream,
+  static void decode(Executor const& exec, expected_weight_stream const& spec, array_view<std::byte const> stream,
                      array_view<value_type> weights, workspace const& space) {
     target const alone{spec, stream, weights};
     decode(exec, array_view<target const>(&alone, 1), space);
   }
 
-  /// Writes the weights of `blocks` blocks from `first_block` on; `weights` starts with those of the first.
+  /// Writes the weights of `blocks` blocks from `first_block` on; `weights` starts with those of the first. A tensor
+  /// that is stored as it is counts as blocks, too.
   template <class Executor>
-  static void decode_blocks(Executor const& exec, weight_stream_spec const& spec, array_view<std::byte const> stream,
-                            std::int64_t first_block, std::int64_t blocks, array_view<value_type> weights,
-                            workspace const& space) {
+  static void decode_blocks(Executor const& exec, expected_weight_stream const& spec,
+                            array_view<std::byte const> stream, std::int64_t first_block, std::int64_t blocks,
+                            array_view<value_type> weights, workspace const& space) {
     target const alone{spec, stream, weights, first_block, blocks};
     decode(exec, array_view<target const>(&alone, 1), space);
   }
@@ -358,18 +295,10 @@ struct compressed_weights {
   static void decode(Executor const& exec, array_view<std::byte const> stream, Weights&& weights) {
     auto const list = detail::list_of_weights<value_type>(std::forward<Weights>(weights));
     check_stream("compressed_weights.decode", stream, 0);
-    weight_stream_spec const layout = wait_for_spec(exec, stream);
-    check<value_error>(layout.type == detail::weight_type_of<value_type>,
-                       "compressed_weights.decode: the stream holds elements of type ", static_cast<int>(layout.type),
-                       " but the output has type ", static_cast<int>(detail::weight_type_of<value_type>));
-    check<value_error>(layout.coder == weight_coder::stored || layout.coder == detail::weight_coder_of<Coder>,
-                       "compressed_weights.decode: the stream has coder ", static_cast<int>(layout.coder),
-                       " but the codec has ", static_cast<int>(detail::weight_coder_of<Coder>));
-    check<value_error>(layout.mantissa_kept == Mantissa::kept_bits, "compressed_weights.decode: the stream keeps ",
-                       layout.mantissa_kept, " mantissa bits but the codec ", Mantissa::kept_bits);
-    workspace_plan const plan = decode_plan(exec, layout);
+    inspected_weight_stream const found = wait_for_header(exec, stream);
+    workspace_plan const plan = decode_plan(exec, found);
     buffer<std::byte> memory(exec, plan.bytes());
-    decode(exec, layout, stream, list, workspace(plan, memory));
+    decode(exec, found, stream, list, workspace(plan, memory));
     exec.wait();
   }
 
@@ -378,7 +307,7 @@ struct compressed_weights {
 
   /// What the header of a stream says, which need not be where the host reads.
   template <class Executor>
-  static weight_stream_spec wait_for_spec(Executor const& exec, array_view<std::byte const> stream) {
+  static inspected_weight_stream wait_for_header(Executor const& exec, array_view<std::byte const> stream) {
     std::byte header[sizeof(weight_stream_header)] = {};
     std::int64_t const bytes = min(stream.size(), static_cast<std::int64_t>(sizeof(header)));
     exec.copy(stream.slice(0, 0, bytes), array_view<std::byte>(header, bytes));
@@ -406,6 +335,7 @@ struct compressed_weights {
     std::int64_t slots = 0;
     for (std::int64_t i = 0; i < sources.size(); ++i) {
       weight_stream_spec const& spec = sources[i].spec;
+      check_spec("compressed_weights.encode", spec);
       counters += counters_of<Executor>(spec);
       // Tensors are coded one after the other where slots are needed at all.
       slots = max(slots, placement_needs<Executor, value_type, Mantissa>::slots(spec));
@@ -422,6 +352,9 @@ struct compressed_weights {
   };
   static decode_workspace decode_regions(array_view<target const> targets) {
     decode_workspace regions;
+    for (std::int64_t i = 0; i < targets.size(); ++i) {
+      check_spec("compressed_weights.decode", targets[i].spec.spec());
+    }
     regions.tables = regions.plan.template add<weight_decode_table>("decode tables", targets.size());
     return regions;
   }
@@ -445,16 +378,17 @@ struct compressed_weights {
 
   template <class Executor>
   static weight_decoding<value_type> decoding_of(Executor const& exec, target const& to) {
-    weight_stream_spec const& spec = to.spec;
-    std::int64_t const blocks = to.blocks == target::all_blocks ? spec.block_count() : to.blocks;
-    check<shape_error>(to.first_block >= 0 && blocks >= 0 && to.first_block <= spec.block_count() - blocks,
+    weight_stream_spec const& spec = to.spec.spec();
+    std::int64_t const there = divide_up(spec.count, spec.block_weights());
+    bool const is_all = to.blocks == target::all_blocks && to.first_block >= 0 && to.first_block <= there;
+    std::int64_t const blocks = is_all ? there - to.first_block : to.blocks;
+    check<shape_error>(to.first_block >= 0 && blocks >= 0 && to.first_block <= there - blocks,
                        "compressed_weights.decode: blocks ", to.first_block, " and on, ", blocks,
-                       " of them, but there are ", spec.block_count());
+                       " of them, but there are ", there);
     std::int64_t const first = to.first_block * spec.block_weights();
-    bool const stored = spec.coder == weight_coder::stored;
     std::int64_t const last = min(spec.count, first + blocks * spec.block_weights());
-    check_weights("compressed_weights.decode", stored ? spec.count : max(last - first, std::int64_t{0}), to.weights);
-    check_stream("compressed_weights.decode", to.stream, spec.smallest_bytes());
+    check_weights("compressed_weights.decode", max(last - first, std::int64_t{0}), to.weights);
+    check_stream("compressed_weights.decode", to.stream, to.spec.smallest_bytes());
     weight_decoding<value_type> decoding;
     decoding.spec = spec;
     decoding.stream = reinterpret_cast<std::uint8_t const*>(to.stream.data);
@@ -462,6 +396,8 @@ struct compressed_weights {
     decoding.first_block = to.first_block;
     decoding.blocks = blocks;
     decoding.weights = to.weights.data;
+    decoding.is_inspected = to.spec.is_inspected();
+    decoding.header_checksum = to.spec.header_checksum();
     decoding.status = exec.status();
     return decoding;
   }

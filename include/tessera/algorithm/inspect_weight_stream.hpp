@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// What a stream of compressed weights says of itself, checked before anything relies on it.
 ///
-///     tessera::weight_stream_spec spec = tessera::inspect_weight_stream(bytes.data(), std::ssize(bytes));
-///     spec.count;                                              // weights, all sections of which lie in the bytes
+///     auto const found = tessera::inspect_weight_stream(bytes.data(), std::ssize(bytes));
+///     found.spec().count;                                      // weights, all sections of which lie in the bytes
 #pragma once
 
 #include <cstddef>
@@ -16,9 +16,61 @@
 namespace tessera {
 inline namespace v0 {
 
+/// What a stream said of itself when it was inspected. Nobody but inspect_weight_stream makes one, so that what it says
+/// was read and checked; a decoder that is given one refuses any stream but the one that was inspected.
+class inspected_weight_stream {
+ public:
+  /// Its layout.
+  [[nodiscard]] weight_stream_spec const& spec() const { return spec_; }
+  /// Its layout, for those who ask no more.
+  operator weight_stream_spec const&() const { return spec_; }  // NOLINT: it is what was inspected for
+  /// Bytes of the stream, as its header says; those after them are not read.
+  [[nodiscard]] std::int64_t bytes() const { return bytes_; }
+  /// The checksum of the header that was read, which covers its window, its size and the codebook's checksum.
+  [[nodiscard]] std::uint32_t header_checksum() const { return header_checksum_; }
+
+ private:
+  friend inspected_weight_stream inspect_weight_stream(std::byte const* stream, std::int64_t bytes);
+  inspected_weight_stream(weight_stream_spec const& spec, weight_stream_header const& header)
+      : spec_(spec), bytes_(static_cast<std::int64_t>(header.total_bytes)), header_checksum_(header.header_checksum) {}
+
+  weight_stream_spec spec_;
+  std::int64_t bytes_;
+  std::uint32_t header_checksum_;
+};
+
+/// What a decoder is told of a stream before it has seen it: the layout that the codec's spec() gave when it was
+/// encoded, or what inspecting it found.
+class expected_weight_stream {
+ public:
+  /// Any stream of this layout.
+  expected_weight_stream(weight_stream_spec const& spec) : spec_(spec) {}  // NOLINT: what callers have
+  /// This stream and no other.
+  expected_weight_stream(inspected_weight_stream const& stream)  // NOLINT: what callers have
+      : spec_(stream.spec()),
+        smallest_bytes_(stream.bytes()),
+        header_checksum_(stream.header_checksum()),
+        is_inspected_(true) {}
+
+  /// Its layout.
+  [[nodiscard]] weight_stream_spec const& spec() const { return spec_; }
+  /// No stream that is meant is shorter.
+  [[nodiscard]] std::int64_t smallest_bytes() const { return is_inspected_ ? smallest_bytes_ : spec_.smallest_bytes(); }
+  /// Whether only the stream with this checksum of its header is meant.
+  [[nodiscard]] bool is_inspected() const { return is_inspected_; }
+  /// Of the header that was inspected.
+  [[nodiscard]] std::uint32_t header_checksum() const { return header_checksum_; }
+
+ private:
+  weight_stream_spec spec_;
+  std::int64_t smallest_bytes_ = 0;
+  std::uint32_t header_checksum_ = 0;
+  bool is_inspected_ = false;
+};
+
 /// Reads and checks the header of a stream that the host can read, of any type and coder. Throws corrupt_data, naming
 /// what does not fit; after it all sections lie within `bytes` bytes.
-inline weight_stream_spec inspect_weight_stream(std::byte const* stream, std::int64_t bytes) {
+inline inspected_weight_stream inspect_weight_stream(std::byte const* stream, std::int64_t bytes) {
   constexpr char const* where = "inspect_weight_stream";
   weight_stream_header header;
   check<corrupt_data>(bytes >= std::int64_t{sizeof(header)}, where, ": the stream has ", bytes,
@@ -71,7 +123,7 @@ inline weight_stream_spec inspect_weight_stream(std::byte const* stream, std::in
                       header.total_bytes, " bytes but the stream has ", bytes);
   check<corrupt_data>(header.total_bytes >= static_cast<std::uint64_t>(spec.smallest_bytes()), where,
                       ": the header says ", header.total_bytes, " bytes but its sections take ", spec.smallest_bytes());
-  return spec;
+  return {spec, header};
 }
 
 }  // namespace v0

@@ -39,9 +39,10 @@ struct exponent_window {
     return exponent == extra ? extra_code : escape_code;
   }
 
-  /// The exponent with this code; meaningless for escape_code, whose exponents are listed apart.
+  /// The exponent with this code. Those of escape_code are listed apart; where a broken stream lists none, all decoders
+  /// make the one after `extra` of it.
   TESSERA_FN constexpr std::uint32_t exponent(std::uint32_t code) const {
-    return code == extra_code ? extra : (base + code) & 0xffu;
+    return (code < neighbours ? base + code : extra + (code - extra_code)) & 0xffu;
   }
 
   TESSERA_FN friend constexpr bool operator==(exponent_window a, exponent_window b) {

@@ -19,10 +19,17 @@
 ///     raw:    planes of the exponents themselves (where the other two would be larger), with one bit more above them
 ///             where no mantissa bit is kept: 1 for a NaN
 ///
-/// with zeros to a multiple of 16 bytes. An escape is a 32-bit entry, ascending by position: position in the block (16
-/// bits), exponent (8 bits), 1 if the value is a NaN whose mantissa bits were all dropped (8 bits). Coded length: the
-/// weights of a block rounded up to the format's granularity; the weights added are not escapes and are coded like the
-/// window's first exponent, with zero planes.
+/// with zeros to a multiple of 16 bytes. An escape is a 32-bit entry: position in the block (16 bits), exponent (8
+/// bits), 1 if the value is a NaN whose mantissa bits were all dropped (8 bits). Positions ascend, none comes twice.
+/// Coded length: the weights of a block rounded up to the format's granularity; the weights added are not escapes and
+/// are coded like the window's first exponent, with zero planes.
+///
+/// Any decoder, on any executor, makes the same of any bytes. A header that is not the one expected, or a checksum of
+/// the header or the codebook that is wrong: bad_header at position 0, and all weights are zeros. A block whose entry
+/// or payload contradicts itself (parts beyond the stream; states that do not fit; words too many or too few; escapes
+/// beyond the block, out of order, or of exponents that the type does not have): corrupt_stream with its number, and
+/// its weights are zeros; bad_checksum with its number where only its checksum tells, or at position 0 for a tensor
+/// that is stored as it is.
 ///
 /// A block's checksum covers the last 4 bytes of its index entry, its normalizers, its planes and its payload. The
 /// header's covers its first 60 bytes. A tensor too small to gain has coder `stored`: the bytes of the values follow

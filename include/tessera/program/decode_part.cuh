@@ -70,7 +70,7 @@ struct decode_part {
 
   /// Whole blocks may take the fast path.
   __device__ __forceinline__ bool is_plain() const {
-    return is_rans && window().is_contiguous() && reinterpret_cast<std::uintptr_t>(weights) % 16 == 0;
+    return is_rans && reinterpret_cast<std::uintptr_t>(weights) % 16 == 0;
   }
 
   /// Of every block but the last.

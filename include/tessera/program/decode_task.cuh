@@ -23,6 +23,9 @@ struct decode_task {
   std::uint8_t log2_block;      ///< weights of a block, as a power of two
   std::uint8_t mantissa_kept;   ///< bits
   std::uint32_t flags;          ///< of the header
+  std::uint32_t is_inspected;   ///< 1: the header's checksum must be
+  std::uint32_t checksum;       ///< as it was when it was inspected
+  std::uint32_t* is_sound;      ///< becomes 1 or 0 for verify_blocks; null: nobody asks
   std::uint8_t const* stream;   ///< its first byte
   std::int64_t stream_bytes;    ///< that may be read
   T* weights;                   ///< of the first block decoded
@@ -37,10 +40,24 @@ struct decode_task {
   static decode_task of(weight_decoding<T> const& decoding, std::int64_t blocks_before) {
     weight_stream_spec const& spec = decoding.spec;
     weight_stream_header const expected = spec.header();
-    return {expected.type,        expected.coder,       expected.log2_block,   expected.mantissa_kept,
-            expected.flags,       decoding.stream,      decoding.stream_bytes, decoding.weights,
-            spec.count,           decoding.first_block, blocks_before,         spec.index_offset(),
-            spec.planes_offset(), spec.payload_offset()};
+    std::uint32_t* const is_sound = decoding.table == nullptr ? nullptr : &decoding.table->is_sound;
+    return {expected.type,
+            expected.coder,
+            expected.log2_block,
+            expected.mantissa_kept,
+            expected.flags,
+            decoding.is_inspected ? 1u : 0u,
+            decoding.header_checksum,
+            is_sound,
+            decoding.stream,
+            decoding.stream_bytes,
+            decoding.weights,
+            spec.count,
+            decoding.first_block,
+            blocks_before,
+            spec.index_offset(),
+            spec.planes_offset(),
+            spec.payload_offset()};
   }
 
   /// As it lies in the stream.
@@ -64,8 +81,9 @@ struct decode_task {
     return zero && found.magic == weight_stream_header::expected_magic &&
            found.version == weight_stream_header::expected_version && found.type == type && found.coder == coder &&
            found.log2_block == log2_block && found.mantissa_kept == mantissa_kept && found.log2_normalizer_block == 0 &&
-           found.flags == flags && found.block_count == block_count() &&
-           found.count == static_cast<std::uint64_t>(count) && window.fits(exponent_split<T>::largest_exponent) &&
+           found.flags == flags && (is_inspected == 0 || found.header_checksum == checksum) &&
+           found.block_count == block_count() && found.count == static_cast<std::uint64_t>(count) &&
+           window.fits(exponent_split<T>::largest_exponent) &&
            found.total_bytes >= static_cast<std::uint64_t>(payload_offset) &&
            found.total_bytes <= static_cast<std::uint64_t>(stream_bytes);
   }

@@ -9,7 +9,8 @@
 ///
 /// For each tensor in its share a thread block makes a look-up table of 4096 entries in shared memory; then each warp
 /// takes one block of weights after the other, copies its words to shared memory and pops 32 pairs at a time
-/// (program/popping_lanes.cuh).
+/// (program/popping_lanes.cuh). Meanwhile the last warp of each thread block looks whether the checksums of header and
+/// codebook are right; where they are not, the thread block makes zeros of what it has written.
 #pragma once
 
 #include <cstdint>
@@ -47,8 +48,11 @@ struct decode_weights_on_warps {
     alignas(16) std::uint16_t words[warps][Policy.words];
     decode_part<T> part;  ///< of the tensor at work
     int next;             ///< block to take
-    int skipped;          ///< 1 if blocks are left that are not plain
+    int is_unfinished;    ///< 1 if there is something for finish() to do
+    int is_refused;       ///< 1 if a checksum of header or codebook is wrong
+    int first_broken;     ///< of the part's blocks that are not sound; no_block if all are
   };
+  static constexpr int no_block = 0x7fffffff;
 
   decode_task<T> task[most_tasks];  ///< of the launch
   int tasks;
@@ -111,27 +115,31 @@ struct decode_weights_on_warps {
       part.run = run;
       part.stride = stride;
       scratch.next = warps;
-      scratch.skipped = part.is_plain() ? 0 : 1;
+      scratch.is_unfinished = part.is_plain() ? 0 : 1;
+      scratch.is_refused = 0;
+      scratch.first_broken = no_block;
     }
     group.sync();
     if (scratch.table.is_sound == 0) {
       async_copy_wait_all();
-      zero_blocks(scratch);
+      refuse_part(t, scratch, warp);
       return;
     }
     // The last warp has the least to do where there are few blocks.
     if (warp == warps - 1) {
-      if (first_block == t.first_block) {
-        check_sums(t);
-      }
+      check_sums(t, scratch);
       decode_broken_block(scratch, first);
     }
     if (scratch.part.is_plain()) {
-      decode_plain_blocks(scratch, warp, first);
+      if (scratch.part.window().is_contiguous()) {
+        decode_plain_blocks<true>(scratch, warp, first);
+      } else {
+        decode_scattered_blocks(scratch, warp, first);
+      }
     }
     group.sync();
-    if (scratch.skipped != 0) {
-      decode_other_blocks(scratch, warp);
+    if (scratch.is_unfinished != 0) {
+      finish(group, t, scratch, warp);
     }
   }
 
@@ -144,13 +152,12 @@ struct decode_weights_on_warps {
     if (first >= 0) {
       std::int64_t const block = first_block + first;
       uint2 const entry = __ldg(t.index() + block);
-      exponent_window const window{t.header().window_base, t.header().window_extra};
       std::int64_t const stream_end = t.stream_end();
       if (lane == 0) {
         prefetch_to_l2(t.planes_of(block), t.weights_in(block) * exponent_split<T>::residual_bits / 8);
       }
       auto const parts = block_parts::of<T>(entry, 1 << t.log2_block, t.is_rans(), t.payload_offset, stream_end);
-      if (t.is_rans() && window.is_contiguous() && t.is_aligned()) {
+      if (t.is_rans() && t.is_aligned()) {
         decoder::stage(t.stream, parts, scratch.words[warp]);
       }
     }
@@ -160,7 +167,7 @@ struct decode_weights_on_warps {
   }
 
   /// The tensor's last block, if it is not whole and belongs to this thread block. `first` is staged again.
-  __device__ __noinline__ void decode_broken_block(scratch_type& scratch, int first) const {
+  __device__ __noinline__ static void decode_broken_block(scratch_type& scratch, int first) {
     decode_part<T> const& part = scratch.part;
     int const broken = part.broken_block();
     if (part.is_plain() && broken >= 0) {
@@ -177,8 +184,8 @@ struct decode_weights_on_warps {
   /// block: its number in the tensor, as on the host.
   __device__ void report(status_code code, std::int64_t block) const { cuda_warp{}.report(status, code, block); }
 
-  /// One warp of one thread block for each tensor: the checksums of header and codebook.
-  __device__ __noinline__ void check_sums(decode_task<T> const& t) const {
+  /// One warp of each thread block: the checksums of header and codebook.
+  __device__ __noinline__ static void check_sums(decode_task<T> const& t, scratch_type& scratch) {
     weight_stream_header const header = t.header();
     cuda_warp const warp;
     constexpr int covered = sizeof(weight_stream_header) - sizeof(header.header_checksum);
@@ -187,26 +194,54 @@ struct decode_weights_on_warps {
       std::uint8_t const* const codebook = t.stream + sizeof(weight_stream_header);
       sound = warp_crc32c<16, 32>(warp.lane, codebook) == header.content_checksum && sound;
     }
-    if (!sound && warp.lane == 0) {
+    if (warp.lane == 0) {
+      if (!sound) {
+        scratch.is_refused = 1;
+        scratch.is_unfinished = 1;
+      } else if (t.is_sound != nullptr && scratch.part.first_block == t.first_block) {
+        *t.is_sound = 1;
+      }
+    }
+  }
+
+  /// What stands where header or codebook are not sound; nothing else is reported then, whatever the blocks were.
+  __device__ __noinline__ void refuse_part(decode_task<T> const& t, scratch_type& scratch, int warp) const {
+    decode_part<T> const& part = scratch.part;
+    for (int taken = warp; part.position_of(taken) < part.count; taken += warps) {
+      zero_block(part, part.position_of(taken));
+    }
+    if (threadIdx.x == 0) {
+      if (t.is_sound != nullptr) {
+        *t.is_sound = 0;
+      }
       report(status_code::bad_header, 0);
     }
   }
 
-  /// What stands where nothing sound could be decoded.
-  __device__ __noinline__ void zero_blocks(scratch_type const& scratch) const {
-    decode_part<T> const& part = scratch.part;
-    std::int64_t const end =
-        (static_cast<std::int64_t>(part.count - 1) << part.log2_block) + part.weights_in(part.count - 1);
-#pragma unroll 1
-    for (std::int64_t i = threadIdx.x; i < end; i += lanes) {
-      part.weights[i] = from_bits<T>(0);
+  /// After the blocks of the fast way, by all warps: what is seldom needed.
+  __device__ __noinline__ void finish(cuda_block<lanes> const& group, decode_task<T> const& t, scratch_type& scratch,
+                                      int warp) const {
+    if (scratch.is_refused != 0) {
+      refuse_part(t, scratch, warp);
+      return;
     }
-    report(status_code::bad_header, 0);
+    decode_other_blocks(scratch, warp);
+    group.sync();
+    if (threadIdx.x == 0 && scratch.first_broken != no_block) {
+      report(status_code::corrupt_stream, scratch.part.first_block + scratch.first_broken);
+    }
+  }
+
+  /// Blocks of a window with an exponent from elsewhere. Not inline, so that the other path can have what it needs in
+  /// registers.
+  __device__ __noinline__ static void decode_scattered_blocks(scratch_type& scratch, int warp, int mine) {
+    decode_plain_blocks<false>(scratch, warp, mine);
   }
 
   /// Where time goes: whole blocks whose payload fits the scratch, from block `mine` on, which is already staged. No
   /// calls in here: what has to survive one would be spilled for every block.
-  __device__ __forceinline__ void decode_plain_blocks(scratch_type& scratch, int warp, int mine) const {
+  template <bool Contiguous>
+  __device__ __forceinline__ static void decode_plain_blocks(scratch_type& scratch, int warp, int mine) {
     decode_part<T> const& part = scratch.part;
     std::uint16_t* const words = scratch.words[warp];
     int const coded = part.block_weights();
@@ -217,11 +252,12 @@ struct decode_weights_on_warps {
       if (!part.is_whole(mine)) {
         async_copy_wait_all();
       } else if (!decoder::is_plain(parts)) {
-        scratch.skipped = 1;
-      } else if (!decoder::pop_plain_rows(part.stream + parts.begin, part.planes_of(mine), part.window(), parts, coded,
-                                          scratch.table.entries, words, part.weights_of(mine)) ||
+        scratch.is_unfinished = 1;
+      } else if (!decoder::template pop_plain_rows<Contiguous>(part.stream + parts.begin, part.planes_of(mine),
+                                                               part.window(), parts, coded, scratch.table.entries,
+                                                               words, part.weights_of(mine)) ||
                  !patch_rest(part, mine, coded)) {
-        refuse_block(part, mine);
+        refuse_block(scratch, mine);
       }
       mine = part.position_of(take_block(scratch, cuda_warp{}.lane));
       if (mine < part.count) {
@@ -239,19 +275,26 @@ struct decode_weights_on_warps {
            decoder::patch_rest(part.stream + parts.begin, part.planes_of(block), parts, coded, part.weights_of(block));
   }
 
-  __device__ __forceinline__ void refuse_block(decode_part<T> const& part, int block) const {
+  /// What comes of a block that is not sound: zeros, and a report when header and codebook are known to be sound.
+  __device__ __forceinline__ static void refuse_block(scratch_type& scratch, int block) {
     __syncwarp();
+    zero_block(scratch.part, block);
+    if (cuda_warp{}.lane == 0) {
+      atomicMin(&scratch.first_broken, block);
+      scratch.is_unfinished = 1;
+    }
+  }
+  __device__ __forceinline__ static void zero_block(decode_part<T> const& part, int block) {
     T* const weights = part.weights_of(block);
     int const count = part.weights_in(block);
 #pragma unroll 1
     for (int i = cuda_warp{}.lane; i < count; i += 32) {
       weights[i] = from_bits<T>(0);
     }
-    report(status_code::corrupt_stream, part.first_block + block);
   }
 
   /// All blocks that decode_plain_blocks does not take.
-  __device__ __noinline__ void decode_other_blocks(scratch_type& scratch, int warp) const {
+  __device__ __noinline__ static void decode_other_blocks(scratch_type& scratch, int warp) {
     decode_part<T> const& part = scratch.part;
     for (int taken = warp; part.position_of(taken) < part.count; taken += warps) {
       int const block = part.position_of(taken);
@@ -262,12 +305,12 @@ struct decode_weights_on_warps {
     }
   }
 
-  __device__ __noinline__ void decode_any_block(scratch_type& scratch, int warp, int block) const {
+  __device__ __noinline__ static void decode_any_block(scratch_type& scratch, int warp, int block) {
     decode_part<T> const& part = scratch.part;
     int const coded = (part.weights_in(block) + decoder::granularity - 1) & ~(decoder::granularity - 1);
     block_parts const parts = part.parts_of(part.index_entry(block), coded);
     if (!parts.fits || !decoder::decode(part, block, parts, coded, scratch.table.entries, scratch.words[warp])) {
-      refuse_block(part, block);
+      refuse_block(scratch, block);
     }
   }
 

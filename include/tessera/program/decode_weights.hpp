@@ -2,7 +2,8 @@
 /// The programs that turn a stream (entropy/weight_stream.hpp) back into weights: read_codebook, then decode_weights.
 ///
 /// Any bytes may stand where a stream should: nothing outside the stream is read, nothing outside the output is
-/// written, and every loop ends. A block that is not sound is reported and becomes zeros.
+/// written, and every loop ends. A block that is not sound is reported and becomes zeros; where the header or the
+/// codebook is not, that alone is reported, and all weights become zeros.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +36,8 @@ struct weight_decoding {
   T* weights = nullptr;                  ///< of the first block decoded
   weight_decode_table* table = nullptr;  ///< workspace
   bool verify_checksums = true;          ///< if the stream has any
+  bool is_inspected = false;             ///< the stream must be the one with this checksum of its header:
+  std::uint32_t header_checksum = 0;     ///< as it was when it was inspected
   status_word* status = nullptr;
 
   /// As it lies in the stream.
@@ -42,7 +45,8 @@ struct weight_decoding {
     return *reinterpret_cast<weight_stream_header const*>(stream);
   }
 
-  /// True if the header is the one that belongs to `spec`, window, size and checksums apart.
+  /// True if the header is the one that belongs to `spec`, window, size and checksums apart, and the one that was
+  /// inspected if one was.
   TESSERA_FN bool header_matches() const {
     weight_stream_header const found = header();
     weight_stream_header expected = spec.header();
@@ -59,7 +63,7 @@ struct weight_decoding {
     }
     exponent_window const window{found.window_base, found.window_extra};
     return same && window.fits(exponent_split<T>::largest_exponent) && checksum_of(found) == found.header_checksum &&
-           sections_fit();
+           (!is_inspected || found.header_checksum == header_checksum) && sections_fit();
   }
 
   /// True if the stream's size lies between that of its sections and what may be read.
@@ -170,27 +174,28 @@ struct decode_weights {
     decode(group, decoding.first_block + which, decoding.weights + which * decoding.spec.block_weights(), scratch);
   }
 
-  /// Decodes a block into `weights`; false (after a report, with zeros there) if it is not sound.
+  /// Decodes a block into `weights`; false (with zeros there, and after a report) if it is not sound. Of a stream with
+  /// a header that is not sound nothing more is reported.
   template <class Group>
   TESSERA_FN bool decode(Group const& group, std::int64_t block, T* weights, scratch_type& scratch) const {
     weight_stream_spec const& spec = decoding.spec;
     int const count = static_cast<int>(spec.weights_in(block));
     weight_block_index entry;
     status_code code = status_code::corrupt_stream;
-    bool sound = decoding.table->is_sound != 0 && decoding.find(block, entry);
+    bool const is_opened = decoding.table->is_sound != 0;
+    bool sound = is_opened && decoding.find(block, entry) && decode_sound(group, block, entry, weights, scratch);
+    group.sync();
     if (sound && spec.block_checksums && decoding.verify_checksums) {
       std::uint8_t const* const stored = decoding.stream + spec.checksums_offset() + 4 * block;
       sound = block_checksum(group, spec, decoding.stream, block, entry) == load_little_endian<std::uint32_t>(stored);
       code = sound ? code : status_code::bad_checksum;
     }
-    sound = sound && decode_sound(group, block, entry, weights, scratch);
-    group.sync();
     if (!sound) {
       for (int lane : group) {
         for (int i = lane; i < count; i += lanes) {
           weights[i] = from_bits<T>(0);
         }
-        if (is_first(lane)) {
+        if (is_first(lane) && is_opened) {
           group.report(decoding.status, code, block);
         }
       }
@@ -279,22 +284,25 @@ struct decode_weights {
       sound[lane] = true;
       for (int i = lane; i < escape_count; i += lanes) {
         std::uint32_t const entry = load_little_endian<std::uint32_t>(escapes + 4 * i);
-        int const position = static_cast<int>(weight_escape::position(entry));
-        std::uint32_t const exponent = weight_escape::exponent(entry);
-        if (position >= count || exponent > exponent_split<T>::largest_exponent) {
+        int const previous =
+            i == 0 ? -1 : static_cast<int>(load_little_endian<std::uint16_t>(escapes + 4 * i - sizeof(entry)));
+        if (!weight_escape::is_valid<T, Mantissa>(entry, previous, count)) {
           sound[lane] = false;
           continue;
         }
+        int const position = static_cast<int>(weight_escape::position(entry));
         std::uint32_t const residual = base_steps::residual_at(planes, coded, position);
-        weights[position] = base_steps::join_weight({exponent, residual, weight_escape::lost_nan(entry)}, normalizers,
-                                                    decoding.spec.log2_normalizer_block, position);
+        weights[position] =
+            base_steps::join_weight({weight_escape::exponent(entry), residual, weight_escape::lost_nan(entry)},
+                                    normalizers, decoding.spec.log2_normalizer_block, position);
       }
     }
     return all(group, sound);
   }
 };
 
-/// One group for each block, after a decoder that looks at no checksums: blocks with a wrong checksum become zeros.
+/// One group for each block, after a decoder that looks at no blocks' checksums and wrote in the table whether header
+/// and codebook are sound: blocks with a wrong checksum become zeros.
 template <class T>
 struct verify_blocks {
   static constexpr int lanes = 32;
@@ -307,7 +315,7 @@ struct verify_blocks {
     std::int64_t const block = decoding.first_block + which;
     weight_block_index entry;
     // Where these do not hold, the decoder has reported it.
-    if (!decoding.sections_fit() || !decoding.find(block, entry)) {
+    if (decoding.table->is_sound == 0 || !decoding.find(block, entry)) {
       return;
     }
     std::uint8_t const* const stored = decoding.stream + spec.checksums_offset() + 4 * block;

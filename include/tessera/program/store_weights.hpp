@@ -45,7 +45,7 @@ struct store_weights {
   }
 };
 
-/// Weights of a stored tensor, copied.
+/// Weights of a stored tensor, or of a range of what would be its blocks, copied.
 template <class T>
 struct load_stored_weights {
   static constexpr int lanes = 32;
@@ -67,9 +67,12 @@ struct load_stored_weights {
       sound =
           shared_crc32c(group, bytes, spec.count * std::int64_t{sizeof(T)}, 0) == decoding.header().content_checksum;
     }
+    std::int64_t const first = decoding.first_block * spec.block_weights();
+    std::int64_t const count = min(decoding.blocks * spec.block_weights(), spec.count - first);
+    T const* const values = reinterpret_cast<T const*>(bytes) + first;
     for (int lane : group) {
-      for (std::int64_t i = lane; i < spec.count; i += lanes) {
-        decoding.weights[i] = sound ? reinterpret_cast<T const*>(bytes)[i] : from_bits<T>(0);
+      for (std::int64_t i = lane; i < count; i += lanes) {
+        decoding.weights[i] = sound ? values[i] : from_bits<T>(0);
       }
       if (is_first(lane) && !sound) {
         group.report(decoding.status, code, 0);

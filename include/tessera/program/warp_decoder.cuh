@@ -57,11 +57,12 @@ struct warp_decoder {
   }
 
   /// A plain block, whose states, words and first escapes are being copied to `words`; patch_rest() has the others.
+  template <bool Contiguous>
   __device__ __forceinline__ static bool pop_plain_rows(std::uint8_t const* payload, std::uint8_t const* planes,
                                                         exponent_window window, block_parts const& parts, int coded,
                                                         std::uint32_t const* table, std::uint16_t* words, T* weights) {
     int const lane = cuda_warp{}.lane;
-    window_exponents<true> const exponents(window);
+    window_exponents<Contiguous> const exponents(window);
     rows next;
     int const row_count = coded / row_weights;
     std::uint32_t const states = shared_address(words);
@@ -77,11 +78,12 @@ struct warp_decoder {
     int escape_at = -1;
     kept_value escaped;
     if (lane < parts.escapes) {
-      std::uint32_t const entry = load_shared_u32(states + parts.escapes_begin + 4 * lane);
+      std::uint32_t const listed = states + parts.escapes_begin + 4 * lane;
+      std::uint32_t const entry = load_shared_u32(listed);
+      int const previous = lane > 0 ? static_cast<int>(weight_escape::position(load_shared_u32(listed - 4))) : -1;
       escaped.exponent = weight_escape::exponent(entry);
-      escape_at = static_cast<int>(weight_escape::position(entry));
-      sound = sound && escape_at < coded && escaped.exponent <= exponent_split<T>::largest_exponent;
-      escape_at = min(escape_at, coded - 1);
+      sound = sound && weight_escape::is_valid<T, mantissa>(entry, previous, coded);
+      escape_at = min(static_cast<int>(weight_escape::position(entry)), coded - 1);
       escaped.residual = steps::residual_at(planes, coded, escape_at);
     }
 #pragma unroll 1
@@ -94,7 +96,7 @@ struct warp_decoder {
       for (int r = 0; r < rows::rows; ++r) {
         std::uint32_t codes[rows::pairs];
         lanes_state.row(codes);
-        store_once(reinterpret_cast<uint4*>(out + r * row_weights), now.template row<true>(r, codes, exponents));
+        store_once(reinterpret_cast<uint4*>(out + r * row_weights), now.template row<Contiguous>(r, codes, exponents));
         // A corrupt stream that took more words than it has goes on with any.
         if ((r + 1) % rows_a_look == 0 && lanes_state.cursor > words_end) {
           sound = false;
@@ -115,7 +117,7 @@ struct warp_decoder {
   __device__ __forceinline__ static bool patch_rest(std::uint8_t const* payload, std::uint8_t const* planes,
                                                     block_parts const& parts, int coded, T* weights) {
     auto const* const escapes = reinterpret_cast<std::uint32_t const*>(payload + parts.escapes_begin);
-    return patch(escapes + escapes_at_once, parts.escapes - escapes_at_once, planes, coded, coded, weights);
+    return patch(escapes, escapes_at_once, parts.escapes, planes, coded, coded, weights);
   }
   /// Whether there are any.
   __device__ __forceinline__ static bool needs_patches(block_parts const& parts) {
@@ -137,15 +139,17 @@ struct warp_decoder {
     bool sound = true;
     if (part.is_rans) {
       sound = pop_rows(payload, planes, window, parts.words, count, coded, table, words, weights);
-    } else if (window.is_contiguous() && count == coded && coded % (rows::rows * row_weights) == 0 &&
-               reinterpret_cast<std::uintptr_t>(weights) % 16 == 0) {
-      copy_rows<true>(payload, planes, window, count, coded, weights);
+    } else if (count != coded || coded % (rows::rows * row_weights) != 0 ||
+               reinterpret_cast<std::uintptr_t>(weights) % 16 != 0) {
+      copy_rows<false, false>(payload, planes, window, count, coded, weights);
+    } else if (window.is_contiguous()) {
+      copy_rows<true, true>(payload, planes, window, count, coded, weights);
     } else {
-      copy_rows<false>(payload, planes, window, count, coded, weights);
+      copy_rows<true, false>(payload, planes, window, count, coded, weights);
     }
     __syncwarp();
     auto const* const escapes = reinterpret_cast<std::uint32_t const*>(payload + parts.escapes_begin);
-    return patch(escapes, parts.escapes, planes, count, coded, weights) && sound;
+    return patch(escapes, 0, parts.escapes, planes, count, coded, weights) && sound;
   }
 
  private:
@@ -157,7 +161,7 @@ struct warp_decoder {
     return parts.escapes_begin / 2 + 2 * min(parts.escapes, escapes_at_once);
   }
 
-  // Plain: the block is whole, its output aligned, its window without an exponent from elsewhere.
+  // Plain: the block is whole, its output aligned. Contiguous: its window has no exponent from elsewhere.
   /// A lane's 16 bytes of one row.
   template <bool Plain>
   __device__ __forceinline__ static void store_row(T* weights, int position, int count, uint4 values) {
@@ -245,13 +249,13 @@ struct warp_decoder {
   }
 
   /// The fixed coder: the codes of a row lie in a plane like the rest.
-  template <bool Plain>
+  template <bool Plain, bool Contiguous>
   __device__ __forceinline__ static void copy_rows(std::uint8_t const* payload, std::uint8_t const* planes,
                                                    exponent_window window, int count, int coded, T* weights) {
     constexpr int code_words = rows::pairs == 8 ? 2 : 1;
     constexpr int rows_per_unit = rows::pairs == 2 ? 2 : 1;
     int const lane = cuda_warp{}.lane;
-    window_exponents<Plain> const exponents(window);
+    window_exponents<Contiguous> const exponents(window);
     int const last_row = coded / row_weights - 1;
     for (int row = 0; row <= last_row; row += rows::rows) {
       rows now;
@@ -269,24 +273,30 @@ struct warp_decoder {
             codes[pair] = (symbol & 0xfu) | ((symbol & 0xf0u) << 12);
           }
           store_row<Plain>(weights, (row + r) * row_weights + lane * steps::weights_per_lane, count,
-                           now.template row<Plain>(r, codes, exponents));
+                           now.template row<Contiguous>(r, codes, exponents));
         }
       }
     }
   }
 
-  /// Writes the weights that escaped, four a lane at a time: all are asked for before any is waited for.
-  __device__ __forceinline__ static bool patch(std::uint32_t const* escapes, int escape_count,
+  /// Writes the weights that escaped, from entry `begin` on, four a lane at a time: all are asked for before any is
+  /// waited for.
+  __device__ __forceinline__ static bool patch(std::uint32_t const* escapes, int begin, int escape_count,
                                                std::uint8_t const* planes, int count, int coded, T* weights) {
     constexpr int at_once = 4;
     bool sound = true;
 #pragma unroll 1
-    for (int first = cuda_warp{}.lane; first < escape_count; first += 32 * at_once) {
+    for (int first = begin + cuda_warp{}.lane; first < escape_count; first += 32 * at_once) {
       std::uint32_t entries[at_once];
+      int previous[at_once];  // positions of the entries before
       std::uint32_t residuals[at_once];
 #pragma unroll
       for (int i = 0; i < at_once; ++i) {
-        entries[i] = first + 32 * i < escape_count ? __ldg(escapes + first + 32 * i) : 0;
+        int const which = first + 32 * i;
+        entries[i] = which < escape_count ? __ldg(escapes + which) : 0;
+        previous[i] = which > 0 && which < escape_count
+                          ? static_cast<int>(weight_escape::position(__ldg(escapes + which - 1)))
+                          : -1;
       }
 #pragma unroll
       for (int i = 0; i < at_once; ++i) {
@@ -298,7 +308,7 @@ struct warp_decoder {
         int const position = static_cast<int>(weight_escape::position(entries[i]));
         std::uint32_t const exponent = weight_escape::exponent(entries[i]);
         if (first + 32 * i < escape_count) {
-          if (position < count && exponent <= exponent_split<T>::largest_exponent) {
+          if (weight_escape::is_valid<T, mantissa>(entries[i], previous[i], count)) {
             weights[position] = steps::join_weight({exponent, residuals[i], false}, nullptr, 0, position);
           } else {
             sound = false;

@@ -48,6 +48,18 @@ struct weight_escape {
   TESSERA_FN static constexpr std::uint32_t exponent(std::uint32_t entry) { return (entry >> 16) & 0xffu; }
   /// Whether the value is a NaN that kept no mantissa bit.
   TESSERA_FN static constexpr bool lost_nan(std::uint32_t entry) { return (entry >> 24) != 0; }
+
+  /// Whether an encoder can have written this entry for a block of `count` weights after one at the position `previous`
+  /// (-1: it is the first). Positions ascend, so that no two entries are of one weight, whatever the order in which
+  /// they are looked at; only NaNs that kept no mantissa bit are marked as lost.
+  template <class T, class Mantissa>
+  TESSERA_FN static constexpr bool is_valid(std::uint32_t entry, int previous, int count) {
+    constexpr std::uint32_t largest = exponent_split<T>::largest_exponent;
+    constexpr std::uint32_t lost = pack(0, largest, true) >> 16;
+    std::uint32_t const kept = entry >> 16;
+    int const at = static_cast<int>(position(entry));
+    return previous < at && at < count && (kept <= largest || (Mantissa::kept_bits == 0 && kept == lost));
+  }
 };
 
 /// The values of one block and what decides how they are kept.
@@ -227,7 +239,8 @@ struct weight_block_steps {
     return all(group, sound) && used == word_count;
   }
 
-  /// Makes weights from codes and planes; escape codes become the window's first exponent. normalizers: may be null.
+  /// Makes weights from codes and planes; escape codes become an exponent that is patched later. normalizers: may be
+  /// null.
   template <class Group>
   TESSERA_FN static void join(Group const& group, exponent_window window, std::uint8_t const* planes,
                               std::uint8_t const* normalizers, int log2_normalizer_block, int count, int coded,

@@ -18,8 +18,9 @@
 namespace tessera {
 inline namespace v0 {
 
-/// How a value between two that can be kept is rounded. Relative errors of normal numbers, K bits kept: half_away and
-/// half_even at most 1 / (2^(K+1) + 1); toward_zero and stochastic below 1 / 2^K, stochastic with expectation zero.
+/// How a value between two that can be kept is rounded. Relative errors of normal numbers up to the largest that can be
+/// kept, with K bits: half_away and half_even at most 1 / (2^(K+1) + 1); toward_zero and stochastic below 1 / 2^K,
+/// stochastic with expectation zero.
 enum class mantissa_rounding : std::uint8_t { half_away, half_even, toward_zero, stochastic };
 
 /// A value with fewer mantissa bits.
@@ -57,7 +58,9 @@ struct keep_mantissa {
     }
   }
 
-  /// As quantize, of the value divided by 1 + normalizer / 256, rounded once.
+  /// As quantize, of the value divided by 1 + normalizer / 256, rounded once. The quotient of a value below twice the
+  /// smallest normal number may be subnormal: then the bound is absolute, 2^-K of the smallest normal number after
+  /// restore_normalized.
   template <class T>
   TESSERA_FN static constexpr kept_value quantize_normalized(std::uint32_t bits, std::uint32_t normalizer,
                                                              std::uint32_t random = 0) {

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Which layouts of streams belong to a codec of weights: how they are made, and how those of others are told apart.
+///
+///     using coder = tessera::rans_coder<12>;
+///     using specs = tessera::weight_codec_specs<tessera::bfloat16, coder, tessera::keep_mantissa<7>>;
+///     auto spec = specs::make(1'000'000, {.block = 4096});
+///     specs::check_own("load", spec);                           // throws for any other codec's
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/bits.hpp>
+#include <tessera/core/check.hpp>
+#include <tessera/core/precision.hpp>
+#include <tessera/entropy/fixed_coder.hpp>
+#include <tessera/entropy/rans_coder.hpp>
+#include <tessera/entropy/weight_stream.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// What a caller may choose about a stream.
+struct weight_stream_options {
+  /// Weights in a block: 1024 to 8192, a power of two. A block adds 1,100 bits to its entropy and decodes on its own.
+  int block = 8192;
+  /// CRC32C of every block; costs 4 bytes a block and reading the stream once more. For files.
+  bool checksums = false;
+  /// Weights that share a normalizer, 32 to 1024, a power of two; 0 for none. Only where mantissa bits are dropped.
+  int normalizer_block = 0;
+};
+
+namespace detail {
+
+/// The number of a type in streams; none for types that streams do not have.
+template <class T>
+inline constexpr int weight_type_number = -1;
+template <>
+inline constexpr int weight_type_number<bfloat16> = static_cast<int>(weight_type::bf16);
+template <>
+inline constexpr int weight_type_number<float16> = static_cast<int>(weight_type::fp16);
+template <>
+inline constexpr int weight_type_number<float> = static_cast<int>(weight_type::fp32);
+template <>
+inline constexpr int weight_type_number<float8_e4m3> = static_cast<int>(weight_type::fp8_e4m3);
+template <>
+inline constexpr int weight_type_number<float8_e5m2> = static_cast<int>(weight_type::fp8_e5m2);
+
+template <class Coder>
+inline constexpr weight_coder weight_coder_of = weight_coder::stored;
+template <>
+inline constexpr weight_coder weight_coder_of<rans_coder<12>> = weight_coder::rans_pairs;
+template <>
+inline constexpr weight_coder weight_coder_of<fixed_coder> = weight_coder::fixed_codes;
+
+}  // namespace detail
+
+/// Layouts of the streams of values of type T whose exponents `Coder` codes and of whose mantissas `Mantissa` keeps a
+/// part.
+template <class T, class Coder, class Mantissa>
+struct weight_codec_specs {
+  /// Whether every weight comes back bit for bit.
+  static constexpr bool is_lossless = Mantissa::template is_lossless<T>;
+
+  static_assert(
+      detail::weight_type_number<T> >= 0,
+      "tessera: compressed_weights has streams of bfloat16, float16, float, float8_e4m3 and float8_e5m2; split "
+      "one of these");
+  static_assert(detail::weight_coder_of<Coder> != weight_coder::stored,
+                "tessera: compressed_weights takes rans_coder<12> or fixed_coder as its coder");
+  static_assert(
+      is_lossless || Mantissa::kept_bits == 0 || Mantissa::kept_bits == 1 || Mantissa::kept_bits == 3 ||
+          Mantissa::kept_bits == 7,
+      "tessera: compressed_weights keeps all mantissa bits, or 0, 1, 3 or 7 of them, so that sign and mantissa pack");
+
+  /// Tensors of fewer bytes than this are stored as they are.
+  static constexpr std::int64_t smallest_coded_bytes = 4096;
+  /// Payloads, of up to nine bits a weight, have 32-bit positions in units of 16 bytes.
+  static constexpr std::int64_t most_weights = std::int64_t{1} << 35;
+  /// As streams name it.
+  static constexpr weight_type type = static_cast<weight_type>(detail::weight_type_number<T>);
+
+  /// The layout of a tensor's stream. Throws shape_error for a count and value_error for options out of range.
+  static weight_stream_spec make(std::int64_t count, weight_stream_options options = {}) {
+    constexpr char const* where = "compressed_weights.spec";
+    check<shape_error>(count >= 0 && count <= most_weights, where, ": the number of weights is ", count,
+                       " but must be at least 0 and at most ", most_weights);
+    check<value_error>(options.block >= 1 << weight_stream_spec::smallest_log2_block &&
+                           options.block <= 1 << weight_stream_spec::largest_log2_block &&
+                           is_power_of_two(static_cast<std::uint32_t>(options.block)),
+                       where, ": blocks have ", options.block, " weights but must have a power of two from 1024 to ",
+                       1 << weight_stream_spec::largest_log2_block);
+    check<value_error>(options.normalizer_block == 0 || !is_lossless, where, ": normalizers of ",
+                       options.normalizer_block,
+                       " weights make no sense where all mantissa bits are kept: ", Mantissa::kept_bits);
+    check<value_error>(
+        options.normalizer_block == 0 || (options.normalizer_block >= 32 && options.normalizer_block <= 1024 &&
+                                          is_power_of_two(static_cast<std::uint32_t>(options.normalizer_block))),
+        where, ": normalizers belong to ", options.normalizer_block, " weights but must to a power of two from 32 to ",
+        1024);
+    weight_stream_spec result;
+    result.type = type;
+    result.coder = detail::weight_coder_of<Coder>;
+    result.log2_block = log2_floor(static_cast<std::uint32_t>(options.block));
+    result.mantissa_kept = Mantissa::kept_bits;
+    result.block_checksums = options.checksums;
+    result.count = count;
+    if (options.normalizer_block > 0) {
+      result.log2_normalizer_block = log2_floor(static_cast<std::uint32_t>(options.normalizer_block));
+    }
+    if (is_lossless && count * std::int64_t{sizeof(T)} < smallest_coded_bytes) {
+      result.coder = weight_coder::stored;
+    }
+    return result;
+  }
+
+  /// Throws value_error, or shape_error for the number of weights, unless streams of this spec are the codec's.
+  static void check_own(char const* where, weight_stream_spec const& spec) {
+    check<value_error>(spec.type == type, where, ": the stream holds elements of type ", static_cast<int>(spec.type),
+                       " but the codec has type ", static_cast<int>(type));
+    check<value_error>(
+        (spec.coder == weight_coder::stored && is_lossless) || spec.coder == detail::weight_coder_of<Coder>, where,
+        ": the stream has coder ", static_cast<int>(spec.coder), " but the codec has ",
+        static_cast<int>(detail::weight_coder_of<Coder>));
+    check<value_error>(spec.mantissa_kept == Mantissa::kept_bits, where, ": the stream keeps ", spec.mantissa_kept,
+                       " mantissa bits but the codec ", Mantissa::kept_bits);
+    check<value_error>(spec.log2_block >= weight_stream_spec::smallest_log2_block &&
+                           spec.log2_block <= weight_stream_spec::largest_log2_block,
+                       where, ": blocks have 2^", spec.log2_block, " weights but must have 2^10 to 2^",
+                       weight_stream_spec::largest_log2_block);
+    check<value_error>(spec.log2_normalizer_block == 0 || !is_lossless, where, ": normalizers belong to 2^",
+                       spec.log2_normalizer_block, " weights but the codec has none and keeps all mantissa bits, ",
+                       Mantissa::kept_bits);
+    check<value_error>(
+        spec.log2_normalizer_block == 0 || (spec.log2_normalizer_block >= 5 && spec.log2_normalizer_block <= 10), where,
+        ": normalizers belong to 2^", spec.log2_normalizer_block, " weights but must to 2^5 to 2^", 10);
+    check<shape_error>(spec.count >= 0 && spec.count <= most_weights, where, ": the number of weights is ", spec.count,
+                       " but must be at least 0 and at most ", most_weights);
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera
