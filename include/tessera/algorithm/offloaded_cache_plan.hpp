@@ -58,6 +58,7 @@ struct offload_regions {
 /// Parts of the workspace of a step.
 template <class T>
 struct offload_step_regions {
+  region<std::int32_t> admitted;
   region<T> queries;
   region<float> scores;
   region<scaled_exponentials<float>> score_sums;
@@ -112,11 +113,12 @@ struct offload_plan {
   detail::offload_prompt_regions<T> prompt_parts;  ///< regions of `prompt`
 
   /// Adds all regions; `rows` has the first chunk of each sequence, and the end.
-  offload_plan(offload_extents const& n, offload_options const& chosen, std::vector<std::int64_t> rows)
+  offload_plan(offload_extents const& n, offload_options const& chosen, S const& selector,
+               std::vector<std::int64_t> rows)
       : extents(n),
         options(chosen),
         first_rows(std::move(rows)),
-        elements(chunk_landmarks<S>::elements(n.channels)),
+        elements(chunk_landmarks<S>::elements(selector, n.channels)),
         record_bytes(record::bytes(n.chunk, n.channels)),
         search(n.width(), n.rank, chosen.search) {
     add_parts();
@@ -160,7 +162,8 @@ struct offload_plan {
 
   /// All regions and their bytes, a table for people.
   [[nodiscard]] std::string describe() const {
-    return device.describe() + host.describe() + prompt.describe() + step.describe();
+    return join("offloaded_cache: keys of ", extents.width(), " channels of all heads in ", extents.rank,
+                " directions\n", device.describe(), host.describe(), prompt.describe(), step.describe());
   }
 
   /// The cache in blocks of at least as many bytes. `store` holds values: the host's block, or nothing.
@@ -201,6 +204,7 @@ struct offload_plan {
     std::int64_t const shares = resident_shares(n) + selected_shares(n);
     offload_step<T> made;
     made.sequences = sequences;
+    made.admitted = {space[step_parts.admitted].data, steps};
     made.queries = {space[step_parts.queries].data, {steps, n.query_heads, n.channels}};
     made.scores = {space[step_parts.scores].data, {n.rows, n.key_heads, n.group()}, {1, n.group() * n.rows, n.rows}};
     made.score_sums = {space[step_parts.score_sums].data, {steps, score_blocks(), n.query_heads}};
@@ -255,6 +259,7 @@ struct offload_plan {
     offload_extents const& n = extents;
     std::int64_t const shares = resident_shares(n) + selected_shares(n);
     std::int64_t const lists = size(n.batch, n.key_heads, n.budget);
+    step_parts.admitted = step.add<std::int32_t>("sequences that steps are of", n.batch);
     step_parts.queries = step.add<T>("queries", size(n.batch, n.query_heads, n.channels));
     step_parts.scores = step.add<float>("scores of chunks", size(n.rows, n.query_heads));
     step_parts.score_sums =

@@ -50,11 +50,11 @@ struct offload_tokens {
   view<T const, 3> queries;  ///< steps x query heads x channels, before their rotation
   view<T const, 3> keys;     ///< steps x key heads x channels, likewise
   view<T const, 3> values;   ///< steps x key heads x channels
-  array_view<std::int32_t const> sequences =
-      {};  ///< of each step, where executors run, no two the same; null: step i is of sequence i; -1: of none
+  /// Of each step, where executors run; null: step i is of sequence i; -1: of none.
+  array_view<std::int32_t const> sequences = {};
 };
 
-/// Steps of no sequence, or of a full one, get zeros and minus infinity.
+/// Steps of no sequence, or of one that decode() reports, get zeros and minus infinity.
 template <class Result>
 struct offload_outputs {
   view<Result, 3> result;           ///< steps x query heads x channels

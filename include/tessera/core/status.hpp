@@ -24,6 +24,7 @@ enum class status_code : std::uint8_t {
   capacity_exceeded = 5,   ///< the output does not fit into the space that was given
   bad_value = 6,           ///< a value outside of what the program accepts
   out_of_range = 7,        ///< an index outside of its table
+  repeated_index = 8,      ///< an index that is there twice where each may be there once
   first_user_code = 128,
 };
 
@@ -67,6 +68,8 @@ static_assert(sizeof(status_word) == 8);
       return "a value is outside of what is accepted";
     case status_code::out_of_range:
       return "an index is out of range";
+    case status_code::repeated_index:
+      return "an index is given twice";
     default:
       return "a program reported a code of its own";
   }

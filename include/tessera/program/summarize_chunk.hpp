@@ -105,7 +105,7 @@ TESSERA_FN float summarize_chunk(Group const& group, S const& selector, staged_k
   group.sync();
   for (int lane : group) {
     if constexpr (!codes_means<S>) {
-      for (std::int64_t piece = lane; piece < landmarks::pieces(channels); piece += Group::size) {
+      for (std::int64_t piece = lane; piece < landmarks::pieces(selector, channels); piece += Group::size) {
         landmarks::reduce(selector, keys, piece, channels, kept);
       }
     }
