@@ -102,6 +102,12 @@ struct offloaded_cache {
     n.slots = options.slots == 0 ? n.budget : options.slots;
     check<value_error>(n.slots >= n.budget && n.slots <= most_slots, here, ": there are ", n.slots,
                        " slots but at least ", n.budget, " are selected, and at most ", most_slots, " can be");
+    check<value_error>(options.renewal_growth >= 1, here, ": directions are renewed at ", options.renewal_growth,
+                       " times the tokens that they were fitted to but at least 1 is needed");
+    check<value_error>(options.renewal_until >= 0, here, ": directions are renewed up to ", options.renewal_until,
+                       " tokens for each of them, which is no number of tokens");
+    check<value_error>(options.residual_limit >= 0, here, ": chunks are strays above ", options.residual_limit,
+                       " times the usual residual, which is no factor");
     check<value_error>(options.softmax_scale >= 0 && options.softmax_scale < infinity, here,
                        ": the scale of the softmax is ", options.softmax_scale, " but must be finite and not negative");
     return plan_type<T>(n, options, selector, std::move(rows));
@@ -234,7 +240,7 @@ struct offloaded_cache {
     }
     run_program(exec, merge_chunks<T, element, Result>{n, memory.sequences, step, out.result, out.log_sum_exp});
     run_program(exec, archive_chunks<T, S, Codec>{n, memory, step, cache.selector, cache.plan.options.residual_limit});
-    run_program(exec, finish_steps<T, element>{n, memory, step});
+    run_program(exec, finish_steps<T, element>{n, memory, step, cache.plan.rule()});
   }
   /// Says what decode() takes, of calls that it cannot.
   template <class Executor, class Side, class Cache, class In = anything, class Out = anything, class... More>

@@ -23,6 +23,7 @@
 #include <tessera/core/check.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/offloaded_memory.hpp>
+#include <tessera/program/renew_directions.hpp>
 #include <tessera/program/value_record.hpp>
 #include <tessera/select/chunk_landmarks.hpp>
 
@@ -70,6 +71,7 @@ struct offload_step_regions {
   region<softmax_state<float>> states;
   region<float> totals;
   region<float> residuals;
+  region<double> renewal;
 };
 
 /// Parts of the workspace of a prompt.
@@ -137,6 +139,9 @@ struct offload_plan {
     auto const at = static_cast<std::size_t>(sequence);
     return first_rows[at + 1] - first_rows[at];
   }
+
+  /// When steps find directions anew.
+  [[nodiscard]] renewal_rule rule() const { return {options.renewal_growth, options.renewal_until}; }
 
   /// In how many parts a step of so many sequences goes: up to four where values cross a bus, of which one crosses
   /// while chunks of the next are chosen; one where values are on the device.
@@ -216,10 +221,14 @@ struct offload_plan {
     made.states = {space[step_parts.states].data, {shares, steps, n.query_heads}};
     made.totals = {space[step_parts.totals].data, {shares, steps, n.query_heads, n.channels}};
     made.residuals = {space[step_parts.residuals].data, steps};
+    made.renewal = {space[step_parts.renewal].data, {steps, renewal_elements()}};
     return made;
   }
 
  private:
+  [[nodiscard]] std::int64_t renewal_elements() const {
+    return rule().can_be(extents) ? renewal_memory::elements(extents) : 0;
+  }
   [[nodiscard]] std::int64_t score_blocks() const { return divide_up(extents.longest, scored_chunks); }
 
   /// The product of counts.
@@ -272,6 +281,7 @@ struct offload_plan {
     step_parts.states = step.add<softmax_state<float>>("shares of rows, sums", size(shares, n.batch, n.query_heads));
     step_parts.totals = step.add<float>("shares of rows, values", size(shares, n.batch, n.query_heads, n.channels));
     step_parts.residuals = step.add<float>("residuals of archived chunks", n.batch);
+    step_parts.renewal = step.add<double>("search for better directions", size(n.batch, renewal_elements()));
   }
 };
 

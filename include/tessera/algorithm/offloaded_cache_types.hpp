@@ -39,7 +39,10 @@ struct offload_options {
   float residual_limit = 3.0F;             ///< which those are: they leave more than so many times what the prompt left
   float softmax_scale = 0.0F;              ///< 0: 1 / sqrt(channels)
   value_store values = value_store::host;  ///< of archived chunks
-  bool keeps_products = false;             ///< 4 * (key_heads * channels)^2 bytes more a sequence, for refit()
+  /// Steps find directions anew where there are so many times the tokens that these were fitted to, ...
+  float renewal_growth = 1.25F;
+  float renewal_until = 8.0F;   ///< ... as long as those are fewer than so many for each direction; 0: never
+  bool keeps_products = false;  ///< 4 * (key_heads * channels)^2 bytes more a sequence, for refit()
   bool keeps_slots = true;                 ///< false: fetches everything anew in each step; for tests and measurements
   subspace_options search = {};            ///< for directions
 };

@@ -82,9 +82,10 @@ struct cached_sequence {
   std::int32_t tokens;      ///< that are cached
   std::int32_t chunks;      ///< that are archived: the first ones
   float energy;             ///< mean square length of keys of the prompt, of all heads
-  float residual;           ///< share of that which the directions do not hold
+  float residual;           ///< share of the latest keys that directions were fitted to which they do not hold
   std::int32_t streamed;    ///< chunks archived since
   float streamed_residual;  ///< the sum of their shares
+  std::int32_t fitted = 0;  ///< tokens that the directions were fitted to, the first ones
 
   /// Tokens in the ring, of chunks of `chunk` tokens.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t in_ring(std::int64_t chunk) const { return tokens - chunks * chunk; }
@@ -165,6 +166,7 @@ struct offload_step {
   view<softmax_state<float>, 3> states;            ///< shares x steps x query heads
   view<float, 4> totals;                           ///< shares x steps x query heads x channels
   array_view<float> residuals;                     ///< of each step: of the chunk that is archived; -1: none
+  matrix_view<double> renewal;                     ///< steps x elements of a renewal_memory; or none
 
   /// Tokens that the step has room for.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t steps() const { return queries.extent(0); }
@@ -221,6 +223,7 @@ struct offload_step {
     made.states = states.slice(1, from, count);
     made.totals = totals.slice(1, from, count);
     made.residuals = residuals.slice(0, from, count);
+    made.renewal = renewal.slice(0, from, count);
     return made;
   }
 };
