@@ -144,27 +144,40 @@ struct renew_directions {
   }
 
  private:
-  /// write(i, j, sum over k of a(i, k) b(k, j)); eight rows a lane at a time, whose neighbours have the next columns.
+  /// act(row, column) for all of a matrix; neighbouring lanes have neighbouring columns. No sync.
+  template <class Group, class Act>
+  TESSERA_FN static void each(Group const& group, std::int64_t rows, std::int64_t columns, Act const& act) {
+    constexpr int across = 32;
+    static_assert(Group::size % across == 0);
+    for (int lane : group) {
+      for (std::int64_t row = lane / across; row < rows; row += Group::size / across) {
+        for (std::int64_t column = lane % across; column < columns; column += across) {
+          act(row, column);
+        }
+      }
+    }
+  }
+
+  /// write(i, j, sum over k of a(i, k) b(k, j)); a lane has eight rows of a column at a time.
   template <class Sum, class Group, class A, class B, class Write>
   TESSERA_FN static void multiply(Group const& group, std::int64_t rows, std::int64_t columns, std::int64_t depth,
                                   A const& a, B const& b, Write const& write) {
     constexpr int high = 8;
-    for (int lane : group) {
-      for (std::int64_t at = lane; at < divide_up(rows, std::int64_t{high}) * columns; at += Group::size) {
-        std::int64_t const row = at / columns * high;
-        std::int64_t const column = at % columns;
-        Sum sums[high] = {};
-        for (std::int64_t k = 0; k < depth; ++k) {
-          auto const other = static_cast<Sum>(b(k, column));
-          for (int i = 0; i < high; ++i) {
-            sums[i] += static_cast<Sum>(a(min(row + i, rows - 1), k)) * other;
-          }
+    each(group, divide_up(rows, std::int64_t{high}), columns, [&](std::int64_t block, std::int64_t column) {
+      std::int64_t const row = block * high;
+      Sum sums[high] = {};
+      for (std::int64_t k = 0; k < depth; ++k) {
+        auto const other = static_cast<Sum>(b(k, column));
+        for (int i = 0; i < high; ++i) {
+          sums[i] += static_cast<Sum>(a(min(row + i, rows - 1), k)) * other;
         }
-        for (int i = 0; i < high && row + i < rows; ++i) {
+      }
+      for (int i = 0; i < high; ++i) {
+        if (row + i < rows) {
           write(row + i, column, sums[i]);
         }
       }
-    }
+    });
     group.sync();
   }
 
@@ -178,15 +191,11 @@ struct renew_directions {
   TESSERA_FN std::int64_t add_columns(Group const& group, std::int64_t oldest, std::int64_t tokens,
                                       scratch_type& scratch) const {
     renewal_memory const on = renewal_memory::of(extents, room, tokens, tokens);
-    for (int lane : group) {
-      for (std::int64_t at = lane; at < extents.width() * tokens; at += Group::size) {
-        std::int64_t const place = (oldest + at % tokens) % extents.ring;
-        on.added.data[at] = static_cast<float>(load(memory.ring_sources(sequence, place, at / tokens)));
-      }
-      for (std::int64_t at = lane; at < on.latest.size(); at += Group::size) {
-        on.latest.data[at] = 0.0F;
-      }
-    }
+    each(group, extents.width(), tokens, [&](std::int64_t channel, std::int64_t token) {
+      on.added(channel, token) =
+          static_cast<float>(load(memory.ring_sources(sequence, (oldest + token) % extents.ring, channel)));
+    });
+    each(group, on.basis, tokens, [&](std::int64_t k, std::int64_t token) { on.latest(k, token) = 0.0F; });
     group.sync();
     matrix_view<float> const found(on.turn.data, {extents.rank, tokens});
     for (int pass = 0; pass < 3; ++pass) {
@@ -254,15 +263,11 @@ struct renew_directions {
       }
       group.sync();
       std::int64_t const left = n - k - 1;
-      for (int lane : group) {
-        for (std::int64_t at = lane; at < left * left; at += Group::size) {
-          std::int64_t const i = k + 1 + at / left;
-          std::int64_t const j = k + 1 + at % left;
-          if (j <= i) {
-            factor(i, j) -= factor(i, k) * factor(j, k);
-          }
+      each(group, left, left, [&](std::int64_t row, std::int64_t column) {
+        if (column <= row) {
+          factor(k + 1 + row, k + 1 + column) -= factor(k + 1 + row, k) * factor(k + 1 + column, k);
         }
-      }
+      });
       group.sync();
     }
   }
@@ -328,15 +333,11 @@ struct renew_directions {
       }
       group.sync();
       double const inverse = 1.0 / scratch.line[k];
-      for (int lane : group) {
-        for (std::int64_t at = lane; at < n * n; at += Group::size) {
-          std::int64_t const i = at / n;
-          std::int64_t const j = at % n;
-          double const product = scratch.line[i] * scratch.line[j] * inverse;
-          double& own = matrix.data[at];
-          own = i != k && j != k ? own - product : (i == j ? -inverse : product / scratch.line[k]);
-        }
-      }
+      each(group, n, n, [&](std::int64_t i, std::int64_t j) {
+        double const product = scratch.line[i] * scratch.line[j] * inverse;
+        double& own = matrix(i, j);
+        own = i != k && j != k ? own - product : (i == j ? -inverse : product / scratch.line[k]);
+      });
       group.sync();
     }
   }
@@ -344,12 +345,10 @@ struct renew_directions {
   /// V, given the inverse. Random at first: added columns alone could be a subspace that iteration does not leave.
   template <class Group>
   TESSERA_FN static void find_least(Group const& group, renewal_memory const& on, scratch_type& scratch) {
-    for (int lane : group) {
-      for (std::int64_t at = lane; at < on.least.size(); at += Group::size) {
-        auto const word = mix_bits(static_cast<std::uint64_t>(at), 0x5eed);
-        on.least.data[at] = static_cast<double>(word >> 40) * 0x1p-23 - 1.0;
-      }
-    }
+    each(group, on.basis, on.columns, [&](std::int64_t i, std::int64_t j) {
+      auto const word = mix_bits(static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(j));
+      on.least(i, j) = static_cast<double>(word >> 40) * 0x1p-23 - 1.0;
+    });
     group.sync();
     for (int round = 0; round < rounds; ++round) {
       multiply<double>(
@@ -360,11 +359,7 @@ struct renew_directions {
         find_factor(group, on.factor, on.images, scratch, [](std::int64_t) { return 0.0; });
         divide(group, on.factor, on.images);
       }
-      for (int lane : group) {
-        for (std::int64_t at = lane; at < on.least.size(); at += Group::size) {
-          on.least.data[at] = on.images.data[at];
-        }
-      }
+      each(group, on.basis, on.columns, [&](std::int64_t i, std::int64_t j) { on.least(i, j) = on.images(i, j); });
       group.sync();
     }
   }
@@ -373,11 +368,7 @@ struct renew_directions {
   /// to the first ones.
   template <class Group>
   TESSERA_FN void make_turn(Group const& group, renewal_memory const& on, scratch_type& scratch) const {
-    for (int lane : group) {
-      for (std::int64_t at = lane; at < on.basis * on.basis; at += Group::size) {
-        on.products.data[at] = at / on.basis == at % on.basis ? 1.0 : 0.0;
-      }
-    }
+    each(group, on.basis, on.basis, [&](std::int64_t i, std::int64_t j) { on.products(i, j) = i == j ? 1.0 : 0.0; });
     group.sync();
     for (std::int64_t column = on.columns; column-- > 0;) {
       std::int64_t const last = extents.rank + column;
@@ -399,11 +390,8 @@ struct renew_directions {
       }
       group.sync();
     }
-    for (int lane : group) {
-      for (std::int64_t at = lane; at < on.turn.size(); at += Group::size) {
-        on.turn.data[at] = static_cast<float>(on.products(at % extents.rank, at / extents.rank));
-      }
-    }
+    each(group, on.basis, extents.rank,
+         [&](std::int64_t i, std::int64_t k) { on.turn(i, k) = static_cast<float>(on.products(k, i)); });
     group.sync();
   }
   TESSERA_FN static void reflect(double* vector, std::int64_t stride, std::int64_t count, double by,
@@ -424,13 +412,11 @@ struct renew_directions {
     std::int64_t const depth = beside.data != nullptr ? on.basis : extents.rank;
     std::int64_t const at_once = clamp(most_basis / depth, std::int64_t{1}, std::int64_t{rows_at_once});
     for (std::int64_t first = 0; first < count; first += at_once) {
-      for (int lane : group) {
-        for (std::int64_t at = lane; at < at_once * depth; at += Group::size) {
-          std::int64_t const row = min(first + at / depth, count - 1);
-          std::int64_t const k = at % depth;
-          scratch.rows[at] = k < extents.rank ? static_cast<float>(load(rows(row, k))) : beside(row, k - extents.rank);
-        }
-      }
+      each(group, at_once, depth, [&](std::int64_t i, std::int64_t k) {
+        std::int64_t const row = min(first + i, count - 1);
+        scratch.rows[i * depth + k] =
+            k < extents.rank ? static_cast<float>(load(rows(row, k))) : beside(row, k - extents.rank);
+      });
       group.sync();
       for (int lane : group) {
         for (std::int64_t k = lane; k < extents.rank; k += Group::size) {
@@ -479,16 +465,13 @@ struct renew_directions {
   /// Keys in slots were rebuilt with the directions before.
   template <class Group>
   TESSERA_FN void forget_slots(Group const& group, cached_sequence const& known) const {
-    for (int lane : group) {
-      for (std::int64_t at = lane; at < extents.key_heads * extents.slots; at += Group::size) {
-        std::int64_t const head = at / extents.slots;
-        std::int32_t& id = memory.slot_ids(sequence, head, at % extents.slots);
-        if (id >= 0) {
-          memory.places(known.first + id, head) = static_cast<std::int16_t>(chunk_place::archived);
-        }
-        id = -1;
+    each(group, extents.key_heads, extents.slots, [&](std::int64_t head, std::int64_t slot) {
+      std::int32_t& id = memory.slot_ids(sequence, head, slot);
+      if (id >= 0) {
+        memory.places(known.first + id, head) = static_cast<std::int16_t>(chunk_place::archived);
       }
-    }
+      id = -1;
+    });
   }
 };
 
