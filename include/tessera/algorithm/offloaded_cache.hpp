@@ -204,6 +204,7 @@ struct offloaded_cache {
     auto const& memory = cache.memory;
     std::int64_t const row = cache.plan.first_rows[static_cast<std::size_t>(prompt.sequence)];
     std::int64_t const chunks = n.archived(prompt.tokens);
+    cache.plan.search.settle(exec, keys, gram_of(cache, prompt.sequence, space), cache.plan.prompt_parts.search, space);
     find_directions(exec, cache, prompt.sequence, space, memory.directions[prompt.sequence]);
     project(exec, cache, prompt.sequence, keys.slice(1, 0, chunks * n.chunk), row * n.chunk);
     view<float const, 2> const cosines = cosines_of(cache, space);

@@ -16,6 +16,7 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
+#include <tessera/program/large_products.hpp>
 #include <tessera/program/offloaded_memory.hpp>
 #include <tessera/program/renew_directions.hpp>
 #include <tessera/program/summarize_chunk.hpp>
@@ -287,12 +288,15 @@ struct add_to_gram {
       return;
     }
     std::int64_t const place = memory.sequences[sequence].tokens % extents.ring;
-    auto const own = static_cast<float>(load(memory.ring_sources(sequence, place, row)));
+    float const scale = memory.sequences[sequence].scale;
+    float const own = scale * static_cast<float>(load(memory.ring_sources(sequence, place, row)));
     for (int lane : group) {
       for (std::int64_t column = lane; column < extents.width(); column += lanes) {
-        auto const other = static_cast<float>(load(memory.ring_sources(sequence, place, column)));
+        float const other = scale * static_cast<float>(load(memory.ring_sources(sequence, place, column)));
         float& sum = memory.gram(sequence, row, column);
-        sum = multiply_add(own, other, sum);
+        float const added = multiply_add(own, other, sum);
+        bool const is_too_large = absolute(added) > most_key_product;  // a key that outweighs all others anyway
+        sum = is_too_large ? (added < 0.0F ? -most_key_product : most_key_product) : added;
       }
     }
   }

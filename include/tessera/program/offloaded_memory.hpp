@@ -81,11 +81,12 @@ struct cached_sequence {
   std::int32_t capacity;    ///< chunks
   std::int32_t tokens;      ///< that are cached
   std::int32_t chunks;      ///< that are archived: the first ones
-  float energy;             ///< mean square length of keys of the prompt, of all heads
+  double energy;            ///< mean square length of keys of the prompt, of all heads
   float residual;           ///< share of the latest keys that directions were fitted to which they do not hold
   std::int32_t streamed;    ///< chunks archived since
   float streamed_residual;  ///< the sum of their shares
   std::int32_t fitted = 0;  ///< tokens that the directions were fitted to, the first ones
+  float scale = 1.0F;       ///< what keys are multiplied by in the products that are kept
 
   /// Tokens in the ring, of chunks of `chunk` tokens.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t in_ring(std::int64_t chunk) const { return tokens - chunks * chunk; }

@@ -119,7 +119,8 @@ struct finish_refit {
       }
       if (which == 0 && is_first(lane)) {
         subspace_measures const found = measures[0];
-        known.energy = known.tokens > 0 ? static_cast<float>(found.trace / known.tokens) : 0.0F;
+        auto const scale = static_cast<double>(known.scale);
+        known.energy = known.tokens > 0 ? found.trace / (scale * scale * known.tokens) : 0.0;
         known.residual = found.trace > 0.0 ? static_cast<float>(max(1.0 - found.held / found.trace, 0.0)) : 0.0F;
         known.fitted = known.tokens;
         known.streamed = 0;
