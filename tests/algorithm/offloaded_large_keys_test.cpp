@@ -131,17 +131,3 @@ TEST_CASE("one key of 1e25 among others is the one of its own directions", "[hos
     }
   }
 }
-
-TEST_CASE("keys are multiplied by a power of two where sums of their squares are large, and by 1 where not", "[host]") {
-  CHECK(key_scale(0.0) == 1.0F);
-  CHECK(key_scale(1e30) == 1.0F);
-  CHECK(key_scale(NAN) == 1.0F);
-  for (double const squares : {1.1e30, 1e50, 1e76, 3e83}) {
-    double const scale = double{key_scale(squares)};
-    int exponent = 0;
-    CHECK(std::frexp(scale, &exponent) == 0.5);
-    CHECK(scale * scale * squares < 0x1p50);
-    CHECK(scale * scale * squares >= 1.0);
-  }
-  CHECK(key_scale(INFINITY) == 0x1p-120F);
-}

@@ -174,7 +174,7 @@ struct offloaded_cache {
     check_sequence(here, n, prompt.sequence);
     check_heads(here, "keys", keys, {n.key_heads, count, n.channels});
     check_heads(here, "values", values, {n.key_heads, count, n.channels});
-    check<shape_error>(prompt.tokens % n.chunk == 0, here, ": ", prompt.tokens,
+    check<shape_error>(prompt.tokens >= 0 && prompt.tokens % n.chunk == 0, here, ": ", prompt.tokens,
                        " tokens came before, which are no whole chunks of ", n.chunk);
     check_room(here, cache, prompt.sequence, prompt.tokens + count);
     auto const first_row = cache.plan.first_rows[static_cast<std::size_t>(prompt.sequence)];
@@ -201,6 +201,7 @@ struct offloaded_cache {
     check_sequence(here, n, prompt.sequence);
     check_heads(here, "keys", keys, {n.key_heads, prompt.tokens, n.channels});
     check_heads(here, "values", values, {n.key_heads, prompt.tokens, n.channels});
+    check_room(here, cache, prompt.sequence, prompt.tokens);
     auto const& memory = cache.memory;
     std::int64_t const row = cache.plan.first_rows[static_cast<std::size_t>(prompt.sequence)];
     std::int64_t const chunks = n.archived(prompt.tokens);
