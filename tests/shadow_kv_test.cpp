@@ -196,7 +196,7 @@ TEST_CASE("a plan says what goes where before anything is allocated", "[host]") 
   CHECK(6 * paper.device.bytes() < dense);
   CHECK(paper.device.bytes() - plan.device.bytes() > std::int64_t{16377} * 8 * 123);  // of 256 - 132, but for padding
   CHECK(plan.host.bytes() == std::int64_t{16377} * 8 * 2048);
-  CHECK(plan.step.bytes() < 3 << 20);
+  CHECK(plan.step.bytes() < 4 << 20);  // of which 1.2 MB are to find better directions in
   CHECK(plan.prompt.bytes() < 8 << 20);
   CHECK_THAT(plan.describe(), contains("coefficients of keys"));
   CHECK_THAT(plan.describe(), contains("pinned memory of the host"));
