@@ -51,9 +51,16 @@ offload_sequence<bfloat16> real_layer(std::string const& layer) {
   return s;
 }
 
-/// Relative error of 64 generated tokens of a real layer against dense attention.
+/// What a layer's cache is asked for.
+struct real_run {
+  std::int64_t chunks = 64;
+  std::int64_t prompt = ::prompt;
+  offload_options options = {};
+};
+
+/// Relative error of the last 64 tokens of a real layer, generated like all after the prompt, against dense attention.
 template <class Method>
-double real_error(std::string const& layer, std::int64_t chunks, double* hit_rate = nullptr) {
+double real_error(std::string const& layer, real_run const& run, double* hit_rate = nullptr) {
   static std::vector<std::pair<std::string, std::vector<std::vector<double>>>> known;
   auto const s = real_layer(layer);
   auto found = std::find_if(known.begin(), known.end(), [&](auto const& entry) { return entry.first == layer; });
@@ -64,15 +71,18 @@ double real_error(std::string const& layer, std::int64_t chunks, double* hit_rat
     }
     found = known.insert(known.end(), {layer, dense});
   }
-  offload_options options;
+  offload_options options = run.options;
   options.ring = 32;
   typename Method::selector_type selector;
-  selector.chunks = chunks;
+  selector.chunks = run.chunks;
   cpu const exec{.threads = 2};
   host_cache<Method, bfloat16> cache(heads, {tokens}, embedding(), options, selector);
-  cache.prefill(exec, 0, s, prompt);
+  cache.prefill(exec, 0, s, run.prompt);
   double error = 0;
   double whole = 0;
+  for (std::int64_t position = run.prompt; position < prompt; ++position) {
+    cache.decode(exec, {&s}, {position});
+  }
   for (std::int64_t position = prompt; position < tokens; ++position) {
     auto const result = cache.decode(exec, {&s}, {position});
     auto const& expected = found->second[static_cast<std::size_t>(position - prompt)];
@@ -127,29 +137,42 @@ TEST_CASE("keys before their rotation lie in fewer directions than after it", "[
 }
 
 TEST_CASE("attention of a real model loses as much as the rank leaves out", "[host][long]") {
-  double const few = real_error<with_rank<32>>("15", 64);
-  double const more = real_error<with_rank<96>>("15", 64);
+  double const few = real_error<with_rank<32>>("15", {});
+  double const more = real_error<with_rank<96>>("15", {});
   CHECK(few < 0.11);
   CHECK(more < 0.04);
   CHECK(more < 0.5 * few);
-  CHECK(real_error<with_rank<192>>("15", 64) < 0.004);
+  CHECK(real_error<with_rank<192>>("15", {}) < 0.004);
+}
+
+TEST_CASE("directions of a real layer's keys get good after a short prompt by themselves", "[host][long]") {
+  offload_options fixed;
+  fixed.renewal_until = 0.0F;
+  for (std::int64_t const begun : {0, 32}) {
+    double const few = real_error<with_rank<96>>("15", {.prompt = begun});
+    double const more = real_error<with_rank<160>>("15", {.prompt = begun});
+    CAPTURE(begun, few, more);
+    CHECK(few < 0.048);                                                      // 0.033 where 448 tokens are the prompt
+    CHECK(more < 0.03);                                                      // 0.013
+    CHECK(real_error<with_rank<96>>("15", {64, begun, fixed}) > 2.5 * few);  // what it was
+  }
 }
 
 TEST_CASE("landmarks choose nearly as well as looking at all keys of a real model", "[host][long]") {
   double hit_rate = 0;
-  double const landmarks = real_error<with_rank<96>>("15", 16, &hit_rate);
+  double const landmarks = real_error<with_rank<96>>("15", {16}, &hit_rate);
   CHECK(landmarks < 0.14);
-  CHECK(landmarks < 1.35 * real_error<with_rank<96, oracle_selector<8>>>("15", 16));
-  CHECK(1.6 * landmarks < real_error<with_rank<96, recent_selector<8>>>("15", 16));
-  CHECK(2.0 * landmarks < real_error<with_rank<96, random_selector<8>>>("15", 16));
+  CHECK(landmarks < 1.35 * real_error<with_rank<96, oracle_selector<8>>>("15", {16}));
+  CHECK(1.6 * landmarks < real_error<with_rank<96, recent_selector<8>>>("15", {16}));
+  CHECK(2.0 * landmarks < real_error<with_rank<96, random_selector<8>>>("15", {16}));
   CHECK(hit_rate > 0.6);  // the paper's figure
 }
 
 TEST_CASE("landmarks in 8 bits lose no more of a real model's attention than those in bfloat16", "[host][long]") {
   for (std::string const layer : {"14", "15"}) {
     for (std::int64_t const chunks : {8, 16}) {
-      double const coded = real_error<with_rank<160>>(layer, chunks);
-      double const plain = real_error<with_rank<160, landmark_selector<8>>>(layer, chunks);
+      double const coded = real_error<with_rank<160>>(layer, {chunks});
+      double const plain = real_error<with_rank<160, landmark_selector<8>>>(layer, {chunks});
       CAPTURE(layer, chunks, coded, plain);
       CHECK(coded != plain);  // now and then another chunk is chosen
       CHECK(std::abs(coded - plain) < 0.01 * plain);
@@ -158,9 +181,10 @@ TEST_CASE("landmarks in 8 bits lose no more of a real model's attention than tho
 }
 
 TEST_CASE("coded values of a real model cost little", "[host][long]") {
-  double const exact = real_error<with_rank<96>>("15", 16);
-  CHECK(real_error<with_rank<96, coded_landmark_selector<8>, float8_quantizer<float8_e4m3>>>("15", 16) < exact + 0.005);
-  CHECK(real_error<with_rank<96, coded_landmark_selector<8>, symmetric_quantizer<4, 64>>>("15", 16) < exact + 0.015);
+  double const exact = real_error<with_rank<96>>("15", {16});
+  CHECK(real_error<with_rank<96, coded_landmark_selector<8>, float8_quantizer<float8_e4m3>>>("15", {16}) <
+        exact + 0.005);
+  CHECK(real_error<with_rank<96, coded_landmark_selector<8>, symmetric_quantizer<4, 64>>>("15", {16}) < exact + 0.015);
 }
 
 TEST_CASE("a plan says what goes where before anything is allocated", "[host]") {
@@ -172,7 +196,7 @@ TEST_CASE("a plan says what goes where before anything is allocated", "[host]") 
   CHECK(6 * paper.device.bytes() < dense);
   CHECK(paper.device.bytes() - plan.device.bytes() > std::int64_t{16377} * 8 * 123);  // of 256 - 132, but for padding
   CHECK(plan.host.bytes() == std::int64_t{16377} * 8 * 2048);
-  CHECK(plan.step.bytes() < 3 << 20);
+  CHECK(plan.step.bytes() < 4 << 20);  // of which 1.2 MB are to find better directions in
   CHECK(plan.prompt.bytes() < 8 << 20);
   CHECK_THAT(plan.describe(), contains("coefficients of keys"));
   CHECK_THAT(plan.describe(), contains("pinned memory of the host"));
@@ -198,8 +222,6 @@ TEST_CASE("what does not fit together is refused with both numbers", "[host]") {
                     contains("6 query heads, which are no whole number"));
   CHECK_THROWS_WITH(shadow_kv::plan<bfloat16>({32, 1, 128, {100}}), contains("32 query heads share a key head"));
   CHECK_THROWS_WITH(shadow_kv::plan<bfloat16>({4, 4, 72, {100}}), contains("heads have 72 channels"));
-  CHECK_THROWS_WITH(shadow_kv::plan<bfloat16>({1, 1, 128, {100}}),
-                    contains("the rank is 160 but keys of all heads have 128"));
   CHECK_THROWS_WITH(shadow_kv::plan<bfloat16>({4, 4, 64, {-1}}), contains("room for -1 tokens"));
   offload_options options;
   options.ring = 60;

@@ -309,7 +309,7 @@ class offload_problem {
       auto const capacity = static_cast<std::int32_t>(plan_.capacity(i));
       auto const chunks = archives ? capacity - 1 : capacity;
       auto const tokens = static_cast<std::int32_t>((capacity - 1) * n.chunk + n.ring - 1);
-      all.push_back({first, capacity, tokens, chunks, 1.0F, 0.01F, 0, 0.0F});
+      all.push_back({first, capacity, tokens, chunks, 1.0F, 0.01F, 0, 0.0F, tokens});
     }
     exec_.copy(all, cache_.memory.sequences);
     memory_.wait();

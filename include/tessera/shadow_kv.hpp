@@ -26,9 +26,30 @@
 ///     }
 ///     exec.wait();
 ///
-/// On a GPU, in a source for nvcc: tessera::cuda in both places (the side is a second stream, which goes first), and
-/// host(plan.host.bytes(), tessera::pinned_memory{}) of exec/cuda_memory.cuh. algorithm/offloaded_cache.cuh says what
-/// limits a step.
+/// On a GPU, in a source for nvcc, the executor, its side and what memory is of are others; the rest is the same:
+///
+///     #include <tessera/exec/buffer.hpp>
+///     #include <tessera/exec/cuda_memory.cuh>
+///     #include <tessera/exec/side_queue.hpp>
+///     #include <tessera/project/rotary_tables.hpp>
+///     #include <tessera/shadow_kv.hpp>
+///
+///     using method = tessera::shadow_kv;
+///     tessera::cuda exec;
+///     tessera::side_queue<tessera::cuda> side(exec, method::side_marks, true);     // a second stream, which goes first
+///     auto const plan = method::plan<tessera::bfloat16>({query_heads, key_heads, channels, {131072, 8192}});
+///     tessera::buffer<std::byte> device(exec, plan.device.bytes());
+///     tessera::pinned_memory pinned;                                               // outlives the buffers in it
+///     tessera::buffer<std::byte> host(plan.host.bytes(), pinned);
+///     tessera::rotary_tables const tables(tessera::rotary_frequencies(500000.0, 128), 131072 + 64);
+///     tessera::buffer<tessera::rotation> within(exec, static_cast<std::int64_t>(tables.within().size()));
+///     tessera::buffer<tessera::rotation> blocks(exec, static_cast<std::int64_t>(tables.blocks().size()));
+///     exec.copy(tables.within(), within);
+///     exec.copy(tables.blocks(), blocks);
+///     auto const rotary = tables.embedding(tessera::rotary_pairs::halves, within.data(), blocks.data());
+///     auto const cache = method::open(plan, device.view(), host.view(), rotary);
+///
+/// algorithm/offloaded_cache.cuh says what limits a step.
 ///
 /// Of the keys of all heads of a token, k, before their rotation by the token's position, a = k Q is kept, with Q the
 /// 160 orthonormal directions that hold most of the prompt's keys. A chunk c of 8 tokens has a landmark L_c, which
@@ -53,8 +74,10 @@
 /// ranks are not rounded to 16 bits, so that chunks do not tie; keys of selected chunks are always rebuilt, never at
 /// times exact, so that results do not depend on history; rotations are in fp32 with one rounding; tokens that are
 /// generated become chunks like those of the prompt when they leave the ring, so that sequences grow without bound;
-/// what their directions leave is watched (cached_sequence), chunks of which they leave much are kept exactly, and
-/// refit() finds other directions; lengths differ within a batch; any number of query heads up to 16 shares a key head;
+/// directions that a short prompt had too few keys for are renewed by the steps after it (renewal_growth of
+/// offload_options: at each quarter more tokens, up to eight for each direction; program/renew_directions.hpp); what
+/// they leave is watched (cached_sequence), chunks of which they leave much are kept exactly, and refit() finds other
+/// directions when it is asked to; keys of fewer channels than 160, of all heads, have as many directions; lengths differ within a batch; any number of query heads up to 16 shares a key head;
 /// values may be coded (fourth argument of offloaded_cache: a Quantizer), or stay on the GPU (value_store::device),
 /// where pinned memory is short: what cannot be pinned is an error of the allocation, and plan.host.bytes() says before
 /// how much it is.

@@ -211,29 +211,35 @@ TEST_CASE("a captured step goes on from step to step", "[cuda]") {
   TESSERA_NEEDS_CUDA();
   own_stream const own;
   tessera::cuda const exec{.stream = own.stream};
-  auto const s = make_sequence<T>(heads, 700, 8);
-  device_cache<coded> captured(exec, {700}, {.chunks = 8});
-  device_cache<coded> eager(exec, {700}, {.chunks = 8});
-  captured.prefill(0, s, 500);
-  eager.prefill(0, s, 500);
-  auto one = captured.buffers(1);
-  auto other = eager.buffers(1);
-  captured.set(one, {&s}, {500});
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t instance = nullptr;
-  cuda_ok(cudaStreamBeginCapture(own.stream, cudaStreamCaptureModeThreadLocal));
-  captured.enqueue(one);
-  cuda_ok(cudaStreamEndCapture(own.stream, &graph));
-  cuda_ok(cudaGraphInstantiate(&instance, graph, 0));
-  for (std::int64_t position = 500; position < 700; ++position) {
-    captured.set(one, {&s}, {position});
-    eager.set(other, {&s}, {position});
-    cuda_ok(cudaGraphLaunch(instance, own.stream));
-    eager.enqueue(other);
-    REQUIRE(on_host(exec, one.results.view()) == on_host(exec, other.results.view()));
+  for (std::int64_t const prompt : {500, 20}) {
+    CAPTURE(prompt);
+    auto const s = make_sequence<T>(heads, 700, 8);
+    device_cache<coded> captured(exec, {700}, {.chunks = 8});
+    device_cache<coded> eager(exec, {700}, {.chunks = 8});
+    captured.prefill(0, s, prompt);
+    eager.prefill(0, s, prompt);
+    auto one = captured.buffers(1);
+    auto other = eager.buffers(1);
+    captured.set(one, {&s}, {prompt});
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t instance = nullptr;
+    cuda_ok(cudaStreamBeginCapture(own.stream, cudaStreamCaptureModeThreadLocal));
+    captured.enqueue(one);
+    cuda_ok(cudaStreamEndCapture(own.stream, &graph));
+    cuda_ok(cudaGraphInstantiate(&instance, graph, 0));
+    for (std::int64_t position = prompt; position < prompt + 200; ++position) {
+      captured.set(one, {&s}, {position});
+      eager.set(other, {&s}, {position});
+      cuda_ok(cudaGraphLaunch(instance, own.stream));
+      eager.enqueue(other);
+      REQUIRE(on_host(exec, one.results.view()) == on_host(exec, other.results.view()));
+    }
+    cached_sequence const known = on_host(exec, captured.memory().sequences)[0];
+    CHECK(known.tokens == prompt + 200);
+    CHECK(known.fitted > prompt);  // directions were renewed on the way
+    cudaGraphExecDestroy(instance);
+    cudaGraphDestroy(graph);
   }
-  cudaGraphExecDestroy(instance);
-  cudaGraphDestroy(graph);
 }
 
 TEST_CASE("steps in parts give each sequence the bits it has alone, wherever values are", "[cuda]") {

@@ -122,6 +122,7 @@ TEST_CASE("chunks that directions do not hold are exact on a GPU, those that lea
   offload_options options;
   options.strays = 3;
   options.residual_limit = 4.0F;
+  options.renewal_until = 0.0F;
   device_cache cache(exec, heads, {s.tokens}, tables(), options, {.chunks = 40});
   cache.prefill(0, s, prompt);
   CHECK(cache.sequence(0).residual < 0.03F);
@@ -307,6 +308,7 @@ TEST_CASE("new directions hold on a GPU what the prompt did not have", "[cuda]")
   offload_options options;
   options.keeps_products = true;
   options.strays = 0;
+  options.renewal_until = 0.0F;  // refit() does it alone
   device_cache there(exec, heads, {s.tokens}, tables(), options, {.chunks = 12});
   host_cache<method, T> here(heads, {s.tokens}, tables().embedding(rotary_pairs::halves), options, {.chunks = 12});
   there.prefill(0, s, prompt);

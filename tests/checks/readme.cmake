@@ -54,21 +54,53 @@ target_compile_options(tessera_readme_fragments PRIVATE -Wno-shadow -O0 -fno-san
 set_tests_properties("check: the README's program 1 runs" PROPERTIES
   PASS_REGULAR_EXPRESSION "^[0-9]+\\.[0-9][0-9] bits a weight")
 
+# The next example of TEXT, which is in lines of `///     `, and what is behind it.
+function(tessera_next_example text block rest)
+  string(REGEX MATCH "\n///     [^\n]*(\n///     [^\n]*|\n///)*" found "${text}")
+  string(FIND "${text}" "${found}" at)
+  string(LENGTH "${found}" length)
+  math(EXPR at "${at} + ${length}")
+  string(SUBSTRING "${text}" ${at} -1 behind)
+  string(REGEX REPLACE "\n///( ? ? ? ? ?)" "\n" found "${found}\n")
+  set(${block} "${found}" PARENT_SCOPE)
+  set(${rest} "${behind}" PARENT_SCOPE)
+endfunction()
+
+# Writes SOURCE with an example that is whole, but for the values that it is GIVEN; BEFORE stands before it.
+function(tessera_write_example source block given before)
+  split_includes("${block}" includes block)
+  file(CONFIGURE OUTPUT "${source}" CONTENT "${includes}${before}void example(${given}) {${block}}\n" @ONLY)
+endfunction()
+
 # The example at the beginning of HEADER is whole, but for the values that it is GIVEN; what follows stands before it.
 function(tessera_check_example header given)
   set(path "${PROJECT_SOURCE_DIR}/include/tessera/${header}")
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${path}")
   file(READ "${path}" text)
-  string(REGEX MATCH "\n///     [^\n]*(\n///     [^\n]*|\n///)*" block "${text}")
-  if(block STREQUAL "")
+  tessera_next_example("${text}" block rest)
+  if(block STREQUAL "\n")
     message(FATAL_ERROR "${path} begins with no example; this check reads it wrongly")
   endif()
-  string(REGEX REPLACE "\n///( ? ? ? ? ?)" "\n" block "${block}\n")
-  split_includes("${block}" includes block)
   string(MAKE_C_IDENTIFIER "${header}" name)
-  file(CONFIGURE OUTPUT "${folder}/${name}.cpp"
-    CONTENT "${includes}${ARGN}void example(${given}) {${block}}\n" @ONLY)
+  tessera_write_example("${folder}/${name}.cpp" "${block}" "${given}" "${ARGN}")
   target_sources(tessera_readme_fragments PRIVATE "${folder}/${name}.cpp")
+endfunction()
+
+# The second example of HEADER is the same for nvcc, which compiles it where there is one.
+function(tessera_check_cuda_example header given)
+  set(path "${PROJECT_SOURCE_DIR}/include/tessera/${header}")
+  file(READ "${path}" text)
+  tessera_next_example("${text}" block rest)
+  tessera_next_example("${rest}" block rest)
+  if(NOT block MATCHES "tessera::cuda exec")
+    message(FATAL_ERROR "${path} has no second example for CUDA; this check reads it wrongly")
+  endif()
+  if(TESSERA_HAVE_CUDA)
+    string(MAKE_C_IDENTIFIER "${header}" name)
+    tessera_write_example("${folder}/${name}.cu" "${block}" "${given}" "")
+    add_library(tessera_example_${name} OBJECT "${folder}/${name}.cu")
+    target_link_libraries(tessera_example_${name} PRIVATE tessera::cuda)
+  endif()
 endfunction()
 
 set(heads "tessera::head_view<tessera::bfloat16 const>")
@@ -90,6 +122,7 @@ tessera_check_example(shadow_kv.hpp "std::int64_t query_heads, std::int64_t key_
   std::int64_t sequence, std::int64_t steps, tessera::rotary_embedding const& rotary, ${tokens} keys, \
   ${tokens} values, ${tokens} queries, ${tokens} new_keys, ${tokens} new_values, \
   tessera::view<tessera::bfloat16, 3> result")
+tessera_check_cuda_example(shadow_kv.hpp "std::int64_t query_heads, std::int64_t key_heads, std::int64_t channels")
 tessera_check_example(algorithm/attention.hpp "${given_too}, ${attention}"
   "${executor}using namespace tessera;\n")
 tessera_check_example(algorithm/linear_loss.hpp "${given_too}, ${loss}, tessera::linear_loss_options const& options"

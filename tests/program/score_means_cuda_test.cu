@@ -97,7 +97,7 @@ class scores_problem {
       extents_.rows += capacity;
       extents_.longest = std::max<std::int64_t>(extents_.longest, capacity);
     }
-    elements_ = chunk_landmarks<selector>::elements(setup.channels);
+    elements_ = chunk_landmarks<selector>::elements({}, setup.channels);
     constexpr std::int64_t behind = 16;  // copies are of whole 16 bytes
     landmarks.resize(static_cast<std::size_t>(extents_.rows * setup.key_heads * elements_ + behind));
     for (std::int64_t line = 0; line < extents_.rows * setup.key_heads; ++line) {
@@ -278,7 +278,7 @@ TEMPLATE_TEST_CASE("landmarks and queries that are not finite are seen in scores
                    coded_lines) {
   TESSERA_NEEDS_CUDA();
   scores_problem<TestType> p({4, 2, 64, {40, 40}});
-  std::int64_t const elements = chunk_landmarks<typename TestType::selector>::elements(64);
+  std::int64_t const elements = chunk_landmarks<typename TestType::selector>::elements({}, 64);
   auto* const line = p.landmarks.data() + (7 * 2 + 1) * elements;
   float const nan = std::numeric_limits<float>::quiet_NaN();
   if constexpr (sizeof(*line) == 2) {

@@ -89,29 +89,34 @@ class offloaded_on_device {
     prefill(sequence, k.slice(1, 0, count), v.slice(1, 0, count), piece);
   }
 
-  /// A step of the first sequences; queries, keys and values of one after the other.
-  std::vector<float> decode(std::vector<T> const& queries, std::vector<T> const& keys, std::vector<T> const& values) {
+  /// A step of the first sequences, or of those that are named; queries, keys and values of one after the other.
+  std::vector<float> decode(std::vector<T> const& queries, std::vector<T> const& keys, std::vector<T> const& values,
+                            std::vector<std::int32_t> const& named = {}) {
     std::int64_t const row = heads_.query_heads * heads_.channels;
     std::int64_t const steps = static_cast<std::int64_t>(queries.size()) / row;
     auto const q = to_device(exec_, queries);
     auto const k = to_device(exec_, keys);
     auto const v = to_device(exec_, values);
     tessera::buffer<float> result(exec_, steps * row);
-    tessera::offload_tokens<T> const in{{q.data(), {steps, heads_.query_heads, heads_.channels}},
-                                        {k.data(), {steps, heads_.key_heads, heads_.channels}},
-                                        {v.data(), {steps, heads_.key_heads, heads_.channels}}};
+    tessera::offload_tokens<T> in{{q.data(), {steps, heads_.query_heads, heads_.channels}},
+                                  {k.data(), {steps, heads_.key_heads, heads_.channels}},
+                                  {v.data(), {steps, heads_.key_heads, heads_.channels}}};
+    auto const sequences = to_device(exec_, named);
+    if (!named.empty()) {
+      in.sequences = sequences.view();
+    }
     tessera::offload_outputs<float> const out{{result.data(), {steps, heads_.query_heads, heads_.channels}}};
     Method::decode(exec_, side_, cache_, in, out, tessera::workspace(plan_.step, step_.view()));
     return to_host(exec_, result.data(), result.size());
   }
   /// A step: the token at `position` of each sequence.
   std::vector<float> decode(std::vector<offload_sequence<T> const*> const& all,
-                            std::vector<std::int64_t> const& positions) {
+                            std::vector<std::int64_t> const& positions, std::vector<std::int32_t> const& named = {}) {
     offload_rows<T> rows;
     for (std::size_t i = 0; i < all.size(); ++i) {
       rows.add(heads_, *all[i], positions[i]);
     }
-    return decode(rows.queries, rows.keys, rows.values);
+    return decode(rows.queries, rows.keys, rows.values, named);
   }
   void refit(std::int64_t sequence) {
     Method::refit(exec_, cache_, sequence, tessera::workspace(plan_.prompt, prompt_.view()));

@@ -229,6 +229,9 @@ class host_cache {
   [[nodiscard]] tessera::offload_step<T> step(std::int64_t steps) {
     return plan_.step_of(tessera::workspace(plan_.step, step_.view()), steps, {});
   }
+  /// All of the cache but for what is in the host's store.
+  [[nodiscard]] std::vector<std::byte> device_bytes() const { return {device_.begin(), device_.end()}; }
+  void set_device_bytes(std::vector<std::byte> const& bytes) { std::copy(bytes.begin(), bytes.end(), device_.begin()); }
   [[nodiscard]] tessera::workspace prompt_space() { return {plan_.prompt, prompt_.view()}; }
 
  private:

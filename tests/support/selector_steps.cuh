@@ -53,7 +53,7 @@ class selector_check {
   void check_summaries() {
     auto const& s = p_.sequence(0);
     std::int64_t const chunks = setup_.prompts[0] / 8;
-    std::int64_t const elements = tessera::chunk_landmarks<S>::elements(64);
+    std::int64_t const elements = tessera::chunk_landmarks<S>::elements(p_.here->cache.selector, 64);
     std::vector<E> kept(static_cast<std::size_t>(chunks * 2 * elements), E{});
     std::vector<float> cosines(static_cast<std::size_t>(2 * chunks), -77.0F);
     std::vector<E> found_kept = kept;

@@ -8,6 +8,7 @@
 ///     ...
 ///     exec.clear(gram);
 ///     factorization.accumulate(exec, keys, gram, room);           // heads x tokens x channels, in pieces
+///     factorization.settle(exec, keys, gram, regions, space);                   // all of them
 ///     factorization.find(exec, gram, regions, space, directions);               // width x rank
 ///     factorization.project(exec, keys, directions, coefficients);              // tokens x rank
 ///
@@ -30,6 +31,7 @@
 #include <tessera/program/find_subspace.hpp>
 #include <tessera/program/gemm_tiles.hpp>
 #include <tessera/program/head_works.hpp>
+#include <tessera/program/large_products.hpp>
 #include <tessera/program/linear_map.hpp>
 #include <tessera/program/run_program.hpp>
 #include <tessera/program/store_sums.hpp>
@@ -136,6 +138,16 @@ class key_factorization {
   void accumulate(Executor const& exec, view<T const, 3> keys, matrix_view<float> gram,
                   array_view<float> room = {}) const {
     add_products(exec, gram_call<T>{keys, gram, room});
+  }
+
+  /// Given all keys once more: where their products are so large that sums in fp32 are infinite, those of keys times a
+  /// power of two (`scale` of the measures) take their place. Slow where it happens: each of width^2 / 2 sums is in
+  /// double. Before find(), for keys that may be as large as 1e15.
+  template <class Executor, class T>
+  void settle(Executor const& exec, view<T const, 3> keys, matrix_view<float> gram, subspace_regions const& at,
+              workspace const& space) const {
+    run_program(exec, weigh_channels<T>{keys, gram, space[at.held]});
+    run_program(exec, scale_products<T>{keys, space[at.held], gram, space[at.measures]});
   }
 
   /// The measures of a search, where its directions are found.

@@ -36,6 +36,7 @@
 #include <tessera/program/run_program.hpp>
 #include <tessera/program/score_chunks.hpp>
 #include <tessera/program/select_chunks.hpp>
+#include <tessera/select/chunk_landmarks.hpp>
 
 namespace tessera {
 inline namespace v0 {
@@ -50,7 +51,7 @@ struct open_cache {
   float scale;                                                            ///< of scores
 };
 
-/// Projector: says the rank; S: a ChunkSelector; Outliers: keep_outliers<n>; Codec: how values are kept, exact_values
+/// Projector: says the rank, of which a cache has as many as its keys have channels; S: a ChunkSelector; Outliers: keep_outliers<n>; Codec: how values are kept, exact_values
 /// or a Quantizer.
 template <class Projector, ChunkSelector S, class Outliers, class Codec = exact_values>
 struct offloaded_cache {
@@ -64,7 +65,7 @@ struct offloaded_cache {
   /// What open() gives.
   template <class T>
   using cache_type = open_cache<T, S, Codec>;
-  static constexpr std::int64_t rank = Projector::rank;  ///< directions of keys
+  static constexpr std::int64_t rank = Projector::rank;  ///< directions of keys, at most
   static constexpr int side_marks = most_offload_parts;  ///< of the side queue that steps are given
 
   /// T: what keys and values are: bfloat16, float16 or float. Throws shape_error or value_error.
@@ -77,7 +78,7 @@ struct offloaded_cache {
     n.query_heads = shape.query_heads;
     n.key_heads = shape.key_heads;
     n.channels = shape.channels;
-    n.rank = rank;
+    n.rank = min(rank, n.key_heads * n.channels);
     n.chunk = S::chunk;
     n.ring = options.ring;
     n.outliers = Outliers::count;
@@ -101,9 +102,15 @@ struct offloaded_cache {
     n.slots = options.slots == 0 ? n.budget : options.slots;
     check<value_error>(n.slots >= n.budget && n.slots <= most_slots, here, ": there are ", n.slots,
                        " slots but at least ", n.budget, " are selected, and at most ", most_slots, " can be");
+    check<value_error>(options.renewal_growth >= 1, here, ": directions are renewed at ", options.renewal_growth,
+                       " times the tokens that they were fitted to but at least 1 is needed");
+    check<value_error>(options.renewal_until >= 0, here, ": directions are renewed up to ", options.renewal_until,
+                       " tokens for each of them, which is no number of tokens");
+    check<value_error>(options.residual_limit >= 0, here, ": chunks are strays above ", options.residual_limit,
+                       " times the usual residual, which is no factor");
     check<value_error>(options.softmax_scale >= 0 && options.softmax_scale < infinity, here,
                        ": the scale of the softmax is ", options.softmax_scale, " but must be finite and not negative");
-    return plan_type<T>(n, options, std::move(rows));
+    return plan_type<T>(n, options, selector, std::move(rows));
   }
 
   /// The cache in the caller's blocks, which begin at multiples of 256 bytes. Enqueues nothing: sequences begin with
@@ -120,6 +127,9 @@ struct offloaded_cache {
                        rotary.positions(), " positions but the longest sequence has room for ", positions);
     check<value_error>(selector.budget(n.longest) <= n.budget, here, ": the selector takes ",
                        selector.budget(n.longest), " chunks but the plan has room for ", n.budget);
+    std::int64_t const elements = chunk_landmarks<S>::elements(selector, n.channels);
+    check<value_error>(elements == plan.elements, here, ": the selector keeps ", elements,
+                       " elements of a chunk but the plan has room for ", plan.elements);
     float const chosen = plan.options.softmax_scale;
     float const scale = chosen > 0 ? chosen : static_cast<float>(1.0 / ::sqrt(static_cast<double>(n.channels)));
     return {plan, plan.memory(device, host), rotary, selector, scale};
@@ -164,7 +174,7 @@ struct offloaded_cache {
     check_sequence(here, n, prompt.sequence);
     check_heads(here, "keys", keys, {n.key_heads, count, n.channels});
     check_heads(here, "values", values, {n.key_heads, count, n.channels});
-    check<shape_error>(prompt.tokens % n.chunk == 0, here, ": ", prompt.tokens,
+    check<shape_error>(prompt.tokens >= 0 && prompt.tokens % n.chunk == 0, here, ": ", prompt.tokens,
                        " tokens came before, which are no whole chunks of ", n.chunk);
     check_room(here, cache, prompt.sequence, prompt.tokens + count);
     auto const first_row = cache.plan.first_rows[static_cast<std::size_t>(prompt.sequence)];
@@ -191,9 +201,11 @@ struct offloaded_cache {
     check_sequence(here, n, prompt.sequence);
     check_heads(here, "keys", keys, {n.key_heads, prompt.tokens, n.channels});
     check_heads(here, "values", values, {n.key_heads, prompt.tokens, n.channels});
+    check_room(here, cache, prompt.sequence, prompt.tokens);
     auto const& memory = cache.memory;
     std::int64_t const row = cache.plan.first_rows[static_cast<std::size_t>(prompt.sequence)];
     std::int64_t const chunks = n.archived(prompt.tokens);
+    cache.plan.search.settle(exec, keys, gram_of(cache, prompt.sequence, space), cache.plan.prompt_parts.search, space);
     find_directions(exec, cache, prompt.sequence, space, memory.directions[prompt.sequence]);
     project(exec, cache, prompt.sequence, keys.slice(1, 0, chunks * n.chunk), row * n.chunk);
     view<float const, 2> const cosines = cosines_of(cache, space);
@@ -208,7 +220,8 @@ struct offloaded_cache {
   }
 
   /// A step: a token for each of some sequences, which attends to itself and to what is cached of those before it, and
-  /// is cached. Full sequences are reported to exec.wait(). Nothing waits or allocates.
+  /// is cached. Sequences that are full, never begun, not of the batch, or named by two steps are reported to exec.wait()
+  /// and left as they are. Nothing waits or allocates.
   template <class Executor, class Side, class T, class Result = T>
   static void decode(Executor const& exec, Side const& side, cache_type<T> const& cache,
                      offload_tokens<std::type_identity_t<T>> const& in, offload_outputs<Result> const& out,
@@ -229,7 +242,7 @@ struct offloaded_cache {
     }
     run_program(exec, merge_chunks<T, element, Result>{n, memory.sequences, step, out.result, out.log_sum_exp});
     run_program(exec, archive_chunks<T, S, Codec>{n, memory, step, cache.selector, cache.plan.options.residual_limit});
-    run_program(exec, finish_steps<T, element>{n, memory, step});
+    run_program(exec, finish_steps<T, element>{n, memory, step, cache.plan.rule()});
   }
   /// Says what decode() takes, of calls that it cannot.
   template <class Executor, class Side, class Cache, class In = anything, class Out = anything, class... More>

@@ -23,6 +23,7 @@
 #include <tessera/core/check.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/offloaded_memory.hpp>
+#include <tessera/program/renew_directions.hpp>
 #include <tessera/program/value_record.hpp>
 #include <tessera/select/chunk_landmarks.hpp>
 
@@ -58,6 +59,7 @@ struct offload_regions {
 /// Parts of the workspace of a step.
 template <class T>
 struct offload_step_regions {
+  region<std::int32_t> admitted;
   region<T> queries;
   region<float> scores;
   region<scaled_exponentials<float>> score_sums;
@@ -69,6 +71,7 @@ struct offload_step_regions {
   region<softmax_state<float>> states;
   region<float> totals;
   region<float> residuals;
+  region<double> renewal;
 };
 
 /// Parts of the workspace of a prompt.
@@ -112,11 +115,12 @@ struct offload_plan {
   detail::offload_prompt_regions<T> prompt_parts;  ///< regions of `prompt`
 
   /// Adds all regions; `rows` has the first chunk of each sequence, and the end.
-  offload_plan(offload_extents const& n, offload_options const& chosen, std::vector<std::int64_t> rows)
+  offload_plan(offload_extents const& n, offload_options const& chosen, S const& selector,
+               std::vector<std::int64_t> rows)
       : extents(n),
         options(chosen),
         first_rows(std::move(rows)),
-        elements(chunk_landmarks<S>::elements(n.channels)),
+        elements(chunk_landmarks<S>::elements(selector, n.channels)),
         record_bytes(record::bytes(n.chunk, n.channels)),
         search(n.width(), n.rank, chosen.search) {
     add_parts();
@@ -135,6 +139,9 @@ struct offload_plan {
     auto const at = static_cast<std::size_t>(sequence);
     return first_rows[at + 1] - first_rows[at];
   }
+
+  /// When steps find directions anew.
+  [[nodiscard]] renewal_rule rule() const { return {options.renewal_growth, options.renewal_until}; }
 
   /// In how many parts a step of so many sequences goes: up to four where values cross a bus, of which one crosses
   /// while chunks of the next are chosen; one where values are on the device.
@@ -160,7 +167,8 @@ struct offload_plan {
 
   /// All regions and their bytes, a table for people.
   [[nodiscard]] std::string describe() const {
-    return device.describe() + host.describe() + prompt.describe() + step.describe();
+    return join("offloaded_cache: keys of ", extents.width(), " channels of all heads in ", extents.rank,
+                " directions\n", device.describe(), host.describe(), prompt.describe(), step.describe());
   }
 
   /// The cache in blocks of at least as many bytes. `store` holds values: the host's block, or nothing.
@@ -201,6 +209,7 @@ struct offload_plan {
     std::int64_t const shares = resident_shares(n) + selected_shares(n);
     offload_step<T> made;
     made.sequences = sequences;
+    made.admitted = {space[step_parts.admitted].data, steps};
     made.queries = {space[step_parts.queries].data, {steps, n.query_heads, n.channels}};
     made.scores = {space[step_parts.scores].data, {n.rows, n.key_heads, n.group()}, {1, n.group() * n.rows, n.rows}};
     made.score_sums = {space[step_parts.score_sums].data, {steps, score_blocks(), n.query_heads}};
@@ -212,10 +221,14 @@ struct offload_plan {
     made.states = {space[step_parts.states].data, {shares, steps, n.query_heads}};
     made.totals = {space[step_parts.totals].data, {shares, steps, n.query_heads, n.channels}};
     made.residuals = {space[step_parts.residuals].data, steps};
+    made.renewal = {space[step_parts.renewal].data, {steps, renewal_elements()}};
     return made;
   }
 
  private:
+  [[nodiscard]] std::int64_t renewal_elements() const {
+    return rule().can_be(extents) ? renewal_memory::elements(extents) : 0;
+  }
   [[nodiscard]] std::int64_t score_blocks() const { return divide_up(extents.longest, scored_chunks); }
 
   /// The product of counts.
@@ -255,6 +268,7 @@ struct offload_plan {
     offload_extents const& n = extents;
     std::int64_t const shares = resident_shares(n) + selected_shares(n);
     std::int64_t const lists = size(n.batch, n.key_heads, n.budget);
+    step_parts.admitted = step.add<std::int32_t>("sequences that steps are of", n.batch);
     step_parts.queries = step.add<T>("queries", size(n.batch, n.query_heads, n.channels));
     step_parts.scores = step.add<float>("scores of chunks", size(n.rows, n.query_heads));
     step_parts.score_sums =
@@ -267,6 +281,7 @@ struct offload_plan {
     step_parts.states = step.add<softmax_state<float>>("shares of rows, sums", size(shares, n.batch, n.query_heads));
     step_parts.totals = step.add<float>("shares of rows, values", size(shares, n.batch, n.query_heads, n.channels));
     step_parts.residuals = step.add<float>("residuals of archived chunks", n.batch);
+    step_parts.renewal = step.add<double>("search for better directions", size(n.batch, renewal_elements()));
   }
 };
 

@@ -39,7 +39,10 @@ struct offload_options {
   float residual_limit = 3.0F;             ///< which those are: they leave more than so many times what the prompt left
   float softmax_scale = 0.0F;              ///< 0: 1 / sqrt(channels)
   value_store values = value_store::host;  ///< of archived chunks
-  bool keeps_products = false;             ///< 4 * (key_heads * channels)^2 bytes more a sequence, for refit()
+  /// Steps find directions anew where there are so many times the tokens that these were fitted to, ...
+  float renewal_growth = 1.25F;
+  float renewal_until = 8.0F;   ///< ... as long as those are fewer than so many for each direction; 0: never
+  bool keeps_products = false;  ///< 4 * (key_heads * channels)^2 bytes more a sequence, for refit()
   bool keeps_slots = true;                 ///< false: fetches everything anew in each step; for tests and measurements
   subspace_options search = {};            ///< for directions
 };
@@ -50,11 +53,11 @@ struct offload_tokens {
   view<T const, 3> queries;  ///< steps x query heads x channels, before their rotation
   view<T const, 3> keys;     ///< steps x key heads x channels, likewise
   view<T const, 3> values;   ///< steps x key heads x channels
-  array_view<std::int32_t const> sequences =
-      {};  ///< of each step, where executors run, no two the same; null: step i is of sequence i; -1: of none
+  /// Of each step, where executors run; null: step i is of sequence i; -1: of none.
+  array_view<std::int32_t const> sequences = {};
 };
 
-/// Steps of no sequence, or of a full one, get zeros and minus infinity.
+/// Steps of no sequence, or of one that decode() reports, get zeros and minus infinity.
 template <class Result>
 struct offload_outputs {
   view<Result, 3> result;           ///< steps x query heads x channels

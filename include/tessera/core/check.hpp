@@ -85,6 +85,7 @@ inline void throw_if_failed(status_word word, char const* function) {
     case status_code::bad_value:
     case status_code::out_of_range:
     case status_code::other_forward:
+    case status_code::repeated_index:
       throw value_error(message);
     case status_code::capacity_exceeded:
       throw shape_error(message);

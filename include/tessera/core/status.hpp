@@ -25,6 +25,7 @@ enum class status_code : std::uint8_t {
   bad_value = 6,           ///< a value outside of what the program accepts
   out_of_range = 7,        ///< an index outside of its table
   other_forward = 8,       ///< a backward pass without a forward pass of its own: a loss_stamp::part
+  repeated_index = 9,      ///< an index that is there twice where each may be there once
   first_user_code = 128,
 };
 
@@ -72,6 +73,8 @@ static_assert(sizeof(status_word) == 8);
       return "backward() found no forward() of its own in the workspace, but none (position 0) or one of other tokens "
              "(1), "
              "entries (2), channels (3), reduction (4), options (5), inputs (6) or plan (7)";
+    case status_code::repeated_index:
+      return "an index is given twice";
     default:
       return "a program reported a code of its own";
   }

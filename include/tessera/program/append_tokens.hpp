@@ -16,8 +16,8 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A group for each head of each step, those of keys and then those of queries. A sequence that is full is reported,
-/// and left out of the step.
+/// A group for each head of each step, those of keys and then those of queries. Steps with a step_fault are reported,
+/// and their sequences are left as they are.
 template <class T, class E>
 struct append_tokens {
   static constexpr int lanes = 128;
@@ -39,10 +39,15 @@ struct append_tokens {
     std::int64_t const heads = extents.key_heads + extents.query_heads;
     std::int64_t const at = which / heads;
     std::int64_t const head = which - at * heads;
-    std::int64_t const sequence = step.sequence(extents, memory.sequences, at);
+    step_fault const fault = step.fault(extents, memory.sequences, at);
+    std::int64_t const sequence = fault == step_fault::none ? step.named(at) : -1;
+    if (head == 0) {
+      admit(group, at, sequence, fault);
+    }
     if (sequence < 0) {
-      report_full(group, at);
-    } else if (head < extents.key_heads) {
+      return;
+    }
+    if (head < extents.key_heads) {
       append(group, at, head, sequence);
     } else {
       turn_query(group, at, head - extents.key_heads, sequence);
@@ -78,15 +83,31 @@ struct append_tokens {
     }
   }
 
+  /// Says which sequence the step is of, for the programs after this one, or why of none.
   template <class Group>
-  TESSERA_FN void report_full(Group const& group, std::int64_t at) const {
-    std::int64_t const named = step.named(at);
-    if (named >= 0) {
-      for (int lane : group) {
-        if (is_first(lane)) {
-          group.report(status, named < extents.batch ? status_code::capacity_exceeded : status_code::out_of_range, at);
+  TESSERA_FN void admit(Group const& group, std::int64_t at, std::int64_t sequence, step_fault fault) const {
+    for (int lane : group) {
+      if (is_first(lane)) {
+        if (step.sequences.data != nullptr) {
+          step.admitted[at] = static_cast<std::int32_t>(sequence);
+        }
+        if (fault != step_fault::none) {
+          group.report(status, code_of(fault), at);
         }
       }
+    }
+  }
+
+  TESSERA_FN static constexpr status_code code_of(step_fault fault) {
+    switch (fault) {
+      case step_fault::repeated:
+        return status_code::repeated_index;
+      case step_fault::full:
+        return status_code::capacity_exceeded;
+      case step_fault::never_begun:
+        return status_code::bad_value;
+      default:
+        return status_code::out_of_range;
     }
   }
 };

@@ -4,7 +4,7 @@
 ///     project_archived    its coefficients, and the share of its keys that the directions do not hold
 ///     archive_chunks      its landmark and its values; whether it is exact from now on, and instead of which chunk
 ///     add_to_gram         its products, where the cache keeps those
-///     finish_steps        the new token counts
+///     finish_steps        the new token counts, and new directions where it is time for them
 ///
 /// The outliers of a head are always those of its archived chunks whose least cosine is least. Chunks whose
 /// coefficients leave much of them are strays: those that leave most.
@@ -16,7 +16,9 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
+#include <tessera/program/large_products.hpp>
 #include <tessera/program/offloaded_memory.hpp>
+#include <tessera/program/renew_directions.hpp>
 #include <tessera/program/summarize_chunk.hpp>
 #include <tessera/program/value_record.hpp>
 #include <tessera/tile/per_lane.hpp>
@@ -286,12 +288,15 @@ struct add_to_gram {
       return;
     }
     std::int64_t const place = memory.sequences[sequence].tokens % extents.ring;
-    auto const own = static_cast<float>(load(memory.ring_sources(sequence, place, row)));
+    float const scale = memory.sequences[sequence].scale;
+    float const own = scale * static_cast<float>(load(memory.ring_sources(sequence, place, row)));
     for (int lane : group) {
       for (std::int64_t column = lane; column < extents.width(); column += lanes) {
-        auto const other = static_cast<float>(load(memory.ring_sources(sequence, place, column)));
+        float const other = scale * static_cast<float>(load(memory.ring_sources(sequence, place, column)));
         float& sum = memory.gram(sequence, row, column);
-        sum = multiply_add(own, other, sum);
+        float const added = multiply_add(own, other, sum);
+        bool const is_too_large = absolute(added) > most_key_product;  // a key that outweighs all others anyway
+        sum = is_too_large ? (added < 0.0F ? -most_key_product : most_key_product) : added;
       }
     }
   }
@@ -300,17 +305,18 @@ struct add_to_gram {
 /// A group for each step.
 template <class T, class E>
 struct finish_steps {
-  static constexpr int lanes = 32;
-  struct scratch_type {};
+  static constexpr int lanes = 256;
+  using scratch_type = typename renew_directions<T, E>::scratch_type;
 
   offload_extents extents;
   offloaded_memory<T, E> memory;
   offload_step<T> step;
+  renewal_rule rule;
 
   TESSERA_FN constexpr std::int64_t groups() const { return step.steps(); }
 
   template <class Group>
-  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
     std::int64_t const sequence = step.sequence(extents, memory.sequences, which);
     group.sync();  // all have read how many tokens there are
     for (int lane : group) {
@@ -323,6 +329,13 @@ struct finish_steps {
         }
         known.tokens += 1;
       }
+    }
+    if (sequence < 0 || !rule.can_be(extents)) {
+      return;
+    }
+    group.sync();  // the counts are written
+    if (rule.is_due(extents, memory.sequences[sequence])) {
+      renew_directions<T, E>{extents, memory, sequence, &step.renewal(which, 0)}.run(group, scratch);
     }
   }
 };

@@ -2,7 +2,7 @@
 /// Products a^T b of matrices in fp32 whose rows are the depth, in blocks of 32 x 32 sums, and the two programs of a
 /// search for directions that are such products (program/subspace_rounds.hpp):
 ///
-///     gram_images       Z = (G + m) Y: fp32 over 16 rows at a time, those sums in double
+///     gram_images       Z = (G + m) Y / trace of G: fp32 over 16 rows at a time, those sums in double
 ///     product_shares    Z^T Z in double, on and above its diagonal, a few shares of the rows apart
 ///
 /// 256 lanes compute a block: 64 rows of a and of b are staged at a time, a quarter of them for each 64 lanes, who
@@ -167,14 +167,15 @@ struct block_products {
   }
 };
 
-/// target = (gram + shift) columns, for a gram that is symmetric to the bit. A group for each 32 x 32 elements.
+/// target = (gram + shift) columns / trace, so that no power of it overflows, for a gram that is symmetric to the bit. A
+/// group for each 32 x 32 elements.
 struct gram_images {
   static constexpr int lanes = block_products::lanes;
   static constexpr int blocks_per_multiprocessor = 2;
   using scratch_type = block_products::scratch_type;
 
   matrix_view<float const> gram;                 ///< width x width
-  array_view<subspace_measures const> measures;  ///< null: no shift
+  array_view<subspace_measures const> measures;  ///< null: target = gram columns
   matrix_view<float const> columns;              ///< width x columns
   matrix_view<float> target;                     ///< likewise
 
@@ -187,7 +188,9 @@ struct gram_images {
     block_products::range const at{which / blocks_across() * block_products::block,
                                    which % blocks_across() * block_products::block, 0, gram.extent(0)};
     double const shift = measures.data != nullptr ? static_cast<double>(measures[0].shift) : 0.0;
-    block_products::run<product_sums::in_float>(group, gram, columns, at, scratch, writer{*this, at, shift});
+    double const trace = measures.data != nullptr ? measures[0].trace : 0.0;
+    writer const write{*this, at, shift, trace > 0.0 ? 1.0 / trace : 1.0};
+    block_products::run<product_sums::in_float>(group, gram, columns, at, scratch, write);
   }
 
  private:
@@ -195,12 +198,13 @@ struct gram_images {
     gram_images const& program;
     block_products::range const& at;
     double shift;
+    double by;
     TESSERA_FN void operator()(int i, int j, double sum) const {
       std::int64_t const row = at.a_column + i;
       std::int64_t const column = at.b_column + j;
       if (row < program.target.extent(0) && column < program.target.extent(1)) {
         auto const own = static_cast<double>(program.columns(row, column));
-        program.target(row, column) = static_cast<float>(sum + shift * own);
+        program.target(row, column) = static_cast<float>((sum + shift * own) * by);
       }
     }
   };

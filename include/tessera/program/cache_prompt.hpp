@@ -57,7 +57,7 @@ struct open_sequence {
         memory.hands(sequence, which) = 0;
         memory.usage(sequence, which) = {0, 0};
         if (which == 0) {
-          memory.sequences[sequence] = {first, capacity, 0, 0, 0.0F, 0.0F, 0, 0.0F};
+          memory.sequences[sequence] = {first, capacity, 0, 0, 0.0, 0.0F, 0, 0.0F, 0, 1.0F};
         }
       }
     }
@@ -266,7 +266,10 @@ struct finish_prompt {
         subspace_measures const found = measures[0];
         known.tokens = tokens;
         known.chunks = chunks;
-        known.energy = tokens > 0 ? static_cast<float>(found.trace / tokens) : 0.0F;
+        known.fitted = tokens;
+        auto const scale = static_cast<double>(found.scale);
+        known.energy = tokens > 0 ? found.trace / (scale * scale * tokens) : 0.0;
+        known.scale = found.scale;
         known.residual = found.trace > 0.0 ? static_cast<float>(max(1.0 - found.held / found.trace, 0.0)) : 0.0F;
       }
     }

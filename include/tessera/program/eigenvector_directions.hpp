@@ -67,7 +67,9 @@ struct keep_eigenvectors {
           trace += values[last - k];
           held = k < directions.extent(1) ? trace : held;
         }
-        measures[0] = is_found ? subspace_measures{trace, held, 0.0F} : subspace_measures{nothing, nothing, 0.0F};
+        measures[0].trace = is_found ? trace : nothing;
+        measures[0].held = is_found ? held : nothing;
+        measures[0].shift = 0.0F;
       }
     }
   }

@@ -31,9 +31,10 @@ inline constexpr int key_directions = 1024;
 
 /// What is known of the products before and after.
 struct subspace_measures {
-  double trace;  ///< the sum of the squares of all rows
-  double held;   ///< of which the directions hold so much
-  float shift;   ///< what is added to the diagonal
+  double trace;        ///< the sum of the squares of all rows
+  double held;         ///< of which the directions hold so much
+  float shift;         ///< what is added to the diagonal
+  float scale = 1.0F;  ///< what rows were multiplied by before their products were taken
 };
 
 /// Writes where iteration starts: numbers between -1 and 1, or the unit matrix where that is all there is to find.
@@ -57,20 +58,26 @@ struct start_subspace {
         columns(which, k) = is_square ? (which == k ? 1.0F : 0.0F) : lot;
       }
       if (which == 0 && is_first(lane)) {
-        measures[0] = measure();
+        double const trace = trace_of_gram();
+        measures[0].trace = trace;
+        measures[0].held = 0.0;
+        measures[0].shift = shift_of(trace);
       }
     }
   }
 
  private:
-  /// A millionth of the trace bounds the condition of Z by a million, which sums in double can square.
-  TESSERA_FN subspace_measures measure() const {
+  TESSERA_FN double trace_of_gram() const {
     double trace = 0.0;
     for (std::int64_t i = 0; i < gram.extent(0); ++i) {
       trace += static_cast<double>(gram(i, i));
     }
+    return trace;
+  }
+  /// A millionth of the trace bounds the condition of Z by a million, which sums in double can square.
+  TESSERA_FN static float shift_of(double trace) {
     auto const shift = static_cast<float>(trace * 1e-6);
-    return {trace, 0.0, shift > 0.0F ? shift : 1.0F};
+    return shift > 0.0F ? shift : 1.0F;
   }
 };
 

@@ -81,13 +81,20 @@ struct cached_sequence {
   std::int32_t capacity;    ///< chunks
   std::int32_t tokens;      ///< that are cached
   std::int32_t chunks;      ///< that are archived: the first ones
-  float energy;             ///< mean square length of keys of the prompt, of all heads
-  float residual;           ///< share of that which the directions do not hold
+  double energy;            ///< mean square length of keys of the prompt, of all heads
+  float residual;           ///< share of the latest keys that directions were fitted to which they do not hold
   std::int32_t streamed;    ///< chunks archived since
   float streamed_residual;  ///< the sum of their shares
+  std::int32_t fitted = 0;  ///< tokens that the directions were fitted to, the first ones
+  float scale = 1.0F;       ///< what keys are multiplied by in the products that are kept
 
   /// Tokens in the ring, of chunks of `chunk` tokens.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t in_ring(std::int64_t chunk) const { return tokens - chunks * chunk; }
+  /// Whether these are lengths of a cache: not so where a sequence was never begun, and memory holds what it did.
+  [[nodiscard]] TESSERA_FN constexpr bool is_sound(offload_extents const& n) const {
+    return first >= 0 && capacity >= 0 && capacity <= n.rows - first && chunks >= 0 && chunks <= capacity &&
+           in_ring(n.chunk) >= 0 && in_ring(n.chunk) <= n.ring;
+  }
   /// Whether a step, whose token is not counted yet, fills the ring, so that a chunk leaves it.
   [[nodiscard]] TESSERA_FN constexpr bool archives(offload_extents const& n) const {
     return in_ring(n.chunk) + 1 == n.ring && chunks < capacity;
@@ -138,12 +145,16 @@ struct missed_chunk {
   std::int32_t slot;   ///< where it goes
 };
 
+/// What can be wrong with a step of a sequence, which it is then left out for.
+enum class step_fault : std::uint8_t { none, out_of_range, repeated, never_begun, full };
+
 /// What one step leaves on its way; in a workspace. `steps`: tokens of this step, one for each sequence that takes
 /// part.
 template <class T>
 struct offload_step {
   array_view<std::int32_t const> sequences;  ///< of each step; null: sequence first + i is i's; -1: none
   std::int64_t first = 0;                    ///< the sequence of step 0, where there is no list
+  array_view<std::int32_t> admitted;         ///< where there is one: those that a step may be of; else -1
 
   view<T, 3> queries;     ///< steps x query heads x channels: rotated
   view<float, 3> scores;  ///< rows x key heads x group: scaled; -inf for exact chunks; rows lie side by side
@@ -156,6 +167,7 @@ struct offload_step {
   view<softmax_state<float>, 3> states;            ///< shares x steps x query heads
   view<float, 4> totals;                           ///< shares x steps x query heads x channels
   array_view<float> residuals;                     ///< of each step: of the chunk that is archived; -1: none
+  matrix_view<double> renewal;                     ///< steps x elements of a renewal_memory; or none
 
   /// Tokens that the step has room for.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t steps() const { return queries.extent(0); }
@@ -163,12 +175,36 @@ struct offload_step {
   [[nodiscard]] TESSERA_FN constexpr std::int64_t named(std::int64_t which) const {
     return sequences.data == nullptr ? first + which : std::int64_t{sequences[which]};
   }
-  /// The sequence of a step; -1 for none, or for one that has no room for another token.
+  /// What is wrong with a step, or nothing (none). Steps of a sequence that another step names, too, are all wrong.
+  [[nodiscard]] TESSERA_FN constexpr step_fault fault(offload_extents const& n, array_view<cached_sequence const> all,
+                                                      std::int64_t which) const {
+    std::int64_t const found = named(which);
+    if (found == -1) {
+      return step_fault::none;
+    }
+    if (found < 0 || found >= n.batch) {
+      return step_fault::out_of_range;
+    }
+    for (std::int64_t other = 0; sequences.data != nullptr && other < steps(); ++other) {
+      if (other != which && sequences[other] == found) {
+        return step_fault::repeated;
+      }
+    }
+    cached_sequence const known = all[found];
+    return !known.is_sound(n)                 ? step_fault::never_begun
+           : known.in_ring(n.chunk) == n.ring ? step_fault::full
+                                              : step_fault::none;
+  }
+  /// The sequence of a step, from append_tokens on; -1 for none, or if there is a fault.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t sequence(offload_extents const& n,
                                                            array_view<cached_sequence const> all,
                                                            std::int64_t which) const {
-    std::int64_t const found = named(which);
-    return found >= 0 && found < n.batch && all[found].in_ring(n.chunk) < n.ring ? found : -1;
+    std::int64_t const found = sequences.data == nullptr ? first + which : std::int64_t{admitted[which]};
+    if (found < 0 || found >= n.batch) {
+      return -1;
+    }
+    cached_sequence const known = all[found];
+    return known.is_sound(n) && known.in_ring(n.chunk) < n.ring ? found : -1;
   }
   /// Steps `from` to `from + count - 1` alone.
   [[nodiscard]] constexpr offload_step part(std::int64_t from, std::int64_t count) const {
@@ -176,6 +212,7 @@ struct offload_step {
     made.first = first + from;
     if (sequences.data != nullptr) {
       made.sequences = sequences.slice(0, from, count);
+      made.admitted = admitted.slice(0, from, count);
     }
     made.queries = queries.slice(0, from, count);
     made.score_sums = score_sums.slice(0, from, count);
@@ -187,6 +224,7 @@ struct offload_step {
     made.states = states.slice(1, from, count);
     made.totals = totals.slice(1, from, count);
     made.residuals = residuals.slice(0, from, count);
+    made.renewal = renewal.slice(0, from, count);
     return made;
   }
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The programs by which an offloaded cache gives its keys other directions: relate_directions, turn_coefficients,
-/// finish_refit. What the old directions have lost stays lost; what comes from now on is held by the new ones.
+/// finish_refit, when it is asked to (steps do so by program/renew_directions.hpp). What the old directions have lost stays lost; what comes from now on is held by the new ones.
 #pragma once
 
 #include <cstdint>
@@ -119,8 +119,10 @@ struct finish_refit {
       }
       if (which == 0 && is_first(lane)) {
         subspace_measures const found = measures[0];
-        known.energy = known.tokens > 0 ? static_cast<float>(found.trace / known.tokens) : 0.0F;
+        auto const scale = static_cast<double>(known.scale);
+        known.energy = known.tokens > 0 ? found.trace / (scale * scale * known.tokens) : 0.0;
         known.residual = found.trace > 0.0 ? static_cast<float>(max(1.0 - found.held / found.trace, 0.0)) : 0.0F;
+        known.fitted = known.tokens;
         known.streamed = 0;
         known.streamed_residual = 0.0F;
       }

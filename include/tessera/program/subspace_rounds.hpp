@@ -3,7 +3,7 @@
 /// program/block_products.hpp and program/factor_blocks.hpp):
 ///
 ///     start_rounds       Y: numbers between -1 and 1; the trace of G
-///     gram_images, twice, product_shares, factor_blocks, solve_blocks      Y = orthonormal columns of (G + m)^2 Y
+///     gram_images, twice, product_shares, factor_blocks, solve_blocks      Y = orthonormal columns of ((G + m) / trace)^2 Y
 ///     ...
 ///     keep_directions    rounds Y; how much each row of G holds of it
 ///     finish_rounds      and all together
@@ -73,7 +73,9 @@ struct start_rounds {
     auto const shift = static_cast<float>(trace * 1e-7);
     for (int lane : group) {
       if (is_first(lane)) {
-        measures[0] = {trace, 0.0, shift > 0.0F ? shift : 1.0F};
+        measures[0].trace = trace;
+        measures[0].held = 0.0;
+        measures[0].shift = shift > 0.0F ? shift : 1.0F;
       }
     }
   }

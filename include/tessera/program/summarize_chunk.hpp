@@ -94,6 +94,37 @@ TESSERA_FN void keep_mean(Group const& group, float const* mean, std::int64_t ch
   }
 }
 
+/// Of the keys of a chunk and their mean, which are multiplied by a power of two first, the least cosine between a key
+/// and the mean; minus infinity where a square is not finite.
+template <ChunkSelector S, class Group, class Keys>
+TESSERA_FN float least_cosine(Group const& group, Keys const& keys, float const* mean, std::int64_t channels,
+                              float by) {
+  per_lane<float, Group> of_mean;
+  for (int lane : group) {
+    of_mean[lane] = 0.0F;
+    for (std::int64_t channel = lane; channel < channels; channel += Group::size) {
+      of_mean[lane] = multiply_add(by * mean[channel], by * mean[channel], of_mean[lane]);
+    }
+  }
+  float const mean_square = sum(group, of_mean);
+  float least = 1.0F;
+  for (int token = 0; token < S::chunk; ++token) {
+    per_lane<float, Group> product;
+    per_lane<float, Group> square;
+    for (int lane : group) {
+      product[lane] = square[lane] = 0.0F;
+      for (std::int64_t channel = lane; channel < channels; channel += Group::size) {
+        float const key = by * keys(token, channel);
+        product[lane] = multiply_add(key, by * mean[channel], product[lane]);
+        square[lane] = multiply_add(key, key, square[lane]);
+      }
+    }
+    float const cosine = keep_outliers<1>::cosine(sum(group, product), sum(group, square), mean_square);
+    least = cosine < least ? cosine : least;
+  }
+  return least;
+}
+
 /// Of staged keys that all lanes have written, without a sync since: writes the landmark; gives all lanes the least
 /// cosine of a key with the mean. 32 lanes.
 template <ChunkSelector S, class Group, class T>
@@ -105,7 +136,7 @@ TESSERA_FN float summarize_chunk(Group const& group, S const& selector, staged_k
   group.sync();
   for (int lane : group) {
     if constexpr (!codes_means<S>) {
-      for (std::int64_t piece = lane; piece < landmarks::pieces(channels); piece += Group::size) {
+      for (std::int64_t piece = lane; piece < landmarks::pieces(selector, channels); piece += Group::size) {
         landmarks::reduce(selector, keys, piece, channels, kept);
       }
     }
@@ -121,30 +152,9 @@ TESSERA_FN float summarize_chunk(Group const& group, S const& selector, staged_k
   if constexpr (codes_means<S>) {
     keep_mean<S>(group, scratch.mean, channels, kept);
   }
-  per_lane<float, Group> of_mean;
-  for (int lane : group) {
-    of_mean[lane] = 0.0F;
-    for (std::int64_t channel = lane; channel < channels; channel += Group::size) {
-      of_mean[lane] = multiply_add(scratch.mean[channel], scratch.mean[channel], of_mean[lane]);
-    }
-  }
-  float const mean_square = sum(group, of_mean);
-  float least = 1.0F;
-  for (int token = 0; token < S::chunk; ++token) {
-    per_lane<float, Group> product;
-    per_lane<float, Group> square;
-    for (int lane : group) {
-      product[lane] = square[lane] = 0.0F;
-      for (std::int64_t channel = lane; channel < channels; channel += Group::size) {
-        float const key = keys(token, channel);
-        product[lane] = multiply_add(key, scratch.mean[channel], product[lane]);
-        square[lane] = multiply_add(key, key, square[lane]);
-      }
-    }
-    float const cosine = keep_outliers<1>::cosine(sum(group, product), sum(group, square), mean_square);
-    least = cosine < least ? cosine : least;
-  }
-  return least;
+  float const least = least_cosine<S>(group, keys, scratch.mean, channels, 1.0F);
+  // Squares of keys from 1e19 on are infinite. Cosines are of keys as they are wherever they can be.
+  return least == -infinity ? least_cosine<S>(group, keys, scratch.mean, channels, 0x1p-70F) : least;
 }
 
 }  // namespace v0

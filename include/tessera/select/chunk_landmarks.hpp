@@ -2,6 +2,7 @@
 /// `chunk_landmarks<S>`: what a ChunkSelector keeps of chunks, with the same functions for all of them.
 ///
 ///     using landmarks = chunk_landmarks<landmark_selector<8>>;      // 16-bit elements, one for each channel
+///     std::vector<bfloat16> kept(landmarks::elements(selector, channels));
 ///     landmarks::reduce(selector, keys, piece, channels, kept);
 ///     float const score = landmarks::score(selector, query, kept, channels, at);
 ///
@@ -26,8 +27,12 @@ template <ChunkSelector S, bool of_floats = Selector<S>>
 struct chunk_landmarks {
   using element_type = typename S::element_type;
 
-  TESSERA_FN static constexpr std::int64_t elements(std::int64_t channels) { return S{}.elements(channels); }
-  TESSERA_FN static constexpr std::int64_t pieces(std::int64_t channels) { return S{}.pieces(channels); }
+  TESSERA_FN static constexpr std::int64_t elements(S const& selector, std::int64_t channels) {
+    return selector.elements(channels);
+  }
+  TESSERA_FN static constexpr std::int64_t pieces(S const& selector, std::int64_t channels) {
+    return selector.pieces(channels);
+  }
   template <class Keys>
   TESSERA_FN static void reduce(S const& selector, Keys const& keys, std::int64_t piece, std::int64_t channels,
                                 element_type* kept) {
@@ -52,8 +57,8 @@ struct chunk_landmarks<S, true> {
     float values[parts];  ///< as the landmark has them
   };
 
-  TESSERA_FN static constexpr std::int64_t elements(std::int64_t channels) { return parts * channels; }
-  TESSERA_FN static constexpr std::int64_t pieces(std::int64_t channels) { return channels; }
+  TESSERA_FN static constexpr std::int64_t elements(S const&, std::int64_t channels) { return parts * channels; }
+  TESSERA_FN static constexpr std::int64_t pieces(S const&, std::int64_t channels) { return channels; }
 
   template <class Keys>
   TESSERA_FN static void reduce(S const& selector, Keys const& keys, std::int64_t piece, std::int64_t channels,

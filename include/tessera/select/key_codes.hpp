@@ -42,12 +42,10 @@ struct key_code_selector {
 
   template <class Keys>
   TESSERA_FN void reduce(Keys const& keys, std::int64_t piece, std::int64_t channels, element_type* kept) const {
-    float squares = 0.0F;
-    for (std::int64_t channel = 0; channel < channels; ++channel) {
-      float const key = keys(piece, channel);
-      squares = multiply_add(key, key, squares);
+    float scale = root_of_mean_square(keys, piece, channels, 1.0F);
+    if (scale == infinity) {  // squares of keys from 1e19 on
+      scale = root_of_mean_square(keys, piece, channels, 0x1p-70F) * 0x1p70F;
     }
-    float const scale = sqrt(squares / static_cast<float>(channels));
     for (std::int64_t first = 0; first < channels; first += 4) {
       int codes = 0;
       for (int i = 0; i < 4; ++i) {
@@ -78,6 +76,15 @@ struct key_code_selector {
   TESSERA_FN constexpr std::int64_t budget(std::int64_t candidates) const { return chunk_budget(chunks, candidates); }
 
  private:
+  template <class Keys>
+  TESSERA_FN static float root_of_mean_square(Keys const& keys, std::int64_t token, std::int64_t channels, float by) {
+    float squares = 0.0F;
+    for (std::int64_t channel = 0; channel < channels; ++channel) {
+      float const key = by * keys(token, channel);
+      squares = multiply_add(key, key, squares);
+    }
+    return sqrt(squares / static_cast<float>(channels));
+  }
   /// The sign above, the magnitude below.
   TESSERA_FN static constexpr int code(float key, float scale) {
     return (key < 0.0F ? 2 : 0) | (absolute(key) > border * scale ? 1 : 0);

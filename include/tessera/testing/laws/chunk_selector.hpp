@@ -32,11 +32,12 @@ template <ChunkSelector S>
 std::vector<typename chunk_landmarks<S>::element_type> kept_of(S const& selector, float_rows keys, int rubbish,
                                                                bool is_reversed) {
   using landmarks = chunk_landmarks<S>;
-  std::vector<typename landmarks::element_type> kept(static_cast<std::size_t>(landmarks::elements(keys.channels)));
+  std::vector<typename landmarks::element_type> kept(
+      static_cast<std::size_t>(landmarks::elements(selector, keys.channels)));
   if (!kept.empty()) {
     std::memset(static_cast<void*>(kept.data()), rubbish, kept.size() * sizeof(kept[0]));
   }
-  std::int64_t const pieces = landmarks::pieces(keys.channels);
+  std::int64_t const pieces = landmarks::pieces(selector, keys.channels);
   for (std::int64_t i = 0; i < pieces; ++i) {
     landmarks::reduce(selector, keys, is_reversed ? pieces - 1 - i : i, keys.channels, kept.data());
   }
