@@ -117,6 +117,24 @@ foreach(paper neuzip cut_cross_entropy sage_attention2 minicache shadow_kv)
     PASS_REGULAR_EXPRESSION "tessera needs C\\+\\+20: -std=c\\+\\+20")
 endforeach()
 
+# What nvcc says of architectures; its preprocessor is enough.
+if(TESSERA_HAVE_CUDA)
+  function(tessera_check_architecture name options words)
+    add_test(NAME "compile: ${name}"
+      COMMAND "${CMAKE_CUDA_COMPILER}" -std=c++20 ${options} -ptx -o "${CMAKE_CURRENT_BINARY_DIR}/architecture.ptx"
+        -I "${PROJECT_SOURCE_DIR}/include" "${checks}/architecture.cu")
+    set_tests_properties("compile: ${name}" PROPERTIES LABELS compile ENVIRONMENT "LC_ALL=C" ${words})
+  endfunction()
+  tessera_check_architecture("sm_75 is refused in one sentence" -arch=sm_75
+    "PASS_REGULAR_EXPRESSION;error: #error .tessera needs sm_80 or later: ")
+  tessera_check_architecture("sm_90 without the a is warned of" -arch=sm_90
+    "PASS_REGULAR_EXPRESSION;warning: #warning .tessera has no wgmma for sm_90, only for sm_90a")
+  tessera_check_architecture("sm_90a is compiled without a warning" "-arch=sm_90a;-Werror=all-warnings"
+    "FAIL_REGULAR_EXPRESSION;warning")
+  tessera_check_architecture("sm_90 that is meant is compiled without a warning" "-arch=sm_90;-DTESSERA_ACCEPT_SM_90"
+    "FAIL_REGULAR_EXPRESSION;warning")
+endif()
+
 # *_fail.cpp: must compile as it is; with TESSERA_FAIL it must be refused, in the words of its "// expect: regex" line.
 file(GLOB_RECURSE refused CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*_fail.cpp")
 foreach(source IN LISTS refused)

@@ -3,7 +3,18 @@
 ///
 /// The same names and the same results as `serial_group`, to the last bit: `tile/per_lane.hpp` documents the order.
 /// All threads of a group call each collective together.
+///
+/// All programs reach a device through this header, so it refuses architectures before sm_80, and warns of sm_90 without
+/// the "a", for which no program may use wgmma; a source that is meant to do without it defines TESSERA_ACCEPT_SM_90.
 #pragma once
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#error "tessera needs sm_80 or later: compile with -arch=sm_80, 86, 89, 90a ..., or set CMAKE_CUDA_ARCHITECTURES so"
+#endif
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900 && !defined(__CUDA_ARCH_FEAT_SM90_ALL) && \
+    !defined(TESSERA_ACCEPT_SM_90)
+#warning "tessera has no wgmma for sm_90, only for sm_90a: compile for that, or define TESSERA_ACCEPT_SM_90"
+#endif
 
 #include <cuda_runtime.h>
 
