@@ -134,7 +134,7 @@ TEST_CASE("a label outside of the vocabulary is reported and poisons its own tok
       exec.wait();
       FAIL("nothing thrown");
     } catch (value_error const& e) {
-      CHECK_THAT(e.what(), contains("an index is out of range (code 7) at position 7"));
+      CHECK(e.what() == "linear_loss.forward: label " + std::to_string(bad) + " of token 7 is no entry of 50");
     }
     CHECK(std::isnan(mean.loss[0]));
     problem.options.reduction = loss_reduction::none;

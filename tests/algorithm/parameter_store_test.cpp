@@ -231,7 +231,7 @@ TEST_CASE("what the overflow arena cannot hold is refused and reported, and the 
   auto const b = store.add("b", gaussian(20'000, 2));
   overwrite(store, b, incompressible(20'000, 3));
   CHECK(message([&] { store.wait(); }) ==
-        "cpu.wait: the output does not fit into the space given (code 5) at position 1");
+        "parameter_store.update: the output does not fit into the space given (code 5) at parameter 1");
   CHECK(store_holds(store, b, gaussian(20'000, 2)));
   overwrite(store, b, gaussian(20'000, 4));
   CHECK(store_holds(store, b, gaussian(20'000, 4)));
@@ -322,7 +322,7 @@ TEST_CASE("a slot that was damaged is reported when its parameter is acquired", 
     CHECK(to_bits(lease.weights()[3 * 1024 + 5]) == 0);
     CHECK(to_bits(lease.weights()[2 * 1024 + 5]) == to_bits(gaussian(20'000, 1)[2 * 1024 + 5]));
   }
-  CHECK(message([&] { store.wait(); }) == "cpu.wait: encoded bytes are corrupt (code 1) at position 3");
+  CHECK(message([&] { store.wait(); }) == "compressed_weights.decode: encoded bytes are corrupt (code 1) at block 3");
 }
 
 TEST_CASE("a lossy codec's parameters can be acquired", "[host]") {

@@ -29,6 +29,7 @@
 #include <tessera/entropy/weight_stream.hpp>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cpu.hpp>
+#include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/decode_weights.hpp>
 #include <tessera/program/encode_weights.hpp>
@@ -439,7 +440,7 @@ struct compressed_weights {
     encoding.capacity = from.stream.size();
     encoding.stream_bytes = from.stream_bytes.data;
     encoding.seed = from.seed;
-    encoding.status = exec.status();
+    encoding.status = status_of(exec, {"compressed_weights.encode", "byte"});
     return encoding;
   }
 
@@ -462,7 +463,7 @@ struct compressed_weights {
     decoding.first_block = to.first_block;
     decoding.blocks = blocks;
     decoding.weights = to.weights.data;
-    decoding.status = exec.status();
+    decoding.status = status_of(exec, {"compressed_weights.decode", "block"});
     return decoding;
   }
 

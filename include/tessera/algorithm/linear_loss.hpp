@@ -23,6 +23,7 @@
 #include <tessera/concepts/refused_call.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/check.hpp>
+#include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/finish_loss.hpp>
 #include <tessera/program/kept_softmaxes.hpp>
@@ -88,7 +89,9 @@ struct linear_loss {
                                        out.log_probability, out.entropy, out.prediction};
     std::int64_t const sequence = max(options.sequence == 0 ? shape.tokens : options.sequence, std::int64_t{1});
     label_rule const rule{options.ignore_index, options.shift, sequence, shape.vocabulary};
-    exec.run(select_loss_tokens<Label>{in.labels, rule, tokens, of_tokens, space[places.poison], exec.status()}, 1);
+    exec.run(select_loss_tokens<Label>{in.labels, rule, tokens, of_tokens, space[places.poison],
+                                       status_of(exec, {where, "token"})},
+             1);
     auto states = places.state_matrix(space, shape.tokens);
     loss_tiles<Tile, Reducer> const tiles{logits_of(in, options, tokens), tokens,       {}, states,
                                           space[places.targets],          places.splits};
@@ -157,10 +160,10 @@ struct linear_loss {
                                          space[places.rows],
                                          space[places.late_scale]};
     exec.run(prepare, prepare.groups());
-    run_loss_gradients(
-        exec, loss_gradient_call<Tile, Reducer, Filter, Gradient>{
-                  shape, logits_of(in, options, tokens), in.hidden, tokens, options.smoothing,
-                  upstream.entropy.data != nullptr, thresholds_of(options), out, places, space, exec.status()});
+    run_loss_gradients(exec, loss_gradient_call<Tile, Reducer, Filter, Gradient>{
+                                 shape, logits_of(in, options, tokens), in.hidden, tokens, options.smoothing,
+                                 upstream.entropy.data != nullptr, thresholds_of(options), out, places, space,
+                                 status_of(exec, {back})});
   }
 
   /// Says what forward() takes, of calls that it cannot.

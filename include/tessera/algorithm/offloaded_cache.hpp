@@ -25,6 +25,7 @@
 #include <tessera/concepts/refused_call.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/check.hpp>
+#include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/append_tokens.hpp>
 #include <tessera/program/archive_chunks.hpp>
@@ -218,8 +219,8 @@ struct offloaded_cache {
     using element = element_of<T>;
     auto const& memory = cache.memory;
     offload_step<T> const step = cache.plan.step_of(space, in.queries.extent(0), in.sequences);
-    run_program(
-        exec, append_tokens<T, element>{n, memory, step, cache.rotary, in.queries, in.keys, in.values, exec.status()});
+    run_program(exec, append_tokens<T, element>{n, memory, step, cache.rotary, in.queries, in.keys, in.values,
+                                                status_of(exec, {"offloaded_cache.decode", "sequence"})});
     side.follow();
     project_chunks(side.executor(), cache, step);
     if (cache.plan.options.values == value_store::host) {

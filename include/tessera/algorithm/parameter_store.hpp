@@ -50,6 +50,7 @@
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/memory.hpp>
 #include <tessera/exec/side_queue.hpp>
+#include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/parameter_stream.hpp>
 #include <tessera/program/sgd_step.hpp>
@@ -338,7 +339,7 @@ class parameter_store {
     stream.arena_blocks = arena_.size() / p.spec.block_weights();
     stream.overflow = overflow_.data();
     stream.number = number;
-    stream.status = exec_.status();
+    stream.status = status_of(exec_, {"parameter_store.update", "parameter"});
     return stream;
   }
 
