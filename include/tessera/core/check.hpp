@@ -64,10 +64,10 @@ template <std::convertible_to<std::int64_t>... More>
   return checked_multiply(function, checked_multiply(function, a, b), c, more...);
 }
 
-/// Throws `value_error` where a view has elements but no memory. `what` is the middle of a sentence: "the keys".
+/// Throws `value_error` where a view has elements but no memory. `what` it is of, in messages: "keys".
 template <class View>
 void check_memory(char const* function, char const* what, View const& given) {
-  check<value_error>(given.data != nullptr || given.size() == 0, function, ": ", what, " have no memory but ",
+  check<value_error>(given.data != nullptr || given.size() == 0, function, ": the ", what, " have no memory but ",
                      given.size(), " elements");
 }
 
