@@ -360,6 +360,11 @@ TEST_CASE("misuse of a store is an error that shows both values", "[host]") {
         "parameter_store.update: the lease is of parameter 0 of another store, not of this one's 0");
   CHECK(message([&] { store.sgd_update(a, lease, array_view<float const>(gradient), 1.0F); }) ==
         "parameter_store.sgd_update: the gradient has 2999 elements but parameter 0 (a) has 3000");
+  CHECK(message([&] { store.sgd_update(a, lease, array_view<float const>(nullptr, 3000), 1.0F); }) ==
+        "parameter_store.sgd_update: the gradients have no memory but 3000 elements");
+  std::vector<float> const whole(3000);
+  CHECK(message([&] { store.sgd_update(a, lease, array_view<float const>(whole), std::nanf("")); }) ==
+        "parameter_store.sgd_update: the learning rate is nan but must be finite");
   CHECK(message([&] { store.add("e", gaussian(3, 3)); }) == "parameter_store.add: 1 leases are held but must be 0");
   CHECK(message([&] { store.resolve(); }) == "parameter_store.resolve: 1 leases are held but must be 0");
   auto const second = store.acquire(b);

@@ -100,6 +100,10 @@ struct compressed_linear {
                          ": dimension ", dimension, " of the outputs has ", outputs.extent(dimension),
                          " elements with a stride of 0");
     }
+    check_memory(where, "inputs", inputs);
+    check_memory(where, "outputs", outputs);
+    check_memory(where, "biases", weights.bias);
+    check_memory(where, "bytes of the stream", weights.stream);
     check_codec(where, weights.spec);
     check<shape_error>(weights.stream.size() >= weights.spec.smallest_bytes(), where, ": the stream has ",
                        weights.stream.size(), " bytes but needs at least ", weights.spec.smallest_bytes());

@@ -266,6 +266,7 @@ struct compressed_weights {
   template <class Executor>
   static void encode(Executor const& exec, array_view<source const> sources, workspace const& space) {
     auto const regions = encode_regions<Executor>(sources);
+    space.check_room("compressed_weights.encode", regions.plan.bytes(), sources.size(), " tensors");
     std::vector<weight_encoding<value_type>> coded;
     std::int64_t counters = 0;
     for (std::int64_t i = 0; i < sources.size(); ++i) {
@@ -301,6 +302,7 @@ struct compressed_weights {
   template <class Executor>
   static void decode(Executor const& exec, array_view<target const> targets, workspace const& space) {
     auto const regions = decode_regions(targets);
+    space.check_room("compressed_weights.decode", regions.plan.bytes(), targets.size(), " streams");
     std::vector<weight_decoding<value_type>> coded;
     for (std::int64_t i = 0; i < targets.size(); ++i) {
       weight_decoding<value_type> decoding = decoding_of(exec, targets[i]);
@@ -407,7 +409,7 @@ struct compressed_weights {
     std::int64_t slots = 0;
     for (std::int64_t i = 0; i < sources.size(); ++i) {
       weight_stream_spec const& spec = sources[i].spec;
-      counters += counters_of<Executor>(spec);
+      counters = checked_add("compressed_weights.encode", counters, counters_of<Executor>(spec));
       // Tensors are coded one after the other where slots are needed at all.
       slots = max(slots, placement_needs<Executor, value_type, Mantissa>::slots(spec));
     }
@@ -433,6 +435,7 @@ struct compressed_weights {
     check_stream("compressed_weights.encode", from.stream, from.spec.smallest_bytes());
     check<shape_error>(from.stream_bytes.size() >= 1, "compressed_weights.encode: stream_bytes has ",
                        from.stream_bytes.size(), " elements but must have ", 1);
+    check_memory("compressed_weights.encode", "sizes of streams", from.stream_bytes);
     weight_encoding<value_type> encoding;
     encoding.spec = from.spec;
     encoding.weights = from.weights.data;
@@ -471,6 +474,7 @@ struct compressed_weights {
   static void check_weights(char const* where, std::int64_t count, array_view<Element> weights) {
     check<shape_error>(weights.size() == count, where, ": there are ", weights.size(), " weights but the spec is for ",
                        count);
+    check_memory(where, "weights", weights);
     check<shape_error>(weights.is_contiguous(), where, ": the weights have a stride of ", weights.stride(0),
                        " but must have a stride of ", 1);
   }
@@ -479,6 +483,7 @@ struct compressed_weights {
   static void check_stream(char const* where, array_view<Byte> stream, std::int64_t needed) {
     check<shape_error>(stream.size() >= needed, where, ": the stream has ", stream.size(), " bytes but needs at least ",
                        needed);
+    check_memory(where, "bytes of the stream", stream);
     check<shape_error>(stream.is_contiguous(), where, ": the stream has a stride of ", stream.stride(0),
                        " but must have a stride of ", 1);
     auto const beyond = reinterpret_cast<std::uintptr_t>(stream.data) % 16;

@@ -47,6 +47,7 @@
 #include <tessera/algorithm/compressed_weights.hpp>
 #include <tessera/algorithm/parameter_lease.hpp>
 #include <tessera/core/check.hpp>
+#include <tessera/core/math.hpp>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/memory.hpp>
 #include <tessera/exec/side_queue.hpp>
@@ -202,6 +203,8 @@ class parameter_store {
     parameter const& p = checked_lease(where, id, held);
     check<shape_error>(gradient.size() == p.spec.count, where, ": the gradient has ", gradient.size(),
                        " elements but parameter ", id.number, " (", p.name, ") has ", p.spec.count);
+    check_memory(where, "gradients", gradient);
+    check<value_error>(is_finite(rate), where, ": the learning rate is ", rate, " but must be finite");
     sgd_step<value_type, std::remove_const_t<Gradient>> const step{held.weights(), gradient, rate};
     exec_.run(step, step.groups());
     update(id, held);
