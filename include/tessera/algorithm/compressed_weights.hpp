@@ -22,12 +22,14 @@
 #include <vector>
 
 #include <tessera/algorithm/inspect_weight_stream.hpp>
+#include <tessera/algorithm/list_of_weights.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/core/cpu_features.hpp>
 #include <tessera/entropy/fixed_coder.hpp>
 #include <tessera/entropy/weight_stream.hpp>
 #include <tessera/exec/buffer.hpp>
+#include <tessera/exec/check_reach.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/workspace.hpp>
@@ -136,24 +138,6 @@ void run_decode(Executor const& exec, array_view<weight_decoding<T> const> list)
         exec, [&](auto steps) { exec.run(decode_weights<T, Mantissa, decltype(steps)>{decoding}, decoding.blocks); });
   }
 }
-
-namespace detail {
-
-/// A view of the weights that a caller names, in whatever holds them.
-template <class T, class List>
-array_view<T> list_of_weights(List&& list) {
-  constexpr bool fits = std::is_convertible_v<List, array_view<T>>;
-  static_assert(fits,
-                "tessera: weights are a list of the codec's value_type (bfloat16 of neuzip, T of neuzip_of<T>), "
-                "which must not be const where they are written");
-  if constexpr (fits) {
-    return list;
-  } else {
-    return {};
-  }
-}
-
-}  // namespace detail
 
 /// The codec: a split of the values, a coder for exponents (rans_coder<12> or fixed_coder), what is kept of mantissas.
 ///
@@ -340,7 +324,7 @@ struct compressed_weights {
   /// The stream of `weights`, of exactly the size needed, in the executor's memory. Allocates, and waits.
   template <class Executor, class Weights = array_view<value_type const>>
   static buffer<std::byte> encode(Executor const& exec, Weights const& weights, weight_stream_options options = {}) {
-    auto const list = detail::list_of_weights<value_type const>(weights);
+    auto const list = detail::list_of_weights<value_type const>(exec, "compressed_weights.encode", weights);
     weight_stream_spec const layout = spec(list.size(), options);
     workspace_plan const plan = encode_plan(exec, layout);
     buffer<std::byte> memory(exec, plan.bytes());
@@ -359,17 +343,19 @@ struct compressed_weights {
   /// Decodes a stream, whatever its options were. Allocates, and waits. Throws corrupt_data.
   template <class Executor, class Weights = array_view<value_type>>
   static void decode(Executor const& exec, array_view<std::byte const> stream, Weights&& weights) {
-    auto const list = detail::list_of_weights<value_type>(std::forward<Weights>(weights));
-    check_stream("compressed_weights.decode", stream, 0);
+    constexpr char const* where = "compressed_weights.decode";
+    auto const list = detail::list_of_weights<value_type>(exec, where, std::forward<Weights>(weights));
+    check_stream(where, stream, 0);
+    check_reach(exec, where, "bytes of the stream", stream);
     weight_stream_spec const layout = wait_for_spec(exec, stream);
-    check<value_error>(layout.type == detail::weight_type_of<value_type>,
-                       "compressed_weights.decode: the stream holds elements of type ", static_cast<int>(layout.type),
-                       " but the output has type ", static_cast<int>(detail::weight_type_of<value_type>));
-    check<value_error>(layout.coder == weight_coder::stored || layout.coder == detail::weight_coder_of<Coder>,
-                       "compressed_weights.decode: the stream has coder ", static_cast<int>(layout.coder),
-                       " but the codec has ", static_cast<int>(detail::weight_coder_of<Coder>));
-    check<value_error>(layout.mantissa_kept == Mantissa::kept_bits, "compressed_weights.decode: the stream keeps ",
-                       layout.mantissa_kept, " mantissa bits but the codec ", Mantissa::kept_bits);
+    check<value_error>(layout.type == detail::weight_type_of<value_type>, where, ": the stream holds elements of type ",
+                       static_cast<int>(layout.type), " but the output has type ",
+                       static_cast<int>(detail::weight_type_of<value_type>));
+    check<value_error>(layout.coder == weight_coder::stored || layout.coder == detail::weight_coder_of<Coder>, where,
+                       ": the stream has coder ", static_cast<int>(layout.coder), " but the codec has ",
+                       static_cast<int>(detail::weight_coder_of<Coder>));
+    check<value_error>(layout.mantissa_kept == Mantissa::kept_bits, where, ": the stream keeps ", layout.mantissa_kept,
+                       " mantissa bits but the codec ", Mantissa::kept_bits);
     workspace_plan const plan = decode_plan(exec, layout);
     buffer<std::byte> memory(exec, plan.bytes());
     decode(exec, layout, stream, list, workspace(plan, memory));

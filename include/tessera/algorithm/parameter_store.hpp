@@ -49,6 +49,7 @@
 #include <tessera/core/check.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/exec/buffer.hpp>
+#include <tessera/exec/check_reach.hpp>
 #include <tessera/exec/memory.hpp>
 #include <tessera/exec/side_queue.hpp>
 #include <tessera/exec/status_calls.hpp>
@@ -111,6 +112,7 @@ class parameter_store {
   parameter_id add(std::string name, array_view<value_type const> weights) {
     constexpr char const* where = "parameter_store.add";
     check_no_leases(where);
+    check_reach(exec_, where, "weights", weights);
     for (std::int64_t i = 0; i < size(); ++i) {
       check<value_error>(at(i).name != name, where, ": the name ", name, " is that of parameter ", i, " already");
     }

@@ -45,6 +45,7 @@
 
 #include <tessera/concepts/program.hpp>
 #include <tessera/core/check.hpp>
+#include <tessera/exec/check_reach.hpp>
 #include <tessera/exec/cuda_memory.cuh>
 #include <tessera/exec/memory.hpp>
 #include <tessera/exec/status_calls.hpp>
@@ -227,6 +228,7 @@ class cuda_state {
     multiprocessors_ = attribute(cudaDevAttrMultiProcessorCount);
     overlaps_launches_ = major >= 9;
     is_hopper_ = major == 9;
+    reads_all_memory_ = attribute(cudaDevAttrPageableMemoryAccess) != 0;
     words_ = cuda_words(device_words(), &free_on_device);
     mirror_ = cuda_words(pinned_words(), &free_on_host);
     reset_before_use();
@@ -237,6 +239,8 @@ class cuda_state {
   [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
   /// Whether a kernel may be launched while the one before it ends; see wait_for_stream().
   [[nodiscard]] bool overlaps_launches() const { return overlaps_launches_; }
+  /// Whether programs read memory of the host that is neither pinned nor registered.
+  [[nodiscard]] bool reads_all_memory() const { return reads_all_memory_; }
   /// Whether it has wgmma.
   [[nodiscard]] bool is_hopper() const { return is_hopper_; }
   [[nodiscard]] status_word* status() const { return words_.get(); }
@@ -293,6 +297,7 @@ class cuda_state {
   int multiprocessors_ = 0;
   bool overlaps_launches_ = false;
   bool is_hopper_ = false;
+  bool reads_all_memory_ = false;
   status_calls calls_;
   cuda_words words_{nullptr, &free_on_device};
   cuda_words mirror_{nullptr, &free_on_host};
@@ -457,9 +462,20 @@ struct basic_cuda {
                "cuda.copy", "cudaMemcpyAsync");
   }
 
+  /// Throws value_error where elements lie in memory of the host that the device does not read; check_reach.hpp.
+  void check_reach(char const* function, char const* what, void const* first) const {
+    detail::device_guard const guard(state->device());
+    cudaPointerAttributes attributes{};
+    check_cuda(cudaPointerGetAttributes(&attributes, first), function, "cudaPointerGetAttributes");
+    check<value_error>(attributes.type != cudaMemoryTypeUnregistered || state->reads_all_memory(), function, ": the ",
+                       what, " lie in memory of the host, which device ", state->device(),
+                       " does not read; copy them to a buffer of the executor");
+  }
+
   /// Enqueues setting all bytes of a contiguous list to zero.
   template <class Target>
   void clear(Target&& target) const {
+    detail::refuse_host_container<basic_cuda, Target>();
     auto const to = as_array(target);
     check<shape_error>(to.is_contiguous(), "cuda.clear: the target has a stride of ", to.stride(0),
                        " but must have a stride of 1");
