@@ -7,7 +7,7 @@
 ///     ...
 ///     auto lease = store.acquire(first);                            // decodes into scratch
 ///     store.prefetch(second);                                       // meanwhile, on CUDA on a stream of its own
-///     exec.run(backward{lease.weights(), ...}, tiles);
+///     exec.run(backward{lease.weights(), gradient}, tiles);
 ///     store.sgd_update(first, lease, gradient, 0.01F);              // w -= rate * g, then encodes again in place
 ///     lease.release();
 ///     ...
