@@ -73,8 +73,9 @@ function(tessera_check_cuda_architectures target)
       if(CMAKE_MATCH_1 LESS 80)
         list(APPEND too_old "${CMAKE_MATCH_1}")
       elseif(CMAKE_MATCH_1 EQUAL 90 AND NOT TESSERA_ACCEPT_SM_90)
-        message(WARNING "tessera: CMAKE_CUDA_ARCHITECTURES is \"${CMAKE_CUDA_ARCHITECTURES}\": for 90 without the \"a\" "
-          "there is no wgmma, and much is slow. Set 90a, or TESSERA_ACCEPT_SM_90 to ON if 90 is meant.")
+        message(WARNING "tessera: CMAKE_CUDA_ARCHITECTURES is \"${CMAKE_CUDA_ARCHITECTURES}\": "
+          "for 90 without the \"a\" there is no wgmma, and much is slow. Set 90a, or TESSERA_ACCEPT_SM_90 to ON if 90 "
+          "is meant.")
       endif()
     endif()
   endforeach()

@@ -197,6 +197,10 @@ TEST_CASE("a compressed layer says what does not fit together", "[host]") {
   layer.bias = {};
   layer.stream = {nullptr, stream.size()};
   CHECK_THAT(message(layer, inputs, outputs), contains("the bytes of the stream have no memory"));
+  workspace_plan const empty("none");
+  CHECK_THROWS_WITH(linear::forward(exec, {spec, stream}, inputs, outputs, workspace(empty, memory)),
+                    "compressed_linear.forward: the workspace is of a plan of 0 bytes but 6144 weights need " +
+                        std::to_string(plan.bytes()));
   layer.stream = array_view<std::byte const>(stream.data(), 100);
   CHECK_THAT(message(layer, inputs, outputs), contains("the stream has 100 bytes but needs at least"));
   layer.stream = array_view<std::byte const>(stream.data() + 1, stream.size() - 1);

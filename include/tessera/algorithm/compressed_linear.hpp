@@ -54,6 +54,8 @@ struct compressed_linear {
   static void forward(Executor const& exec, layer const& weights, view<Input, 2> inputs, view<Output, 2> outputs,
                       workspace const& space) {
     check_shapes(weights, inputs, outputs);
+    linear_workspace const places = regions();
+    space.check_room("compressed_linear.forward", places.plan.bytes(), weights.spec.count, " weights");
     if (inputs.extent(0) == 0 || outputs.extent(1) == 0) {
       return;
     }
@@ -61,7 +63,7 @@ struct compressed_linear {
     decoding.spec = weights.spec;
     decoding.stream = reinterpret_cast<std::uint8_t const*>(weights.stream.data);
     decoding.stream_bytes = weights.stream.size();
-    decoding.table = space[regions().table].data;
+    decoding.table = space[places.table].data;
     decoding.status = status_of(exec, {"compressed_linear.forward", "block"});
     exec.run(open_weights<value_type>{decoding}, 1);
     with_block_steps<value_type, typename Codec::mantissa_type>(exec, [&](auto steps) {

@@ -147,6 +147,7 @@ struct offloaded_cache {
     constexpr char const* here = "offloaded_cache.begin";
     auto const& plan = cache.plan;
     check_sequence(here, plan.extents, sequence);
+    check_prompt_room(here, plan, space);
     auto const first = static_cast<std::int32_t>(plan.first_rows[static_cast<std::size_t>(sequence)]);
     auto const capacity = static_cast<std::int32_t>(plan.capacity(sequence));
     run_program(exec, open_sequence<T, element_of<T>>{plan.extents, cache.memory, sequence, first, capacity});
@@ -165,6 +166,7 @@ struct offloaded_cache {
     offload_extents const& n = cache.plan.extents;
     std::int64_t const count = keys.extent(1);
     check_sequence(here, n, prompt.sequence);
+    check_prompt_room(here, cache.plan, space);
     check_heads(here, "keys", keys, {n.key_heads, count, n.channels});
     check_heads(here, "values", values, {n.key_heads, count, n.channels});
     check<shape_error>(prompt.tokens % n.chunk == 0, here, ": ", prompt.tokens,
@@ -192,6 +194,7 @@ struct offloaded_cache {
     constexpr char const* here = "offloaded_cache.finish";
     offload_extents const& n = cache.plan.extents;
     check_sequence(here, n, prompt.sequence);
+    check_prompt_room(here, cache.plan, space);
     check_heads(here, "keys", keys, {n.key_heads, prompt.tokens, n.channels});
     check_heads(here, "values", values, {n.key_heads, prompt.tokens, n.channels});
     auto const& memory = cache.memory;
@@ -219,10 +222,11 @@ struct offloaded_cache {
     offload_extents const& n = cache.plan.extents;
     check_step(n, in, out);
     using element = element_of<T>;
+    space.check_room("offloaded_cache.decode", cache.plan.step.bytes(), "steps of ", n.batch, " sequences");
     auto const& memory = cache.memory;
     offload_step<T> const step = cache.plan.step_of(space, in.queries.extent(0), in.sequences);
     run_program(exec, append_tokens<T, element>{n, memory, step, cache.rotary, in.queries, in.keys, in.values,
-                                                status_of(exec, {"offloaded_cache.decode", "sequence"})});
+                                                status_of(exec, {"offloaded_cache.decode", "step"})});
     side.follow();
     project_chunks(side.executor(), cache, step);
     if (cache.plan.options.values == value_store::host) {
@@ -256,6 +260,7 @@ struct offloaded_cache {
     auto const& plan = cache.plan;
     offload_extents const& n = plan.extents;
     check_sequence(here, n, sequence);
+    check_prompt_room(here, plan, space);
     check<value_error>(cache.memory.gram.data != nullptr, here,
                        ": the cache keeps no products of keys; its option keeps_products is 0");
     matrix_view<T> const directions(space[plan.prompt_parts.directions].data, {n.width(), n.rank});
@@ -416,6 +421,10 @@ struct offloaded_cache {
   static void check_sequence(char const* here, offload_extents const& n, std::int64_t sequence) {
     check<value_error>(sequence >= 0 && sequence < n.batch, here, ": sequence ", sequence,
                        " is asked for but there are ", n.batch);
+  }
+  template <class T>
+  static void check_prompt_room(char const* here, plan_type<T> const& plan, workspace const& space) {
+    space.check_room(here, plan.prompt.bytes(), "prompts of up to ", plan.extents.longest, " chunks");
   }
   template <class T>
   static void check_room(char const* here, cache_type<T> const& cache, std::int64_t sequence, std::int64_t tokens) {

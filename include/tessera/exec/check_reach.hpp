@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `check_reach`: refuses a list in memory that an executor's programs do not read, in one sentence: a std::vector given
-/// to tessera::cuda does not compile, and a view or a buffer of the host's memory is a value_error.
+/// `check_reach`: refuses a list in memory that an executor's programs do not read, in one sentence: a std::vector
+/// given to tessera::cuda does not compile, and a view or a buffer of the host's memory is a value_error.
 ///
 ///     check_reach(exec, "compressed_weights.encode", "weights", weights);
 ///
