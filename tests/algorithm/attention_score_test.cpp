@@ -91,6 +91,8 @@ TEST_CASE("layers below a threshold, or among the lowest, need more bits", "[hos
   CHECK(layers_in_need(scores, 0.0F, 1.0F) == std::vector<bool>(5, true));
   CHECK(layers_in_need({}, 0.5F, 0.5F).empty());
   CHECK_THROWS_AS(layers_in_need(scores, 0.5F, 1.5F), value_error);
+  CHECK_THROWS_AS(layers_in_need(scores, 0.5F, std::nanf("")), value_error);
+  CHECK_THROWS_WITH(layers_in_need(scores, std::nanf("")), "layers_in_need: the threshold is nan but must be a number");
 }
 
 TEST_CASE("a score says what does not fit together", "[host]") {

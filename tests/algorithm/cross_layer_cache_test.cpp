@@ -307,6 +307,15 @@ TEST_CASE("what does not fit is refused in words that name both numbers", "[host
   CHECK_THROWS_WITH(
       model.cache.attend(exec, 0, two, model.sequences(), {.softmax_scale = forgotten.retention.amount}, out, space),
       contains("the scale of the softmax is nan"));
+  array_view<std::int32_t const> const nowhere(nullptr, 2);
+  CHECK_THROWS_WITH(model.cache.reset(exec, nowhere),
+                    "cross_layer_cache.reset: the slots have no memory but 2 elements");
+  CHECK_THROWS_WITH(model.cache.fork(exec, nowhere, nowhere),
+                    contains("cross_layer_cache.fork: the slots to go on from"));
+  auto no_tables = model.sequences();
+  no_tables.blocks.data = nullptr;
+  CHECK_THROWS_WITH(model.cache.append(exec, 0, inputs, no_tables, {100, {}}, space),
+                    contains("cross_layer_cache.append: the block tables have no memory"));
   workspace_plan const empty("none");
   CHECK_THROWS_WITH(model.cache.append(exec, 0, inputs, model.sequences(), {100, {}}, workspace(empty, memory)),
                     "cross_layer_cache.append: the workspace is of a plan of 0 bytes but 2 sequences of 100 new tokens "

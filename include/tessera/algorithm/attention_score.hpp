@@ -21,6 +21,7 @@
 #include <vector>
 
 #include <tessera/core/check.hpp>
+#include <tessera/core/math.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/compare_heads.hpp>
 #include <tessera/view/array_view.hpp>
@@ -78,6 +79,7 @@ struct attention_score {
 /// earlier: these layers should have more bits. `fraction` of the number of scores is rounded up. Throws value_error
 /// for a fraction that is not from 0 to 1.
 inline std::vector<bool> layers_in_need(std::vector<float> const& scores, float threshold, float fraction = 0.0F) {
+  check<value_error>(!is_nan(threshold), "layers_in_need: the threshold is ", threshold, " but must be a number");
   check<value_error>(fraction >= 0 && fraction <= 1, "layers_in_need: the fraction is ", fraction,
                      " but must be from 0 to 1");
   std::vector<std::size_t> order(scores.size());

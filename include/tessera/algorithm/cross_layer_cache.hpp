@@ -248,6 +248,7 @@ class cross_layer_cache {
   /// Enqueues making slots ready for new sequences.
   template <class Executor>
   void reset(Executor const& exec, array_view<std::int32_t const> slots) const {
+    check_memory("cross_layer_cache.reset", "slots", slots);
     for (cache_memory<T> const& of : memory_) {
       reset_slots<T> const program{of, slots, slots.size()};
       exec.run(program, program.groups());
@@ -260,6 +261,8 @@ class cross_layer_cache {
   void fork(Executor const& exec, array_view<std::int32_t const> from, array_view<std::int32_t const> to) const {
     check<shape_error>(from.size() == to.size(), "cross_layer_cache.fork: there are ", from.size(),
                        " slots to go on from but ", to.size(), " to go on in");
+    check_memory("cross_layer_cache.fork", "slots to go on from", from);
+    check_memory("cross_layer_cache.fork", "slots to go on in", to);
     for (cache_memory<T> const& of : memory_) {
       fork_slots<T> const program{of, from, to};
       exec.run(program, program.groups());
@@ -334,6 +337,7 @@ class cross_layer_cache {
                        " sequences but block tables of ", s.blocks.extent(0));
     check<shape_error>(s.slots.data != nullptr || s.count <= extents_.slots, where, ": there are ", s.count,
                        " sequences but ", extents_.slots, " slots");
+    check_memory(where, "block tables", s.blocks);
     check<value_error>(s.lengths.data != nullptr || s.count == 0, where, ": the lengths of ", s.count,
                        " sequences are null");
     for (array_view<std::int32_t const> const& list : {s.slots, s.lengths, s.pages}) {
