@@ -48,8 +48,8 @@ constexpr void refuse_host_container() {
 
 /// Throws value_error, or does not compile, where the list's elements cannot be reached. `what` they are, in messages.
 template <class Executor, class List>
-void check_reach([[maybe_unused]] Executor const& exec, [[maybe_unused]] char const* function,
-                 [[maybe_unused]] char const* what, [[maybe_unused]] List const& list) {
+inline void check_reach([[maybe_unused]] Executor const& exec, [[maybe_unused]] char const* function,
+                        [[maybe_unused]] char const* what, [[maybe_unused]] List const& list) {
   detail::refuse_host_container<Executor, List>();
   if constexpr (detail::has_own_memory<Executor>) {
     auto const elements = as_array(list);

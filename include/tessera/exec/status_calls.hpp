@@ -76,7 +76,7 @@ class status_calls {
 
 /// The word of a call; that of all calls where an executor has only one.
 template <class Executor>
-[[nodiscard]] status_word* status_of(Executor const& exec, status_call const& call) {
+[[nodiscard]] inline status_word* status_of(Executor const& exec, status_call const& call) {
   if constexpr (requires { exec.status(call); }) {
     return exec.status(call);
   } else {
