@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <tessera/algorithm/attention_score.hpp>
@@ -90,6 +91,8 @@ TEST_CASE("layers below a threshold, or among the lowest, need more bits", "[hos
   CHECK(layers_in_need(scores, 0.0F, 1.0F) == std::vector<bool>(5, true));
   CHECK(layers_in_need({}, 0.5F, 0.5F).empty());
   CHECK_THROWS_AS(layers_in_need(scores, 0.5F, 1.5F), value_error);
+  CHECK_THROWS_AS(layers_in_need(scores, 0.5F, std::nanf("")), value_error);
+  CHECK_THROWS_WITH(layers_in_need(scores, std::nanf("")), "layers_in_need: the threshold is nan but must be a number");
 }
 
 TEST_CASE("a score says what does not fit together", "[host]") {
@@ -108,4 +111,17 @@ TEST_CASE("a score says what does not fit together", "[host]") {
     CHECK_THAT(e.what(), contains("dimension 2 of what was found has 2 elements but that of what was expected 1"));
   }
   CHECK_THROWS_AS(attention_score::run(exec, a, a, score, space), shape_error);
+  array_view<float> const one(score.data(), 1);
+  head_view<float const> const nothing(nullptr, {1, 2, 2, 16});
+  CHECK_THROWS_WITH(attention_score::run(exec, nothing, a, one, space),
+                    "attention_score.run: the heads that were found have no memory but 64 elements");
+  CHECK_THROWS_WITH(attention_score::run(exec, a, nothing, one, space),
+                    "attention_score.run: the heads that were expected have no memory but 64 elements");
+  CHECK_THROWS_WITH(attention_score::run(exec, a, a, {nullptr, 1}, space),
+                    "attention_score.run: the scores have no memory but 1 elements");
+  workspace_plan const empty("attention_score.run");
+  CHECK_THROWS_WITH(attention_score::run(exec, a, a, one, workspace(empty, memory)),
+                    "attention_score.run: the workspace is of a plan of 0 bytes but 1 x 2 heads of 2 tokens of 16 "
+                    "channels need " +
+                        std::to_string(plan.bytes()));
 }

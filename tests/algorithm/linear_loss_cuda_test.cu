@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include <tessera/cut_cross_entropy.hpp>
@@ -354,6 +355,8 @@ TEST_CASE("a bad label is reported on a GPU and poisons its token and the total"
   for (std::int64_t const bad : {std::int64_t{-1}, std::int64_t{300}, std::int64_t{1} << 40}) {
     problem.labels[7] = bad;
     CHECK_THROWS_AS((run_on_device<loss_of_bf16, bfloat16>(exec, problem)), value_error);
+    CHECK_THROWS_WITH((run_on_device<loss_of_bf16, bfloat16>(exec, problem)),
+                      "linear_loss.forward: label " + std::to_string(bad) + " of token 7 is no entry of 300");
   }
 }
 

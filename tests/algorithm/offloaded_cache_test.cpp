@@ -314,7 +314,9 @@ TEST_CASE("a full sequence is reported and left as it is, and the others go on",
     exec.wait();
   }
   auto const found = cache.decode(exec, {&s, &s}, {position, position});
-  CHECK_THROWS_WITH(exec.wait(), tessera_test::contains("does not fit into the space given"));
+  CHECK_THROWS_WITH(exec.wait(),
+                    tessera_test::contains(
+                        "offloaded_cache.decode: the output does not fit into the space given (code 5) at step 0"));
   CHECK(cache.memory().sequences[0].tokens == 128);
   CHECK(cache.memory().sequences[1].tokens == 129);
   CHECK(std::vector<float>(found.begin(), found.begin() + 64) == std::vector<float>(64, 0.0F));
@@ -322,6 +324,29 @@ TEST_CASE("a full sequence is reported and left as it is, and the others go on",
   CHECK(relative_error(other, dense_attention(small_heads, s, position, embedding())) < 3e-5);
   cache.decode(exec, {&s}, {position}, {7});
   CHECK_THROWS_WITH(exec.wait(), tessera_test::contains("an index is out of range"));
+}
+
+TEST_CASE("workspaces of other plans and views without memory are refused by the call's name", "[host]") {
+  cpu const exec{.threads = 1};
+  host_cache<full_rank, float> cache(small_heads, {120, 200}, embedding());
+  workspace_plan const empty("none");
+  workspace const nothing(empty, array_view<std::byte>());
+  CHECK_THROWS_WITH(full_rank::begin(exec, cache.cache(), 0, nothing),
+                    "offloaded_cache.begin: the workspace is of a plan of 0 bytes but prompts of up to " +
+                        std::to_string(cache.plan().extents.longest) + " chunks need " +
+                        std::to_string(cache.plan().prompt.bytes()));
+  side_queue<cpu> const side(exec, 1);
+  std::vector<float> values(static_cast<std::size_t>(2 * small_heads.query_heads * small_heads.channels));
+  view<float, 3> const queries(values.data(), {2, small_heads.query_heads, small_heads.channels});
+  view<float, 3> const keys(values.data(), {2, small_heads.key_heads, small_heads.channels});
+  offload_tokens<float> in{queries, keys, keys};
+  offload_outputs<float> const out{queries};
+  CHECK_THROWS_WITH(full_rank::decode(exec, side, cache.cache(), in, out, nothing),
+                    "offloaded_cache.decode: the workspace is of a plan of 0 bytes but steps of 2 sequences need " +
+                        std::to_string(cache.plan().step.bytes()));
+  in.sequences = {nullptr, 2};
+  CHECK_THROWS_WITH(full_rank::decode(exec, side, cache.cache(), in, out, nothing),
+                    "offloaded_cache.decode: the numbers of sequences have no memory but 2 elements");
 }
 
 TEST_CASE("parts of a step are all of its sequences, one after the other", "[host]") {

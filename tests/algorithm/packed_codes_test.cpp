@@ -59,6 +59,11 @@ TEST_CASE("packing says what does not fit together", "[host]") {
     CHECK_THAT(e.what(),
                contains("pack_int4_codes: dimension 3 of the codes has 32 elements but that of the packed ones 32"));
   }
+  CHECK_THROWS_WITH(pack_int4_codes(exec, head_view<std::int8_t>(nullptr, {1, 1, 2, 32}),
+                                    head_view<int4x2>(packed.data(), {1, 1, 2, 16})),
+                    "pack_int4_codes: the codes have no memory but 64 elements");
+  CHECK_THROWS_WITH(widen_int4_codes(exec, head_view<int4x2 const>(nullptr, {1, 1, 2, 16}), whole),
+                    "widen_int4_codes: the packed codes have no memory but 32 elements");
   CHECK_THROWS_AS(widen_int4_codes(exec, head_view<int4x2 const>(packed.data(), {1, 1, 2, 16}, {64, 64, 32, 1}), whole),
                   shape_error);
 }

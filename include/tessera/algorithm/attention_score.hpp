@@ -21,6 +21,7 @@
 #include <vector>
 
 #include <tessera/core/check.hpp>
+#include <tessera/core/math.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/compare_heads.hpp>
 #include <tessera/view/array_view.hpp>
@@ -47,8 +48,13 @@ struct attention_score {
                          " of what was found has ", found.extent(dimension), " elements but that of what was expected ",
                          expected.extent(dimension));
     }
+    check_memory(where, "heads that were found", found);
+    check_memory(where, "heads that were expected", expected);
+    check_memory(where, "scores", score);
     check<shape_error>(score.size() == 1, where, ": the score has ", score.size(), " elements but needs 1");
     regions const places(found.extent(0), found.extent(1), found.extent(2), found.extent(3));
+    space.check_room(where, places.plan.bytes(), found.extent(0), " x ", found.extent(1), " heads of ", found.extent(2),
+                     " tokens of ", found.extent(3), " channels");
     auto const sums = space[places.sums];
     compare_heads<std::remove_const_t<T>, std::remove_const_t<Better>> const compare{found, expected, sums};
     exec.run(compare, compare.groups());
@@ -73,6 +79,7 @@ struct attention_score {
 /// earlier: these layers should have more bits. `fraction` of the number of scores is rounded up. Throws value_error
 /// for a fraction that is not from 0 to 1.
 inline std::vector<bool> layers_in_need(std::vector<float> const& scores, float threshold, float fraction = 0.0F) {
+  check<value_error>(!is_nan(threshold), "layers_in_need: the threshold is ", threshold, " but must be a number");
   check<value_error>(fraction >= 0 && fraction <= 1, "layers_in_need: the fraction is ", fraction,
                      " but must be from 0 to 1");
   std::vector<std::size_t> order(scores.size());

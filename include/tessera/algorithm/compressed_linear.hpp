@@ -20,6 +20,7 @@
 #include <tessera/algorithm/compressed_weights.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/entropy/weight_stream.hpp>
+#include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/compressed_linear.hpp>
 #include <tessera/program/weight_reader.hpp>
@@ -53,6 +54,8 @@ struct compressed_linear {
   static void forward(Executor const& exec, layer const& weights, view<Input, 2> inputs, view<Output, 2> outputs,
                       workspace const& space) {
     check_shapes(weights, inputs, outputs);
+    linear_workspace const places = regions();
+    space.check_room("compressed_linear.forward", places.plan.bytes(), weights.spec.count, " weights");
     if (inputs.extent(0) == 0 || outputs.extent(1) == 0) {
       return;
     }
@@ -62,8 +65,8 @@ struct compressed_linear {
     decoding.stream_bytes = weights.stream.size();
     decoding.is_inspected = weights.spec.is_inspected();
     decoding.header_checksum = weights.spec.header_checksum();
-    decoding.table = space[regions().table].data;
-    decoding.status = exec.status();
+    decoding.table = space[places.table].data;
+    decoding.status = status_of(exec, {"compressed_linear.forward", "block"});
     exec.run(open_weights<value_type>{decoding}, 1);
     with_block_steps<value_type, typename Codec::mantissa_type>(exec, [&](auto steps) {
       using reader = weight_reader<value_type, typename Codec::mantissa_type, decltype(steps)>;
@@ -104,8 +107,13 @@ struct compressed_linear {
                          ": dimension ", dimension, " of the outputs has ", outputs.extent(dimension),
                          " elements with a stride of 0");
     }
-    check<shape_error>(weights.stream.size() >= needed, where, ": the stream has ", weights.stream.size(),
-                       " bytes but needs at least ", needed);
+    check_memory(where, "inputs", inputs);
+    check_memory(where, "outputs", outputs);
+    check_memory(where, "biases", weights.bias);
+    check_memory(where, "bytes of the stream", weights.stream);
+    check_codec(where, weights.spec);
+    check<shape_error>(weights.stream.size() >= weights.spec.smallest_bytes(), where, ": the stream has ",
+                       weights.stream.size(), " bytes but needs at least ", weights.spec.smallest_bytes());
     check<shape_error>(weights.stream.is_contiguous(), where, ": the stream has a stride of ", weights.stream.stride(0),
                        " but must have a stride of ", 1);
     auto const beyond = reinterpret_cast<std::uintptr_t>(weights.stream.data) % 16;

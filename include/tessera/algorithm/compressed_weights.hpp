@@ -26,6 +26,7 @@
 #include <vector>
 
 #include <tessera/algorithm/inspect_weight_stream.hpp>
+#include <tessera/algorithm/list_of_weights.hpp>
 #include <tessera/algorithm/weight_codec_specs.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/check.hpp>
@@ -33,7 +34,9 @@
 #include <tessera/entropy/fixed_coder.hpp>
 #include <tessera/entropy/weight_stream.hpp>
 #include <tessera/exec/buffer.hpp>
+#include <tessera/exec/check_reach.hpp>
 #include <tessera/exec/cpu.hpp>
+#include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/decode_weights.hpp>
 #include <tessera/program/encode_weights.hpp>
@@ -109,24 +112,6 @@ void run_decode(Executor const& exec, array_view<weight_decoding<T> const> list)
   }
 }
 
-namespace detail {
-
-/// A view of the weights that a caller names, in whatever holds them.
-template <class T, class List>
-array_view<T> list_of_weights(List&& list) {
-  constexpr bool fits = std::is_convertible_v<List, array_view<T>>;
-  static_assert(fits,
-                "tessera: weights are a list of the codec's value_type (bfloat16 of neuzip, T of neuzip_of<T>), "
-                "which must not be const where they are written");
-  if constexpr (fits) {
-    return list;
-  } else {
-    return {};
-  }
-}
-
-}  // namespace detail
-
 /// The codec: a split of the values, a coder for exponents (rans_coder<12> or fixed_coder), what is kept of mantissas.
 ///
 /// Lossless if Mantissa keeps all bits, for every pattern. Determinism: the stream's bytes depend on the weights, the
@@ -201,6 +186,7 @@ struct compressed_weights {
   template <class Executor>
   static void encode(Executor const& exec, array_view<source const> sources, workspace const& space) {
     auto const regions = encode_regions<Executor>(sources);
+    space.check_room("compressed_weights.encode", regions.plan.bytes(), sources.size(), " tensors");
     std::vector<weight_encoding<value_type>> coded;
     std::int64_t counters = 0;
     for (std::int64_t i = 0; i < sources.size(); ++i) {
@@ -236,6 +222,7 @@ struct compressed_weights {
   template <class Executor>
   static void decode(Executor const& exec, array_view<target const> targets, workspace const& space) {
     auto const regions = decode_regions(targets);
+    space.check_room("compressed_weights.decode", regions.plan.bytes(), targets.size(), " streams");
     std::vector<weight_decoding<value_type>> coded;
     for (std::int64_t i = 0; i < targets.size(); ++i) {
       weight_decoding<value_type> decoding = decoding_of(exec, targets[i]);
@@ -274,7 +261,7 @@ struct compressed_weights {
   /// The stream of `weights`, of exactly the size needed, in the executor's memory. Allocates, and waits.
   template <class Executor, class Weights = array_view<value_type const>>
   static buffer<std::byte> encode(Executor const& exec, Weights const& weights, weight_stream_options options = {}) {
-    auto const list = detail::list_of_weights<value_type const>(weights);
+    auto const list = detail::list_of_weights<value_type const>(exec, "compressed_weights.encode", weights);
     weight_stream_spec const layout = spec(list.size(), options);
     workspace_plan const plan = encode_plan(exec, layout);
     buffer<std::byte> memory(exec, plan.bytes());
@@ -293,8 +280,10 @@ struct compressed_weights {
   /// Decodes a stream, whatever its options were. Allocates, and waits. Throws corrupt_data.
   template <class Executor, class Weights = array_view<value_type>>
   static void decode(Executor const& exec, array_view<std::byte const> stream, Weights&& weights) {
-    auto const list = detail::list_of_weights<value_type>(std::forward<Weights>(weights));
-    check_stream("compressed_weights.decode", stream, 0);
+    constexpr char const* where = "compressed_weights.decode";
+    auto const list = detail::list_of_weights<value_type>(exec, where, std::forward<Weights>(weights));
+    check_stream(where, stream, 0);
+    check_reach(exec, where, "bytes of the stream", stream);
     inspected_weight_stream const found = wait_for_header(exec, stream);
     workspace_plan const plan = decode_plan(exec, found);
     buffer<std::byte> memory(exec, plan.bytes());
@@ -336,7 +325,7 @@ struct compressed_weights {
     for (std::int64_t i = 0; i < sources.size(); ++i) {
       weight_stream_spec const& spec = sources[i].spec;
       check_spec("compressed_weights.encode", spec);
-      counters += counters_of<Executor>(spec);
+      counters = checked_add("compressed_weights.encode", counters, counters_of<Executor>(spec));
       // Tensors are coded one after the other where slots are needed at all.
       slots = max(slots, placement_needs<Executor, value_type, Mantissa>::slots(spec));
     }
@@ -365,6 +354,7 @@ struct compressed_weights {
     check_stream("compressed_weights.encode", from.stream, from.spec.smallest_bytes());
     check<shape_error>(from.stream_bytes.size() >= 1, "compressed_weights.encode: stream_bytes has ",
                        from.stream_bytes.size(), " elements but must have ", 1);
+    check_memory("compressed_weights.encode", "sizes of streams", from.stream_bytes);
     weight_encoding<value_type> encoding;
     encoding.spec = from.spec;
     encoding.weights = from.weights.data;
@@ -372,7 +362,7 @@ struct compressed_weights {
     encoding.capacity = from.stream.size();
     encoding.stream_bytes = from.stream_bytes.data;
     encoding.seed = from.seed;
-    encoding.status = exec.status();
+    encoding.status = status_of(exec, {"compressed_weights.encode", "byte"});
     return encoding;
   }
 
@@ -398,7 +388,7 @@ struct compressed_weights {
     decoding.weights = to.weights.data;
     decoding.is_inspected = to.spec.is_inspected();
     decoding.header_checksum = to.spec.header_checksum();
-    decoding.status = exec.status();
+    decoding.status = status_of(exec, {"compressed_weights.decode", "block"});
     return decoding;
   }
 
@@ -406,6 +396,7 @@ struct compressed_weights {
   static void check_weights(char const* where, std::int64_t count, array_view<Element> weights) {
     check<shape_error>(weights.size() == count, where, ": there are ", weights.size(), " weights but the spec is for ",
                        count);
+    check_memory(where, "weights", weights);
     check<shape_error>(weights.is_contiguous(), where, ": the weights have a stride of ", weights.stride(0),
                        " but must have a stride of ", 1);
   }
@@ -414,6 +405,7 @@ struct compressed_weights {
   static void check_stream(char const* where, array_view<Byte> stream, std::int64_t needed) {
     check<shape_error>(stream.size() >= needed, where, ": the stream has ", stream.size(), " bytes but needs at least ",
                        needed);
+    check_memory(where, "bytes of the stream", stream);
     check<shape_error>(stream.is_contiguous(), where, ": the stream has a stride of ", stream.stride(0),
                        " but must have a stride of ", 1);
     auto const beyond = reinterpret_cast<std::uintptr_t>(stream.data) % 16;

@@ -192,7 +192,10 @@ class cross_layer_cache {
                                           options.softmax_scale > 0 ? options.softmax_scale : static_cast<float>(plain),
                                           options.is_causal,
                                           out};
-    call.partials = cached_attention_regions(where, shape).partials(space);
+    cached_attention_regions const places(where, shape);
+    space.check_room(where, places.plan.bytes(), shape.batch, " sequences of ", shape.query_heads, " heads and ",
+                     shape.queries, " queries");
+    call.partials = places.partials(space);
     call.query_lengths = query_lengths;
     run_cached_attention(exec, call);
   }
@@ -245,6 +248,7 @@ class cross_layer_cache {
   /// Enqueues making slots ready for new sequences.
   template <class Executor>
   void reset(Executor const& exec, array_view<std::int32_t const> slots) const {
+    check_memory("cross_layer_cache.reset", "slots", slots);
     for (cache_memory<T> const& of : memory_) {
       reset_slots<T> const program{of, slots, slots.size()};
       exec.run(program, program.groups());
@@ -257,6 +261,8 @@ class cross_layer_cache {
   void fork(Executor const& exec, array_view<std::int32_t const> from, array_view<std::int32_t const> to) const {
     check<shape_error>(from.size() == to.size(), "cross_layer_cache.fork: there are ", from.size(),
                        " slots to go on from but ", to.size(), " to go on in");
+    check_memory("cross_layer_cache.fork", "slots to go on from", from);
+    check_memory("cross_layer_cache.fork", "slots to go on in", to);
     for (cache_memory<T> const& of : memory_) {
       fork_slots<T> const program{of, from, to};
       exec.run(program, program.groups());
@@ -306,6 +312,7 @@ class cross_layer_cache {
   void run_append(Executor const& exec, char const* where, int part, cache_inputs<T> const& inputs,
                   cache_sequences const& sequences, cache_tokens const& brings, workspace const& space) const {
     cache_append_regions const places = regions(where, sequences.count, brings.tokens);
+    space.check_room(where, places.plan.bytes(), sequences.count, " sequences of ", brings.tokens, " new tokens");
     cache_layers const& as = layers_of(part);
     auto const run = [&](auto const& merger) {
       run_cache_append(exec, cache_append_call<std::remove_cvref_t<decltype(merger)>, T>{
@@ -330,6 +337,7 @@ class cross_layer_cache {
                        " sequences but block tables of ", s.blocks.extent(0));
     check<shape_error>(s.slots.data != nullptr || s.count <= extents_.slots, where, ": there are ", s.count,
                        " sequences but ", extents_.slots, " slots");
+    check_memory(where, "block tables", s.blocks);
     check<value_error>(s.lengths.data != nullptr || s.count == 0, where, ": the lengths of ", s.count,
                        " sequences are null");
     for (array_view<std::int32_t const> const& list : {s.slots, s.lengths, s.pages}) {
@@ -354,6 +362,9 @@ class cross_layer_cache {
                        shape.query_heads, " query heads, which are no whole number for each of ", shape.key_heads,
                        " key heads");
     std::int64_t const expected[4] = {shape.batch, shape.query_heads, shape.queries, shape.channels};
+    check_memory(where, "queries", queries);
+    check_memory(where, "results", out.result);
+    check_memory(where, "log-sum-exps", out.log_sum_exp);
     for (int dimension = 0; dimension < 4; ++dimension) {
       check<shape_error>(queries.extent(dimension) == expected[dimension], where, ": dimension ", dimension,
                          " of the queries has ", queries.extent(dimension), " elements but needs ",

@@ -25,6 +25,7 @@
 #include <tessera/concepts/refused_call.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/check.hpp>
+#include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/append_tokens.hpp>
 #include <tessera/program/archive_chunks.hpp>
@@ -154,6 +155,7 @@ struct offloaded_cache {
     constexpr char const* here = "offloaded_cache.begin";
     auto const& plan = cache.plan;
     check_sequence(here, plan.extents, sequence);
+    check_prompt_room(here, plan, space);
     auto const first = static_cast<std::int32_t>(plan.first_rows[static_cast<std::size_t>(sequence)]);
     auto const capacity = static_cast<std::int32_t>(plan.capacity(sequence));
     run_program(exec, open_sequence<T, element_of<T>>{plan.extents, cache.memory, sequence, first, capacity});
@@ -172,6 +174,7 @@ struct offloaded_cache {
     offload_extents const& n = cache.plan.extents;
     std::int64_t const count = keys.extent(1);
     check_sequence(here, n, prompt.sequence);
+    check_prompt_room(here, cache.plan, space);
     check_heads(here, "keys", keys, {n.key_heads, count, n.channels});
     check_heads(here, "values", values, {n.key_heads, count, n.channels});
     check<shape_error>(prompt.tokens >= 0 && prompt.tokens % n.chunk == 0, here, ": ", prompt.tokens,
@@ -199,6 +202,7 @@ struct offloaded_cache {
     constexpr char const* here = "offloaded_cache.finish";
     offload_extents const& n = cache.plan.extents;
     check_sequence(here, n, prompt.sequence);
+    check_prompt_room(here, cache.plan, space);
     check_heads(here, "keys", keys, {n.key_heads, prompt.tokens, n.channels});
     check_heads(here, "values", values, {n.key_heads, prompt.tokens, n.channels});
     check_room(here, cache, prompt.sequence, prompt.tokens);
@@ -229,10 +233,11 @@ struct offloaded_cache {
     offload_extents const& n = cache.plan.extents;
     check_step(n, in, out);
     using element = element_of<T>;
+    space.check_room("offloaded_cache.decode", cache.plan.step.bytes(), "steps of ", n.batch, " sequences");
     auto const& memory = cache.memory;
     offload_step<T> const step = cache.plan.step_of(space, in.queries.extent(0), in.sequences);
-    run_program(
-        exec, append_tokens<T, element>{n, memory, step, cache.rotary, in.queries, in.keys, in.values, exec.status()});
+    run_program(exec, append_tokens<T, element>{n, memory, step, cache.rotary, in.queries, in.keys, in.values,
+                                                status_of(exec, {"offloaded_cache.decode", "step"})});
     side.follow();
     project_chunks(side.executor(), cache, step);
     if (cache.plan.options.values == value_store::host) {
@@ -266,6 +271,7 @@ struct offloaded_cache {
     auto const& plan = cache.plan;
     offload_extents const& n = plan.extents;
     check_sequence(here, n, sequence);
+    check_prompt_room(here, plan, space);
     check<value_error>(cache.memory.gram.data != nullptr, here,
                        ": the cache keeps no products of keys; its option keeps_products is 0");
     matrix_view<T> const directions(space[plan.prompt_parts.directions].data, {n.width(), n.rank});
@@ -428,6 +434,10 @@ struct offloaded_cache {
                        " is asked for but there are ", n.batch);
   }
   template <class T>
+  static void check_prompt_room(char const* here, plan_type<T> const& plan, workspace const& space) {
+    space.check_room(here, plan.prompt.bytes(), "prompts of up to ", plan.extents.longest, " chunks");
+  }
+  template <class T>
   static void check_room(char const* here, cache_type<T> const& cache, std::int64_t sequence, std::int64_t tokens) {
     offload_extents const& n = cache.plan.extents;
     check<shape_error>(n.archived(tokens) <= cache.plan.capacity(sequence), here, ": the prompt has ", tokens,
@@ -440,8 +450,7 @@ struct offloaded_cache {
       check<shape_error>(found.extent(dimension) == expected[dimension], here, ": dimension ", dimension, " of the ",
                          what, " has ", found.extent(dimension), " elements but needs ", expected[dimension]);
     }
-    check<value_error>(found.data != nullptr || found.is_empty(), here, ": the ", what, " have no memory but ",
-                       found.size(), " elements");
+    check_memory(here, what, found);
   }
   template <class T, class Result>
   static void check_step(offload_extents const& n, offload_tokens<T> const& in, offload_outputs<Result> const& out) {
@@ -452,6 +461,8 @@ struct offloaded_cache {
     check_heads(here, "keys", in.keys, {steps, n.key_heads, n.channels});
     check_heads(here, "values", in.values, {steps, n.key_heads, n.channels});
     check_heads(here, "results", out.result, {steps, n.query_heads, n.channels});
+    check_memory(here, "numbers of sequences", in.sequences);
+    check_memory(here, "log-sum-exps", out.log_sum_exp);
     check<shape_error>(in.sequences.data == nullptr || in.sequences.size() == steps, here, ": ", in.sequences.size(),
                        " sequences are named for ", steps, " steps");
     for (int dimension = 0; out.log_sum_exp.data != nullptr && dimension < 2; ++dimension) {

@@ -29,6 +29,8 @@ void check_packed(char const* function, Codes const& codes, Packed const& packed
                        " of the codes has ", codes.extent(dimension), " elements but that of the packed ones ",
                        packed.extent(dimension));
   }
+  check_memory(function, "codes", codes);
+  check_memory(function, "packed codes", packed);
   check<shape_error>(codes.is_contiguous() && packed.is_contiguous(), function,
                      ": the strides from token to token are ", codes.stride(2), " and ", packed.stride(2),
                      " but codes must be contiguous");

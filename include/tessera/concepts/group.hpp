@@ -34,8 +34,8 @@ concept Group =
         || because<"a Group has sync(): void sync() const">) &&
     (requires(G const& g, std::uint32_t& target) { { g.atomic_add(target, 1u) } -> std::same_as<std::uint32_t>; }
         || because<"a Group has atomic_add(): T atomic_add(T& target, T value) const, which gives the value before">) &&
-    (requires(G const& g, status_word* word) { g.report(word, status_code::bad_value, std::int64_t{}); }
-        || because<"a Group has report(): void report(status_word*, status_code, std::int64_t position) const">);
+    (requires(G const& g, status_word* w) { g.report(w, status_code{}, std::int64_t{}, status_detail{}); }
+        || because<"a Group has report(): void report(status_word*, status_code, std::int64_t, status_detail) const">);
 // clang-format on
 
 namespace detail {
@@ -49,7 +49,7 @@ struct group_archetype {
   TESSERA_FN void sync() const;
   template <class T>
   TESSERA_FN T atomic_add(T& target, T value) const;
-  TESSERA_FN void report(status_word*, status_code, std::int64_t) const;
+  TESSERA_FN void report(status_word*, status_code, std::int64_t, status_detail = {}) const;
 };
 
 }  // namespace detail
