@@ -332,6 +332,8 @@ struct linear_loss {
       stamp.add(loss_stamp::plan, number);
     }
     return stamp;
+  }
+
   static constexpr std::int64_t most_tokens = std::int64_t{1} << 40;
 
   static void check_room(char const* function, workspace const& space, std::int64_t needed,
