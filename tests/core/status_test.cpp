@@ -62,7 +62,7 @@ TEST_CASE("reports from several threads leave the lowest position", "[host]") {
 
 TEST_CASE("each code has words of its own", "[host]") {
   std::vector<std::string> seen;
-  for (int code = 1; code <= 7; ++code) {
+  for (int const code : {1, 2, 3, 4, 5, 6, 7, 24, 25, 26, 27, 28, 29}) {
     std::string const words = describe(static_cast<status_code>(code));
     for (std::string const& other : seen) {
       CHECK(words != other);

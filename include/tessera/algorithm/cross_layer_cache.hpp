@@ -96,7 +96,7 @@ class cross_layer_cache {
       }
     }
     for (cache_memory<T> const& of : memory_) {
-      reset_slots<T> const program{of, {}, extents_.slots};
+      reset_slots<T> const program{of, {}, extents_.slots, exec.status()};
       exec.run(program, program.groups());
     }
   }
@@ -151,7 +151,8 @@ class cross_layer_cache {
     cache_inputs<T> inputs;
     inputs.keys[side_of(layer)] = keys;
     inputs.values[side_of(layer)] = values;
-    keep_tail<T> const keep{{memory(part_of(layer)), inputs, sequences, brings.tokens, 0, brings.new_tokens}, false};
+    keep_tail<T> const keep{
+        {memory(part_of(layer)), inputs, sequences, brings.tokens, 0, brings.new_tokens, exec.status()}, false};
     exec.run(keep, keep.groups());
   }
 
@@ -168,9 +169,13 @@ class cross_layer_cache {
   template <class Executor>
   void advance(Executor const& exec, cache_sequences const& sequences, array_view<std::int32_t> pages,
                std::int64_t tokens = 1) const {
+    constexpr char const* where = "cross_layer_cache.advance";
+    check_sequences(where, sequences);
+    check<shape_error>(pages.size() >= sequences.size(), where, ": there are ", pages.size(), " counts of pages but ",
+                       sequences.size(), " sequences");
     advance_pages const program{sequences, extents_.window,
-                                divide_up(max(tokens, std::int64_t{1}), std::int64_t{cache_page_format::tokens}),
-                                pages};
+                                divide_up(max(tokens, std::int64_t{1}), std::int64_t{cache_page_format::tokens}), pages,
+                                exec.status()};
     exec.run(program, program.groups());
   }
 
@@ -222,7 +227,7 @@ class cross_layer_cache {
 
   /// The extents of attention of such queries; for attention_plan.
   [[nodiscard]] attention_shape shape_of(head_view<T const> queries, cache_sequences const& sequences) const {
-    return {sequences.count,
+    return {sequences.size(),
             queries.extent(1),
             extents_.heads,
             queries.extent(2),
@@ -242,23 +247,25 @@ class cross_layer_cache {
                       cache_restore_call<T, Result>{memory(part_of(layer)), sequences, side_of(layer), keys, values});
   }
 
-  /// Enqueues making slots ready for new sequences.
+  /// Enqueues making slots ready for new sequences. Other sequences do not depend on them, forks of theirs neither.
   template <class Executor>
   void reset(Executor const& exec, array_view<std::int32_t const> slots) const {
     for (cache_memory<T> const& of : memory_) {
-      reset_slots<T> const program{of, slots, slots.size()};
+      reset_slots<T> const program{of, slots, slots.size(), exec.status()};
       exec.run(program, program.groups());
     }
   }
 
-  /// Enqueues that the sequences in the slots `to` go on where those in `from` are. Their block tables hold the same
-  /// sealed pages; slots that had them retained must not be reset as long as they are in use.
+  /// Enqueues that the sequences in the slots `to` go on where those in `from` are: tails, retained tokens and thresholds
+  /// are copied. Their block tables hold the same sealed pages, or the first of them; all else is their own, so that
+  /// either can end, and its slot be used again, while the other one goes on. A slot that a pair writes to is no slot of
+  /// another pair.
   template <class Executor>
   void fork(Executor const& exec, array_view<std::int32_t const> from, array_view<std::int32_t const> to) const {
     check<shape_error>(from.size() == to.size(), "cross_layer_cache.fork: there are ", from.size(),
                        " slots to go on from but ", to.size(), " to go on in");
     for (cache_memory<T> const& of : memory_) {
-      fork_slots<T> const program{of, from, to};
+      fork_slots<T> const program{of, from, to, exec.status()};
       exec.run(program, program.groups());
     }
   }
@@ -305,7 +312,7 @@ class cross_layer_cache {
   template <class Executor>
   void run_append(Executor const& exec, char const* where, int part, cache_inputs<T> const& inputs,
                   cache_sequences const& sequences, cache_tokens const& brings, workspace const& space) const {
-    cache_append_regions const places = regions(where, sequences.count, brings.tokens);
+    cache_append_regions const places = regions(where, sequences.size(), brings.tokens);
     cache_layers const& as = layers_of(part);
     auto const run = [&](auto const& merger) {
       run_cache_append(exec, cache_append_call<std::remove_cvref_t<decltype(merger)>, T>{
@@ -326,23 +333,27 @@ class cross_layer_cache {
   }
 
   void check_sequences(char const* where, cache_sequences const& s) const {
-    check<shape_error>(s.count >= 0 && s.count <= s.blocks.extent(0), where, ": there are ", s.count,
+    check<shape_error>(s.size() >= 0 && s.size() <= s.blocks.extent(0), where, ": there are ", s.size(),
                        " sequences but block tables of ", s.blocks.extent(0));
-    check<shape_error>(s.slots.data != nullptr || s.count <= extents_.slots, where, ": there are ", s.count,
+    check<value_error>(s.blocks.data != nullptr || s.blocks.extent(1) == 0 || s.size() == 0, where,
+                       ": the block tables of ", s.size(), " sequences are null");
+    check<shape_error>(s.slots.data != nullptr || s.size() <= extents_.slots, where, ": there are ", s.size(),
                        " sequences but ", extents_.slots, " slots");
-    check<value_error>(s.lengths.data != nullptr || s.count == 0, where, ": the lengths of ", s.count,
+    check<value_error>(s.lengths.data != nullptr || s.size() == 0, where, ": the lengths of ", s.size(),
                        " sequences are null");
     for (array_view<std::int32_t const> const& list : {s.slots, s.lengths, s.pages}) {
-      check<shape_error>(list.data == nullptr || list.size() >= s.count, where, ": a list of sequences has ",
-                         list.size(), " elements but there are ", s.count);
+      check<shape_error>(list.data == nullptr || list.size() >= s.size(), where, ": a list of sequences has ",
+                         list.size(), " elements but there are ", s.size());
     }
   }
   template <class U>
   void check_heads(char const* where, char const* what, head_view<U> found, cache_sequences const& s,
                    std::int64_t tokens) const {
-    std::int64_t const expected[4] = {s.count, extents_.heads, tokens, extents_.channels};
-    check<value_error>(found.data != nullptr || s.count * tokens == 0, where, ": the ", what, " are null");
-    for (int dimension = 0; dimension < 4 && s.count * tokens > 0; ++dimension) {
+    std::int64_t const expected[4] = {s.size(), extents_.heads, tokens, extents_.channels};
+    check<shape_error>(tokens >= 0, where, ": sequences bring ", tokens, " ", what, " but may not bring fewer than ",
+                       0);
+    check<value_error>(found.data != nullptr || s.size() * tokens == 0, where, ": the ", what, " are null");
+    for (int dimension = 0; dimension < 4 && s.size() * tokens > 0; ++dimension) {
       check<shape_error>(found.extent(dimension) == expected[dimension], where, ": dimension ", dimension, " of the ",
                          what, " has ", found.extent(dimension), " elements but needs ", expected[dimension]);
     }

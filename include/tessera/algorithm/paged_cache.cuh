@@ -47,7 +47,11 @@ bool try_page_decode(basic_cuda<Architectures> const& exec, cached_attention_cal
   auto const partials =
       decode_partials(call.shape, call.partials, program_type::page_tokens * program_type::warps, most);
   program_type const program{program_type::works_type::of(call.queries, call.is_causal, writer_of(call), partials),
-                             call.memory, call.sequences, call.layer, call.softmax_scale * 1.4426950408889634F};
+                             call.memory,
+                             call.sequences,
+                             call.layer,
+                             call.softmax_scale * 1.4426950408889634F,
+                             exec.status()};
   exec.run(program, min(std::int64_t{program.works.count}, most));
   merge_decoded(exec, writer_of(call), partials);
   return true;
@@ -61,7 +65,8 @@ bool try_codes_of_4_bits(basic_cuda<Architectures> const& exec, cached_attention
     case 64:
       return groups == 1 && try_page_decode<page_columns<64, 1>>(exec, call);
     case 96:
-      return groups == 1 && try_page_decode<page_columns<96, 1>>(exec, call);
+      return (groups == 1 && try_page_decode<page_columns<96, 1>>(exec, call)) ||
+             (groups == 2 && try_page_decode<page_columns<96, 2>>(exec, call));
     case 128:
       return (groups == 1 && try_page_decode<page_columns<128, 1>>(exec, call)) ||
              (groups == 2 && try_page_decode<page_columns<128, 2>>(exec, call));
@@ -130,7 +135,8 @@ bool try_compression(basic_cuda<Architectures> const& exec, cache_append_call<Me
 
 /// For CUDA devices: on sm_90 pages of 4 bits are made in one pass, else by the portable programs.
 template <int... Architectures, class Merger, class T>
-void run_cache_append(basic_cuda<arch_list<Architectures...>> const& exec, cache_append_call<Merger, T> const& call) {
+void run_cache_append(basic_cuda<arch_list<Architectures...>> const& exec, cache_append_call<Merger, T> const& given) {
+  auto const call = detail::reporting(exec, given);
   constexpr bool has_hopper = ((Architectures == 900) || ...);
   if constexpr (has_hopper && (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>)) {
     if (!call.marks.is_empty() && detail::try_compression(exec, call)) {

@@ -63,7 +63,7 @@ template <int Channels, class Executor, class T, class Result>
 void attend_cache(Executor const& exec, cached_attention_call<T, Result> const& call) {
   cached_attention<T, Result, Channels> const program{call.memory,     call.sequences,     call.layer,
                                                       call.queries,    call.softmax_scale, call.is_causal,
-                                                      writer_of(call), call.partials};
+                                                      writer_of(call), call.partials,      exec.status()};
   exec.run(program, program.groups());
   if (call.partials.rows.data != nullptr) {
     merge_attention<cached_attention_method, Result> const join{call.partials, writer_of(call)};
@@ -97,7 +97,8 @@ void run_cached_attention(Executor const& exec, cached_attention_call<T, Result>
 /// Likewise.
 template <class Executor, class T, class Result>
 void run_cache_restore(Executor const& exec, cache_restore_call<T, Result> const& call) {
-  restore_pages<T, Result> const program{call.memory, call.sequences, call.layer, call.keys, call.values};
+  restore_pages<T, Result> const program{call.memory, call.sequences, call.layer,
+                                         call.keys,   call.values,    exec.status()};
   exec.run(program, program.groups());
 }
 

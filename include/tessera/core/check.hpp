@@ -84,8 +84,14 @@ inline void throw_if_failed(status_word word, char const* function) {
   switch (code) {
     case status_code::bad_value:
     case status_code::out_of_range:
+    case status_code::bad_length:
+    case status_code::bad_new_tokens:
+    case status_code::bad_slot:
+    case status_code::bad_page_count:
+    case status_code::bad_block:
       throw value_error(message);
     case status_code::capacity_exceeded:
+    case status_code::full_tail:
       throw shape_error(message);
     default:
       if (code >= status_code::first_user_code) {

@@ -24,6 +24,12 @@ enum class status_code : std::uint8_t {
   capacity_exceeded = 5,   ///< the output does not fit into the space that was given
   bad_value = 6,           ///< a value outside of what the program accepts
   out_of_range = 7,        ///< an index outside of its table
+  bad_length = 24,         ///< of a cached sequence: negative, or more tokens than it may have
+  bad_new_tokens = 25,     ///< of a cached sequence: negative, or more than the inputs or the sequence have
+  bad_slot = 26,           ///< of a cached sequence: none of the cache's
+  bad_page_count = 27,     ///< of a cached sequence: negative, or more than its block table has or its tokens fill
+  full_tail = 28,          ///< of a cached sequence: more tokens in no sealed page than there is room for
+  bad_block = 29,          ///< of a cached sequence's page: none of the cache's
   first_user_code = 128,
 };
 
@@ -67,6 +73,18 @@ static_assert(sizeof(status_word) == 8);
       return "a value is outside of what is accepted";
     case status_code::out_of_range:
       return "an index is out of range";
+    case status_code::bad_length:
+      return "the length of a sequence is negative or more than it may be";
+    case status_code::bad_new_tokens:
+      return "the new tokens of a sequence are fewer than none, or more than the inputs or the sequence have";
+    case status_code::bad_slot:
+      return "the slot of a sequence is none of the cache's";
+    case status_code::bad_page_count:
+      return "the count of sealed pages is negative, or more than the block table has or the tokens fill";
+    case status_code::full_tail:
+      return "a sequence has more tokens in no sealed page than the tail has room for";
+    case status_code::bad_block:
+      return "a block of a sequence is none of the cache's";
     default:
       return "a program reported a code of its own";
   }
