@@ -241,8 +241,8 @@ struct fit_thresholds {
     }
   };
 
-  /// NaN, which is unknown, where angles do not tell tokens apart: later pages may. Angles of 0 do not count: those of
-  /// padding, whose vectors are zeros or the same in both layers, are.
+  /// NaN, which is unknown, where angles do not tell tokens apart: later pages may. NaNs do not count, nor do angles of
+  /// 0: those of padding, whose vectors are zeros or the same in both layers.
   template <class Group>
   TESSERA_FN float threshold(Group const& group, angles const& all) const {
     if (!rule.needs_angles()) {
@@ -256,7 +256,7 @@ struct fit_thresholds {
       counted[lane] = 0;
       for (std::int64_t i = lane; i < all.count; i += lanes) {
         float const angle = all[i];
-        if (angle != 0.0F) {
+        if (angle > 0.0F) {
           minimum_maximum_reducer<float>{}.push(range, angle);
           counted[lane] += 1;
         }
