@@ -42,7 +42,7 @@ inline std::vector<hostile_list> hostile_lists() {
     add(&cache_lists::slots, 1, {-1, 3, least, most}, status_code::bad_slot);
     add(&cache_lists::lengths, 1, {-1, 641, least, most}, status_code::bad_length);
     add(&cache_lists::pages, 1, {-1, 5, least, most}, status_code::bad_page_count);
-    if (operation != cache_operation::seal) {  // whose tokens fill four
+    if (brings) {  // what only reads may read fewer tokens than there are
       add(&cache_lists::pages, 1, {4}, status_code::bad_page_count);
     }
     add(&cache_lists::pages, 1, {0}, status_code::full_tail);

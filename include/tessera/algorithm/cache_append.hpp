@@ -94,10 +94,10 @@ void mark_tokens(Executor const& exec, cache_append_call<Merger, T> const& call,
   exec.run(mark, mark.groups());
 }
 
-/// The call, whose programs report to the executor.
+/// The call, whose programs report to the executor if they report to nobody.
 template <class Executor, class Merger, class T>
 cache_append_call<Merger, T> reporting(Executor const& exec, cache_append_call<Merger, T> call) {
-  call.source.status = exec.status();
+  call.source.status = call.source.status != nullptr ? call.source.status : exec.status();
   return call;
 }
 

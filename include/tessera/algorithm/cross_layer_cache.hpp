@@ -24,7 +24,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <math.h>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -99,6 +101,7 @@ class cross_layer_cache {
       reset_slots<T> const program{of, {}, extents_.slots, exec.status()};
       exec.run(program, program.groups());
     }
+    say_what_is_portable(exec);
   }
 
   /// What there is room for.
@@ -113,6 +116,12 @@ class cross_layer_cache {
   [[nodiscard]] int part_of(int layer) const { return part_of_[checked("layer", layer, layers())]; }
   /// 0 for the first layer of its part, 1 for the second.
   [[nodiscard]] int side_of(int layer) const { return layer > 0 && part_of(layer) == part_of_[as_index(layer - 1)]; }
+  /// Which programs for a part are the executor's own.
+  template <class Executor>
+  [[nodiscard]] cache_programs programs_of(Executor const& exec, int part) const {
+    bool const whole_tokens = layers_of(part).whole_tokens;
+    return cache_programs_of<Merger, T>(exec, memory(part).format, whole_tokens);
+  }
   /// A part in memory, for programs.
   [[nodiscard]] cache_memory<T> const& memory(int part) const { return memory_[checked("part", part, parts())]; }
 
@@ -199,6 +208,7 @@ class cross_layer_cache {
                                           out};
     call.partials = cached_attention_regions(where, shape).partials(space);
     call.query_lengths = query_lengths;
+    call.status = exec.status();
     run_cached_attention(exec, call);
   }
   /// Says what attend() takes, of calls that it cannot.
@@ -243,8 +253,8 @@ class cross_layer_cache {
     check_sequences(where, sequences);
     check_heads(where, "keys", keys, sequences, keys.extent(2));
     check_heads(where, "values", values, sequences, keys.extent(2));
-    run_cache_restore(exec,
-                      cache_restore_call<T, Result>{memory(part_of(layer)), sequences, side_of(layer), keys, values});
+    run_cache_restore(exec, cache_restore_call<T, Result>{memory(part_of(layer)), sequences, side_of(layer), keys,
+                                                          values, exec.status()});
   }
 
   /// Enqueues making slots ready for new sequences. Other sequences do not depend on them, forks of theirs neither.
@@ -304,7 +314,25 @@ class cross_layer_cache {
     check<value_error>(i >= 0 && i < count, "cross_layer_cache: ", what, " ", i, " is none of ", count);
     return as_index(i);
   }
-  [[nodiscard]] std::int64_t tail_tokens() const { return extents_.window + 2 * cache_page_format::tokens; }
+  /// Once, to the error stream: nobody should find out by the clock.
+  template <class Executor>
+  void say_what_is_portable(Executor const& exec) const {
+#if !defined(TESSERA_ACCEPT_PORTABLE_CACHES)
+    for (int part = 0; part < parts(); ++part) {
+      std::string const said = programs_of(exec, part).describe(memory(part).format);
+      if (!said.empty()) {
+        static bool const is_said =
+            std::fputs((said + " (or define TESSERA_ACCEPT_PORTABLE_CACHES)\n").c_str(), stderr) >= 0;
+        static_cast<void>(is_said);
+      }
+    }
+#else
+    static_cast<void>(exec);
+#endif
+  }
+  [[nodiscard]] std::int64_t tail_tokens() const {
+    return extents_.window + 2 * cache_page_format::tokens;
+  }
   [[nodiscard]] cache_append_regions regions(char const* where, std::int64_t sequences, std::int64_t tokens) const {
     return {where, sequences, max(tokens, std::int64_t{1}), extents_.heads};
   }
@@ -315,13 +343,14 @@ class cross_layer_cache {
     cache_append_regions const places = regions(where, sequences.size(), brings.tokens);
     cache_layers const& as = layers_of(part);
     auto const run = [&](auto const& merger) {
-      run_cache_append(exec, cache_append_call<std::remove_cvref_t<decltype(merger)>, T>{
-                                 merger,
-                                 as.retention,
-                                 as.whole_tokens,
-                                 {memory(part), inputs, sequences, brings.tokens, places.pages, brings.new_tokens},
-                                 places.rows_in(space),
-                                 places.marks_in(space)});
+      run_cache_append(
+          exec, cache_append_call<std::remove_cvref_t<decltype(merger)>, T>{
+                    merger,
+                    as.retention,
+                    as.whole_tokens,
+                    {memory(part), inputs, sequences, brings.tokens, places.pages, brings.new_tokens, exec.status()},
+                    places.rows_in(space),
+                    places.marks_in(space)});
     };
     if constexpr (!std::is_same_v<Merger, slerp_merger<float>>) {
       if (as.layers == 1) {

@@ -127,9 +127,9 @@ struct cache_memory {
   }
   /// Whether there is this slot.
   [[nodiscard]] TESSERA_FN constexpr bool has_slot(std::int64_t slot) const { return slot >= 0 && slot < slot_count; }
-  /// What is wrong with a sequence of at most `most` tokens, whose block table has room for `table` pages.
+  /// What is wrong with a sequence of at most `most` tokens, of which at most `most_sealed` pages can be sealed.
   [[nodiscard]] TESSERA_FN constexpr sequence_fault fault_of(sequence_extent const& has, std::int64_t most,
-                                                             std::int64_t table) const {
+                                                             std::int64_t most_sealed) const {
     if (has.length < 0 || has.length > most) {
       return {status_code::bad_length, has.length, most};
     }
@@ -139,9 +139,8 @@ struct cache_memory {
     if (!has_slot(has.slot)) {
       return {status_code::bad_slot, has.slot, slot_count};
     }
-    std::int64_t const complete = min(has.before / cache_page_format::tokens, table);
-    if (has.sealed < 0 || has.sealed > complete) {
-      return {status_code::bad_page_count, has.sealed, complete};
+    if (has.sealed < 0 || has.sealed > most_sealed) {
+      return {status_code::bad_page_count, has.sealed, most_sealed};
     }
     std::int64_t const open =
         max(has.before - has.sealed * cache_page_format::tokens, has.length - has.end * cache_page_format::tokens);
@@ -270,8 +269,9 @@ struct cache_source {
       return {status_code::bad_new_tokens, fresh, most};
     }
     std::int64_t const first = first_page(sequence);
+    std::int64_t const complete = max(length - fresh, std::int64_t{0}) / cache_page_format::tokens;
     return memory.fault_of({sequences.slot(sequence), length, length - fresh, first, last_page(sequence, first)},
-                           memory.most_tokens, sequences.blocks.extent(1));
+                           memory.most_tokens, min(complete, sequences.blocks.extent(1)));
   }
   /// Tokens that are in the cache already.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t before(std::int64_t sequence) const {

@@ -148,7 +148,9 @@ struct page_decode {
       }
       return {no_length, 0, 0};
     }
-    auto const pages = static_cast<std::int32_t>(listed.length > 0 ? sealed : 0);
+    // A sequence may be cut off in its last page, and before it.
+    std::int32_t const pages =
+        listed.length > 0 ? min(static_cast<std::int32_t>(sealed), divide_up(listed.length, page_tokens)) : 0;
     return {listed.length, pages, works.pieces_of(listed.work, pages)};
   }
   [[nodiscard]] __device__ __forceinline__ std::int32_t listed_length(decode_work const& work) const {
