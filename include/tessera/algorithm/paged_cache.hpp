@@ -4,8 +4,9 @@
 /// run_cache_append, run_cached_attention, run_cache_restore; and cache_programs_of, which says for what.
 ///
 /// Formats: program/cache_page.hpp, program/cache_memory.hpp. Bytes that an append writes are the same on every
-/// executor, and the same whether tokens come at once or one by one, if thresholds are known. Nothing waits or
-/// allocates: lengths are where executors run, so that a call can be captured in a CUDA graph and used again.
+/// executor, and the same whether tokens come at once or one by one, if thresholds are known (minicache.hpp says when
+/// they are not). Nothing waits or allocates: lengths are where executors run, so that a call can be captured in a CUDA
+/// graph and used again. Lists that cannot be are reported to the executor, and what they are about is left out.
 #pragma once
 
 #include <cstdint>
