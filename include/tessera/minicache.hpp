@@ -24,8 +24,8 @@
 /// What differs from the paper: vectors are those of a head (minicache_paper: of all heads of a token); a token whose
 /// key or value is too different is retained with both; thresholds follow from the first pages of a sequence whose
 /// angles differ, by 2^-6 at least, and later ones are judged by them; tokens are compressed 64 at a time when they
-/// have left the window of the newest ones. As printed equation 4 keeps the most similar pairs; text, figures and ratios
-/// mean the most different ones.
+/// have left the window of the newest ones. As printed equation 4 keeps the most similar pairs; text, figures and
+/// ratios mean the most different ones.
 ///
 /// What it is worth. A merged layer is not read any faster than an unmerged one: both layers read the whole page, and a
 /// decoding step takes as long as with 4 bits alone. Merging saves room: up to 1.92 times on the layers that it is used
@@ -79,11 +79,12 @@
 /// piece that seals pages with angles that differ. So pieces retain other tokens than the whole, and have other bytes.
 /// Padding sets no threshold: zeros, one token many times, or NaNs.
 ///
-/// Nothing waits but wait_for_statistics(), save_cache() and load_cache() (algorithm/saved_cache.hpp); nothing allocates
-/// after construction: calls can be captured in CUDA graphs. Errors: shape_error and value_error that name the function
-/// and show both values. What lists say where the executor runs, programs look at: a slot, length, count or block that
-/// cannot be is what wait() throws, on every executor for the same lists; that sequence is left out (its attention is
-/// NaN; nothing else of it is written), or the page whose block it is, and the others are as they are without it.
+/// Nothing waits but wait_for_statistics(), save_cache() and load_cache() (algorithm/saved_cache.hpp); nothing
+/// allocates after construction: calls can be captured in CUDA graphs. Errors: shape_error and value_error that name
+/// the function and show both values. What lists say where the executor runs, programs look at: a slot, length, count
+/// or block that cannot be is what wait() throws, on every executor for the same lists; that sequence is left out (its
+/// attention is NaN; nothing else of it is written), or the page whose block it is, and the others are as they are
+/// without it.
 ///
 /// CUDA, on sm_90: pages of 4 bits with 64, 128 or 256 channels are made and read by programs of their own. Those of 96
 /// channels are read by one, and made by the portable programs, which are several times slower; the cache says so once

@@ -266,10 +266,10 @@ class cross_layer_cache {
     }
   }
 
-  /// Enqueues that the sequences in the slots `to` go on where those in `from` are: tails, retained tokens and thresholds
-  /// are copied. Their block tables hold the same sealed pages, or the first of them; all else is their own, so that
-  /// either can end, and its slot be used again, while the other one goes on. A slot that a pair writes to is no slot of
-  /// another pair.
+  /// Enqueues that the sequences in the slots `to` go on where those in `from` are: tails, retained tokens and
+  /// thresholds are copied. Their block tables hold the same sealed pages, or the first of them; all else is their own,
+  /// so that either can end, and its slot be used again, while the other one goes on. A slot that a pair writes to is
+  /// no slot of another pair.
   template <class Executor>
   void fork(Executor const& exec, array_view<std::int32_t const> from, array_view<std::int32_t const> to) const {
     check<shape_error>(from.size() == to.size(), "cross_layer_cache.fork: there are ", from.size(),

@@ -4,8 +4,8 @@
 ///
 ///     pages         block x key head x format.bytes()                            program/cache_page.hpp
 ///     tail          slot x tail block x layer x key head x {key, value} x 64 x channels
-///     rows          slot x key head x row_capacity x layer x {key, value} x channels    retained tokens, in order; pages
-///                   number them from the first one of their slot and head
+///     rows          slot x key head x row_capacity x layer x {key, value} x channels    retained tokens, in order;
+///                   pages number them from the first one of their slot and head
 ///     row_counts    slot x key head      rows that are taken
 ///     refused_rows  slot x key head      tokens that should have been retained when there was no row left
 ///     thresholds    slot x key head x {key, value}      angles; NaN: not known yet

@@ -49,10 +49,10 @@ struct reset_slots {
   }
 };
 
-/// All that one slot has for another: thresholds, the tail, and what is retained, in the same rows, by whose numbers the
-/// sealed pages that both sequences have know it. After that neither depends on the other. A group takes a head of a
-/// pair of slots; a pair is reported and left out if a slot is none, or if another pair of the call writes to one of its
-/// slots.
+/// All that one slot has for another: thresholds, the tail, and what is retained, in the same rows, by whose numbers
+/// the sealed pages that both sequences have know it. After that neither depends on the other. A group takes a head of
+/// a pair of slots; a pair is reported and left out if a slot is none, or if another pair of the call writes to one of
+/// its slots.
 template <class T>
 struct fork_slots {
   static constexpr int lanes = 128;

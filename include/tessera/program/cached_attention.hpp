@@ -223,9 +223,9 @@ struct cached_attention {
   /// Makes all rows NaN. Ends with a sync.
   template <class Group>
   TESSERA_FN void spoil(Group const& group, place const& at, scratch_type& scratch) const {
-    float const nan = bit_cast<float>(0x7fffffffU);
     for (int lane : group) {
       if (lane < at.row_count) {
+        float const nan = bit_cast<float>(0x7fffffffU);
         scratch.row[lane] = {{0.0F, 0.0F, nan}, nan};
       }
     }
