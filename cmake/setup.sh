@@ -3,8 +3,9 @@
 # Makes sure that the tools for building and testing are here.  As root on Debian or Ubuntu it installs what is missing
 # from the distribution's packages; elsewhere it says what is missing.  When nothing is missing it changes nothing.
 #
-#   sh cmake/setup.sh       compiler, CMake, Ninja, pkg-config, Catch2, Google Benchmark, JSON: every preset but
-#                           clang, sanitize and fuzz
+#   sh cmake/setup.sh       compiler, CMake, Ninja, make (the preset package names no generator, and CMake takes that
+#                           one then), pkg-config, Catch2, Google Benchmark, JSON: every preset but clang, sanitize
+#                           and fuzz
 #   sh cmake/setup.sh ci    clang with its sanitizers and libFuzzer, clang-tidy, clang-format, and Python for Conan
 #   sh cmake/setup.sh docs  Doxygen as well: the preset docs
 set -eu
@@ -41,6 +42,7 @@ missing() {
   command -v g++ >/dev/null 2>&1 && command -v c++ >/dev/null 2>&1 || list="$list g++"
   cmake_is_recent || list="$list cmake"
   command -v ninja >/dev/null 2>&1 || list="$list ninja-build"
+  command -v make >/dev/null 2>&1 || list="$list make"
   command -v pkg-config >/dev/null 2>&1 || list="$list pkgconf"
   includes catch2/catch.hpp catch2/catch_test_macros.hpp || list="$list catch2"
   includes benchmark/benchmark.h || list="$list libbenchmark-dev"

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <tessera/algorithm/attention_score.hpp>
@@ -108,4 +109,17 @@ TEST_CASE("a score says what does not fit together", "[host]") {
     CHECK_THAT(e.what(), contains("dimension 2 of what was found has 2 elements but that of what was expected 1"));
   }
   CHECK_THROWS_AS(attention_score::run(exec, a, a, score, space), shape_error);
+  array_view<float> const one(score.data(), 1);
+  head_view<float const> const nothing(nullptr, {1, 2, 2, 16});
+  CHECK_THROWS_WITH(attention_score::run(exec, nothing, a, one, space),
+                    "attention_score.run: the heads that were found have no memory but 64 elements");
+  CHECK_THROWS_WITH(attention_score::run(exec, a, nothing, one, space),
+                    "attention_score.run: the heads that were expected have no memory but 64 elements");
+  CHECK_THROWS_WITH(attention_score::run(exec, a, a, {nullptr, 1}, space),
+                    "attention_score.run: the scores have no memory but 1 elements");
+  workspace_plan const empty("attention_score.run");
+  CHECK_THROWS_WITH(attention_score::run(exec, a, a, one, workspace(empty, memory)),
+                    "attention_score.run: the workspace is of a plan of 0 bytes but 1 x 2 heads of 2 tokens of 16 "
+                    "channels need " +
+                        std::to_string(plan.bytes()));
 }

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -107,6 +108,36 @@ TEST_CASE("a plan counts a million tokens and refuses what is no size", "[host]"
   CHECK_THROWS_AS(sage_attention2::plan(exec, {1, 1, 1, std::int64_t{1} << 60, 1, 128}), shape_error);
 }
 
+TEST_CASE("no extent of attention wraps its plan", "[host]") {
+  cpu const exec{.threads = 1};
+  attention_shape const plain{2, 4, 2, 66, 200, 64};
+  std::int64_t const least = sage_attention2::plan(exec, plain).bytes();
+  for (std::int64_t attention_shape::*const extent :
+       {&attention_shape::batch, &attention_shape::query_heads, &attention_shape::queries, &attention_shape::keys}) {
+    for (int log2 = 20; log2 < 63; ++log2) {
+      for (std::int64_t const beside : {0, 4}) {
+        attention_shape shape = plain;
+        shape.*extent = (std::int64_t{1} << log2) + beside;
+        CAPTURE(log2, beside);
+        for (quantized_parts const parts : {quantized_parts{}, quantized_parts{.queries = false, .values = false}}) {
+          // As many bytes as codes of keys alone have elements, or a refusal.
+          bool const of_keys = extent == &attention_shape::batch || extent == &attention_shape::keys;
+          try {
+            std::int64_t const bytes = sage_attention2::plan(exec, shape, parts).bytes();
+            CHECK(bytes >= (of_keys ? shape.*extent : least / 100));
+          } catch (shape_error const& problem) {
+            CHECK_THAT(problem.what(), contains("attention.forward: "));
+          }
+        }
+      }
+    }
+  }
+  CHECK_THROWS_WITH(sage_attention2::plan(exec, {std::int64_t{1} << 61, 8, 8, 0, 0, 64}),
+                    contains("attention.forward: there are 2305843009213693952 sequences"));
+  CHECK_THROWS_WITH(sage_attention2::plan(exec, {std::int64_t{1} << 48, 1 << 20, 1, 1, 1, 64}),
+                    contains("attention.forward: ") && contains("is not a size"));
+}
+
 TEST_CASE("attention says what does not fit together", "[host]") {
   cpu const exec{.threads = 1};
   auto const p = make_attention_problem<bfloat16>({2, 4, 2, 5, 6, 32});
@@ -130,6 +161,8 @@ TEST_CASE("attention says what does not fit together", "[host]") {
         "attention.forward: the scale of the softmax is -1.000000 but must be finite and not negative");
   CHECK(message(in, {.softmax_scale = infinity}, {result}) ==
         "attention.forward: the scale of the softmax is inf but must be finite and not negative");
+  CHECK_THAT(message(in, {.softmax_scale = std::numeric_limits<float>::quiet_NaN()}, {result}),
+             contains("nan but must be finite and not negative"));
   CHECK(message(in, {.window_left = -2}, {result}) ==
         "attention.forward: the window has -2 keys to the left and -1 to the right but neither must be below -1");
   CHECK(message(in, {}, {}) == "attention.forward: the result has no memory but 40 rows");
@@ -162,7 +195,22 @@ TEST_CASE("attention says what does not fit together", "[host]") {
   in.values.data = nullptr;
   in.values.extents[2] = 6;
   CHECK(message(in, {}, {result}) == "attention.forward: the values have no memory but 768 elements");
+  in = p.inputs();
+  in.sinks = {nullptr, 4};
+  CHECK(message(in, {}, {result}) == "attention.forward: the sinks have no memory but 4 elements");
+  in = p.inputs();
+  in.query_lengths = {nullptr, 2};
+  CHECK(message(in, {}, {result}) == "attention.forward: the lengths of queries have no memory but 2 elements");
+  in = p.inputs();
+  CHECK(message(in, {}, {result, {nullptr, {2, 4, 5}}}) ==
+        "attention.forward: the log-sum-exps have no memory but 40 elements");
+  auto const tiny = sage_attention2::plan(exec, {1, 4, 2, 5, 6, 32});
+  CHECK_THROWS_WITH(sage_attention2::forward(exec, in, {}, attention_outputs<bfloat16>{result}, workspace(tiny, bytes)),
+                    "attention.forward: the workspace is of a plan of " + std::to_string(tiny.bytes()) +
+                        " bytes but 2 sequences of 4 and 2 heads, 5 queries and 6 keys, of 32 channels, need " +
+                        std::to_string(plan.bytes()));
   in.queries = {p.queries.data(), {2, 4, 5, 24}};
+  in.values = {p.values.data(), {2, 2, 6, 24}};
   in.keys = in.values = {p.keys.data(), {2, 2, 6, 24}};
   CHECK(message(in, {}, {result}) ==
         "attention.forward: heads have 24 channels but must have a multiple of 16 up to 256");

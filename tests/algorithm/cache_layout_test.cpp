@@ -147,6 +147,7 @@ TEST_CASE("sizes of a cache that do not fit 63 bits are not taken for smaller on
   CHECK_THAT(with(&cache_extents::slots, huge, {.row_capacity = 0}), contains("is not a size"));
   CHECK_THAT(with(&cache_extents::heads, huge, {.row_capacity = 0}), contains("is not a size"));
   CHECK_THAT(with(&cache_extents::window, huge, {.row_capacity = 0}), contains("is not a size"));
+  CHECK_THAT(with(&cache_extents::slots, huge / 4, {.row_capacity = 0}), contains("is not a size"));
   CHECK_THAT(with(&cache_extents::tokens, INT64_MAX), contains("numbers of more than 31 bits"));
 }
 

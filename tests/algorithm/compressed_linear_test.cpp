@@ -188,6 +188,15 @@ TEST_CASE("a compressed layer says what does not fit together", "[host]") {
   CHECK(message(layer, inputs, outputs) ==
         "compressed_linear.forward: the stream keeps 3 mantissa bits but the layer's codec keeps 7");
   layer.spec = spec;
+  CHECK(message(layer, matrix_view<float>(nullptr, {4, 96}), outputs) ==
+        "compressed_linear.forward: the inputs have no memory but 384 elements");
+  CHECK(message(layer, inputs, matrix_view<float>(nullptr, {4, 64})) ==
+        "compressed_linear.forward: the outputs have no memory but 256 elements");
+  layer.bias = {nullptr, 64};
+  CHECK(message(layer, inputs, outputs) == "compressed_linear.forward: the biases have no memory but 64 elements");
+  layer.bias = {};
+  layer.stream = {nullptr, stream.size()};
+  CHECK_THAT(message(layer, inputs, outputs), contains("the bytes of the stream have no memory"));
   layer.stream = array_view<std::byte const>(stream.data(), 100);
   CHECK_THAT(message(layer, inputs, outputs), contains("the stream has 100 bytes but needs at least"));
   layer.stream = array_view<std::byte const>(stream.data() + 1, stream.size() - 1);

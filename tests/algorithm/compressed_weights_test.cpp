@@ -255,6 +255,39 @@ TEST_CASE("options out of range are named with what is in range", "[host]") {
              contains("normalizers of 64 weights make no sense where all mantissa bits are kept: 7"));
 }
 
+TEST_CASE("weights and streams without memory, and workspaces of other plans, are refused by name", "[host]") {
+  cpu const exec{.threads = 1};
+  auto const spec = neuzip::spec(20'000);
+  std::vector<bfloat16> weights(20'000);
+  buffer<std::byte> stream(neuzip::largest_bytes(spec));
+  std::vector<std::int64_t> size(1);
+  auto const plan = neuzip::encode_plan(exec, spec);
+  buffer<std::byte> memory(exec, plan.bytes());
+  workspace const space(plan, memory);
+  array_view<bfloat16> const nothing(nullptr, 20'000);
+  CHECK(message_of([&] { neuzip::encode(exec, spec, nothing, stream, size, space); }) ==
+        "compressed_weights.encode: the weights have no memory but 20000 elements");
+  CHECK_THAT(message_of([&] {
+               neuzip::encode(exec, spec, weights, {nullptr, stream.size()}, size, space);
+             }),
+             contains("compressed_weights.encode: the bytes of the stream have no memory"));
+  CHECK(message_of([&] {
+          neuzip::encode(exec, spec, weights, stream, {nullptr, 1}, space);
+        }) == "compressed_weights.encode: the sizes of streams have no memory but 1 elements");
+  workspace_plan const empty("none");
+  CHECK(message_of([&] { neuzip::encode(exec, spec, weights, stream, size, workspace(empty, memory)); }) ==
+        "compressed_weights.encode: the workspace is of a plan of 0 bytes but 1 tensors need " +
+            std::to_string(plan.bytes()));
+  neuzip::encode(exec, spec, weights, stream, size, space);
+  exec.wait();
+  auto const decode_plan = neuzip::decode_plan(exec, spec);
+  CHECK(message_of([&] { neuzip::decode(exec, spec, stream, nothing, workspace(decode_plan, memory)); }) ==
+        "compressed_weights.decode: the weights have no memory but 20000 elements");
+  CHECK(message_of([&] { neuzip::decode(exec, spec, stream, weights, workspace(empty, memory)); }) ==
+        "compressed_weights.decode: the workspace is of a plan of 0 bytes but 1 streams need " +
+            std::to_string(decode_plan.bytes()));
+}
+
 TEST_CASE("positions of all payloads fit their 32 bits for every number of weights that is accepted", "[host]") {
   std::int64_t most = 0;
   for (int bits = 20; bits < 62; ++bits) {

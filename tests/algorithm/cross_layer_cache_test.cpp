@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -291,4 +292,28 @@ TEST_CASE("what does not fit is refused in words that name both numbers", "[host
   CHECK_THROWS_WITH(model.cache.attend(exec, 0, q, model.sequences(), {},
                                        attention_outputs<float>{{result.data(), {2, 3, 1, channels}}}, space),
                     contains("3 query heads, which are no whole number for each of 2 key heads"));
+
+  auto forgotten = minicache::pair();
+  forgotten.retention.amount = std::numeric_limits<float>::quiet_NaN();
+  CHECK_THROWS_WITH(make({1, 64, 1, 1, 64, 64}, forgotten), contains("the amount that is retained is nan"));
+  head_view<bfloat16 const> const two(queries.data(), {2, 2, 1, channels});
+  attention_outputs<float> const out{{result.data(), {2, 2, 1, channels}}};
+  CHECK_THROWS_WITH(model.cache.attend(exec, 0, head_view<bfloat16 const>(nullptr, {2, 2, 1, channels}),
+                                       model.sequences(), {}, out, space),
+                    contains("cross_layer_cache.attend: the queries have no memory"));
+  CHECK_THROWS_WITH(model.cache.attend(exec, 0, two, model.sequences(), {},
+                                       attention_outputs<float>{{nullptr, {2, 2, 1, channels}}}, space),
+                    contains("cross_layer_cache.attend: the results have no memory"));
+  CHECK_THROWS_WITH(
+      model.cache.attend(exec, 0, two, model.sequences(), {.softmax_scale = forgotten.retention.amount}, out, space),
+      contains("the scale of the softmax is nan"));
+  workspace_plan const empty("none");
+  CHECK_THROWS_WITH(model.cache.append(exec, 0, inputs, model.sequences(), {100, {}}, workspace(empty, memory)),
+                    "cross_layer_cache.append: the workspace is of a plan of 0 bytes but 2 sequences of 100 new tokens "
+                    "need " +
+                        std::to_string(plan.bytes()));
+  std::int64_t const huge = std::int64_t{1} << 61;
+  CHECK_THROWS_WITH(model.cache.attention_plan({huge, 2, 2, 8, 1 << 20, channels}), contains("is not a size"));
+  CHECK_THROWS_WITH(model.cache.attention_plan({2, 2, 2, huge, 1 << 20, channels}), contains("is not a size"));
+  CHECK_THROWS_WITH(model.cache.attention_plan({2, 2, 0, 1, 64, channels}), contains("for each of 0 key heads"));
 }

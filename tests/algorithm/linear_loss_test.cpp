@@ -134,7 +134,7 @@ TEST_CASE("a label outside of the vocabulary is reported and poisons its own tok
       exec.wait();
       FAIL("nothing thrown");
     } catch (value_error const& e) {
-      CHECK_THAT(e.what(), contains("an index is out of range (code 7) at position 7"));
+      CHECK(e.what() == "linear_loss.forward: label " + std::to_string(bad) + " of token 7 is no entry of 50");
     }
     CHECK(std::isnan(mean.loss[0]));
     problem.options.reduction = loss_reduction::none;
@@ -290,4 +290,80 @@ TEST_CASE("a loss says what does not fit together", "[host]") {
   CHECK(message(in, {}, {one}) == "linear_loss.forward: the hidden states have 8 channels but the classifier has 7");
   in.classifier = matrix_view<float const>(problem.classifier.data(), {0, 8});
   CHECK(message(in, {}, {one}) == "linear_loss.forward: the vocabulary has 0 entries but must have 1 to 2147483647");
+}
+
+TEST_CASE("a loss refuses options that are no numbers, and views without memory", "[host]") {
+  cpu const exec{.threads = 1};
+  auto const problem = make_loss_problem<float>(4, 6, 8, true);
+  using loss = small_loss<float>;
+  float const nan = std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> value(1);
+  auto const message = [&](loss::inputs<std::int64_t> const& in, linear_loss_options const& options,
+                           linear_loss_outputs const& out, linear_loss_gradients<float> const& gradients = {}) {
+    auto const plan = loss::plan_backward(exec, {4, 6, 8}, {});
+    buffer<std::byte> memory(exec, plan.bytes());
+    try {
+      loss::forward(exec, in, options, out, workspace(plan, memory));
+      loss::backward(exec, in, options, {}, gradients, workspace(plan, memory));
+    } catch (value_error const& e) {
+      return std::string(e.what());
+    }
+    return std::string("nothing thrown");
+  };
+  auto in = problem.inputs();
+  linear_loss_outputs const out{value};
+  CHECK(message(in, {}, out) == "nothing thrown");
+  for (float linear_loss_options::*const option :
+       {&linear_loss_options::softcap, &linear_loss_options::temperature, &linear_loss_options::smoothing,
+        &linear_loss_options::z_factor, &linear_loss_options::hidden_threshold,
+        &linear_loss_options::classifier_threshold}) {
+    linear_loss_options options;
+    options.*option = nan;
+    CHECK_THAT(message(in, options, out), contains("linear_loss.forward: the ") && contains("nan"));
+  }
+  CHECK_THAT(message(in, {.temperature = 1e-39F}, out), contains("whose reciprocal is not finite"));
+
+  in.hidden = matrix_view<float const>(nullptr, {4, 8});
+  CHECK(message(in, {}, out) == "linear_loss.forward: the hidden states have no memory but 32 elements");
+  in = problem.inputs();
+  in.classifier = matrix_view<float const>(nullptr, {6, 8});
+  CHECK(message(in, {}, out) == "linear_loss.forward: the rows of the classifier have no memory but 48 elements");
+  in = problem.inputs();
+  in.labels = {nullptr, 4};
+  CHECK(message(in, {}, out) == "linear_loss.forward: the labels have no memory but 4 elements");
+  in = problem.inputs();
+  in.bias = {nullptr, 6};
+  CHECK(message(in, {}, out) == "linear_loss.forward: the biases have no memory but 6 elements");
+  in = problem.inputs();
+  CHECK(message(in, {}, {array_view<float>(nullptr, 1)}) ==
+        "linear_loss.forward: the losses have no memory but 1 elements");
+  CHECK(message(in, {}, {.loss = value, .log_sum_exp = {nullptr, 4}}) ==
+        "linear_loss.forward: the log-sum-exps have no memory but 4 elements");
+  CHECK(message(in, {}, out, {.hidden = matrix_view<float>(nullptr, {4, 8})}) ==
+        "linear_loss.backward: the gradients of hidden states have no memory but 32 elements");
+}
+
+TEST_CASE("a loss names the extents that its workspace was not planned for, and those that none could be", "[host]") {
+  cpu const exec{.threads = 1};
+  auto const problem = make_loss_problem<float>(300, 70, 8, true);
+  using loss = small_loss<float>;
+  std::vector<float> value(1);
+  auto const small = loss::plan(exec, {1, 70, 8});
+  buffer<std::byte> memory(exec, small.bytes());
+  workspace const space(small, memory);
+  auto const needed = [](std::int64_t bytes) {
+    return " bytes but 300 tokens of 8 channels and 70 entries need " + std::to_string(bytes);
+  };
+  CHECK_THROWS_WITH(loss::forward(exec, problem.inputs(), {}, {value}, space),
+                    "linear_loss.forward: the workspace is of a plan of " + std::to_string(small.bytes()) +
+                        needed(loss::plan(exec, {300, 70, 8}).bytes()));
+  CHECK_THROWS_WITH(loss::backward(exec, problem.inputs(), {}, {}, linear_loss_gradients<float>{}, space),
+                    "linear_loss.backward: the workspace is of a plan of " + std::to_string(small.bytes()) +
+                        needed(loss::plan_backward(exec, {300, 70, 8}, {}).bytes()));
+
+  std::int64_t const huge = std::int64_t{1} << 61;
+  CHECK_THROWS_WITH(loss::plan(exec, {huge, 100, 64}), contains("linear_loss.forward: there are 2305843009213693952"));
+  CHECK_THROWS_AS(loss::plan_backward(exec, {100, 100, huge}, {}), shape_error);
+  // The largest extents there are: whatever the plan says of them, no product wraps.
+  CHECK_THROWS_AS(loss::plan_backward(exec, {std::int64_t{1} << 40, 0x7fffffff, 0x7fffffff}, {}), shape_error);
 }

@@ -174,6 +174,18 @@ TEST_CASE("a linear layer says what does not fit together", "[host]") {
         "linear.forward: the inputs have 4 columns but the weights have 3");
   CHECK(message(matrix(2, 3), matrix(4, 3), matrix_view<float>(memory.data(), {2, 4}, {0, 1})) ==
         "linear.forward: dimension 0 of the outputs has 2 elements with a stride of 0");
+  auto const nothing = [](std::int64_t rows, std::int64_t columns) {
+    return matrix_view<float>(nullptr, {rows, columns});
+  };
+  CHECK(message(nothing(2, 3), matrix(4, 3), matrix(2, 4)) ==
+        "linear.forward: the inputs have no memory but 6 elements");
+  CHECK(message(matrix(2, 3), nothing(4, 3), matrix(2, 4)) ==
+        "linear.forward: the weights have no memory but 12 elements");
+  CHECK(message(matrix(2, 3), matrix(4, 3), nothing(2, 4)) ==
+        "linear.forward: the outputs have no memory but 8 elements");
+  CHECK_THROWS_WITH(
+      linear<float>::forward(exec, matrix(2, 3), matrix(4, 3), array_view<float const>(nullptr, 4), matrix(2, 4)),
+      "linear.forward: the biases have no memory but 4 elements");
   std::vector<float> const bias(3);
   CHECK_THROWS_AS(linear<float>::forward(exec, matrix(2, 3), matrix(4, 3), array_view<float const>(bias), matrix(2, 4)),
                   shape_error);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -154,6 +155,12 @@ TEST_CASE("what a cache cannot have room for is named", "[host]") {
   CHECK_THAT(complaint<value_error>(two_heads(), options), contains(std::to_string(INT64_MAX)) && contains("31 bits"));
   options.strays = -1;
   CHECK_THAT(complaint<value_error>(two_heads(), options), contains("-1 places"));
+  options = {};
+  options.residual_limit = std::numeric_limits<float>::quiet_NaN();
+  CHECK_THAT(complaint<value_error>(two_heads(), options), contains("the limit of what directions leave is nan"));
+  options = {};
+  options.softmax_scale = std::numeric_limits<float>::quiet_NaN();
+  CHECK_THAT(complaint<value_error>(two_heads(), options), contains("the scale of the softmax is nan"));
 }
 
 TEST_CASE("a plan whose sizes do not fit 63 bits is none", "[host]") {

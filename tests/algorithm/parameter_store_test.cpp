@@ -231,7 +231,7 @@ TEST_CASE("what the overflow arena cannot hold is refused and reported, and the 
   auto const b = store.add("b", gaussian(20'000, 2));
   overwrite(store, b, incompressible(20'000, 3));
   CHECK(message([&] { store.wait(); }) ==
-        "cpu.wait: the output does not fit into the space given (code 5) at position 1");
+        "parameter_store.update: the output does not fit into the space given (code 5) at parameter 1");
   CHECK(store_holds(store, b, gaussian(20'000, 2)));
   overwrite(store, b, gaussian(20'000, 4));
   CHECK(store_holds(store, b, gaussian(20'000, 4)));
@@ -322,7 +322,7 @@ TEST_CASE("a slot that was damaged is reported when its parameter is acquired", 
     CHECK(to_bits(lease.weights()[3 * 1024 + 5]) == 0);
     CHECK(to_bits(lease.weights()[2 * 1024 + 5]) == to_bits(gaussian(20'000, 1)[2 * 1024 + 5]));
   }
-  CHECK(message([&] { store.wait(); }) == "cpu.wait: encoded bytes are corrupt (code 1) at position 3");
+  CHECK(message([&] { store.wait(); }) == "compressed_weights.decode: encoded bytes are corrupt (code 1) at block 3");
 }
 
 TEST_CASE("a lossy codec's parameters can be acquired", "[host]") {
@@ -360,6 +360,11 @@ TEST_CASE("misuse of a store is an error that shows both values", "[host]") {
         "parameter_store.update: the lease is of parameter 0 of another store, not of this one's 0");
   CHECK(message([&] { store.sgd_update(a, lease, array_view<float const>(gradient), 1.0F); }) ==
         "parameter_store.sgd_update: the gradient has 2999 elements but parameter 0 (a) has 3000");
+  CHECK(message([&] { store.sgd_update(a, lease, array_view<float const>(nullptr, 3000), 1.0F); }) ==
+        "parameter_store.sgd_update: the gradients have no memory but 3000 elements");
+  std::vector<float> const whole(3000);
+  CHECK(message([&] { store.sgd_update(a, lease, array_view<float const>(whole), std::nanf("")); }) ==
+        "parameter_store.sgd_update: the learning rate is nan but must be finite");
   CHECK(message([&] { store.add("e", gaussian(3, 3)); }) == "parameter_store.add: 1 leases are held but must be 0");
   CHECK(message([&] { store.resolve(); }) == "parameter_store.resolve: 1 leases are held but must be 0");
   auto const second = store.acquire(b);

@@ -117,6 +117,30 @@ foreach(paper neuzip cut_cross_entropy sage_attention2 minicache shadow_kv)
     PASS_REGULAR_EXPRESSION "tessera needs C\\+\\+20: -std=c\\+\\+20")
 endforeach()
 
+# What is said of architectures: by nvcc, whose preprocessor is enough, and by programs on a Hopper GPU.
+if(TESSERA_HAVE_CUDA)
+  add_test(NAME "compile: sm_75 is refused in one sentence"
+    COMMAND "${CMAKE_CUDA_COMPILER}" -std=c++20 -arch=sm_75 -ptx -o "${CMAKE_CURRENT_BINARY_DIR}/architecture.ptx"
+      -I "${PROJECT_SOURCE_DIR}/include" "${checks}/architecture.cu")
+  set_tests_properties("compile: sm_75 is refused in one sentence" PROPERTIES LABELS compile ENVIRONMENT "LC_ALL=C"
+    PASS_REGULAR_EXPRESSION "error: #error .tessera needs sm_80 or later: ")
+  foreach(case plain meant specific)
+    set(target "tessera_architecture_${case}")
+    add_executable(${target} "${checks}/architecture.cu")
+    target_link_libraries(${target} PRIVATE tessera::cuda)
+    set_target_properties(${target} PROPERTIES CUDA_ARCHITECTURES 90-real)
+    add_test(NAME "cuda: of sm_90 is warned where it is not meant, ${case}" COMMAND ${target})
+    set_tests_properties("cuda: of sm_90 is warned where it is not meant, ${case}" PROPERTIES LABELS cuda
+      RESOURCE_LOCK gpu SKIP_REGULAR_EXPRESSION "\\[tessera:skipped\\]")
+  endforeach()
+  target_compile_definitions(tessera_architecture_meant PRIVATE TESSERA_ACCEPT_SM_90)
+  set_target_properties(tessera_architecture_specific PROPERTIES CUDA_ARCHITECTURES 90a-real)
+  set_tests_properties("cuda: of sm_90 is warned where it is not meant, plain" PROPERTIES
+    PASS_REGULAR_EXPRESSION "tessera: this program was not compiled for sm_90a.*\nnothing else")
+  set_tests_properties("cuda: of sm_90 is warned where it is not meant, meant"
+    "cuda: of sm_90 is warned where it is not meant, specific" PROPERTIES FAIL_REGULAR_EXPRESSION "tessera: ")
+endif()
+
 # *_fail.cpp: must compile as it is; with TESSERA_FAIL it must be refused, in the words of its "// expect: regex" line.
 file(GLOB_RECURSE refused CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*_fail.cpp")
 foreach(source IN LISTS refused)

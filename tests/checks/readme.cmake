@@ -54,8 +54,8 @@ target_compile_options(tessera_readme_fragments PRIVATE -Wno-shadow -O0 -fno-san
 set_tests_properties("check: the README's program 1 runs" PROPERTIES
   PASS_REGULAR_EXPRESSION "^[0-9]+\\.[0-9][0-9] bits a weight")
 
-# The example at the beginning of HEADER is whole, but for the values that it is GIVEN; what follows stands before it.
-function(tessera_check_example header given)
+# What the example at the beginning of HEADER includes, and the rest of it.
+function(read_example header includes rest)
   set(path "${PROJECT_SOURCE_DIR}/include/tessera/${header}")
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${path}")
   file(READ "${path}" text)
@@ -64,7 +64,14 @@ function(tessera_check_example header given)
     message(FATAL_ERROR "${path} begins with no example; this check reads it wrongly")
   endif()
   string(REGEX REPLACE "\n///( ? ? ? ? ?)" "\n" block "${block}\n")
-  split_includes("${block}" includes block)
+  split_includes("${block}" found block)
+  set(${includes} "${found}" PARENT_SCOPE)
+  set(${rest} "${block}" PARENT_SCOPE)
+endfunction()
+
+# The example at the beginning of HEADER is whole, but for the values that it is GIVEN; what follows stands before it.
+function(tessera_check_example header given)
+  read_example("${header}" includes block)
   string(MAKE_C_IDENTIFIER "${header}" name)
   file(CONFIGURE OUTPUT "${folder}/${name}.cpp"
     CONTENT "${includes}${ARGN}void example(${given}) {${block}}\n" @ONLY)
@@ -100,3 +107,107 @@ tessera_check_example(algorithm/cross_layer_cache.hpp "tessera::cpu const& exec,
   ${heads} q, tessera::head_view<tessera::bfloat16> result, tessera::workspace const& append_space, \
   tessera::workspace const& attention_space"
   "${executor}using namespace tessera;\n")
+
+# Other headers' examples are pieces of programs. They compile with the header, with what SCOPE includes, and with the
+# values that they are GIVEN; a line of dots is what a reader puts there, a struct stands before the function.
+#
+#   tessera_check_pieces(SCOPE INCLUDES HEADER GIVEN [HEADER GIVEN]...)
+function(tessera_check_pieces scope includes)
+  set(functions "")
+  while(ARGN)
+    list(POP_FRONT ARGN header given)
+    read_example("${header}" more block)
+    string(REGEX REPLACE "\n *\\.\\.\\.[^\n]*" "" block "${block}")
+    set(before "")
+    if(block MATCHES "^\n*(struct .*\n};\n)")
+      set(before "${CMAKE_MATCH_1}")
+      string(REPLACE "${before}" "" block "${block}")
+    endif()
+    string(MAKE_C_IDENTIFIER "${header}" name)
+    string(APPEND includes "\n#include <tessera/${header}>\n${more}")
+    string(APPEND functions "\nnamespace pieces::in_${name} {\n${before}void example(${given}) {${block}}\n}\n")
+  endwhile()
+  file(CONFIGURE OUTPUT "${folder}/pieces_${scope}.cpp"
+    CONTENT "${includes}\nusing namespace tessera;\n${functions}" @ONLY)
+  target_sources(tessera_header_pieces PRIVATE "${folder}/pieces_${scope}.cpp")
+endfunction()
+
+add_library(tessera_header_pieces OBJECT)
+target_link_libraries(tessera_header_pieces PRIVATE tessera::tessera)
+# They show values and do nothing with them.
+target_compile_options(tessera_header_pieces PRIVATE -Wno-shadow -Wno-unused -Wno-unused-result -O0 -fno-sanitize=all)
+tessera_check_pieces(core "#include <vector>\n#include <tessera/core/precision.hpp>\n\
+#include <tessera/core/bfloat16.hpp>\nnamespace pieces { inline constexpr float low = -1.0F, high = 2.0F;}"
+  core/bfloat16.hpp ""
+  core/bits.hpp ""
+  core/check.hpp "tessera::view<float, 2> keys, tessera::view<float, 2> queries"
+  core/cpu_features.hpp "void (*fast)(), void (*portable)()"
+  core/crc32c.hpp ""
+  core/crc32c_host.hpp "std::vector<unsigned char> more"
+  core/float16.hpp ""
+  core/float8.hpp ""
+  core/int4.hpp ""
+  core/known_divisor.hpp ""
+  core/little_endian.hpp ""
+  core/math.hpp "float value, float scale, float score, float largest"
+  core/mix_bits.hpp "std::uint64_t seed"
+  core/precision.hpp ""
+  core/shape.hpp ""
+  core/trigonometry.hpp ""
+  view/array_view.hpp ""
+  view/head_view.hpp "tessera::bfloat16 const* data, std::int64_t batch, std::int64_t heads, std::int64_t tokens, \
+    std::int64_t channels, int sequence, int head"
+  view/matrix_view.hpp "std::vector<float>& numbers, std::int64_t rows, std::int64_t columns, int i, int j"
+  view/view.hpp "")
+set(pieces "#include \"checks/pieces.hpp\"")
+target_include_directories(tessera_header_pieces PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
+set(exec "Executor const& exec")
+tessera_check_pieces(exec "${pieces}"
+  exec/buffer.hpp "${exec}, std::int64_t tokens"
+  exec/cpu.hpp "tessera::array_view<float> numbers"
+  exec/check_reach.hpp "${exec}, std::vector<float> const& weights"
+  exec/memory.hpp ""
+  core/status.hpp "tessera::serial_group<32> group, tessera::status_word* status, int tag, int expected, \
+    std::int64_t which, std::int64_t token, std::int64_t label, std::int64_t vocabulary"
+  core/error.hpp "tessera::neuzip codec, ${exec}, tessera::array_view<std::byte const> stream, \
+    std::vector<tessera::bfloat16>& weights"
+  exec/side_queue.hpp "${exec}, struct program const& program, std::int64_t count"
+  exec/status_calls.hpp "${exec}, std::int64_t groups, struct program& program"
+  exec/worker_pool.hpp "tessera::detail::parallel_job& job"
+  exec/workspace.hpp "${exec}, std::int64_t blocks")
+set(memory "${exec}, tessera::buffer<std::byte>& memory")
+set(rows "tessera::matrix_view<tessera::bfloat16")
+tessera_check_pieces(algorithm "${pieces}"
+  algorithm/attention_score.hpp "${memory}, std::int64_t batch, std::int64_t heads, std::int64_t tokens, \
+    std::int64_t channels, ${heads} in_four_bits, ${heads} in_eight_bits, tessera::array_view<float> score, \
+    std::vector<float> const& scores"
+  algorithm/attention_types.hpp ""
+  algorithm/block_pool.hpp ""
+  algorithm/cache_bytes.hpp "${exec}, tessera::minicache const& cache, tessera::cache_sequences const& sequences"
+  algorithm/cache_layout.hpp "tessera::cache_extents const& extents, std::vector<tessera::cache_layers> const& parts, \
+    tessera::buffer<std::byte>& block"
+  algorithm/compressed_linear.hpp "${memory}, tessera::weight_stream_spec const& spec, \
+    tessera::array_view<std::byte const> stream, ${rows} const> inputs, ${rows}> outputs"
+  algorithm/compressed_weights.hpp "std::vector<tessera::bfloat16>& weights"
+  algorithm/factorize_keys.hpp "${exec}, std::int64_t width, tessera::matrix_view<float> gram, \
+    tessera::array_view<float> room, tessera::view<tessera::bfloat16 const, 3> keys, \
+    tessera::workspace const& space, ${rows}> directions, ${rows}> coefficients"
+  algorithm/inspect_weight_stream.hpp "std::vector<std::byte> const& bytes"
+  algorithm/linear.hpp "${exec}, ${rows} const> inputs, ${rows} const> weights, ${rows}> outputs, \
+    tessera::array_view<float const> bias"
+  algorithm/linear_loss_types.hpp ""
+  algorithm/list_of_weights.hpp "${exec}, std::vector<tessera::bfloat16> const& vector"
+  algorithm/offloaded_cache.hpp "${memory}, tessera::offload_shape const& shape, \
+    tessera::offload_options const& options, tessera::array_view<std::byte> device_block, \
+    tessera::array_view<std::byte> pinned_block, tessera::rotary_embedding const& rotary, std::int64_t sequence, \
+    ${tokens} queries, ${tokens} keys, ${tokens} values, tessera::view<tessera::bfloat16, 3> result"
+  algorithm/offloaded_cache_plan.hpp "tessera::offload_shape const& shape, tessera::offload_options const& options"
+  algorithm/offloaded_cache_types.hpp ""
+  algorithm/packed_codes.hpp "${exec}, tessera::sage_attention2::heads const& heads, \
+    tessera::head_view<tessera::int4x2> packed"
+  algorithm/parameter_lease.hpp "${exec}, tessera::parameter_store<tessera::neuzip, Executor>& store, \
+    tessera::parameter_id id, std::int64_t tiles"
+  algorithm/parameter_store.hpp "${exec}, std::vector<tessera::bfloat16> const& weights, \
+    tessera::array_view<float const> gradient, tessera::parameter_id second, std::int64_t tiles"
+  algorithm/saved_cache.hpp "${exec}, tessera::minicache& cache, tessera::cache_sequences const& sequences, int slot, \
+    std::vector<std::int32_t> const& blocks")

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include <tessera/core/check.hpp>
+#include <tessera/view/array_view.hpp>
 
 #include "support/catch.hpp"
 
@@ -56,4 +57,28 @@ TEST_CASE("a status word becomes the exception of its code", "[host]") {
   CHECK_THROWS_AS(throw_if_failed(failed(status_code::out_of_range, 3), "f"), value_error);
   CHECK_THROWS_WITH(throw_if_failed(failed(static_cast<status_code>(200), 7), "cpu.wait"),
                     "cpu.wait: a program reported a code of its own (code 200) at position 7");
+  CHECK_THROWS_WITH(throw_if_failed(failed(status_code::bad_checksum, 7), "decode", "block"),
+                    "decode: the checksum does not match (code 2) at block 7");
+}
+
+TEST_CASE("a status word with a detail says what was found", "[host]") {
+  status_word word;
+  detail::report_on_host(&word, status_code::bad_label, 17, {12345, 100});
+  CHECK_THROWS_AS(throw_if_failed(word, "f"), value_error);
+  CHECK_THROWS_WITH(throw_if_failed(word, "linear_loss.forward", "token"),
+                    "linear_loss.forward: label 12345 of token 17 is no entry of 100");
+  status_word other;
+  detail::report_on_host(&other, status_code::out_of_range, 3, {-1, 8});
+  CHECK_THROWS_WITH(throw_if_failed(other, "f", "slot"),
+                    "f: an index is out of range (code 7) at slot 3: it is -1, and there are 8");
+}
+
+TEST_CASE("views without memory are refused if they have elements", "[host]") {
+  float value = 0;
+  CHECK_NOTHROW(check_memory("f", "keys", array_view<float>(&value, 1)));
+  CHECK_NOTHROW(check_memory("f", "keys", array_view<float>()));
+  CHECK_NOTHROW(check_memory("f", "keys", array_view<float>(nullptr, 0)));
+  CHECK_THROWS_AS(check_memory("f", "keys", array_view<float>(nullptr, 3)), value_error);
+  CHECK_THROWS_WITH(check_memory("f", "keys", array_view<float>(nullptr, 3)),
+                    "f: the keys have no memory but 3 elements");
 }

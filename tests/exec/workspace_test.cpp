@@ -70,3 +70,30 @@ TEST_CASE("a plan describes itself as a table", "[host]") {
         "  a longer name                   1 bytes\n"
         "  total                         768 bytes\n");
 }
+
+TEST_CASE("a plan of sizes alone gives the same places and keeps no names", "[host]") {
+  workspace_plan plan("test.run");
+  workspace_plan sizes("test.run", workspace_plan::record::sizes);
+  for (std::int64_t const count : {3, 0, 40, 256, 257}) {
+    auto const one = plan.add<double>("numbers", count);
+    auto const other = sizes.add<double>("numbers", count);
+    CHECK(one.offset == other.offset);
+    CHECK(one.count == other.count);
+  }
+  CHECK(sizes.bytes() == plan.bytes());
+  CHECK(plan.entries().size() == 5);
+  CHECK(sizes.entries().empty());
+  CHECK_THROWS_WITH(sizes.add<double>("table", std::int64_t{1} << 61),
+                    "test.run: table: 2305843009213693952 times 8 is not a size");
+}
+
+TEST_CASE("a workspace of a smaller call's plan is refused with the call and its extents", "[host]") {
+  workspace_plan plan("test.run");
+  static_cast<void>(plan.add<float>("sums", 100));
+  buffer<std::byte> memory(plan.bytes());
+  workspace const space(plan, memory);
+  CHECK_NOTHROW(space.check_room("test.run", 512, 7, " tokens"));
+  CHECK_THROWS_AS(space.check_room("test.run", 513, 7, " tokens"), shape_error);
+  CHECK_THROWS_WITH(space.check_room("test.run", 1024, 7, " tokens of ", 64, " channels"),
+                    "test.run: the workspace is of a plan of 512 bytes but 7 tokens of 64 channels need 1024");
+}

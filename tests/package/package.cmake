@@ -85,6 +85,24 @@ add_test(NAME "package: the installed tree is complete, and the same with and wi
 set_tests_properties("package: the installed tree is complete, and the same with and without nvcc" PROPERTIES
   LABELS package TIMEOUT 300)
 
+if(TESSERA_HAVE_CUDA)
+  add_test(NAME "package: the README's project builds as it stands, and other architectures are warned of"
+    COMMAND "${CMAKE_COMMAND}" -D "README=${PROJECT_SOURCE_DIR}/README.md" -D "STAGE=${stage}"
+      -D "WORK=${package_work}/readme" -D "GENERATOR=${CMAKE_GENERATOR}" -D "CXX=${CMAKE_CXX_COMPILER}"
+      -D "NVCC=${nvcc}" -P "${package}/readme.cmake")
+  set_tests_properties("package: the README's project builds as it stands, and other architectures are warned of"
+    PROPERTIES LABELS package TIMEOUT 600 FIXTURES_REQUIRED installed)
+endif()
+
+# What the README says to install by. No generator is named: whichever of make and Ninja is CMake's choice must do.
+if(CMAKE_VERSION VERSION_GREATER_EQUAL 3.25)
+  add_test(NAME "package: the preset configures with what setup.sh installs"
+    COMMAND "${CMAKE_COMMAND}" --preset package -B "${package_work}/preset" --fresh
+    WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+  set_tests_properties("package: the preset configures with what setup.sh installs" PROPERTIES LABELS package
+    ENVIRONMENT_MODIFICATION "CMAKE_GENERATOR=unset:" TIMEOUT 300)
+endif()
+
 # An example is a project of its own as well.  Built host only here, whatever it would find, and as it comes: the
 # consumer above covers CUDA for less time, and the build tree the optimised program.  A copy is built, so that nothing
 # but the installed tree and the examples' own folders can be what it uses.

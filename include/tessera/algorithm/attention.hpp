@@ -167,9 +167,7 @@ struct attention {
   template <class Executor>
   static array_view<float> work_shares(Executor const& exec, attention_shape const& shape, workspace const& space,
                                        quantized_parts parts = {}) {
-    regions const places(where, shape, parts);
-    std::int64_t const floats = parts.queries ? floats_of_work_shares(exec, places) : 0;
-    return floats > 0 ? space[region<float>{places.plan.bytes(), floats}] : array_view<float>{};
+    return work_shares(exec, regions(where, shape, parts, workspace_plan::record::sizes), space);
   }
 
   /// Enqueues everything. Throws shape_error or value_error for what does not fit together. T, Result: bfloat16,
@@ -178,18 +176,20 @@ struct attention {
   static void forward(Executor const& exec, attention_inputs<T> const& in, attention_options const& options,
                       attention_outputs<Result> const& out, workspace const& space, Functions const& functions = {}) {
     attention_shape const shape = check_inputs(where, in);
-    heads quantized = operands(shape, space);
+    regions const places(where, shape, {}, workspace_plan::record::sizes);
+    check_room(where, places, space);
+    heads quantized = places.operands(space);
     if (out.log_sum_exp.data == nullptr && in.sinks.data == nullptr) {
       quantized.queries.mean_scores = {};
     }
     attention_call<method, Result, typename Functions::bias_type> call{
         shape,          options,  quantized,      out,           in.query_lengths,
-        in.key_lengths, in.sinks, functions.bias, in.block_list, partials(shape, space),
+        in.key_lengths, in.sinks, functions.bias, in.block_list, places.partials(space),
         in.query_starts};
-    call.counters = counters(shape, space);
-    call.work_shares = work_shares(exec, shape, space);
+    call.counters = space[places.counters];
+    call.work_shares = work_shares(exec, places, space);
     check_call(where, call);
-    make_codes(exec, where, shape, in, options, quantized, {}, space, functions);
+    make_codes(exec, where, places, in, options, quantized, space, functions);
     run_attention(exec, call);
   }
 
@@ -217,7 +217,9 @@ struct attention {
     }
     check_operands(here, shape, out, in.queries.data != nullptr, in.keys.data != nullptr || needs_keys,
                    in.values.data != nullptr);
-    make_codes(exec, here, shape, in, options, out, parts, space, functions);
+    regions const places(here, shape, parts, workspace_plan::record::sizes);
+    check_room(here, places, space);
+    make_codes(exec, here, places, in, options, out, space, functions);
   }
 
   /// Enqueues attention over operands that quantize() made.
@@ -264,17 +266,29 @@ struct attention {
 
   static constexpr char const* where = "attention.forward";
 
+  static void check_room(char const* function, regions const& places, workspace const& space) {
+    attention_shape const& s = places.shape;
+    space.check_room(function, places.plan.bytes(), s.batch, " sequences of ", s.query_heads, " and ", s.key_heads,
+                     " heads, ", s.queries, " queries and ", s.keys, " keys, of ", s.channels, " channels,");
+  }
+
+  template <class Executor>
+  static array_view<float> work_shares(Executor const& exec, regions const& places, workspace const& space) {
+    std::int64_t const floats = places.parts.queries ? floats_of_work_shares(exec, places) : 0;
+    return floats > 0 ? space[region<float>{places.plan.bytes(), floats}] : array_view<float>{};
+  }
+
   template <class Executor, class T, class Functions>
-  static void make_codes(Executor const& exec, char const* function, attention_shape const& shape,
+  static void make_codes(Executor const& exec, char const* function, regions const& places,
                          attention_inputs<T> const& in, attention_options const& options, heads const& out,
-                         quantized_parts parts, workspace const& space, Functions const& functions) {
+                         workspace const& space, Functions const& functions) {
+    attention_shape const& shape = places.shape;
     check_starts(function, shape, in.query_starts, in.key_starts);
     check<value_error>(options.softmax_scale >= 0 && options.softmax_scale < infinity, function,
                        ": the scale of the softmax is ", options.softmax_scale, " but must be finite and not negative");
     float const scale = options.softmax_scale > 0
                             ? options.softmax_scale
                             : static_cast<float>(1.0 / ::sqrt(static_cast<double>(shape.channels)));
-    regions const places(function, shape, parts);
     quantize_attention(exec, quantize_call<method, T, Functions>{shape, scale, in, out, places, space, functions});
   }
 
@@ -284,6 +298,10 @@ struct attention {
     check<shape_error>(shape.key_heads >= 1 && shape.query_heads >= 1 && shape.query_heads % shape.key_heads == 0,
                        function, ": there are ", shape.query_heads,
                        " query heads, which are no whole number for each of ", shape.key_heads, " key heads");
+    constexpr std::int64_t most = std::int64_t{1} << 48;
+    check<shape_error>(max(shape.batch, max(shape.queries, shape.keys)) <= most && shape.query_heads <= most, function,
+                       ": there are ", shape.batch, " sequences of ", shape.query_heads, " heads, ", shape.queries,
+                       " queries and ", shape.keys, " keys but none can be more than ", most);
     check<shape_error>(shape.channels >= 16 && shape.channels <= 256 && shape.channels % 16 == 0, function,
                        ": heads have ", shape.channels, " channels but must have a multiple of 16 up to 256");
   }
@@ -309,21 +327,16 @@ struct attention {
   }
 
   template <class T>
-  static void check_memory(char const* function, char const* what, head_view<T const> heads) {
-    check<value_error>(heads.data != nullptr || heads.is_empty(), function, ": the ", what, " have no memory but ",
-                       heads.size(), " elements");
-  }
-
-  template <class T>
   static void check_heads(char const* function, char const* what, head_view<T const> found, std::int64_t batch,
                           std::int64_t count, std::int64_t tokens, std::int64_t channels) {
     check_extents(function, what, found, {batch, count, tokens, channels});
   }
 
-  /// Of what is not null.
+  /// Of what is not null; what is has no elements.
   template <class T, int Rank>
   static void check_extents(char const* function, char const* what, view<T, Rank> found,
                             std::int64_t const (&expected)[Rank]) {
+    check_memory(function, what, found);
     for (int dimension = 0; found.data != nullptr && dimension < Rank; ++dimension) {
       check<shape_error>(found.extent(dimension) == expected[dimension], function, ": dimension ", dimension,
                          " of the ", what, " has ", found.extent(dimension), " elements but needs ",
@@ -363,8 +376,9 @@ struct attention {
     attention_options const& o = call.options;
     check<value_error>(o.window_left >= -1 && o.window_right >= -1, function, ": the window has ", o.window_left,
                        " keys to the left and ", o.window_right, " to the right but neither must be below -1");
-    check<shape_error>(call.out.result.data != nullptr || s.batch * s.queries == 0, function,
-                       ": the result has no memory but ", s.batch * s.query_heads * s.queries, " rows");
+    check<shape_error>(call.out.result.data != nullptr || s.batch == 0 || s.queries == 0, function,
+                       ": the result has no memory but ", checked_multiply(function, s.batch, s.query_heads, s.queries),
+                       " rows");
     bool const has_starts = call.query_starts.first.data != nullptr;
     check_output(function, "result", call.out.result, {s.batch, s.query_heads, s.queries, s.channels}, has_starts);
     check_output(function, "log-sum-exps", call.out.log_sum_exp, {s.batch, s.query_heads, s.queries}, has_starts);

@@ -47,8 +47,13 @@ struct attention_score {
                          " of what was found has ", found.extent(dimension), " elements but that of what was expected ",
                          expected.extent(dimension));
     }
+    check_memory(where, "heads that were found", found);
+    check_memory(where, "heads that were expected", expected);
+    check_memory(where, "scores", score);
     check<shape_error>(score.size() == 1, where, ": the score has ", score.size(), " elements but needs 1");
     regions const places(found.extent(0), found.extent(1), found.extent(2), found.extent(3));
+    space.check_room(where, places.plan.bytes(), found.extent(0), " x ", found.extent(1), " heads of ", found.extent(2),
+                     " tokens of ", found.extent(3), " channels");
     auto const sums = space[places.sums];
     compare_heads<std::remove_const_t<T>, std::remove_const_t<Better>> const compare{found, expected, sums};
     exec.run(compare, compare.groups());

@@ -14,6 +14,7 @@
 #include <tessera/algorithm/paged_cache.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
+#include <tessera/core/math.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/merge/retain_most_different.hpp>
 #include <tessera/program/cache_memory.hpp>
@@ -97,6 +98,8 @@ struct cache_layout {
     constexpr char const* where = "cross_layer_cache";
     check<value_error>(part.value_group >= 16, where, ": groups of values have ", part.value_group,
                        " channels but must have at least ", 16);
+    check<value_error>(!is_nan(part.retention.amount), where, ": the amount that is retained is ",
+                       part.retention.amount, " but must be a number");
     auto const channels = static_cast<int>(e.channels);
     cache_page_format const format{channels, part.key_bits, part.value_bits, divide_up(channels, part.value_group),
                                    part.layers};
@@ -118,7 +121,7 @@ struct cache_layout {
     added.rows = plan.template add<T>(name + ": retained", sizes.row_values(e.slots));
     added.row_counts = plan.template add<std::uint32_t>(name + ": counts of retained", heads);
     added.refused = plan.template add<std::uint32_t>(name + ": counts of refused", heads);
-    added.thresholds = plan.template add<float>(name + ": thresholds", 2 * heads);
+    added.thresholds = plan.template add<float>(name + ": thresholds", checked_multiply(where, heads, 2));
     places.push_back(added);
   }
 };

@@ -20,6 +20,7 @@
 #include <tessera/algorithm/compressed_weights.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/entropy/weight_stream.hpp>
+#include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/compressed_linear.hpp>
 #include <tessera/program/weight_reader.hpp>
@@ -61,7 +62,7 @@ struct compressed_linear {
     decoding.stream = reinterpret_cast<std::uint8_t const*>(weights.stream.data);
     decoding.stream_bytes = weights.stream.size();
     decoding.table = space[regions().table].data;
-    decoding.status = exec.status();
+    decoding.status = status_of(exec, {"compressed_linear.forward", "block"});
     exec.run(open_weights<value_type>{decoding}, 1);
     with_block_steps<value_type, typename Codec::mantissa_type>(exec, [&](auto steps) {
       using reader = weight_reader<value_type, typename Codec::mantissa_type, decltype(steps)>;
@@ -99,6 +100,10 @@ struct compressed_linear {
                          ": dimension ", dimension, " of the outputs has ", outputs.extent(dimension),
                          " elements with a stride of 0");
     }
+    check_memory(where, "inputs", inputs);
+    check_memory(where, "outputs", outputs);
+    check_memory(where, "biases", weights.bias);
+    check_memory(where, "bytes of the stream", weights.stream);
     check_codec(where, weights.spec);
     check<shape_error>(weights.stream.size() >= weights.spec.smallest_bytes(), where, ": the stream has ",
                        weights.stream.size(), " bytes but needs at least ", weights.spec.smallest_bytes());

@@ -22,13 +22,16 @@
 #include <vector>
 
 #include <tessera/algorithm/inspect_weight_stream.hpp>
+#include <tessera/algorithm/list_of_weights.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/core/cpu_features.hpp>
 #include <tessera/entropy/fixed_coder.hpp>
 #include <tessera/entropy/weight_stream.hpp>
 #include <tessera/exec/buffer.hpp>
+#include <tessera/exec/check_reach.hpp>
 #include <tessera/exec/cpu.hpp>
+#include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/decode_weights.hpp>
 #include <tessera/program/encode_weights.hpp>
@@ -135,24 +138,6 @@ void run_decode(Executor const& exec, array_view<weight_decoding<T> const> list)
         exec, [&](auto steps) { exec.run(decode_weights<T, Mantissa, decltype(steps)>{decoding}, decoding.blocks); });
   }
 }
-
-namespace detail {
-
-/// A view of the weights that a caller names, in whatever holds them.
-template <class T, class List>
-array_view<T> list_of_weights(List&& list) {
-  constexpr bool fits = std::is_convertible_v<List, array_view<T>>;
-  static_assert(fits,
-                "tessera: weights are a list of the codec's value_type (bfloat16 of neuzip, T of neuzip_of<T>), "
-                "which must not be const where they are written");
-  if constexpr (fits) {
-    return list;
-  } else {
-    return {};
-  }
-}
-
-}  // namespace detail
 
 /// The codec: a split of the values, a coder for exponents (rans_coder<12> or fixed_coder), what is kept of mantissas.
 ///
@@ -265,6 +250,7 @@ struct compressed_weights {
   template <class Executor>
   static void encode(Executor const& exec, array_view<source const> sources, workspace const& space) {
     auto const regions = encode_regions<Executor>(sources);
+    space.check_room("compressed_weights.encode", regions.plan.bytes(), sources.size(), " tensors");
     std::vector<weight_encoding<value_type>> coded;
     std::int64_t counters = 0;
     for (std::int64_t i = 0; i < sources.size(); ++i) {
@@ -300,6 +286,7 @@ struct compressed_weights {
   template <class Executor>
   static void decode(Executor const& exec, array_view<target const> targets, workspace const& space) {
     auto const regions = decode_regions(targets);
+    space.check_room("compressed_weights.decode", regions.plan.bytes(), targets.size(), " streams");
     std::vector<weight_decoding<value_type>> coded;
     for (std::int64_t i = 0; i < targets.size(); ++i) {
       weight_decoding<value_type> decoding = decoding_of(exec, targets[i]);
@@ -337,7 +324,7 @@ struct compressed_weights {
   /// The stream of `weights`, of exactly the size needed, in the executor's memory. Allocates, and waits.
   template <class Executor, class Weights = array_view<value_type const>>
   static buffer<std::byte> encode(Executor const& exec, Weights const& weights, weight_stream_options options = {}) {
-    auto const list = detail::list_of_weights<value_type const>(weights);
+    auto const list = detail::list_of_weights<value_type const>(exec, "compressed_weights.encode", weights);
     weight_stream_spec const layout = spec(list.size(), options);
     workspace_plan const plan = encode_plan(exec, layout);
     buffer<std::byte> memory(exec, plan.bytes());
@@ -356,17 +343,19 @@ struct compressed_weights {
   /// Decodes a stream, whatever its options were. Allocates, and waits. Throws corrupt_data.
   template <class Executor, class Weights = array_view<value_type>>
   static void decode(Executor const& exec, array_view<std::byte const> stream, Weights&& weights) {
-    auto const list = detail::list_of_weights<value_type>(std::forward<Weights>(weights));
-    check_stream("compressed_weights.decode", stream, 0);
+    constexpr char const* where = "compressed_weights.decode";
+    auto const list = detail::list_of_weights<value_type>(exec, where, std::forward<Weights>(weights));
+    check_stream(where, stream, 0);
+    check_reach(exec, where, "bytes of the stream", stream);
     weight_stream_spec const layout = wait_for_spec(exec, stream);
-    check<value_error>(layout.type == detail::weight_type_of<value_type>,
-                       "compressed_weights.decode: the stream holds elements of type ", static_cast<int>(layout.type),
-                       " but the output has type ", static_cast<int>(detail::weight_type_of<value_type>));
-    check<value_error>(layout.coder == weight_coder::stored || layout.coder == detail::weight_coder_of<Coder>,
-                       "compressed_weights.decode: the stream has coder ", static_cast<int>(layout.coder),
-                       " but the codec has ", static_cast<int>(detail::weight_coder_of<Coder>));
-    check<value_error>(layout.mantissa_kept == Mantissa::kept_bits, "compressed_weights.decode: the stream keeps ",
-                       layout.mantissa_kept, " mantissa bits but the codec ", Mantissa::kept_bits);
+    check<value_error>(layout.type == detail::weight_type_of<value_type>, where, ": the stream holds elements of type ",
+                       static_cast<int>(layout.type), " but the output has type ",
+                       static_cast<int>(detail::weight_type_of<value_type>));
+    check<value_error>(layout.coder == weight_coder::stored || layout.coder == detail::weight_coder_of<Coder>, where,
+                       ": the stream has coder ", static_cast<int>(layout.coder), " but the codec has ",
+                       static_cast<int>(detail::weight_coder_of<Coder>));
+    check<value_error>(layout.mantissa_kept == Mantissa::kept_bits, where, ": the stream keeps ", layout.mantissa_kept,
+                       " mantissa bits but the codec ", Mantissa::kept_bits);
     workspace_plan const plan = decode_plan(exec, layout);
     buffer<std::byte> memory(exec, plan.bytes());
     decode(exec, layout, stream, list, workspace(plan, memory));
@@ -406,7 +395,7 @@ struct compressed_weights {
     std::int64_t slots = 0;
     for (std::int64_t i = 0; i < sources.size(); ++i) {
       weight_stream_spec const& spec = sources[i].spec;
-      counters += counters_of<Executor>(spec);
+      counters = checked_add("compressed_weights.encode", counters, counters_of<Executor>(spec));
       // Tensors are coded one after the other where slots are needed at all.
       slots = max(slots, placement_needs<Executor, value_type, Mantissa>::slots(spec));
     }
@@ -432,6 +421,7 @@ struct compressed_weights {
     check_stream("compressed_weights.encode", from.stream, from.spec.smallest_bytes());
     check<shape_error>(from.stream_bytes.size() >= 1, "compressed_weights.encode: stream_bytes has ",
                        from.stream_bytes.size(), " elements but must have ", 1);
+    check_memory("compressed_weights.encode", "sizes of streams", from.stream_bytes);
     weight_encoding<value_type> encoding;
     encoding.spec = from.spec;
     encoding.weights = from.weights.data;
@@ -439,7 +429,7 @@ struct compressed_weights {
     encoding.capacity = from.stream.size();
     encoding.stream_bytes = from.stream_bytes.data;
     encoding.seed = from.seed;
-    encoding.status = exec.status();
+    encoding.status = status_of(exec, {"compressed_weights.encode", "byte"});
     return encoding;
   }
 
@@ -462,7 +452,7 @@ struct compressed_weights {
     decoding.first_block = to.first_block;
     decoding.blocks = blocks;
     decoding.weights = to.weights.data;
-    decoding.status = exec.status();
+    decoding.status = status_of(exec, {"compressed_weights.decode", "block"});
     return decoding;
   }
 
@@ -470,6 +460,7 @@ struct compressed_weights {
   static void check_weights(char const* where, std::int64_t count, array_view<Element> weights) {
     check<shape_error>(weights.size() == count, where, ": there are ", weights.size(), " weights but the spec is for ",
                        count);
+    check_memory(where, "weights", weights);
     check<shape_error>(weights.is_contiguous(), where, ": the weights have a stride of ", weights.stride(0),
                        " but must have a stride of ", 1);
   }
@@ -478,6 +469,7 @@ struct compressed_weights {
   static void check_stream(char const* where, array_view<Byte> stream, std::int64_t needed) {
     check<shape_error>(stream.size() >= needed, where, ": the stream has ", stream.size(), " bytes but needs at least ",
                        needed);
+    check_memory(where, "bytes of the stream", stream);
     check<shape_error>(stream.is_contiguous(), where, ": the stream has a stride of ", stream.stride(0),
                        " but must have a stride of ", 1);
     auto const beyond = reinterpret_cast<std::uintptr_t>(stream.data) % 16;

@@ -206,7 +206,10 @@ class cross_layer_cache {
                                           options.softmax_scale > 0 ? options.softmax_scale : static_cast<float>(plain),
                                           options.is_causal,
                                           out};
-    call.partials = cached_attention_regions(where, shape).partials(space);
+    cached_attention_regions const places(where, shape);
+    space.check_room(where, places.plan.bytes(), shape.batch, " sequences of ", shape.query_heads, " heads and ",
+                     shape.queries, " queries");
+    call.partials = places.partials(space);
     call.query_lengths = query_lengths;
     call.status = exec.status();
     run_cached_attention(exec, call);
@@ -341,6 +344,7 @@ class cross_layer_cache {
   void run_append(Executor const& exec, char const* where, int part, cache_inputs<T> const& inputs,
                   cache_sequences const& sequences, cache_tokens const& brings, workspace const& space) const {
     cache_append_regions const places = regions(where, sequences.size(), brings.tokens);
+    space.check_room(where, places.plan.bytes(), sequences.size(), " sequences of ", brings.tokens, " new tokens");
     cache_layers const& as = layers_of(part);
     auto const run = [&](auto const& merger) {
       run_cache_append(
@@ -394,6 +398,9 @@ class cross_layer_cache {
                        shape.query_heads, " query heads, which are no whole number for each of ", shape.key_heads,
                        " key heads");
     std::int64_t const expected[4] = {shape.batch, shape.query_heads, shape.queries, shape.channels};
+    check_memory(where, "queries", queries);
+    check_memory(where, "results", out.result);
+    check_memory(where, "log-sum-exps", out.log_sum_exp);
     for (int dimension = 0; dimension < 4; ++dimension) {
       check<shape_error>(queries.extent(dimension) == expected[dimension], where, ": dimension ", dimension,
                          " of the queries has ", queries.extent(dimension), " elements but needs ",

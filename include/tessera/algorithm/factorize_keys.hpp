@@ -6,10 +6,10 @@
 ///     workspace_plan plan("my layer");
 ///     auto const regions = factorization.add_to(plan);
 ///     ...
-///     exec.clear(gram);
+///     exec.clear(array_view<float>(gram.data, gram.size()));
 ///     factorization.accumulate(exec, keys, gram, room);           // heads x tokens x channels, in pieces
-///     factorization.find(exec, gram, regions, space, directions);               // width x rank
-///     factorization.project(exec, keys, directions, coefficients);              // tokens x rank
+///     factorization.find(exec, matrix_view<float const>(gram), regions, space, directions);             // width x rank
+///     factorization.project(exec, keys, matrix_view<bfloat16 const>(directions), coefficients);         // tokens x rank
 ///
 /// Sums of 2048 tokens are added up in fp32 and then to the others, so that pieces of multiples of 2048 tokens give the
 /// same bits as all at once. Of what no `rank` directions can hold the found ones leave at most 1.01 times as much, for

@@ -78,6 +78,7 @@ struct linear {
                       view<Output, 2> outputs) {
     check<shape_error>(bias.size() == outputs.extent(1), where, ": the bias has ", bias.size(),
                        " values but the outputs have ", outputs.extent(1), " columns");
+    check_memory(where, "biases", bias);
     forward(exec, inputs, weights, add_bias<std::remove_const_t<Bias>>{bias}, outputs);
   }
 
@@ -105,6 +106,9 @@ struct linear {
     check<shape_error>(outputs.extent(0) >= 0 && outputs.extent(1) >= 0 && inputs.extent(1) >= 0, where,
                        ": the extents are ", outputs.extent(0), ", ", outputs.extent(1), " and ", inputs.extent(1),
                        " but must not be negative");
+    check_memory(where, "inputs", inputs);
+    check_memory(where, "weights", weights);
+    check_memory(where, "outputs", outputs);
     for (int dimension = 0; dimension < 2; ++dimension) {
       check<shape_error>(outputs.is_empty() || outputs.extent(dimension) < 2 || outputs.stride(dimension) != 0, where,
                          ": dimension ", dimension, " of the outputs has ", outputs.extent(dimension),

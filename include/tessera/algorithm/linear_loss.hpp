@@ -23,6 +23,8 @@
 #include <tessera/concepts/refused_call.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/check.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/finish_loss.hpp>
 #include <tessera/program/kept_softmaxes.hpp>
@@ -81,19 +83,23 @@ struct linear_loss {
                       linear_loss_outputs const& out, workspace const& space) {
     linear_loss_shape const shape = check_inputs(where, in, options);
     check_outputs(shape, options, out);
-    regions const places(where, shape);
+    mark_regions const places(where, shape, kept_entries(exec, shape, options), workspace_plan::record::sizes);
+    check_room(where, space, places.forward_bytes(), shape);
     loss_token_list const tokens = places.token_list(space);
     bool const is_reduced = options.reduction != loss_reduction::none;
     loss_token_outputs const of_tokens{is_reduced ? array_view<float>{} : out.loss, out.log_sum_exp,
                                        out.log_probability, out.entropy, out.prediction};
     std::int64_t const sequence = max(options.sequence == 0 ? shape.tokens : options.sequence, std::int64_t{1});
     label_rule const rule{options.ignore_index, options.shift, sequence, shape.vocabulary};
-    exec.run(select_loss_tokens<Label>{in.labels, rule, tokens, of_tokens, space[places.poison], exec.status()}, 1);
+    exec.run(select_loss_tokens<Label>{in.labels, rule, tokens, of_tokens, space[places.poison],
+                                       status_of(exec, {where, "token"})},
+             1);
     auto states = places.state_matrix(space, shape.tokens);
     loss_tiles<Tile, Reducer> const tiles{logits_of(in, options, tokens), tokens,       {}, states,
                                           space[places.targets],          places.splits};
-    loss_marks const marks = marks_of(exec, shape, options, space);
-    kept_softmaxes<value_type> const kept = kept_of(exec, shape, options, space);
+    loss_marks const marks = marks_of(exec, places, shape, options, space);
+    kept_softmaxes<value_type> const kept =
+        places.has_softmaxes(space) ? places.kept_in(space, shape) : kept_softmaxes<value_type>{};
     loss_tiles_results const reduced =
         shape.tokens > 0 ? run_loss_tiles(exec, tiles, marks, kept) : loss_tiles_results{0, {}, false};
     if (kept.are_wanted()) {
@@ -144,7 +150,8 @@ struct linear_loss {
     linear_loss_shape const shape = check_inputs(back, in, options);
     check_gradients(shape, options, upstream, out);
     gradient_regions<Gradient> const places(back, shape, options, orders_entries_for(exec, options),
-                                            kept_entries(exec, shape, options));
+                                            kept_entries(exec, shape, options), workspace_plan::record::sizes);
+    check_room(back, space, places.plan.bytes(), shape);
     loss_token_list const tokens = places.token_list(space);
     prepare_loss_gradients const prepare{tokens,
                                          in.weights,
@@ -157,10 +164,10 @@ struct linear_loss {
                                          space[places.rows],
                                          space[places.late_scale]};
     exec.run(prepare, prepare.groups());
-    run_loss_gradients(
-        exec, loss_gradient_call<Tile, Reducer, Filter, Gradient>{
-                  shape, logits_of(in, options, tokens), in.hidden, tokens, options.smoothing,
-                  upstream.entropy.data != nullptr, thresholds_of(options), out, places, space, exec.status()});
+    run_loss_gradients(exec, loss_gradient_call<Tile, Reducer, Filter, Gradient>{
+                                 shape, logits_of(in, options, tokens), in.hidden, tokens, options.smoothing,
+                                 upstream.entropy.data != nullptr, thresholds_of(options), out, places, space,
+                                 status_of(exec, {back})});
   }
 
   /// Says what forward() takes, of calls that it cannot.
@@ -215,6 +222,7 @@ struct linear_loss {
   }
 
   using regions = detail::loss_regions<Tile, Reducer>;
+  using mark_regions = detail::loss_mark_regions<Tile, Reducer>;
   template <class Gradient>
   using gradient_regions = detail::loss_gradient_regions<Tile, Reducer, Filter, Gradient>;
   static constexpr char const* where = "linear_loss.forward";
@@ -243,20 +251,11 @@ struct linear_loss {
                           keeps_softmaxes(exec, std::type_identity<loss_gradient_tiles<Tile, Filter>>{});
     return can_keep ? gradient_regions<value_type>::kept_within(back, shape, options.workspace_budget) : 0;
   }
-  /// Room for them, if the workspace has it.
-  template <class Executor>
-  static kept_softmaxes<value_type> kept_of(Executor const& exec, linear_loss_shape const& shape,
-                                            linear_loss_options const& options, workspace const& space) {
-    detail::loss_mark_regions<Tile, Reducer> const places(where, shape, kept_entries(exec, shape, options));
-    return space.bytes() < places.plan.bytes() ? kept_softmaxes<value_type>{} : places.kept_in(space, shape);
-  }
-
   /// Room for marks, if the workspace has it and something may be left out of gradients. Says that there are none yet.
   template <class Executor>
-  static loss_marks marks_of(Executor const& exec, linear_loss_shape const& shape, linear_loss_options const& options,
-                             workspace const& space) {
-    detail::loss_mark_regions<Tile, Reducer> const places(where, shape);
-    if (space.bytes() < places.plan.bytes()) {
+  static loss_marks marks_of(Executor const& exec, mark_regions const& places, linear_loss_shape const& shape,
+                             linear_loss_options const& options, workspace const& space) {
+    if (!places.has_marks(space)) {
       return {};
     }
     exec.clear(space[places.is_marked]);
@@ -270,9 +269,20 @@ struct linear_loss {
     return {{in.hidden, tokens.order}, {in.classifier}, {in.bias, options.softcap, 1.0F / options.temperature}};
   }
 
+  static constexpr std::int64_t most_tokens = std::int64_t{1} << 40;
+
+  static void check_room(char const* function, workspace const& space, std::int64_t needed,
+                         linear_loss_shape const& shape) {
+    space.check_room(function, needed, shape.tokens, " tokens of ", shape.channels, " channels and ", shape.vocabulary,
+                     " entries");
+  }
+
   static void check_extents(linear_loss_shape const& shape) {
     check<shape_error>(shape.tokens >= 0 && shape.channels >= 0, where, ": there are ", shape.tokens, " tokens of ",
                        shape.channels, " channels but neither must be negative");
+    check<shape_error>(shape.tokens <= most_tokens && shape.channels <= 0x7fffffff, where, ": there are ", shape.tokens,
+                       " tokens of ", shape.channels, " channels but at most ", most_tokens, " of ", 0x7fffffff,
+                       " can be");
     check<shape_error>(shape.vocabulary >= 1 && shape.vocabulary <= 0x7fffffff, where, ": the vocabulary has ",
                        shape.vocabulary, " entries but must have 1 to ", 0x7fffffff);
   }
@@ -286,11 +296,20 @@ struct linear_loss {
                        " channels but the classifier has ", in.classifier.extent(1));
     check<shape_error>(in.labels.size() == shape.tokens, function, ": there are ", in.labels.size(), " labels but ",
                        shape.tokens, " tokens");
+    check_memory(function, "hidden states", in.hidden);
+    check_memory(function, "rows of the classifier", in.classifier);
+    check_memory(function, "labels", in.labels);
+    check_memory(function, "biases", in.bias);
     check<shape_error>(in.bias.data == nullptr || in.bias.size() == shape.vocabulary, function, ": the bias has ",
                        in.bias.size(), " values but the vocabulary has ", shape.vocabulary);
     check_length(function, "weights", in.weights, shape.tokens, "tokens");
     check<value_error>(options.temperature > 0 && options.temperature < infinity, function, ": the temperature is ",
                        options.temperature, " but must be positive and finite");
+    check<value_error>(1.0F / options.temperature < infinity, function, ": the temperature is ", options.temperature,
+                       ", whose reciprocal is not finite");
+    check<value_error>(!is_nan(options.hidden_threshold) && !is_nan(options.classifier_threshold), function,
+                       ": the thresholds of the filter are ", options.hidden_threshold, " and ",
+                       options.classifier_threshold, " but must be numbers");
     check<value_error>(options.softcap >= 0 && options.softcap < infinity, function, ": the softcap is ",
                        options.softcap, " but must be finite and not negative");
     check<value_error>(options.smoothing >= 0 && options.smoothing <= 1, function, ": the smoothing is ",
@@ -315,6 +334,8 @@ struct linear_loss {
     check_length(back, "upstream gradients of entropies", upstream.entropy, shape.tokens, "tokens");
     check<value_error>(upstream.entropy.data == nullptr || has_reducer<entropy_reducer<float>, Reducer>, back,
                        ": entropies have gradients but the reducer has no entropy_reducer<float>");
+    check_memory(back, "gradients of hidden states", out.hidden);
+    check_memory(back, "gradients of the classifier", out.classifier);
     check_matrix("hidden states", out.hidden, shape.tokens, shape.channels);
     check_matrix("classifier", out.classifier, shape.vocabulary, shape.channels);
     check_length(back, "gradients of the bias", out.bias, shape.vocabulary, "entries of the vocabulary");
@@ -339,6 +360,7 @@ struct linear_loss {
   static void check_outputs(linear_loss_shape const& shape, linear_loss_options const& options,
                             linear_loss_outputs const& out) {
     bool const is_reduced = options.reduction != loss_reduction::none;
+    check_memory(where, "losses", out.loss);
     check<shape_error>(out.loss.size() == (is_reduced ? 1 : shape.tokens), where, ": the loss has ", out.loss.size(),
                        " elements but needs ", is_reduced ? 1 : shape.tokens);
     check_length(where, "log-sum-exps", out.log_sum_exp, shape.tokens, "tokens");
@@ -358,6 +380,7 @@ struct linear_loss {
   template <class T>
   static void check_length(char const* function, char const* what, array_view<T> list, std::int64_t length,
                            char const* of) {
+    check_memory(function, what, list);
     check<shape_error>(list.data == nullptr || list.size() == length, function, ": there are ", list.size(), " ", what,
                        " but ", length, " ", of);
     check<shape_error>(std::is_const_v<T> || list.size() < 2 || list.stride(0) != 0, function, ": the ", what, " have ",

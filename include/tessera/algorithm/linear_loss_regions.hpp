@@ -52,8 +52,10 @@ struct loss_regions {
   region<loss_sums> sums;
   region<typename Reducer::state_type> states;
 
-  loss_regions(char const* where, linear_loss_shape const& shape)
-      : plan(where),
+  /// `record`: of a plan that users see entries, else sizes.
+  loss_regions(char const* where, linear_loss_shape const& shape,
+               workspace_plan::record record = workspace_plan::record::entries)
+      : plan(where, record),
         splits(splits_of(shape)),
         order(plan.add<std::int64_t>("tokens with a label", shape.tokens)),
         row_of(plan.add<std::int64_t>("places of tokens", shape.tokens)),
@@ -103,8 +105,9 @@ struct loss_mark_regions : loss_regions<Tile, Reducer> {
   region<bfloat16> references;  ///< of softmaxes
   region<std::int32_t> softmax_state;
 
-  explicit loss_mark_regions(char const* where, linear_loss_shape const& shape, std::int64_t kept_entries = 0)
-      : base(where, shape),
+  explicit loss_mark_regions(char const* where, linear_loss_shape const& shape, std::int64_t kept_entries = 0,
+                             workspace_plan::record record = workspace_plan::record::entries)
+      : base(where, shape, record),
         token_blocks(divide_up(shape.tokens, std::int64_t{loss_marks::block_tokens})),
         words(divide_up(shape.vocabulary, std::int64_t{32})),
         live(this->plan.template add<std::uint32_t>("marks of entries", checked_multiply(where, token_blocks, words))),
@@ -120,6 +123,13 @@ struct loss_mark_regions : loss_regions<Tile, Reducer> {
             checked_multiply(where, divide_up(kept_entries, std::int64_t{kept_softmaxes<value_type>::tile_entries}),
                              shape.tokens))),
         softmax_state(this->plan.template add<std::int32_t>("whether there are softmaxes", kept > 0 ? 1 : 0)) {}
+
+  /// Of the forward pass by itself.
+  std::int64_t forward_bytes() const { return live.offset; }
+  /// Whether a workspace has room for marks, too.
+  bool has_marks(workspace const& space) const { return space.bytes() >= softmaxes.offset; }
+  /// Whether a workspace has room for the softmaxes that are kept, too.
+  bool has_softmaxes(workspace const& space) const { return kept > 0 && space.bytes() >= this->plan.bytes(); }
 
   loss_marks marks(workspace const& space, linear_loss_shape const& shape, float threshold) const {
     return {{space[live].data, {token_blocks, words}},
@@ -179,15 +189,16 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
 
   /// Orders: whether the executor takes entries of a filtered pass in another order.
   loss_gradient_regions(char const* where, linear_loss_shape const& shape, linear_loss_options const& options,
-                        bool orders, std::int64_t kept_entries)
-      : loss_gradient_regions(where, shape, orders, kept_entries,
+                        bool orders, std::int64_t kept_entries,
+                        workspace_plan::record record = workspace_plan::record::entries)
+      : loss_gradient_regions(where, shape, record, orders, kept_entries,
                               entries_within(where, shape, orders, kept_entries, options.workspace_budget)) {}
 
   /// Of how many entries the budget can keep softmaxes: all, or whole tiles beside what else is usual.
   static std::int64_t kept_within(char const* where, linear_loss_shape const& shape, std::int64_t budget) {
     constexpr std::int64_t step = 768;  // whole tiles of 128, 192 and 256
     auto const bytes = [&](std::int64_t count, std::int64_t entry_count) {
-      return loss_gradient_regions(where, shape, false, count, entry_count).plan.bytes();
+      return loss_gradient_regions(where, shape, workspace_plan::record::sizes, false, count, entry_count).plan.bytes();
     };
     if (bytes(shape.vocabulary, whole(shape)) <= budget) {
       return shape.vocabulary;
@@ -255,9 +266,9 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
             {space[column_sums].data, {row_tiles, values.extent(1)}, {values.stride(0), 1}}};
   }
 
-  loss_gradient_regions(char const* where, linear_loss_shape const& shape, bool orders, std::int64_t kept_entries,
-                        std::int64_t entry_count)
-      : base(where, shape, kept_entries),
+  loss_gradient_regions(char const* where, linear_loss_shape const& shape, workspace_plan::record record, bool orders,
+                        std::int64_t kept_entries, std::int64_t entry_count)
+      : base(where, shape, kept_entries, record),
         entries(entry_count),
         parts(divide_up(shape.vocabulary - kept_entries, entry_count)),
         row_blocks(divide_up(shape.tokens, std::int64_t{layout::rows}) * (layout::rows / program::block_rows)),
@@ -279,9 +290,10 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
         unclean(this->plan.template add<std::uint8_t>("blocks of tokens to be cleaned", this->token_blocks)),
         list_counts(this->plan.template add<std::int32_t>("lengths of lists", hidden_panels(shape) + entry_panels())),
         lists(this->plan.template add<std::int32_t>(
-            "lists of blocks", hidden_panels(shape) * entry_blocks() + entry_panels() * this->token_blocks)),
+            "lists of blocks", checked_add(where, checked_multiply(where, hidden_panels(shape), entry_blocks()),
+                                           checked_multiply(where, entry_panels(), this->token_blocks)))),
         tiles(this->plan.template add<tile_order::place>(
-            "lists of tiles", checked_multiply(where, parts, hidden_panels(shape) * tiles_across()))),
+            "lists of tiles", checked_multiply(where, parts, hidden_panels(shape), tiles_across()))),
         tile_count(this->plan.template add<std::int32_t>("lengths of the lists of tiles", parts)),
         entry_of(this->plan.template add<std::int32_t>("order of entries", orders ? shape.vocabulary : 0)),
         place_of(this->plan.template add<std::int32_t>("places of entries", orders ? shape.vocabulary : 0)),
@@ -291,8 +303,8 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
         alive(this->plan.template add<std::int64_t>("entries with gradients", orders ? 1 : 0)),
         dead_blocks(this->plan.template add<std::int32_t>("how many blocks have none", orders ? 1 : 0)),
         in_order(this->plan.template add<std::int32_t>("whether entries keep their order", orders ? 1 : 0)),
-        alive_blocks(this->plan.template add<std::uint8_t>("blocks with gradients",
-                                                           orders ? this->token_blocks * place_blocks(shape) : 0)),
+        alive_blocks(this->plan.template add<std::uint8_t>(
+            "blocks with gradients", orders ? checked_multiply(where, this->token_blocks, place_blocks(shape)) : 0)),
         gathered(this->plan.template add<typename layout::value_type>(
             "rows of a part of the classifier", orders ? checked_multiply(where, entries, remains_stride(shape)) : 0)) {
   }
@@ -304,7 +316,9 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
     constexpr std::int64_t least_gradient = std::int64_t{32} << 20;
     std::int64_t const tiles = divide_up(shape.vocabulary, tile_columns);
     auto const bytes = [&](std::int64_t count) {
-      return loss_gradient_regions(where, shape, orders, kept_entries, count * tile_columns).plan.bytes();
+      return loss_gradient_regions(where, shape, workspace_plan::record::sizes, orders, kept_entries,
+                                   count * tile_columns)
+          .plan.bytes();
     };
     std::int64_t const most = budget == 0 ? usual_budget : budget;
     std::int64_t const least = min(bytes(1), bytes(tiles));

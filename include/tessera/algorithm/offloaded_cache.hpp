@@ -25,6 +25,7 @@
 #include <tessera/concepts/refused_call.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/check.hpp>
+#include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/append_tokens.hpp>
 #include <tessera/program/archive_chunks.hpp>
@@ -103,6 +104,8 @@ struct offloaded_cache {
                        " slots but at least ", n.budget, " are selected, and at most ", most_slots, " can be");
     check<value_error>(options.softmax_scale >= 0 && options.softmax_scale < infinity, here,
                        ": the scale of the softmax is ", options.softmax_scale, " but must be finite and not negative");
+    check<value_error>(options.residual_limit >= 0, here, ": the limit of what directions leave is ",
+                       options.residual_limit, " but must be a number that is not negative");
     return plan_type<T>(n, options, std::move(rows));
   }
 
@@ -218,8 +221,8 @@ struct offloaded_cache {
     using element = element_of<T>;
     auto const& memory = cache.memory;
     offload_step<T> const step = cache.plan.step_of(space, in.queries.extent(0), in.sequences);
-    run_program(
-        exec, append_tokens<T, element>{n, memory, step, cache.rotary, in.queries, in.keys, in.values, exec.status()});
+    run_program(exec, append_tokens<T, element>{n, memory, step, cache.rotary, in.queries, in.keys, in.values,
+                                                status_of(exec, {"offloaded_cache.decode", "sequence"})});
     side.follow();
     project_chunks(side.executor(), cache, step);
     if (cache.plan.options.values == value_store::host) {
@@ -427,8 +430,7 @@ struct offloaded_cache {
       check<shape_error>(found.extent(dimension) == expected[dimension], here, ": dimension ", dimension, " of the ",
                          what, " has ", found.extent(dimension), " elements but needs ", expected[dimension]);
     }
-    check<value_error>(found.data != nullptr || found.is_empty(), here, ": the ", what, " have no memory but ",
-                       found.size(), " elements");
+    check_memory(here, what, found);
   }
   template <class T, class Result>
   static void check_step(offload_extents const& n, offload_tokens<T> const& in, offload_outputs<Result> const& out) {
@@ -439,6 +441,8 @@ struct offloaded_cache {
     check_heads(here, "keys", in.keys, {steps, n.key_heads, n.channels});
     check_heads(here, "values", in.values, {steps, n.key_heads, n.channels});
     check_heads(here, "results", out.result, {steps, n.query_heads, n.channels});
+    check_memory(here, "numbers of sequences", in.sequences);
+    check_memory(here, "log-sum-exps", out.log_sum_exp);
     check<shape_error>(in.sequences.data == nullptr || in.sequences.size() == steps, here, ": ", in.sequences.size(),
                        " sequences are named for ", steps, " steps");
     for (int dimension = 0; out.log_sum_exp.data != nullptr && dimension < 2; ++dimension) {

@@ -160,6 +160,10 @@ inline void check_page_format(char const* where, cache_page_format const& format
   constexpr std::int64_t least_tokens = 4 * cache_page_format::tokens;
   constexpr std::int64_t enough_groups = 1024;
   constexpr std::int64_t most = 64;
+  constexpr char const* where = "cross_layer_cache.attend";
+  check<shape_error>(s.key_heads >= 1 && s.query_heads >= s.key_heads, where, ": there are ", s.query_heads,
+                     " query heads, which are no whole number for each of ", s.key_heads, " key heads");
+  static_cast<void>(checked_multiply(where, s.batch, s.query_heads, s.queries, s.channels));
   std::int64_t const together = s.query_heads / s.key_heads * s.queries;
   std::int64_t const groups = s.batch * s.key_heads * divide_up(together, std::int64_t{cached_attention_rows});
   std::int64_t const wanted = divide_up(enough_groups, max(groups, std::int64_t{1}));
@@ -201,7 +205,7 @@ struct cached_attention_regions {
  private:
   /// 0 where rows are not shared.
   [[nodiscard]] std::int64_t shared_rows(char const* where) const {
-    return shares == 1 ? 0 : checked_multiply(where, shares * shape.batch, shape.query_heads * shape.queries);
+    return shares == 1 ? 0 : checked_multiply(where, shares, shape.batch, shape.query_heads, shape.queries);
   }
 };
 

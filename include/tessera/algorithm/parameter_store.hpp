@@ -7,7 +7,7 @@
 ///     ...
 ///     auto lease = store.acquire(first);                            // decodes into scratch
 ///     store.prefetch(second);                                       // meanwhile, on CUDA on a stream of its own
-///     exec.run(backward{lease.weights(), ...}, tiles);
+///     exec.run(backward{lease.weights(), gradient}, tiles);
 ///     store.sgd_update(first, lease, gradient, 0.01F);              // w -= rate * g, then encodes again in place
 ///     lease.release();
 ///     ...
@@ -47,9 +47,12 @@
 #include <tessera/algorithm/compressed_weights.hpp>
 #include <tessera/algorithm/parameter_lease.hpp>
 #include <tessera/core/check.hpp>
+#include <tessera/core/math.hpp>
 #include <tessera/exec/buffer.hpp>
+#include <tessera/exec/check_reach.hpp>
 #include <tessera/exec/memory.hpp>
 #include <tessera/exec/side_queue.hpp>
+#include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/parameter_stream.hpp>
 #include <tessera/program/sgd_step.hpp>
@@ -109,6 +112,7 @@ class parameter_store {
   parameter_id add(std::string name, array_view<value_type const> weights) {
     constexpr char const* where = "parameter_store.add";
     check_no_leases(where);
+    check_reach(exec_, where, "weights", weights);
     for (std::int64_t i = 0; i < size(); ++i) {
       check<value_error>(at(i).name != name, where, ": the name ", name, " is that of parameter ", i, " already");
     }
@@ -201,6 +205,8 @@ class parameter_store {
     parameter const& p = checked_lease(where, id, held);
     check<shape_error>(gradient.size() == p.spec.count, where, ": the gradient has ", gradient.size(),
                        " elements but parameter ", id.number, " (", p.name, ") has ", p.spec.count);
+    check_memory(where, "gradients", gradient);
+    check<value_error>(is_finite(rate), where, ": the learning rate is ", rate, " but must be finite");
     sgd_step<value_type, std::remove_const_t<Gradient>> const step{held.weights(), gradient, rate};
     exec_.run(step, step.groups());
     update(id, held);
@@ -338,7 +344,7 @@ class parameter_store {
     stream.arena_blocks = arena_.size() / p.spec.block_weights();
     stream.overflow = overflow_.data();
     stream.number = number;
-    stream.status = exec_.status();
+    stream.status = status_of(exec_, {"parameter_store.update", "parameter"});
     return stream;
   }
 

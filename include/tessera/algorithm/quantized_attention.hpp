@@ -94,11 +94,12 @@ struct quantized_regions {
   region<float> value_scales;      ///< batch x key heads x channels
   region<float> value_mean;        ///< batch x key heads x channels
 
-  /// Throws shape_error for extents whose product is no size.
-  quantized_regions(char const* where, attention_shape const& of, quantized_parts wanted = {})
-      : shape(of),
+  /// Throws shape_error for extents whose product is no size, whatever parts are wanted.
+  quantized_regions(char const* where, attention_shape const& of, quantized_parts wanted = {},
+                    workspace_plan::record record = workspace_plan::record::entries)
+      : shape(checked_extents(where, of)),
         parts(wanted),
-        plan(where),
+        plan(where, record),
         query_codes(plan.add<score_code>(
             "codes of queries", parts.queries ? size(where, query_heads(), padded_tokens(of.queries), elements()) : 0)),
         query_scales(plan.add<float>("scales of queries", parts.queries ? query_heads() * query_scale_count() : 0)),
@@ -162,6 +163,13 @@ struct quantized_regions {
   }
 
  protected:
+  /// Where this product is a size, so are all those of some of its factors.
+  static attention_shape const& checked_extents(char const* where, attention_shape const& s) {
+    std::int64_t const tokens = max(padded_tokens(max(s.queries, s.keys)), attention_padding);
+    std::int64_t const heads = max(s.query_heads, s.key_heads);
+    static_cast<void>(size(where, checked_multiply(where, max(s.batch, std::int64_t{1}), heads), tokens, s.channels));
+    return s;
+  }
   /// A product of extents, or shape_error.
   static std::int64_t size(char const* where, std::int64_t heads, std::int64_t tokens, std::int64_t channels) {
     return checked_multiply(where, checked_multiply(where, heads, tokens), channels);
@@ -191,8 +199,9 @@ struct quantization_regions : quantized_regions<Method> {
   region<std::uint32_t> counters;           ///< of works of attention
 
   /// Throws shape_error for extents whose product is no size.
-  quantization_regions(char const* where, attention_shape const& of, quantized_parts wanted = {})
-      : base(where, of, wanted),
+  quantization_regions(char const* where, attention_shape const& of, quantized_parts wanted = {},
+                       workspace_plan::record record = workspace_plan::record::entries)
+      : base(where, of, wanted, record),
         key_summaries(this->plan.template add<channel_summary>(
             "summaries of keys", base::smooths_keys && wanted.keys ? key_blocks() * of.channels : 0)),
         value_summaries(this->plan.template add<channel_summary>("summaries of values",

@@ -49,7 +49,7 @@ struct group_archetype {
   TESSERA_FN void sync() const;
   template <class T>
   TESSERA_FN T atomic_add(T& target, T value) const;
-  TESSERA_FN void report(status_word*, status_code, std::int64_t) const;
+  TESSERA_FN void report(status_word*, status_code, std::int64_t, status_detail = {}) const;
 };
 
 }  // namespace detail

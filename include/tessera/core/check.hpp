@@ -64,6 +64,13 @@ template <std::convertible_to<std::int64_t>... More>
   return checked_multiply(function, checked_multiply(function, a, b), c, more...);
 }
 
+/// Throws `value_error` where a view has elements but no memory. `what` it is of, in messages: "keys".
+template <class View>
+void check_memory(char const* function, char const* what, View const& given) {
+  check<value_error>(given.data != nullptr || given.size() == 0, function, ": the ", what, " have no memory but ",
+                     given.size(), " elements");
+}
+
 /// `a + b` of two counts; a `shape_error` that names `function` if one is negative or the sum does not fit.
 [[nodiscard]] inline std::int64_t checked_add(char const* function, std::int64_t a, std::int64_t b) {
   std::int64_t sum = 0;
@@ -72,18 +79,36 @@ template <std::convertible_to<std::int64_t>... More>
   return sum;
 }
 
-/// Throws what a status word stands for: `value_error` or `shape_error` where the caller's values or sizes are at
-/// fault, else `corrupt_data`.  The message names `function`, what failed, the code, and the position.
-inline void throw_if_failed(status_word word, char const* function) {
-  if (word.is_ok()) {
-    return;
+namespace detail {
+
+/// Puts a number where `name` stands in the text.
+inline void put_number(std::string& text, char const* name, std::int64_t number) {
+  if (std::size_t const at = text.find(name); at != std::string::npos) {
+    text.replace(at, std::char_traits<char>::length(name), std::to_string(number));
   }
-  status_code const code = word.code();
-  std::string const message =
-      join(function, ": ", describe(code), " (code ", static_cast<int>(code), ") at position ", word.position());
-  switch (code) {
+}
+
+/// What a failed word says of `function`. `unit`: what positions count.
+inline std::string status_message(status_word word, char const* function, char const* unit) {
+  std::string said = describe(word.code());
+  status_detail const what = word.what();
+  if (said.find('{') != std::string::npos) {
+    put_number(said, "{position}", word.position());
+    put_number(said, "{value}", what.value);
+    put_number(said, "{limit}", what.limit);
+    return join(function, ": ", said);
+  }
+  std::string const found = what.is_known() ? join(": it is ", what.value, ", and there are ", what.limit) : "";
+  return join(function, ": ", said, " (code ", static_cast<int>(word.code()), ") at ", unit, " ", word.position(),
+              found);
+}
+
+/// `value_error` or `shape_error` where the caller's values or sizes are at fault, else `corrupt_data`.
+[[noreturn]] inline void throw_status(status_word word, std::string const& message) {
+  switch (word.code()) {
     case status_code::bad_value:
     case status_code::out_of_range:
+    case status_code::bad_label:
     case status_code::bad_length:
     case status_code::bad_new_tokens:
     case status_code::bad_slot:
@@ -94,10 +119,21 @@ inline void throw_if_failed(status_word word, char const* function) {
     case status_code::full_tail:
       throw shape_error(message);
     default:
-      if (code >= status_code::first_user_code) {
+      if (word.code() >= status_code::first_user_code) {
         throw value_error(message);
       }
       throw corrupt_data(message, word.position());
+  }
+}
+
+}  // namespace detail
+
+/// Throws what a status word stands for: `value_error` or `shape_error` where the caller's values or sizes are at
+/// fault, else `corrupt_data`.  The message names `function`, what failed, the code, and the position, which counts
+/// what `unit` says; or it is the code's own sentence.
+inline void throw_if_failed(status_word word, char const* function, char const* unit = "position") {
+  if (!word.is_ok()) {
+    detail::throw_status(word, detail::status_message(word, function, unit));
   }
 }
 

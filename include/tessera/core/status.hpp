@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// How a group that cannot throw says what went wrong: one 64-bit word, shared by all groups of an executor.
+/// How a group that cannot throw says what went wrong: a word of 64 bits, shared by all groups of a call, with what it
+/// takes to say it in a sentence.
 ///
 /// The word starts with all bits set, which means "nothing failed".  A failing group writes the smaller of the word and
 /// `position << 8 | code`, atomically; so whatever the order in which groups run, the lowest position is what remains,
-/// and of two codes at one position the smaller.  `exec.wait()` turns the word into an exception and sets it back.
+/// and of two codes at one position the smaller.  Beside it stays the detail that was reported with that position, if
+/// there was one.  `exec.wait()` turns the word into an exception and sets it back.
 ///
 ///     if (tag != expected) { group.report(status, status_code::bad_checksum, which); return; }
+///     if (label >= vocabulary) { group.report(status, status_code::bad_label, token, {label, vocabulary}); return; }
+///
+/// Which call the word belongs to, exec.status(call) says: exec/status_calls.hpp.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +29,7 @@ enum class status_code : std::uint8_t {
   capacity_exceeded = 5,   ///< the output does not fit into the space that was given
   bad_value = 6,           ///< a value outside of what the program accepts
   out_of_range = 7,        ///< an index outside of its table
+  bad_label = 16,          ///< a label that is no entry of the vocabulary; the detail is the label and the vocabulary
   bad_length = 24,         ///< of a cached sequence: negative, or more tokens than it may have
   bad_new_tokens = 25,     ///< of a cached sequence: negative, or more than the inputs or the sequence have
   bad_slot = 26,           ///< of a cached sequence: none of the cache's
@@ -33,12 +39,27 @@ enum class status_code : std::uint8_t {
   first_user_code = 128,
 };
 
-/// The shared word.  Programs hold a pointer to the one that `exec.status()` gives; null means that nobody asks.
+/// What was wrong with a value: which it was, and how many there are of what it should be.
+struct status_detail {
+  static constexpr std::int64_t unknown = -0x7fffffffffffffff - 1;  ///< nothing was said
+
+  std::int64_t value = unknown;  ///< as it was found
+  std::int64_t limit = unknown;  ///< what it must be below, or the most that there is room for
+
+  /// Whether there is one.
+  [[nodiscard]] TESSERA_FN constexpr bool is_known() const { return limit != unknown; }
+};
+
+/// The shared word.  Programs hold a pointer to the one that `exec.status()` gives; null means that nobody asks. A
+/// word of which all bytes are 255 is a fresh one.
 struct status_word {
   static constexpr std::uint64_t nothing_failed = ~std::uint64_t{0};  ///< the word before a failure
   static constexpr int code_bits = 8;                                 ///< of the word; the position has the others
 
-  std::uint64_t bits = nothing_failed;  ///< code in the lowest 8, position above
+  std::uint64_t bits = nothing_failed;       ///< code in the lowest 8, position above
+  std::uint64_t detail_of = nothing_failed;  ///< the bits that were reported with the detail
+  status_detail detail = {-1, -1};           ///< of the earliest failure that had one; counts if detail_of is bits
+  std::uint64_t lock = nothing_failed;       ///< 0 while a group writes the detail
 
   /// The word of a failure; words of earlier positions compare lower.
   [[nodiscard]] static TESSERA_FN constexpr std::uint64_t pack(status_code code, std::int64_t position) {
@@ -52,11 +73,14 @@ struct status_word {
   [[nodiscard]] TESSERA_FN constexpr std::int64_t position() const {
     return static_cast<std::int64_t>(bits >> code_bits);
   }
+  /// What was reported with the failure.
+  [[nodiscard]] TESSERA_FN constexpr status_detail what() const { return detail_of == bits ? detail : status_detail{}; }
 };
 
-static_assert(sizeof(status_word) == 8);
+static_assert(sizeof(status_word) == 40);
 
-/// What a code means, as the middle of a sentence.
+/// What a code means, as the middle of a sentence. Where it has {value}, {position} and {limit} in it, it is the whole
+/// sentence.
 [[nodiscard]] constexpr char const* describe(status_code code) {
   switch (code) {
     case status_code::corrupt_stream:
@@ -73,6 +97,8 @@ static_assert(sizeof(status_word) == 8);
       return "a value is outside of what is accepted";
     case status_code::out_of_range:
       return "an index is out of range";
+    case status_code::bad_label:
+      return "label {value} of token {position} is no entry of {limit}";
     case status_code::bad_length:
       return "the length of a sequence is negative or more than it may be";
     case status_code::bad_new_tokens:
@@ -93,10 +119,27 @@ static_assert(sizeof(status_word) == 8);
 #if !defined(__CUDACC_RTC__)
 namespace detail {
 
+/// Keeps the detail of the earliest failure. Failures are few, so that a lock costs nothing.
+inline void keep_detail_on_host(status_word* word, std::uint64_t mine, status_detail detail) {
+  while (mine < __atomic_load_n(&word->detail_of, __ATOMIC_RELAXED)) {
+    std::uint64_t open = status_word::nothing_failed;
+    if (__atomic_compare_exchange_n(&word->lock, &open, 0, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+      if (mine < __atomic_load_n(&word->detail_of, __ATOMIC_RELAXED)) {
+        word->detail = detail;
+        __atomic_store_n(&word->detail_of, mine, __ATOMIC_RELAXED);
+      }
+      __atomic_store_n(&word->lock, status_word::nothing_failed, __ATOMIC_RELEASE);
+    }
+  }
+}
+
 /// The atomic minimum for threads of the host.
-inline void report_on_host(status_word* word, status_code code, std::int64_t position) {
+inline void report_on_host(status_word* word, status_code code, std::int64_t position, status_detail detail = {}) {
   if (word == nullptr) {
     return;
+  }
+  if (detail.is_known()) {
+    keep_detail_on_host(word, status_word::pack(code, position), detail);
   }
   std::uint64_t const mine = status_word::pack(code, position);
   std::uint64_t seen = __atomic_load_n(&word->bits, __ATOMIC_RELAXED);
@@ -105,10 +148,14 @@ inline void report_on_host(status_word* word, status_code code, std::int64_t pos
   }
 }
 
-/// Reads the word and sets it back to "nothing failed", in one step.
+/// Reads the word and sets it back to "nothing failed", in one step; details belong to programs that have ended.
 inline status_word take_on_host(status_word* word) {
   status_word taken;
   taken.bits = __atomic_exchange_n(&word->bits, status_word::nothing_failed, __ATOMIC_ACQUIRE);
+  if (!taken.is_ok()) {
+    taken.detail = word->detail;
+    taken.detail_of = __atomic_exchange_n(&word->detail_of, status_word::nothing_failed, __ATOMIC_ACQUIRE);
+  }
   return taken;
 }
 

@@ -25,10 +25,12 @@
 #include <memory>
 #include <thread>
 #include <type_traits>
+#include <vector>
 
 #include <tessera/concepts/program.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/exec/memory.hpp>
+#include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/worker_pool.hpp>
 #include <tessera/tile/serial/group.hpp>
 #include <tessera/view/array_view.hpp>
@@ -39,7 +41,8 @@ namespace detail {
 
 /// What copies of one executor share.
 struct cpu_state {
-  status_word status;
+  status_word words[status_calls::most];
+  status_calls calls;
   worker_pool pool;
 };
 
@@ -101,10 +104,20 @@ struct cpu {
   }
 
   /// Throws what groups reported since the last call.  (All work is done when `run` returns.)
-  void wait() const { throw_if_failed(detail::take_on_host(&state->status), "cpu.wait"); }
+  void wait() const {
+    std::vector<status_word> taken;
+    for (status_word& word : state->words) {
+      taken.push_back(detail::take_on_host(&word));
+    }
+    state->calls.throw_if_failed(taken, "cpu.wait");
+  }
 
   /// Where programs report; for a program's member of type `status_word*`.
-  [[nodiscard]] status_word* status() const { return &state->status; }
+  [[nodiscard]] status_word* status() const { return &state->words[0]; }
+  /// Where the programs of a call report, which wait() names then.
+  [[nodiscard]] status_word* status(status_call const& call) const {
+    return &state->words[state->calls.number_of(call)];
+  }
 
   /// Copies a list to another of the same size; both may have strides.
   template <class Source, class Target>

@@ -18,10 +18,14 @@
 /// `needs_specific_architecture`, a static bool, for sm_90a and not for sm_90. Elsewhere it does nothing: ask
 /// `exec.has<P>()`, and run the portable program instead.
 ///
-/// Making an executor takes the device that is current, allocates a word on it and one of pinned memory, and waits for
-/// both to be ready, not for any stream of yours; copies of an executor share them. `run` throws shape_error for a
-/// negative count, and device_error where a program needs more shared memory than there is or the launch fails; what
-/// groups report is thrown by `wait`. Devices of compute capability 8.0 and later.
+/// Making an executor takes the device that is current, allocates status words (exec/status_calls.hpp) on it and in
+/// pinned memory, and waits for both to be ready, not for any stream of yours; copies of an executor share them. `run`
+/// throws shape_error for a negative count, and device_error where a program needs more shared memory than there is or
+/// the launch fails; what groups report is thrown by `wait`. Devices of compute capability 8.0 and later.
+///
+/// The first executor on a device of compute capability 9.0 says on standard error if its source was not compiled for
+/// sm_90a: without the "a" no program may use wgmma, and all run portable ones. (nvcc cannot say it: with -arch=sm_90a
+/// it compiles for sm_90, too, and does not tell sources why.) Whoever means it defines TESSERA_ACCEPT_SM_90.
 #pragma once
 
 #if !defined(__CUDACC__)
@@ -32,15 +36,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include <tessera/concepts/program.hpp>
 #include <tessera/core/check.hpp>
+#include <tessera/exec/check_reach.hpp>
 #include <tessera/exec/cuda_memory.cuh>
 #include <tessera/exec/memory.hpp>
+#include <tessera/exec/status_calls.hpp>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/stream_order.cuh>
 #include <tessera/view/array_view.hpp>
@@ -219,8 +227,10 @@ class cuda_state {
     shared_bytes_ = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
     multiprocessors_ = attribute(cudaDevAttrMultiProcessorCount);
     overlaps_launches_ = major >= 9;
-    word_ = cuda_word(device_word(), &free_on_device);
-    mirror_ = cuda_word(pinned_word(), &free_on_host);
+    is_hopper_ = major == 9;
+    reads_all_memory_ = attribute(cudaDevAttrPageableMemoryAccess) != 0;
+    words_ = cuda_words(device_words(), &free_on_device);
+    mirror_ = cuda_words(pinned_words(), &free_on_host);
     reset_before_use();
   }
 
@@ -229,47 +239,53 @@ class cuda_state {
   [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
   /// Whether a kernel may be launched while the one before it ends; see wait_for_stream().
   [[nodiscard]] bool overlaps_launches() const { return overlaps_launches_; }
-  [[nodiscard]] status_word* status() const { return word_.get(); }
+  /// Whether programs read memory of the host that is neither pinned nor registered.
+  [[nodiscard]] bool reads_all_memory() const { return reads_all_memory_; }
+  /// Whether it has wgmma.
+  [[nodiscard]] bool is_hopper() const { return is_hopper_; }
+  [[nodiscard]] status_word* status() const { return words_.get(); }
+  [[nodiscard]] status_word* status(status_call const& call) { return words_.get() + calls_.number_of(call); }
 
-  /// Waits for the stream; gives what groups reported before, and sets the word back.
-  [[nodiscard]] status_word take(cudaStream_t stream) {
+  /// Waits for the stream, throws what groups reported before, and sets the words back.
+  void wait(cudaStream_t stream) {
     constexpr char const* function = "cuda.wait";
     std::lock_guard const lock(mutex_);
     cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
     check_cuda(cudaStreamIsCapturing(stream, &capture), function, "cudaStreamIsCapturing");
     check<value_error>(capture == cudaStreamCaptureStatusNone,
                        "cuda.wait: the stream is being captured, and what is captured cannot be waited for");
-    check_cuda(cudaMemcpyAsync(mirror_.get(), word_.get(), sizeof(status_word), cudaMemcpyDeviceToHost, stream),
-               function, "cudaMemcpyAsync");
-    check_cuda(cudaMemsetAsync(word_.get(), 0xff, sizeof(status_word), stream), function, "cudaMemsetAsync");
+    check_cuda(cudaMemcpyAsync(mirror_.get(), words_.get(), bytes, cudaMemcpyDeviceToHost, stream), function,
+               "cudaMemcpyAsync");
+    check_cuda(cudaMemsetAsync(words_.get(), 0xff, bytes, stream), function, "cudaMemsetAsync");
     check_cuda(cudaStreamSynchronize(stream), function, "cudaStreamSynchronize");
-    return *mirror_;
+    calls_.throw_if_failed({mirror_.get(), mirror_.get() + status_calls::most}, function);
   }
 
  private:
-  using cuda_word = std::unique_ptr<status_word, void (*)(status_word*)>;
+  static constexpr std::size_t bytes = sizeof(status_word) * status_calls::most;
+  using cuda_words = std::unique_ptr<status_word, void (*)(status_word*)>;
   static void free_on_device(status_word* word) { static_cast<void>(cudaFree(word)); }
   static void free_on_host(status_word* word) { static_cast<void>(cudaFreeHost(word)); }
-  static status_word* device_word() {
-    void* word = nullptr;
-    check_cuda(cudaMalloc(&word, sizeof(status_word)), "cuda", "cudaMalloc");
-    return static_cast<status_word*>(word);
+  static status_word* device_words() {
+    void* words = nullptr;
+    check_cuda(cudaMalloc(&words, bytes), "cuda", "cudaMalloc");
+    return static_cast<status_word*>(words);
   }
-  static status_word* pinned_word() {
-    void* word = nullptr;
-    check_cuda(cudaMallocHost(&word, sizeof(status_word)), "cuda", "cudaMallocHost");
-    return static_cast<status_word*>(word);
+  static status_word* pinned_words() {
+    void* words = nullptr;
+    check_cuda(cudaMallocHost(&words, bytes), "cuda", "cudaMallocHost");
+    return static_cast<status_word*>(words);
   }
   int attribute(cudaDeviceAttr which) const {
     int value = 0;
     check_cuda(cudaDeviceGetAttribute(&value, which, device_), "cuda", "cudaDeviceGetAttribute");
     return value;
   }
-  /// On a stream of its own: waits for nothing but this, and the word is ready for every stream.
+  /// On a stream of its own: waits for nothing but this, and the words are ready for every stream.
   void reset_before_use() const {
     cudaStream_t stream = nullptr;
     check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cuda", "cudaStreamCreateWithFlags");
-    cudaError_t const set = cudaMemsetAsync(word_.get(), 0xff, sizeof(status_word), stream);
+    cudaError_t const set = cudaMemsetAsync(words_.get(), 0xff, bytes, stream);
     cudaError_t const done = cudaStreamSynchronize(stream);
     static_cast<void>(cudaStreamDestroy(stream));
     check_cuda(set, "cuda", "cudaMemsetAsync");
@@ -280,10 +296,60 @@ class cuda_state {
   int shared_bytes_ = 0;
   int multiprocessors_ = 0;
   bool overlaps_launches_ = false;
-  cuda_word word_{nullptr, &free_on_device};
-  cuda_word mirror_{nullptr, &free_on_host};
+  bool is_hopper_ = false;
+  bool reads_all_memory_ = false;
+  status_calls calls_;
+  cuda_words words_{nullptr, &free_on_device};
+  cuda_words mirror_{nullptr, &free_on_host};
   std::mutex mutex_;
 };
+
+/// Whether this device can run a program: it was compiled for its architecture.
+template <class Architectures, class P>
+[[nodiscard]] bool has_program() {
+  cudaFuncAttributes attributes{};
+  auto* const kernel = &run_groups_kernel<Architectures, P>;
+  cudaError_t const result = cudaFuncGetAttributes(&attributes, reinterpret_cast<void const*>(kernel));
+  if (result == cudaErrorNoKernelImageForDevice || result == cudaErrorInvalidDeviceFunction) {
+    static_cast<void>(cudaGetLastError());
+    return false;
+  }
+  check_cuda(result, "cuda.has", "cudaFuncGetAttributes");
+  return attributes.sharedSizeBytes == 0;
+}
+
+#if !defined(TESSERA_ACCEPT_SM_90)
+/// Stands for all programs that use wgmma.
+struct specific_program {
+  static constexpr int lanes = lanes_in_a_warp;
+  static constexpr int from_architecture = 900;
+  static constexpr int before_architecture = 1000;
+  static constexpr bool needs_specific_architecture = true;
+  struct scratch_type {};
+  template <class Group>
+  TESSERA_FN void operator()(Group const&, std::int64_t, scratch_type&) const {}
+};
+#endif
+
+/// Says once what is lost where a source was compiled for a Hopper GPU without its own instructions.
+template <class Architectures>
+std::shared_ptr<cuda_state> make_cuda_state() {
+  auto state = std::make_shared<cuda_state>();
+#if !defined(TESSERA_ACCEPT_SM_90)
+  static std::once_flag checked;
+  if (state->is_hopper()) {
+    std::call_once(checked, [] {
+      if (!has_program<Architectures, specific_program>()) {
+        std::fputs(
+            "tessera: this program was not compiled for sm_90a, so that nothing in it uses wgmma and much is "
+            "slow: compile for sm_90a instead of sm_90, or define TESSERA_ACCEPT_SM_90\n",
+            stderr);
+      }
+    });
+  }
+#endif
+  return state;
+}
 
 /// "… [with P = name]", for messages.
 template <class P>
@@ -305,7 +371,7 @@ struct basic_cuda {
   /// Where buffers and workspaces come from; read it as `exec.memory()`.
   memory_handle memory = std::make_shared<device_memory>();
   /// Not for users: the device (the one that is current here) and the status word, shared by copies of an executor.
-  std::shared_ptr<detail::cuda_state> state = std::make_shared<detail::cuda_state>();
+  std::shared_ptr<detail::cuda_state> state = detail::make_cuda_state<Architectures>();
 
   /// Enqueues `program(group, which, scratch)` for each `which` from 0 to `count` - 1.
   template <class P>
@@ -360,25 +426,19 @@ struct basic_cuda {
   template <class P>
   [[nodiscard]] bool has() const {
     detail::device_guard const guard(state->device());
-    cudaFuncAttributes attributes{};
-    auto* const kernel = &detail::run_groups_kernel<Architectures, P>;
-    cudaError_t const result = cudaFuncGetAttributes(&attributes, reinterpret_cast<void const*>(kernel));
-    if (result == cudaErrorNoKernelImageForDevice || result == cudaErrorInvalidDeviceFunction) {
-      static_cast<void>(cudaGetLastError());
-      return false;
-    }
-    check_cuda(result, "cuda.has", "cudaFuncGetAttributes");
-    return attributes.sharedSizeBytes == 0;
+    return detail::has_program<Architectures, P>();
   }
 
   /// Waits for the stream and throws what groups reported since the last call, or what the runtime did.
   void wait() const {
     detail::device_guard const guard(state->device());
-    throw_if_failed(state->take(stream), "cuda.wait");
+    state->wait(stream);
   }
 
   /// Where programs report; for a program's member of type `status_word*`.  It lies on the device.
   [[nodiscard]] status_word* status() const { return state->status(); }
+  /// Where the programs of a call report, which wait() names then.
+  [[nodiscard]] status_word* status(status_call const& call) const { return state->status(call); }
 
   /// Enqueues the copy of a contiguous list to another of the same size, in any direction between host and device.
   /// Both must stay until it is done; memory of the host that is not pinned makes the runtime wait.
@@ -402,9 +462,20 @@ struct basic_cuda {
                "cuda.copy", "cudaMemcpyAsync");
   }
 
+  /// Throws value_error where elements lie in memory of the host that the device does not read; check_reach.hpp.
+  void check_reach(char const* function, char const* what, void const* first) const {
+    detail::device_guard const guard(state->device());
+    cudaPointerAttributes attributes{};
+    check_cuda(cudaPointerGetAttributes(&attributes, first), function, "cudaPointerGetAttributes");
+    check<value_error>(attributes.type != cudaMemoryTypeUnregistered || state->reads_all_memory(), function, ": the ",
+                       what, " lie in memory of the host, which device ", state->device(),
+                       " does not read; copy them to a buffer of the executor");
+  }
+
   /// Enqueues setting all bytes of a contiguous list to zero.
   template <class Target>
   void clear(Target&& target) const {
+    detail::refuse_host_container<basic_cuda, Target>();
     auto const to = as_array(target);
     check<shape_error>(to.is_contiguous(), "cuda.clear: the target has a stride of ", to.stride(0),
                        " but must have a stride of 1");

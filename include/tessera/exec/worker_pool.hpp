@@ -2,7 +2,7 @@
 /// The threads behind `tessera::cpu`: they take ranges of a job until none is left.  Threads start when the first job
 /// needs them and sleep between jobs.  Any thread may run jobs, several at once, and a job may run another.
 ///
-///     worker_pool pool;
+///     detail::worker_pool pool;
 ///     pool.run(job, 8);     // on this thread and at most 7 others; returns when the job is done
 #pragma once
 

@@ -11,7 +11,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -41,19 +43,30 @@ class workspace_plan {
     std::int64_t bytes;   ///< without what aligns the next region
   };
 
+  /// What is kept of regions: with sizes alone a plan allocates nothing, for calls that only look for places.
+  enum class record { entries, sizes };
+
   /// `function` is what messages name.
-  explicit workspace_plan(std::string function) : function_(std::move(function)) {}
+  explicit workspace_plan(std::string function, record what = record::entries)
+      : function_(std::move(function)), records_(what) {}
 
   /// Room for `count` elements.  Throws `shape_error` when the sizes do not fit 63 bits.
   template <class T>
-  region<T> add(std::string name, std::int64_t count) {
+  region<T> add(std::string_view name, std::int64_t count) {
     static_assert(alignof(T) <= alignment, "tessera: elements of a workspace are aligned to at most 256 bytes");
-    std::string const where = function_ + ": " + name;
-    std::int64_t const bytes = checked_multiply(where.c_str(), count, static_cast<std::int64_t>(sizeof(T)));
-    std::int64_t const end = checked_add(where.c_str(), checked_add(where.c_str(), bytes_, bytes), alignment - 1);
+    constexpr auto size = static_cast<std::int64_t>(sizeof(T));
+    constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max() - (alignment - 1);
+    if (count < 0 || count > (most - bytes_) / size) {
+      std::string const where = function_ + ": " + std::string(name);
+      std::int64_t const bytes = checked_multiply(where.c_str(), count, size);
+      static_cast<void>(checked_add(where.c_str(), checked_add(where.c_str(), bytes_, bytes), alignment - 1));
+    }
+    std::int64_t const bytes = count * size;
     region<T> const added{bytes_, count};
-    entries_.push_back({std::move(name), bytes_, bytes});
-    bytes_ = end / alignment * alignment;
+    if (records_ == record::entries) {
+      entries_.push_back({std::string(name), bytes_, bytes});
+    }
+    bytes_ = (bytes_ + bytes + alignment - 1) / alignment * alignment;
     return added;
   }
 
@@ -61,7 +74,7 @@ class workspace_plan {
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
   /// The function that the plan is for, in messages.
   [[nodiscard]] std::string const& function() const { return function_; }
-  /// All regions in the order of their places.
+  /// All regions in the order of their places; none of a plan of sizes alone.
   [[nodiscard]] std::vector<entry> const& entries() const { return entries_; }
 
   /// A table for people: one line for each region, then the sum.
@@ -87,6 +100,7 @@ class workspace_plan {
   }
 
   std::string function_;
+  record records_;
   std::vector<entry> entries_;
   std::int64_t bytes_ = 0;
 };
@@ -108,6 +122,14 @@ class workspace {
 
   /// How much of the block the plan takes.
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
+
+  /// Throws shape_error if a call needs more than there was planned. `extents` say in pieces of text and numbers what
+  /// the call is about: 16, " tokens of ", 64, " channels".
+  template <class... Extents>
+  void check_room(char const* function, std::int64_t needed, Extents const&... extents) const {
+    check<shape_error>(bytes_ >= needed, function, ": the workspace is of a plan of ", bytes_, " bytes but ",
+                       extents..., " need ", needed);
+  }
 
   /// The elements of a region that the same plan gave out.
   template <class T>

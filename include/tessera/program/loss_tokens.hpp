@@ -131,11 +131,12 @@ struct select_loss_tokens {
                                     scratch_type& scratch) const {
     per_lane<std::int32_t, Group> place;
     for (int lane : group) {
-      kind const what = judge(first + lane).what;
+      verdict const judged = judge(first + lane);
+      kind const what = judged.what;
       place[lane] = what == kind::label ? 1 : 0;
       if (what == kind::bad) {
         group.atomic_add(scratch.bad, 1U);
-        group.report(status, status_code::out_of_range, first + lane + rule.shift);
+        group.report(status, status_code::bad_label, first + lane + rule.shift, {judged.label, rule.vocabulary});
       }
       if (what != kind::label && first + lane < given.size()) {
         detail::write_all(outputs, first + lane, what == kind::bad ? detail::not_a_number : 0.0F);

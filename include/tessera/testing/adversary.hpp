@@ -246,8 +246,8 @@ struct adversary_group {
   TESSERA_FN T atomic_add(T& target, std::type_identity_t<T> value) const {
     return tracker->atomic_add(target, value);
   }
-  TESSERA_FN void report(status_word* word, status_code code, std::int64_t position) const {
-    tessera::detail::report_on_host(word, code, position);
+  TESSERA_FN void report(status_word* word, status_code code, std::int64_t position, status_detail detail = {}) const {
+    tessera::detail::report_on_host(word, code, position, detail);
   }
 
   /// The same values for the serial group, whose collectives are the reference.
@@ -349,6 +349,8 @@ struct adversary {
   void wait() const { underlying.wait(); }
   /// The word that programs report failures to.
   [[nodiscard]] status_word* status() const { return underlying.status(); }
+  /// The word of a call, which wait() names then.
+  [[nodiscard]] status_word* status(status_call const& call) const { return underlying.status(call); }
   /// Copies at once, as cpu does.
   template <class Source, class Target>
   void copy(Source const& source, Target&& target) const {

@@ -3,7 +3,13 @@
 ///
 /// The same names and the same results as `serial_group`, to the last bit: `tile/per_lane.hpp` documents the order.
 /// All threads of a group call each collective together.
+///
+/// All programs reach a device through this header, so it refuses architectures before sm_80.
 #pragma once
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#error "tessera needs sm_80 or later: compile with -arch=sm_80, 86, 89, 90a ..., or set CMAKE_CUDA_ARCHITECTURES so"
+#endif
 
 #include <cuda_runtime.h>
 
@@ -104,11 +110,33 @@ __device__ __forceinline__ T warp_inclusive_sum(int lane, T value) {
   return value;
 }
 
-__device__ __forceinline__ void report_on_device(status_word* word, status_code code, std::int64_t position) {
+/// As keep_detail_on_host(). Lanes of a warp that want the lock at a time get it one after the other.
+__device__ inline void keep_detail_on_device(status_word* word, unsigned long long mine, status_detail detail) {
+  constexpr unsigned long long open = status_word::nothing_failed;
+  auto* const lock = reinterpret_cast<unsigned long long*>(&word->lock);
+  auto* const detail_of = reinterpret_cast<unsigned long long volatile*>(&word->detail_of);
+  while (mine < *detail_of) {
+    if (atomicCAS(lock, open, 0ULL) == open) {
+      __threadfence();
+      if (mine < *detail_of) {
+        word->detail = detail;
+        *detail_of = mine;
+      }
+      __threadfence();
+      atomicExch(lock, open);
+    }
+  }
+}
+
+__device__ __forceinline__ void report_on_device(status_word* word, status_code code, std::int64_t position,
+                                                 status_detail detail) {
   if (word == nullptr) {
     return;
   }
   static_assert(sizeof(unsigned long long) == sizeof(word->bits));
+  if (detail.is_known()) {
+    keep_detail_on_device(word, status_word::pack(code, position), detail);
+  }
   atomicMin(reinterpret_cast<unsigned long long*>(&word->bits),
             static_cast<unsigned long long>(status_word::pack(code, position)));
 }
@@ -140,8 +168,9 @@ struct cuda_warp {
   __device__ __forceinline__ T atomic_add(T& target, std::type_identity_t<T> value) const {
     return detail::atomic_add_on_device(target, value);
   }
-  __device__ __forceinline__ void report(status_word* word, status_code code, std::int64_t position) const {
-    detail::report_on_device(word, code, position);
+  __device__ __forceinline__ void report(status_word* word, status_code code, std::int64_t position,
+                                         status_detail detail = {}) const {
+    detail::report_on_device(word, code, position, detail);
   }
 };
 
@@ -170,8 +199,9 @@ struct cuda_block {
   __device__ __forceinline__ T atomic_add(T& target, std::type_identity_t<T> value) const {
     return detail::atomic_add_on_device(target, value);
   }
-  __device__ __forceinline__ void report(status_word* word, status_code code, std::int64_t position) const {
-    detail::report_on_device(word, code, position);
+  __device__ __forceinline__ void report(status_word* word, status_code code, std::int64_t position,
+                                         status_detail detail = {}) const {
+    detail::report_on_device(word, code, position, detail);
   }
 
   /// One value from each warp, written by its first lane; valid for all lanes until `exchange` is used again.

@@ -50,8 +50,8 @@ struct serial_group {
 #if defined(__CUDACC__)
 #pragma nv_exec_check_disable  // host only, called from code for both sides
 #endif
-  TESSERA_FN void report(status_word* word, status_code code, std::int64_t position) const {
-    detail::report_on_host(word, code, position);
+  TESSERA_FN void report(status_word* word, status_code code, std::int64_t position, status_detail detail = {}) const {
+    detail::report_on_host(word, code, position, detail);
   }
 };
 

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// What compressed_weights takes where it takes a list of weights in anything that holds one: a view of them, or one
+/// sentence that says why not.
+///
+///     auto const weights = detail::list_of_weights<bfloat16 const>(exec, "compressed_weights.encode", vector);
+#pragma once
+
+#include <type_traits>
+
+#include <tessera/exec/check_reach.hpp>
+#include <tessera/view/array_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+namespace detail {
+
+/// A view of the weights that a caller names, in whatever holds them where the executor reads it.
+template <class T, class Executor, class List>
+array_view<T> list_of_weights(Executor const& exec, char const* function, List&& list) {
+  constexpr bool fits = std::is_convertible_v<List, array_view<T>>;
+  static_assert(fits,
+                "tessera: weights are a list of the codec's value_type (bfloat16 of neuzip, T of neuzip_of<T>), "
+                "which must not be const where they are written");
+  if constexpr (fits) {
+    check_reach(exec, function, "weights", list);
+    return list;
+  } else {
+    return {};
+  }
+}
+
+}  // namespace detail
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `status_calls`: gives each function that enqueues programs a status word of its own, so that wait() can say which
+/// call it was. The word's address is all that programs learn of it.
+///
+///     program.status = status_of(exec, {"linear_loss.forward", "token"});
+///     exec.run(program, groups);
+///     exec.wait();     // "linear_loss.forward: label 12345 of token 17 is no entry of 100"
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <tessera/core/check.hpp>
+#include <tessera/core/status.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Which call a status word belongs to.
+struct status_call {
+  char const* function;           ///< as in messages: "attention.forward"
+  char const* unit = "position";  ///< what positions count: "token", "block"
+};
+
+/// The calls that an executor knows, by the numbers of their words. Word 0 belongs to programs that users run.
+class status_calls {
+ public:
+  /// Words that an executor has: more than there are functions in the library.
+  static constexpr int most = 64;
+
+  /// The number of the call's word, always the same, so that a CUDA graph may use it for as long as the executor lives.
+  /// Calls beyond the last word share word 0.
+  [[nodiscard]] int number_of(status_call const& call) {
+    std::lock_guard const lock(mutex_);
+    for (std::size_t i = 0; i < calls_.size(); ++i) {
+      if (calls_[i].function == call.function && calls_[i].unit == call.unit) {
+        return static_cast<int>(i) + 1;
+      }
+    }
+    if (calls_.size() + 1 == most) {
+      return 0;
+    }
+    calls_.push_back({call.function, call.unit});
+    return static_cast<int>(calls_.size());
+  }
+
+  /// Throws what the words say, in the order of the calls when they were first made; the exception is that of the first
+  /// word that failed, and its text says all. `wait` is the function to name for word 0.
+  void throw_if_failed(std::vector<status_word> const& words, char const* wait) {
+    std::lock_guard const lock(mutex_);
+    status_word first;
+    std::string text;
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      if (!words[i].is_ok()) {
+        bool const is_named = i > 0 && i <= calls_.size();
+        std::string const said = detail::status_message(words[i], is_named ? calls_[i - 1].function.c_str() : wait,
+                                                        is_named ? calls_[i - 1].unit.c_str() : "position");
+        text += (text.empty() ? "" : "; ") + said;
+        first = first.is_ok() ? words[i] : first;
+      }
+    }
+    if (!first.is_ok()) {
+      detail::throw_status(first, text);
+    }
+  }
+
+ private:
+  struct known_call {
+    std::string function;
+    std::string unit;
+  };
+  std::mutex mutex_;
+  std::vector<known_call> calls_;
+};
+
+/// The word of a call; that of all calls where an executor has only one.
+template <class Executor>
+[[nodiscard]] status_word* status_of(Executor const& exec, status_call const& call) {
+  if constexpr (requires { exec.status(call); }) {
+    return exec.status(call);
+  } else {
+    return exec.status();
+  }
+}
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# The README's CMake project configures and builds as it stands there, and tessera's package warns of architectures
+# that it has no programs for, or none that use wgmma.
+#
+#   cmake -D README=<README.md> -D STAGE=<install prefix> -D WORK=<scratch folder> -D GENERATOR=<generator>
+#         -D CXX=<compiler> -D NVCC=<compiler> -P readme.cmake
+cmake_minimum_required(VERSION 3.24...3.31)
+
+file(READ "${README}" text)
+if(NOT text MATCHES "\n```cmake\n(cmake_minimum_required[^`]*)\n```\n")
+  message(FATAL_ERROR "${README} shows no CMake project; this check reads it wrongly")
+endif()
+set(project "${CMAKE_MATCH_1}\n")
+file(REMOVE_RECURSE "${WORK}")
+
+# A project in NAME, with what stands in the README but ARCHITECTURES; sets `said` to what configuring says.
+function(configure name architectures)
+  string(REPLACE "CMAKE_CUDA_ARCHITECTURES 90a)" "CMAKE_CUDA_ARCHITECTURES ${architectures})" changed "${project}")
+  file(WRITE "${WORK}/${name}/CMakeLists.txt" "${changed}")
+  file(COPY_FILE "${CMAKE_CURRENT_LIST_DIR}/readme.cu" "${WORK}/${name}/main.cu")
+  execute_process(COMMAND "${CMAKE_COMMAND}" -S "${WORK}/${name}" -B "${WORK}/${name}/build" -G "${GENERATOR}"
+      "-DCMAKE_PREFIX_PATH=${STAGE}" "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_CUDA_COMPILER=${NVCC}" ${ARGN}
+    OUTPUT_VARIABLE out ERROR_VARIABLE out RESULT_VARIABLE result)
+  if(NOT result EQUAL 0)
+    message(FATAL_ERROR "the README's project does not configure for ${architectures}:\n${out}")
+  endif()
+  string(REGEX REPLACE "[ \n]+" " " out "${out}")
+  set(said "${out}" PARENT_SCOPE)
+endfunction()
+
+# The last project's configuring said WORDS, or no warning where they are empty.
+function(expect words)
+  if((words STREQUAL "" AND said MATCHES "[Ww]arning") OR NOT said MATCHES "${words}")
+    message(FATAL_ERROR "expected \"${words}\", but CMake said:\n${said}")
+  endif()
+endfunction()
+
+configure(verbatim 90a)
+expect("")
+execute_process(COMMAND "${CMAKE_COMMAND}" --build "${WORK}/verbatim/build" OUTPUT_VARIABLE out ERROR_VARIABLE out
+  RESULT_VARIABLE result)
+if(NOT result EQUAL 0 OR out MATCHES "[Ww]arning")
+  message(FATAL_ERROR "the README's project does not build without a word:\n${out}")
+endif()
+
+configure(too_old "75 80")
+expect("is \"75;80\", but sources that use tessera::cuda do not compile for 75: 80 is the least")
+configure(plain_90 90)
+expect("is \"90\": for 90 without the \"a\" there is no wgmma")
+configure(meant_90 90-real -DTESSERA_ACCEPT_SM_90=ON)
+expect("")
+execute_process(COMMAND "${CMAKE_COMMAND}" --build "${WORK}/meant_90/build" OUTPUT_VARIABLE out ERROR_VARIABLE out
+  RESULT_VARIABLE result)
+if(NOT result EQUAL 0 OR out MATCHES "[Ww]arning")
+  message(FATAL_ERROR "a project that means sm_90 does not build without a word:\n${out}")
+endif()
