@@ -225,8 +225,9 @@ struct cached_attention {
   TESSERA_FN void spoil(Group const& group, place const& at, scratch_type& scratch) const {
     for (int lane : group) {
       if (lane < at.row_count) {
-        float const nan = bit_cast<float>(0x7fffffffU);
-        scratch.row[lane] = {{0.0F, 0.0F, nan}, nan};
+        row_type& row = scratch.row[lane];
+        row.state = {0.0F, 0.0F, bit_cast<float>(0x7fffffffU)};
+        row.rounded = row.state.sum;
       }
     }
     group.sync();
