@@ -138,7 +138,7 @@ TEST_CASE("slots that are none are reported and left out, and pairs that write t
     known_slots found;
     std::vector<std::int32_t> const named{1, bad};
     run(reset_slots<bfloat16>{found.memory, named, 2, exec.status()});
-    CHECK_THAT(complaint(), contains("the slot of a sequence") && contains(" 1"));
+    CHECK_THAT(complaint(), contains("slot " + std::to_string(bad) + " of sequence 1 is none of 4"));
     CHECK(found.counts[heads + 1] == 0);
     CHECK(found.counts[1] == 1);
     for (bool const is_source : {true, false}) {
@@ -146,7 +146,7 @@ TEST_CASE("slots that are none are reported and left out, and pairs that write t
       std::vector<std::int32_t> const from{0, is_source ? bad : 0};
       std::vector<std::int32_t> const to{1, is_source ? 2 : bad};
       run(fork_slots<bfloat16>{copied.memory, from, to, exec.status()});
-      CHECK_THAT(complaint(), contains("the slot of a sequence") && contains(" 1"));
+      CHECK_THAT(complaint(), contains("slot " + std::to_string(bad) + " of sequence 1 is none of 4"));
       CHECK(copied.has_tail_of(1, known_slots(), 0));
       CHECK(copied.has_tail_of(2, known_slots(), 2));
     }

@@ -41,6 +41,7 @@
 #include <tessera/core/check.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/exec/buffer.hpp>
+#include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/merge/retain_most_different.hpp>
 #include <tessera/merge/slerp.hpp>
@@ -98,7 +99,7 @@ class cross_layer_cache {
       }
     }
     for (cache_memory<T> const& of : memory_) {
-      reset_slots<T> const program{of, {}, extents_.slots, exec.status()};
+      reset_slots<T> const program{of, {}, extents_.slots, status_of(exec, {"cross_layer_cache", "slot"})};
       exec.run(program, program.groups());
     }
     say_what_is_portable(exec);
@@ -160,8 +161,9 @@ class cross_layer_cache {
     cache_inputs<T> inputs;
     inputs.keys[side_of(layer)] = keys;
     inputs.values[side_of(layer)] = values;
-    keep_tail<T> const keep{
-        {memory(part_of(layer)), inputs, sequences, brings.tokens, 0, brings.new_tokens, exec.status()}, false};
+    keep_tail<T> const keep{{memory(part_of(layer)), inputs, sequences, brings.tokens, 0, brings.new_tokens,
+                             status_of(exec, {where, "sequence"})},
+                            false};
     exec.run(keep, keep.groups());
   }
 
@@ -184,7 +186,7 @@ class cross_layer_cache {
                        sequences.size(), " sequences");
     advance_pages const program{sequences, extents_.window,
                                 divide_up(max(tokens, std::int64_t{1}), std::int64_t{cache_page_format::tokens}), pages,
-                                exec.status()};
+                                status_of(exec, {where, "sequence"})};
     exec.run(program, program.groups());
   }
 
@@ -211,7 +213,7 @@ class cross_layer_cache {
                      shape.queries, " queries");
     call.partials = places.partials(space);
     call.query_lengths = query_lengths;
-    call.status = exec.status();
+    call.status = status_of(exec, {where, "sequence"});
     run_cached_attention(exec, call);
   }
   /// Says what attend() takes, of calls that it cannot.
@@ -257,14 +259,14 @@ class cross_layer_cache {
     check_heads(where, "keys", keys, sequences, keys.extent(2));
     check_heads(where, "values", values, sequences, keys.extent(2));
     run_cache_restore(exec, cache_restore_call<T, Result>{memory(part_of(layer)), sequences, side_of(layer), keys,
-                                                          values, exec.status()});
+                                                          values, status_of(exec, {where, "sequence"})});
   }
 
   /// Enqueues making slots ready for new sequences. Other sequences do not depend on them, forks of theirs neither.
   template <class Executor>
   void reset(Executor const& exec, array_view<std::int32_t const> slots) const {
     for (cache_memory<T> const& of : memory_) {
-      reset_slots<T> const program{of, slots, slots.size(), exec.status()};
+      reset_slots<T> const program{of, slots, slots.size(), status_of(exec, {"cross_layer_cache.reset", "place"})};
       exec.run(program, program.groups());
     }
   }
@@ -278,7 +280,7 @@ class cross_layer_cache {
     check<shape_error>(from.size() == to.size(), "cross_layer_cache.fork: there are ", from.size(),
                        " slots to go on from but ", to.size(), " to go on in");
     for (cache_memory<T> const& of : memory_) {
-      fork_slots<T> const program{of, from, to, exec.status()};
+      fork_slots<T> const program{of, from, to, status_of(exec, {"cross_layer_cache.fork", "pair"})};
       exec.run(program, program.groups());
     }
   }
@@ -347,14 +349,14 @@ class cross_layer_cache {
     space.check_room(where, places.plan.bytes(), sequences.size(), " sequences of ", brings.tokens, " new tokens");
     cache_layers const& as = layers_of(part);
     auto const run = [&](auto const& merger) {
-      run_cache_append(
-          exec, cache_append_call<std::remove_cvref_t<decltype(merger)>, T>{
-                    merger,
-                    as.retention,
-                    as.whole_tokens,
-                    {memory(part), inputs, sequences, brings.tokens, places.pages, brings.new_tokens, exec.status()},
-                    places.rows_in(space),
-                    places.marks_in(space)});
+      run_cache_append(exec, cache_append_call<std::remove_cvref_t<decltype(merger)>, T>{
+                                 merger,
+                                 as.retention,
+                                 as.whole_tokens,
+                                 {memory(part), inputs, sequences, brings.tokens, places.pages, brings.new_tokens,
+                                  status_of(exec, {where, "sequence"})},
+                                 places.rows_in(space),
+                                 places.marks_in(space)});
     };
     if constexpr (!std::is_same_v<Merger, slerp_merger<float>>) {
       if (as.layers == 1) {

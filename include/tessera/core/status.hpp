@@ -100,17 +100,17 @@ static_assert(sizeof(status_word) == 40);
     case status_code::bad_label:
       return "label {value} of token {position} is no entry of {limit}";
     case status_code::bad_length:
-      return "the length of a sequence is negative or more than it may be";
+      return "sequence {position} has {value} tokens but may have from 0 to {limit}";
     case status_code::bad_new_tokens:
-      return "the new tokens of a sequence are fewer than none, or more than the inputs or the sequence have";
+      return "sequence {position} has {value} new tokens but may have from 0 to {limit}";
     case status_code::bad_slot:
-      return "the slot of a sequence is none of the cache's";
+      return "slot {value} of sequence {position} is none of {limit}";
     case status_code::bad_page_count:
-      return "the count of sealed pages is negative, or more than the block table has or the tokens fill";
+      return "sequence {position} has {value} sealed pages but may have from 0 to {limit}";
     case status_code::full_tail:
-      return "a sequence has more tokens in no sealed page than the tail has room for";
+      return "sequence {position} has {value} tokens in no sealed page but the tail has room for {limit}";
     case status_code::bad_block:
-      return "a block of a sequence is none of the cache's";
+      return "block {value} of sequence {position} is none of {limit}";
     default:
       return "a program reported a code of its own";
   }

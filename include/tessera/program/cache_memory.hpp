@@ -48,12 +48,14 @@ struct sequence_fault {
 
   /// Whether nothing is wrong.
   [[nodiscard]] TESSERA_FN constexpr bool is_none() const { return code == status_code{}; }
+  /// For the status word.
+  [[nodiscard]] TESSERA_FN constexpr status_detail detail() const { return {value, limit}; }
   /// The first lane says so of sequence number `sequence` of the batch.
   template <class Group>
   TESSERA_FN void report(Group const& group, status_word* status, std::int64_t sequence) const {
     for (int lane : group) {
       if (is_first(lane) && !is_none()) {
-        group.report(status, code, sequence);
+        group.report(status, code, sequence, detail());
       }
     }
   }

@@ -144,7 +144,7 @@ struct page_decode {
         memory.fault_of({listed.slot, listed.length, listed.length, sealed, sealed}, works.results.shape.keys, table);
     if (!fault.is_none()) {
       if (lane == 0) {
-        detail::report_on_device(status, fault.code, listed.work.sequence);
+        detail::report_on_device(status, fault.code, listed.work.sequence, fault.detail());
       }
       return {no_length, 0, 0};
     }
@@ -222,7 +222,8 @@ struct page_decode {
   /// In place of a page whose block is none: a header that no page has.
   __device__ __forceinline__ void spoil_page(unsigned char* page, shared_barrier& full, std::int32_t block,
                                              std::int32_t sequence) const {
-    detail::report_on_device(status, memory.fault_of_block(block).code, sequence);
+    sequence_fault const fault = memory.fault_of_block(block);
+    detail::report_on_device(status, fault.code, sequence, fault.detail());
     int const header = Columns::parts_of(page, layer).header;
     *reinterpret_cast<cache_page_header*>(page + header) = {~std::uint64_t{0}, 0, spoiled_rows, 0.0F, 0.0F, {0, 0}};
     fence_async_proxy();  // the next page comes by the copy engine

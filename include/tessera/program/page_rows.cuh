@@ -169,7 +169,7 @@ struct page_rows {
       if (at.page == 0 && at.head == 0 && !corrects) {
         sequence_fault const fault = source.fault(at.sequence);
         if (!fault.is_none()) {
-          detail::report_on_device(source.status, fault.code, at.sequence);
+          detail::report_on_device(source.status, fault.code, at.sequence, fault.detail());
         }
       }
       return false;
@@ -193,7 +193,8 @@ struct page_rows {
     work.is_kept = memory().has_block(block);
     work.page = work.is_kept ? memory().page(block, work.at.head) : reinterpret_cast<std::byte*>(memory().tail);
     if (!work.is_kept) {
-      detail::report_on_device(source.status, memory().fault_of_block(block).code, work.at.sequence);
+      sequence_fault const fault = memory().fault_of_block(block);
+      detail::report_on_device(source.status, fault.code, work.at.sequence, fault.detail());
     }
   }
   /// By a warp: what is known of a page before its elements are. A lane finds each place.
