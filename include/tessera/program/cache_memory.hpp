@@ -63,7 +63,7 @@ struct sequence_fault {
 
 /// What is known of a sequence before and after a call.
 struct sequence_extent {
-  std::int64_t slot;
+  std::int64_t slot;    ///< as its list says
   std::int64_t length;  ///< tokens after the call
   std::int64_t before;  ///< tokens before it
   std::int64_t sealed;  ///< pages before it
