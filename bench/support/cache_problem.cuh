@@ -98,7 +98,7 @@ class cache_problem {
   void append() {
     tessera::attention_shape const& s = setup_.shape;
     auto const memory = cache();
-    tessera::reset_slots<value_type> const reset{memory, {}, s.batch};
+    tessera::reset_slots<value_type> const reset{memory, {}, s.batch, exec_.status()};
     exec_.run(reset, reset.groups());
     tessera::workspace const space(append_places_.plan, append_space_);
     auto const view = [&](int layer, int part) {
@@ -208,8 +208,9 @@ class cache_problem {
     return found;
   }
   tessera::cache_memory<value_type> empty_cache() const {
-    return {format(), setup_.shape.key_heads, setup_.window, capacity(), nullptr, nullptr, nullptr, nullptr, nullptr,
-            nullptr};
+    tessera::attention_shape const& s = setup_.shape;
+    return {format(), s.key_heads, setup_.window, capacity(), s.batch, s.keys, s.batch * pages_each(), {}, {}, {}, {},
+            {},       {}};
   }
   tessera::sequence_lengths lengths() const { return {lengths_.data(), setup_.shape.batch}; }
   tessera::cache_sequences sequences() const {

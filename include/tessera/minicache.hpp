@@ -22,10 +22,10 @@
 /// for what the rounding of e does to |e|. Layers that are not merged are kept the same way, as directions and lengths.
 ///
 /// What differs from the paper: vectors are those of a head (minicache_paper: of all heads of a token); a token whose
-/// key or value is too different is retained with both; thresholds are those of the tokens that seal a sequence's first
-/// pages, later ones are judged by them; tokens are compressed 64 at a time when they have left the window of the
-/// newest ones. As printed equation 4 keeps the most similar pairs; text, figures and ratios mean the most different
-/// ones.
+/// key or value is too different is retained with both; thresholds follow from the first pages of a sequence whose
+/// angles differ, by 2^-6 at least, and later ones are judged by them; tokens are compressed 64 at a time when they
+/// have left the window of the newest ones. As printed equation 4 keeps the most similar pairs; text, figures and
+/// ratios mean the most different ones.
 ///
 /// What it is worth. A merged layer is not read any faster than an unmerged one: both layers read the whole page, and a
 /// decoding step takes as long as with 4 bits alone. Merging saves room: up to 1.92 times on the layers that it is used
@@ -72,10 +72,23 @@
 /// Bytes of a token, key head and layer with 128 channels: read 146.5 of 512 (3.49 times less), kept 76.25 in a merged
 /// layer; with 64 channels 74.5 of 256. Retained tokens add 4 * channels bytes a layer. wait_for_statistics() counts.
 ///
-/// Bytes are the same on every executor, and whether tokens come one by one or at once. Nothing waits but
-/// wait_for_statistics(), save_cache() and load_cache() (algorithm/saved_cache.hpp); nothing allocates after
-/// construction: calls can be captured in CUDA graphs. Errors: shape_error and value_error that name the function and
-/// show both values.
+/// Bytes are the same on every executor. They are the same whether tokens come one by one or at once, too, once
+/// thresholds are known, and from the first token on where no angles decide (`retain_most_different::angle` and
+/// `none`). The paper's rule, which is the default of pairs, takes its threshold from all pages that one call seals: of
+/// a prompt that is appended at once from the whole prompt, as in the paper; of one that comes in pieces from the first
+/// piece that seals pages with angles that differ. So pieces retain other tokens than the whole, and have other bytes.
+/// Padding sets no threshold: zeros, one token many times, or NaNs.
+///
+/// Nothing waits but wait_for_statistics(), save_cache() and load_cache() (algorithm/saved_cache.hpp); nothing
+/// allocates after construction: calls can be captured in CUDA graphs. Errors: shape_error and value_error that name
+/// the function and show both values. What lists say where the executor runs, programs look at: a slot, length, count
+/// or block that cannot be is what wait() throws, on every executor for the same lists; that sequence is left out (its
+/// attention is NaN; nothing else of it is written), or the page whose block it is, and the others are as they are
+/// without it.
+///
+/// CUDA, on sm_90: pages of 4 bits with 64, 128 or 256 channels are made and read by programs of their own. Those of 96
+/// channels are read by one, and made by the portable programs, which are several times slower; the cache says so once
+/// on the error stream where that is so (algorithm/paged_cache.cuh; TESSERA_ACCEPT_PORTABLE_CACHES keeps it silent).
 ///
 /// Infinities and NaNs: their tokens are retained; where there is no room for that, they come back as NaN. Vectors of
 /// zeros come back as zeros. RoPE: keys may be kept before or after it, since it turns both layers' keys alike.

@@ -32,7 +32,7 @@ struct counted_part {
     }
   }
   cache_memory<bfloat16> memory() {
-    return {format, 2, window, 50, nullptr, nullptr, nullptr, taken.data(), refused.data(), nullptr};
+    return {format, 2, window, 50, 4, 512, blocks, nullptr, nullptr, nullptr, taken.data(), refused.data(), nullptr};
   }
 };
 

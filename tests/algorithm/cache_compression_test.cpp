@@ -73,7 +73,7 @@ struct compress_slowly {
     marks.strides[0] = marks.strides[1] = marks.strides[2] = 0;
     page_mark const none = mark;
     cache_source<T> without_rows = source;
-    std::vector<T> spare(64 * 4 * 128);
+    std::vector<T> spare(as_size(source.memory.row_values(source.memory.slot_count) + 64 * 4 * 128));
     without_rows.memory.rows = rows.corrects ? source.memory.rows : spare.data();  // guesses have no place there
     encode_pages<T, 128>{without_rows, own, marks}(group, number, scratch.encoding);
     CHECK(none.retained == mark.retained);

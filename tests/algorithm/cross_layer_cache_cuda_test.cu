@@ -399,7 +399,7 @@ TEST_CASE("two sequences share the pages of their beginning on a GPU", "[cuda]")
   auto const with = shared.cache().wait_for_statistics(exec, shared.sequences());
   auto const without = apart.cache().wait_for_statistics(exec, apart.sequences());
   CHECK(with.codes * 10 == without.codes * 8);  // 8 blocks instead of 10
-  CHECK(with.retained < without.retained);
+  CHECK(with.retained == without.retained);     // each has its own
 }
 
 TEST_CASE("slots on a GPU can be used again", "[cuda]") {

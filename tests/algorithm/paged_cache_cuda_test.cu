@@ -8,6 +8,7 @@
 #include <tessera/exec/cpu.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/merge/slerp.hpp>
+#include <tessera/minicache.hpp>
 
 #include "support/cache_problem.hpp"
 #include "support/catch.hpp"
@@ -147,4 +148,30 @@ TEST_CASE("portable programs make the same bytes of a cache wherever they run", 
   check_format<bfloat16>({96, 8, 3, 2, 2}, 300);
   check_format<float16>({256, 2, 8, 4, 2}, 300);
   check_format<bfloat16>({128, 4, 4, 1, 1}, 300);
+}
+
+TEST_CASE("it is said for which pages a GPU has programs of its own", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  cuda const exec;
+  auto const programs = [&](cache_page_format const& format, bool whole_tokens = false) {
+    return cache_programs_of<slerp_merger<float>, bfloat16>(exec, format, whole_tokens);
+  };
+  cache_programs const usual = programs({128, 4, 4, 2, 2});
+  if (!usual.has_any) {
+    WARN("this GPU has no programs of its own for caches");
+    CHECK(usual.describe({96, 4, 4, 2, 2}).empty());
+    return;
+  }
+  CHECK((usual.appends && usual.attention && usual.describe({}).empty()));
+  cache_page_format const narrow{96, 4, 4, 2, 2};  // what minicache has of 96 channels
+  CHECK_FALSE(programs(narrow).appends);
+  CHECK(programs(narrow).attention);
+  CHECK_THAT(programs(narrow).describe(narrow),
+             contains("96 channels") && contains("appended by the portable programs") && contains("own program"));
+  CHECK_FALSE(programs({128, 4, 4, 2, 2}, true).appends);
+  CHECK_FALSE(programs({128, 4, 3, 2, 2}).attention);
+  CHECK_FALSE(programs({160, 4, 4, 2, 2}).attention);
+  CHECK((programs({64, 3, 3, 1, 1}).attention && !programs({64, 3, 3, 1, 1}).appends));
+  minicache const cache(exec, {1, 256, 4, 1, 96, 64}, minicache::half_merged(2));
+  CHECK(cache.programs_of(exec, 0).attention);
 }

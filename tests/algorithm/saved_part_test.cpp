@@ -7,6 +7,7 @@
 
 #include <tessera/algorithm/saved_part.hpp>
 #include <tessera/core/bfloat16.hpp>
+#include <tessera/exec/cpu.hpp>
 
 #include "support/catch.hpp"
 
@@ -28,7 +29,7 @@ std::vector<std::byte> section_of(std::size_t size) {
 }
 
 cache_memory<bfloat16> memory_of(std::int64_t capacity) {
-  return {{32, 4, 4, 1, 1}, 2, 64, capacity, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
+  return {{32, 4, 4, 1, 1}, 2, 64, capacity, 4, 1000, 3, {}, {}, {}, {}, {}, {}};
 }
 
 /// Three pages of two heads; page p of head h retains tokens of its own.
@@ -59,7 +60,7 @@ struct marked_part {
   }
   std::string complaint() {
     try {
-      detail::number_rows(part, memory, 3);
+      detail::check_rows(part, memory);
     } catch (corrupt_data const& error) {
       return error.what();
     }
@@ -120,17 +121,37 @@ TEST_CASE("a section that is longer than what there is costs no memory and is na
   CHECK(in.read(0).empty());
 }
 
-TEST_CASE("retained tokens of pages get the numbers of their slot", "[host]") {
+TEST_CASE("pages are placed as they were saved, whatever the slot", "[host]") {
   marked_part marked;
-  detail::number_rows(marked.part, marked.memory, 3);
-  for (std::uint32_t head = 0; head < 2; ++head) {
-    std::uint32_t const begin = (3 * 2 + head) * 100;
-    CHECK(marked.get(0, head).first_row == begin);
-    CHECK(marked.get(1, head).first_row == 0);  // of none
-    CHECK(marked.get(2, head).first_row == begin + 2);
-    CHECK(marked.get(2, head).rows == 64);
-    CHECK(marked.get(0, head).key_threshold == 0.5F);
+  REQUIRE(marked.complaint() == "nothing was thrown");
+  std::vector<std::byte> pages(marked.part.pages.size());
+  std::vector<bfloat16> tail(static_cast<std::size_t>(marked.memory.tail_values(4)));
+  std::vector<bfloat16> rows(static_cast<std::size_t>(marked.memory.row_values(4)));
+  std::vector<std::uint32_t> counts(8);
+  std::vector<std::uint32_t> refused(8, 7);
+  std::vector<float> thresholds(16);
+  marked.memory.pages = pages.data();
+  marked.memory.tail = tail.data();
+  marked.memory.rows = rows.data();
+  marked.memory.row_counts = counts.data();
+  marked.memory.refused_rows = refused.data();
+  marked.memory.thresholds = thresholds.data();
+  std::int64_t const row = part_type::row_values(marked.memory.format);
+  for (std::int64_t i = 0; i < 2 * 66 * row; ++i) {
+    marked.part.rows.push_back(bfloat16{static_cast<std::uint16_t>(i)});
   }
+  marked.part.thresholds = {0.1F, 0.2F, 0.3F, 0.4F};
+  detail::place_part(cpu{.threads = 1}, marked.memory, marked.part, {0, 1, 2}, 3, 3 * 64);
+  CHECK(pages == marked.part.pages);
+  for (std::int64_t head = 0; head < 2; ++head) {
+    CHECK(counts[static_cast<std::size_t>(6 + head)] == 66);
+    CHECK(refused[static_cast<std::size_t>(6 + head)] == 0);
+    for (std::int64_t i : {std::int64_t{0}, 65 * row}) {
+      CHECK(marked.memory.retained_row(3, head, i / row, 0, 0)->bits ==
+            static_cast<std::uint16_t>(head * 66 * row + i));
+    }
+  }
+  CHECK(counts[5] == 0);
 }
 
 TEST_CASE("pages and counts that say different things are named", "[host]") {

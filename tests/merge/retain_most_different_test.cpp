@@ -30,6 +30,15 @@ TEST_CASE("nothing is more different than others where all angles are equal", "[
   CHECK_FALSE(stays_apart(3.1F, no_threshold));
 }
 
+TEST_CASE("angles that are equal but for rounding do not tell pairs apart", "[host]") {
+  CHECK_FALSE(tells_apart({0.9F, 0.9F}));
+  CHECK_FALSE(tells_apart({0.9F, 0.91F}));
+  CHECK(tells_apart({0.9F, 0.92F}));
+  CHECK_FALSE(tells_apart(minimum_maximum_reducer<float>{}.identity()));
+  CHECK_FALSE(tells_apart({NAN, NAN}));
+  CHECK(retain_most_different::range(0.05F).threshold(interval<float>{0.9F, 0.91F}) == no_threshold);
+}
+
 TEST_CASE("rules say what they need", "[host]") {
   CHECK(retain_most_different{}.needs_angles());
   CHECK(retain_most_different::fraction(0.02F).needs_angles());

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <set>
@@ -15,7 +16,7 @@ namespace {
 
 /// Memory whose elements have places but no values.
 struct places {
-  cache_memory<bfloat16> memory{{32, 4, 2, 2, 2}, 3, 128, 5, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
+  cache_memory<bfloat16> memory{{32, 4, 2, 2, 2}, 3, 128, 5, 2, 1000, 4, {}, {}, {}, {}, {}, {}};
   std::vector<bfloat16> tail;
   std::vector<bfloat16> rows;
   std::vector<std::byte> pages;
@@ -54,7 +55,7 @@ TEST_CASE("keys and values of a tail, and retained ones, fill their memory", "[h
             tail.insert(p.memory.tail_row(slot, layer, part, head, token));
           }
           for (std::int64_t row = 0; row < 5; ++row) {
-            rows.insert(p.memory.retained_row(p.memory.head_of(slot, head) * 5 + row, layer, part));
+            rows.insert(p.memory.retained_row(slot, head, row, layer, part));
           }
         }
       }
@@ -86,7 +87,7 @@ TEST_CASE("tokens of a tail come back to their places after all of its blocks", 
   CHECK(without.tail_blocks() == 2);
 }
 
-TEST_CASE("numbers of sealed pages stay within block tables", "[host]") {
+TEST_CASE("pages that follow from lengths stay within block tables, and listed ones are as they are listed", "[host]") {
   std::vector<std::int32_t> const pages{-3, 2, 9};
   std::vector<std::int32_t> const lengths{1000, 200, 0};
   std::vector<std::int32_t> const slots{4, 0, 2};
@@ -104,9 +105,63 @@ TEST_CASE("numbers of sealed pages stay within block tables", "[host]") {
   s.slots = slots;
   CHECK(s.slot(0) == 4);
   CHECK(s.length(1) == 200);
-  CHECK(s.sealed(0, 1000, 0) == 0);
+  CHECK(s.sealed(0, 1000, 0) == -3);
   CHECK(s.sealed(1, 0, 0) == 2);
-  CHECK(s.sealed(2, 0, 0) == 5);
+  CHECK(s.sealed(2, 0, 0) == 9);
+  CHECK(s.size() == 3);
+  s.count = 0;
+  CHECK(s.size() == 0);
+  s.count = 2;
+  CHECK(s.size() == 2);
+}
+
+TEST_CASE("what of a sequence cannot be is named, with its number and its limit", "[host]") {
+  places const p(2, 4);  // at most 1000 tokens, a tail of 256
+  struct expected {
+    sequence_extent has;
+    status_code code;
+    std::int64_t value;
+    std::int64_t limit;
+  };
+  status_code const none{};
+  for (expected const& one : {expected{{1, 256, 200, 3, 3}, none, 0, 0},
+                              {{-1, 0, 0, -7, -7}, none, 0, 0},  // of no tokens nothing is asked
+                              {{0, -1, 0, 0, 0}, status_code::bad_length, -1, 1000},
+                              {{0, 1001, 1000, 15, 15}, status_code::bad_length, 1001, 1000},
+                              {{0, 1000, 1000, 15, 15}, none, 0, 0},
+                              {{-1, 1, 0, 0, 0}, status_code::bad_slot, -1, 2},
+                              {{2, 1, 0, 0, 0}, status_code::bad_slot, 2, 2},
+                              {{0, 300, 300, -1, -1}, status_code::bad_page_count, -1, 4},
+                              {{0, 300, 300, 5, 5}, status_code::bad_page_count, 5, 4},
+                              {{0, 400, 250, 4, 4}, status_code::bad_page_count, 4, 3},
+                              {{0, 1000, 1000, 17, 17}, status_code::bad_page_count, 17, 15},
+                              {{0, 257, 257, 0, 0}, status_code::full_tail, 257, 256},
+                              {{0, 256, 256, 0, 0}, none, 0, 0},
+                              {{0, 400, 100, 0, 2}, status_code::full_tail, 272, 256},
+                              {{0, 400, 100, 0, 3}, none, 0, 0}}) {
+    CAPTURE(one.has.slot, one.has.length, one.has.before, one.has.sealed, one.has.end);
+    std::int64_t const table = one.has.length == 1000 ? 16 : 5;
+    std::int64_t const most_sealed = std::min(one.has.before / 64, table);
+    sequence_fault const found = p.memory.fault_of(one.has, p.memory.most_tokens, most_sealed);
+    CHECK(found.code == one.code);
+    CHECK(found.is_none() == (one.code == none));
+    CHECK(found.value == one.value);
+    CHECK(found.limit == one.limit);
+  }
+  for (std::int64_t const block : {-1, 0, 3, 4}) {
+    CHECK(p.memory.fault_of_block(block).is_none() == (block == 0 || block == 3));
+  }
+  CHECK(p.memory.fault_of_block(4).limit == 4);
+  CHECK(p.memory.fault_of_block(-1).value == -1);
+}
+
+TEST_CASE("a threshold that is not known is one that no angle reaches", "[host]") {
+  places p(2, 4);
+  std::vector<float> thresholds(12, bit_cast<float>(0x7fffffffU));
+  thresholds[2 * 4 + 1] = 0.5F;
+  p.memory.thresholds = thresholds.data();
+  CHECK(p.memory.threshold(1, 1, value_part) == 0.5F);
+  CHECK(p.memory.threshold(1, 1, key_part) == no_threshold);
 }
 
 TEST_CASE("a call seals the pages that its tokens complete, no more than there is room for", "[host]") {
@@ -114,6 +169,8 @@ TEST_CASE("a call seals the pages that its tokens complete, no more than there i
   std::vector<std::int32_t> const fresh{64, 64, 50, 64 * 9, 0};
   cache_source<bfloat16> source{};
   source.memory.window = 64;
+  source.memory.slot_count = 5;
+  source.memory.most_tokens = 1000;
   source.sequences.blocks = {nullptr, {5, 6}};
   source.sequences.lengths = lengths;
   source.sequences.count = 5;
@@ -130,12 +187,19 @@ TEST_CASE("a call seals the pages that its tokens complete, no more than there i
   check(0, 128, 1, 2);
   check(1, 127, 0, 1);
   check(2, 0, 0, 0);  // more new tokens than the sequence has
+  CHECK(source.fault(2).code == status_code::bad_new_tokens);
+  CHECK(source.fault(2).value == 50);
+  CHECK(source.fault(2).limit == 10);
   check(3, 0, 0, 6);  // eight pages, but a block table of six
   check(4, 0, 0, 0);
+  CHECK(source.fault(3).is_none());
   source.most_pages = 2;
-  check(3, 0, 0, 2);
+  CHECK(source.fault(3).code == status_code::full_tail);  // seven pages would stay there
+  check(3, 0, 0, 0);
   source.new_tokens = {};
   CHECK(source.before(0) == 0);
+  CHECK(source.fault(0).code == status_code::bad_new_tokens);
+  CHECK(source.fault(4).is_none());
 }
 
 TEST_CASE("pieces of rows are read and written wherever they begin, at any stride", "[host]") {

@@ -50,7 +50,7 @@ void check_marks(std::int64_t pages, std::int64_t capacity, std::uint64_t rare) 
       std::size_t const at = as_size(slot * heads + head);
       for (std::int64_t page = 0; page < source.end_page(slot); ++page) {
         std::uint64_t retained = 0;
-        std::uint32_t const first = static_cast<std::uint32_t>(at) * static_cast<std::uint32_t>(capacity) + taken[at];
+        std::uint32_t const first = taken[at];
         std::uint32_t count = 0;
         for (int token = 0; token < 64; ++token) {
           if (rows(slot, page, head, 0, token) < 1.0F && rows(slot, page, head, 1, token) < 1.0F) {

@@ -157,6 +157,8 @@ TEST_CASE("decoding over pages is attention over what they restore to, for every
   TESSERA_NEEDS_CUDA();
   check_setup<bfloat16, 64, 1>({});
   check_setup<bfloat16, 96, 1>({});
+  check_setup<bfloat16, 96, 2>({});
+  check_setup<float16, 96, 2>({.query_heads = 16, .queries = 3});
   check_setup<bfloat16, 128, 1>({});
   check_setup<bfloat16, 128, 2>({});
   check_setup<bfloat16, 256, 1>({.tokens = 500});

@@ -82,10 +82,11 @@ struct cache_problem {
 
   cache_problem(cache_page_format format, std::int64_t heads, std::int64_t slot_count, std::int64_t tokens,
                 std::int64_t window = 64, std::int64_t capacity = 64)
-      : memory{format, heads, window, capacity, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr},
+      : memory{format, heads, window, capacity, slot_count, tokens, 0, {}, {}, {}, {}, {}, {}},
         slots(slot_count),
         most_pages(divide_up(tokens, std::int64_t{64})) {
     std::int64_t const count = slots * most_pages;
+    memory.block_count = count;
     pages.assign(as_size(memory.page_bytes(count) + 64), std::byte{0xa5});
     tail.assign(as_size(memory.tail_values(slots)), T{0x7fff});
     rows.assign(as_size(memory.row_values(slots)), T{0x7fff});

@@ -94,8 +94,16 @@ void mark_tokens(Executor const& exec, cache_append_call<Merger, T> const& call,
   exec.run(mark, mark.groups());
 }
 
+/// The call, whose programs report to the executor if they report to nobody.
 template <class Executor, class Merger, class T>
-void append_portably(Executor const& exec, cache_append_call<Merger, T> const& call) {
+cache_append_call<Merger, T> reporting(Executor const& exec, cache_append_call<Merger, T> call) {
+  call.source.status = call.source.status != nullptr ? call.source.status : exec.status();
+  return call;
+}
+
+template <class Executor, class Merger, class T>
+void append_portably(Executor const& exec, cache_append_call<Merger, T> const& given) {
+  auto const call = reporting(exec, given);
   if (!call.marks.is_empty()) {
     measure_pages<Merger, T> const measure{call.merger, call.source, call.rows, call.whole_tokens};
     exec.run(measure, measure.groups());

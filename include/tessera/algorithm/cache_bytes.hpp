@@ -67,23 +67,45 @@ std::vector<U> fetched(Executor const& exec, U const* data, std::int64_t count) 
 
 /// Sequences as the host sees them.
 struct fetched_sequences {
+  static constexpr std::int32_t no_slot = -1;  ///< of a sequence of no tokens
+
   std::vector<std::int32_t> lengths;
   std::vector<std::int32_t> slots;
   std::vector<std::int32_t> pages;
 
+  /// Throws value_error for what a cache cannot have.
   template <class Executor>
-  fetched_sequences(Executor const& exec, cache_sequences const& s, std::int64_t window)
-      : lengths(fetched(exec, s.lengths.data, s.count)) {
-    for (std::int64_t i = 0; i < s.count; ++i) {
+  fetched_sequences(char const* where, Executor const& exec, cache_sequences const& s, cache_extents const& e)
+      : lengths(fetched(exec, s.lengths.data, s.size())) {
+    for (std::int64_t i = 0; i < s.size(); ++i) {
       slots.push_back(static_cast<std::int32_t>(i));
-      pages.push_back(static_cast<std::int32_t>(sealed_pages(lengths[static_cast<std::size_t>(i)], window)));
+      pages.push_back(static_cast<std::int32_t>(s.sealed(i, lengths[static_cast<std::size_t>(i)], e.window)));
     }
     if (s.slots.data != nullptr) {
-      slots = fetched(exec, s.slots.data, s.count);
+      slots = fetched(exec, s.slots.data, s.size());
     }
     if (s.pages.data != nullptr) {
-      pages = fetched(exec, s.pages.data, s.count);
+      pages = fetched(exec, s.pages.data, s.size());
     }
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+      check_one(where, i, s.blocks.extent(1), e);
+    }
+  }
+
+ private:
+  void check_one(char const* where, std::size_t i, std::int64_t table, cache_extents const& e) {
+    check<value_error>(lengths[i] >= 0 && lengths[i] <= e.tokens, where, ": sequence ", i, " has ", lengths[i],
+                       " tokens but may have ", e.tokens);
+    if (lengths[i] == 0) {
+      slots[i] = slots[i] >= 0 && slots[i] < e.slots ? slots[i] : no_slot;
+      pages[i] = 0;
+      return;
+    }
+    check<value_error>(slots[i] >= 0 && slots[i] < e.slots, where, ": slot ", slots[i], " of sequence ", i,
+                       " is none of ", e.slots);
+    std::int64_t const most = min(std::int64_t{lengths[i]} / cache_page_format::tokens, table);
+    check<value_error>(pages[i] >= 0 && pages[i] <= most, where, ": sequence ", i, " has ", pages[i],
+                       " sealed pages but may have ", most);
   }
 };
 
@@ -111,7 +133,7 @@ template <class Executor, class T>
 cache_bytes count_cache_bytes(Executor const& exec, cache_extents const& extents,
                               std::vector<cache_memory<T>> const& parts, cache_sequences const& s) {
   constexpr std::int64_t slot_bytes = 16;  // of a head: two counters and two thresholds
-  detail::fetched_sequences const known(exec, s, extents.window);
+  detail::fetched_sequences const known("cache_bytes", exec, s, extents);
   std::int64_t const blocks = detail::count_blocks(exec, s, known.pages, extents.blocks);
   cache_bytes found;
   std::int64_t open = 0;  // tokens in tails
@@ -125,11 +147,11 @@ cache_bytes count_cache_bytes(Executor const& exec, cache_extents const& extents
     found.add_pages(of.format, blocks * extents.heads);
     found.tail += open * extents.heads * row_bytes;
     found.uncompressed += found.tokens * extents.heads * row_bytes;
-    found.bookkeeping += s.count * extents.heads * slot_bytes;
+    found.bookkeeping += s.size() * extents.heads * slot_bytes;
     auto const taken = detail::fetched(exec, of.row_counts, extents.slots * extents.heads);
     auto const refused = detail::fetched(exec, of.refused_rows, extents.slots * extents.heads);
     for (std::int32_t slot : known.slots) {
-      for (std::int64_t head = 0; head < extents.heads; ++head) {
+      for (std::int64_t head = 0; head < extents.heads && slot != detail::fetched_sequences::no_slot; ++head) {
         auto const at = static_cast<std::size_t>(of.head_of(slot, head));
         found.retained_tokens += taken[at];
         found.retained += taken[at] * row_bytes;

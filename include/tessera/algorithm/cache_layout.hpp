@@ -82,6 +82,9 @@ struct cache_layout {
             e.heads,
             e.window,
             at.row_capacity,
+            e.slots,
+            e.tokens,
+            e.blocks,
             space[at.pages].data,
             space[at.tail].data,
             space[at.rows].data,
@@ -104,9 +107,10 @@ struct cache_layout {
     constexpr std::int64_t share = 20;
     std::int64_t const capacity = part.row_capacity >= 0 ? part.row_capacity : divide_up(e.tokens, share);
     std::int64_t const heads = checked_multiply(where, e.slots, e.heads);
-    check<shape_error>(checked_multiply(where, heads, capacity) <= UINT32_MAX, where, ": rows of ", heads, " heads of ",
-                       capacity, " tokens need numbers of more than 32 bits");
-    cache_memory<T> const sizes{format, e.heads, e.window, capacity, {}, {}, {}, {}, {}, {}};
+    check<shape_error>(capacity <= INT32_MAX, where, ": ", capacity,
+                       " retained tokens of a head need numbers of more than 31 bits");
+    cache_memory<T> const sizes{format, e.heads, e.window, capacity, e.slots, e.tokens, e.blocks,
+                                {},     {},      {},       {},       {},      {}};
     std::string const name = "part " + std::to_string(places.size());
     std::int64_t const head_tail = std::int64_t{2} * format.layers * cache_page_format::tokens * format.channels;
     std::int64_t const tails = checked_multiply(where, heads, sizes.tail_blocks());

@@ -24,7 +24,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <math.h>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -39,6 +41,7 @@
 #include <tessera/core/check.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/exec/buffer.hpp>
+#include <tessera/exec/status_calls.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/merge/retain_most_different.hpp>
 #include <tessera/merge/slerp.hpp>
@@ -96,9 +99,10 @@ class cross_layer_cache {
       }
     }
     for (cache_memory<T> const& of : memory_) {
-      reset_slots<T> const program{of, {}, extents_.slots};
+      reset_slots<T> const program{of, {}, extents_.slots, status_of(exec, {"cross_layer_cache", "slot"})};
       exec.run(program, program.groups());
     }
+    say_what_is_portable(exec);
   }
 
   /// What there is room for.
@@ -113,6 +117,12 @@ class cross_layer_cache {
   [[nodiscard]] int part_of(int layer) const { return part_of_[checked("layer", layer, layers())]; }
   /// 0 for the first layer of its part, 1 for the second.
   [[nodiscard]] int side_of(int layer) const { return layer > 0 && part_of(layer) == part_of_[as_index(layer - 1)]; }
+  /// Which programs for a part are the executor's own.
+  template <class Executor>
+  [[nodiscard]] cache_programs programs_of(Executor const& exec, int part) const {
+    bool const whole_tokens = layers_of(part).whole_tokens;
+    return cache_programs_of<Merger, T>(exec, memory(part).format, whole_tokens);
+  }
   /// A part in memory, for programs.
   [[nodiscard]] cache_memory<T> const& memory(int part) const { return memory_[checked("part", part, parts())]; }
 
@@ -151,7 +161,9 @@ class cross_layer_cache {
     cache_inputs<T> inputs;
     inputs.keys[side_of(layer)] = keys;
     inputs.values[side_of(layer)] = values;
-    keep_tail<T> const keep{{memory(part_of(layer)), inputs, sequences, brings.tokens, 0, brings.new_tokens}, false};
+    keep_tail<T> const keep{{memory(part_of(layer)), inputs, sequences, brings.tokens, 0, brings.new_tokens,
+                             status_of(exec, {where, "sequence"})},
+                            false};
     exec.run(keep, keep.groups());
   }
 
@@ -168,9 +180,13 @@ class cross_layer_cache {
   template <class Executor>
   void advance(Executor const& exec, cache_sequences const& sequences, array_view<std::int32_t> pages,
                std::int64_t tokens = 1) const {
+    constexpr char const* where = "cross_layer_cache.advance";
+    check_sequences(where, sequences);
+    check<shape_error>(pages.size() >= sequences.size(), where, ": there are ", pages.size(), " counts of pages but ",
+                       sequences.size(), " sequences");
     advance_pages const program{sequences, extents_.window,
-                                divide_up(max(tokens, std::int64_t{1}), std::int64_t{cache_page_format::tokens}),
-                                pages};
+                                divide_up(max(tokens, std::int64_t{1}), std::int64_t{cache_page_format::tokens}), pages,
+                                status_of(exec, {where, "sequence"})};
     exec.run(program, program.groups());
   }
 
@@ -197,6 +213,7 @@ class cross_layer_cache {
                      shape.queries, " queries");
     call.partials = places.partials(space);
     call.query_lengths = query_lengths;
+    call.status = status_of(exec, {where, "sequence"});
     run_cached_attention(exec, call);
   }
   /// Says what attend() takes, of calls that it cannot.
@@ -225,7 +242,7 @@ class cross_layer_cache {
 
   /// The extents of attention of such queries; for attention_plan.
   [[nodiscard]] attention_shape shape_of(head_view<T const> queries, cache_sequences const& sequences) const {
-    return {sequences.count,
+    return {sequences.size(),
             queries.extent(1),
             extents_.heads,
             queries.extent(2),
@@ -241,22 +258,24 @@ class cross_layer_cache {
     check_sequences(where, sequences);
     check_heads(where, "keys", keys, sequences, keys.extent(2));
     check_heads(where, "values", values, sequences, keys.extent(2));
-    run_cache_restore(exec,
-                      cache_restore_call<T, Result>{memory(part_of(layer)), sequences, side_of(layer), keys, values});
+    run_cache_restore(exec, cache_restore_call<T, Result>{memory(part_of(layer)), sequences, side_of(layer), keys,
+                                                          values, status_of(exec, {where, "sequence"})});
   }
 
-  /// Enqueues making slots ready for new sequences.
+  /// Enqueues making slots ready for new sequences. Other sequences do not depend on them, forks of theirs neither.
   template <class Executor>
   void reset(Executor const& exec, array_view<std::int32_t const> slots) const {
     check_memory("cross_layer_cache.reset", "slots", slots);
     for (cache_memory<T> const& of : memory_) {
-      reset_slots<T> const program{of, slots, slots.size()};
+      reset_slots<T> const program{of, slots, slots.size(), status_of(exec, {"cross_layer_cache.reset", "place"})};
       exec.run(program, program.groups());
     }
   }
 
-  /// Enqueues that the sequences in the slots `to` go on where those in `from` are. Their block tables hold the same
-  /// sealed pages; slots that had them retained must not be reset as long as they are in use.
+  /// Enqueues that the sequences in the slots `to` go on where those in `from` are: tails, retained tokens and
+  /// thresholds are copied. Their block tables hold the same sealed pages, or the first of them; all else is their own,
+  /// so that either can end, and its slot be used again, while the other one goes on. A slot that a pair writes to is
+  /// no slot of another pair.
   template <class Executor>
   void fork(Executor const& exec, array_view<std::int32_t const> from, array_view<std::int32_t const> to) const {
     check<shape_error>(from.size() == to.size(), "cross_layer_cache.fork: there are ", from.size(),
@@ -264,7 +283,7 @@ class cross_layer_cache {
     check_memory("cross_layer_cache.fork", "slots to go on from", from);
     check_memory("cross_layer_cache.fork", "slots to go on in", to);
     for (cache_memory<T> const& of : memory_) {
-      fork_slots<T> const program{of, from, to};
+      fork_slots<T> const program{of, from, to, status_of(exec, {"cross_layer_cache.fork", "pair"})};
       exec.run(program, program.groups());
     }
   }
@@ -303,7 +322,25 @@ class cross_layer_cache {
     check<value_error>(i >= 0 && i < count, "cross_layer_cache: ", what, " ", i, " is none of ", count);
     return as_index(i);
   }
-  [[nodiscard]] std::int64_t tail_tokens() const { return extents_.window + 2 * cache_page_format::tokens; }
+  /// Once, to the error stream: nobody should find out by the clock.
+  template <class Executor>
+  void say_what_is_portable(Executor const& exec) const {
+#if !defined(TESSERA_ACCEPT_PORTABLE_CACHES)
+    for (int part = 0; part < parts(); ++part) {
+      std::string const said = programs_of(exec, part).describe(memory(part).format);
+      if (!said.empty()) {
+        static bool const is_said =
+            std::fputs((said + " (or define TESSERA_ACCEPT_PORTABLE_CACHES)\n").c_str(), stderr) >= 0;
+        static_cast<void>(is_said);
+      }
+    }
+#else
+    static_cast<void>(exec);
+#endif
+  }
+  [[nodiscard]] std::int64_t tail_tokens() const {
+    return extents_.window + 2 * cache_page_format::tokens;
+  }
   [[nodiscard]] cache_append_regions regions(char const* where, std::int64_t sequences, std::int64_t tokens) const {
     return {where, sequences, max(tokens, std::int64_t{1}), extents_.heads};
   }
@@ -311,15 +348,16 @@ class cross_layer_cache {
   template <class Executor>
   void run_append(Executor const& exec, char const* where, int part, cache_inputs<T> const& inputs,
                   cache_sequences const& sequences, cache_tokens const& brings, workspace const& space) const {
-    cache_append_regions const places = regions(where, sequences.count, brings.tokens);
-    space.check_room(where, places.plan.bytes(), sequences.count, " sequences of ", brings.tokens, " new tokens");
+    cache_append_regions const places = regions(where, sequences.size(), brings.tokens);
+    space.check_room(where, places.plan.bytes(), sequences.size(), " sequences of ", brings.tokens, " new tokens");
     cache_layers const& as = layers_of(part);
     auto const run = [&](auto const& merger) {
       run_cache_append(exec, cache_append_call<std::remove_cvref_t<decltype(merger)>, T>{
                                  merger,
                                  as.retention,
                                  as.whole_tokens,
-                                 {memory(part), inputs, sequences, brings.tokens, places.pages, brings.new_tokens},
+                                 {memory(part), inputs, sequences, brings.tokens, places.pages, brings.new_tokens,
+                                  status_of(exec, {where, "sequence"})},
                                  places.rows_in(space),
                                  places.marks_in(space)});
     };
@@ -333,24 +371,27 @@ class cross_layer_cache {
   }
 
   void check_sequences(char const* where, cache_sequences const& s) const {
-    check<shape_error>(s.count >= 0 && s.count <= s.blocks.extent(0), where, ": there are ", s.count,
+    check<shape_error>(s.size() >= 0 && s.size() <= s.blocks.extent(0), where, ": there are ", s.size(),
                        " sequences but block tables of ", s.blocks.extent(0));
-    check<shape_error>(s.slots.data != nullptr || s.count <= extents_.slots, where, ": there are ", s.count,
+    check<value_error>(s.blocks.data != nullptr || s.blocks.extent(1) == 0 || s.size() == 0, where,
+                       ": the block tables of ", s.size(), " sequences are null");
+    check<shape_error>(s.slots.data != nullptr || s.size() <= extents_.slots, where, ": there are ", s.size(),
                        " sequences but ", extents_.slots, " slots");
-    check_memory(where, "block tables", s.blocks);
-    check<value_error>(s.lengths.data != nullptr || s.count == 0, where, ": the lengths of ", s.count,
+    check<value_error>(s.lengths.data != nullptr || s.size() == 0, where, ": the lengths of ", s.size(),
                        " sequences are null");
     for (array_view<std::int32_t const> const& list : {s.slots, s.lengths, s.pages}) {
-      check<shape_error>(list.data == nullptr || list.size() >= s.count, where, ": a list of sequences has ",
-                         list.size(), " elements but there are ", s.count);
+      check<shape_error>(list.data == nullptr || list.size() >= s.size(), where, ": a list of sequences has ",
+                         list.size(), " elements but there are ", s.size());
     }
   }
   template <class U>
   void check_heads(char const* where, char const* what, head_view<U> found, cache_sequences const& s,
                    std::int64_t tokens) const {
-    std::int64_t const expected[4] = {s.count, extents_.heads, tokens, extents_.channels};
-    check<value_error>(found.data != nullptr || s.count * tokens == 0, where, ": the ", what, " are null");
-    for (int dimension = 0; dimension < 4 && s.count * tokens > 0; ++dimension) {
+    std::int64_t const expected[4] = {s.size(), extents_.heads, tokens, extents_.channels};
+    check<shape_error>(tokens >= 0, where, ": sequences bring ", tokens, " ", what, " but may not bring fewer than ",
+                       0);
+    check<value_error>(found.data != nullptr || s.size() * tokens == 0, where, ": the ", what, " are null");
+    for (int dimension = 0; dimension < 4 && s.size() * tokens > 0; ++dimension) {
       check<shape_error>(found.extent(dimension) == expected[dimension], where, ": dimension ", dimension, " of the ",
                          what, " has ", found.extent(dimension), " elements but needs ", expected[dimension]);
     }

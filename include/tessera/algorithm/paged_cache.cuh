@@ -7,10 +7,10 @@
 ///   * pages of 4-bit codes of 64, 128 or 256 channels, in groups of 64 or more, are made in one pass over keys and
 ///     values (program/compress_pages.cuh), and once more where retained tokens could not be known before;
 ///   * attention over pages is by the copy engine and mma.sync (program/page_decode.cuh), with as many bits for keys as
-///     for values: of 4 bits with 64, 96, 128 or 256 channels; of 2, 3 or 8 bits with 64, 128 or 256 channels in groups
-///     of 64. Eight rows of the query heads of a key head share a read of its pages.
+///     for values: of 4 bits with 64, 96 (in groups of 96 or 48), 128 or 256 channels; of 2, 3 or 8 bits with 64, 128
+///     or 256 channels in groups of 64. Eight rows of the query heads of a key head share a read of its pages.
 ///
-/// Else the portable programs.
+/// Else the portable programs: cache_programs_of() says where, and a cross_layer_cache, once, to the error stream.
 #pragma once
 
 #include <cstdint>
@@ -47,47 +47,35 @@ bool try_page_decode(basic_cuda<Architectures> const& exec, cached_attention_cal
   auto const partials =
       decode_partials(call.shape, call.partials, program_type::page_tokens * program_type::warps, most);
   program_type const program{program_type::works_type::of(call.queries, call.is_causal, writer_of(call), partials),
-                             call.memory, call.sequences, call.layer, call.softmax_scale * 1.4426950408889634F};
+                             call.memory,
+                             call.sequences,
+                             call.layer,
+                             call.softmax_scale * 1.4426950408889634F,
+                             status_for(exec, call)};
   exec.run(program, min(std::int64_t{program.works.count}, most));
   merge_decoded(exec, writer_of(call), partials);
   return true;
 }
 
-/// Of 4 bits.
-template <class Architectures, class T, class Result>
-bool try_codes_of_4_bits(basic_cuda<Architectures> const& exec, cached_attention_call<T, Result> const& call) {
-  int const groups = call.memory.format.value_groups;
-  switch (call.memory.format.channels) {
-    case 64:
-      return groups == 1 && try_page_decode<page_columns<64, 1>>(exec, call);
-    case 96:
-      return groups == 1 && try_page_decode<page_columns<96, 1>>(exec, call);
-    case 128:
-      return (groups == 1 && try_page_decode<page_columns<128, 1>>(exec, call)) ||
-             (groups == 2 && try_page_decode<page_columns<128, 2>>(exec, call));
-    case 256:
-      return (groups == 1 && try_page_decode<page_columns<256, 1>>(exec, call)) ||
-             (groups == 2 && try_page_decode<page_columns<256, 2>>(exec, call)) ||
-             (groups == 4 && try_page_decode<page_columns<256, 4>>(exec, call));
-    default:
-      return false;
-  }
+/// Whether it did, for pages of a format.
+template <int Channels, int Groups, int Bits, class Use>
+bool use_columns(cache_page_format const& format, Use const& use) {
+  return format.channels == Channels && format.value_groups == Groups && format.key_bits == Bits &&
+         format.value_bits == Bits && use(std::type_identity<page_columns<Channels, Groups, Bits>>{});
 }
-
-/// Of other numbers of bits.
-template <int Bits, class Architectures, class T, class Result>
-bool try_codes_of(basic_cuda<Architectures> const& exec, cached_attention_call<T, Result> const& call) {
-  int const groups = call.memory.format.value_groups;
-  switch (call.memory.format.channels) {
-    case 64:
-      return groups == 1 && try_page_decode<page_columns<64, 1, Bits>>(exec, call);
-    case 128:
-      return groups == 2 && try_page_decode<page_columns<128, 2, Bits>>(exec, call);
-    case 256:
-      return groups == 4 && try_page_decode<page_columns<256, 4, Bits>>(exec, call);
-    default:
-      return false;
-  }
+/// Calls `use` with the columns for pages of a format, and gives what it does; false where there are none.
+template <class Use>
+bool use_columns(cache_page_format const& format, Use const& use) {
+  auto const other_bits = [&]<int Bits>(std::integral_constant<int, Bits>) {
+    return use_columns<64, 1, Bits>(format, use) || use_columns<128, 2, Bits>(format, use) ||
+           use_columns<256, 4, Bits>(format, use);
+  };
+  return use_columns<64, 1, 4>(format, use) || use_columns<96, 1, 4>(format, use) ||
+         use_columns<96, 2, 4>(format, use) || use_columns<128, 1, 4>(format, use) ||
+         use_columns<128, 2, 4>(format, use) || use_columns<256, 1, 4>(format, use) ||
+         use_columns<256, 2, 4>(format, use) || use_columns<256, 4, 4>(format, use) ||
+         other_bits(std::integral_constant<int, 2>{}) || other_bits(std::integral_constant<int, 3>{}) ||
+         other_bits(std::integral_constant<int, 8>{});
 }
 
 /// What compress_pages reads and writes by 16 bytes.
@@ -117,10 +105,19 @@ bool try_compression(basic_cuda<Architectures> const& exec, Call const& call) {
   return true;
 }
 
+/// Whether compress_pages makes pages of a format.
+[[nodiscard]] constexpr bool is_compressed_in_one_pass(cache_page_format const& format, bool whole_tokens) {
+  int const groups = format.value_groups;
+  bool const has_groups = format.channels == 64    ? groups == 1
+                          : format.channels == 128 ? groups == 1 || groups == 2
+                                                   : groups == 1 || groups == 2 || groups == 4;
+  bool const has_channels = format.channels == 64 || format.channels == 128 || format.channels == 256;
+  return !whole_tokens && format.key_bits == 4 && format.value_bits == 4 && has_channels && has_groups;
+}
+
 template <class Architectures, class Merger, class T>
 bool try_compression(basic_cuda<Architectures> const& exec, cache_append_call<Merger, T> const& call) {
-  cache_page_format const& format = call.source.memory.format;
-  return !call.whole_tokens && format.key_bits == 4 && format.value_bits == 4 && has_whole_elements(call) &&
+  return is_compressed_in_one_pass(call.source.memory.format, call.whole_tokens) && has_whole_elements(call) &&
          (try_compression<64, 1>(exec, call) || try_compression<128, 1>(exec, call) ||
           try_compression<128, 2>(exec, call) || try_compression<256, 1>(exec, call) ||
           try_compression<256, 2>(exec, call) || try_compression<256, 4>(exec, call));
@@ -130,7 +127,8 @@ bool try_compression(basic_cuda<Architectures> const& exec, cache_append_call<Me
 
 /// For CUDA devices: on sm_90 pages of 4 bits are made in one pass, else by the portable programs.
 template <int... Architectures, class Merger, class T>
-void run_cache_append(basic_cuda<arch_list<Architectures...>> const& exec, cache_append_call<Merger, T> const& call) {
+void run_cache_append(basic_cuda<arch_list<Architectures...>> const& exec, cache_append_call<Merger, T> const& given) {
+  auto const call = detail::reporting(exec, given);
   constexpr bool has_hopper = ((Architectures == 900) || ...);
   if constexpr (has_hopper && (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>)) {
     if (!call.marks.is_empty() && detail::try_compression(exec, call)) {
@@ -148,14 +146,28 @@ void run_cached_attention(basic_cuda<arch_list<Architectures...>> const& exec,
                           cached_attention_call<T, Result> const& call) {
   constexpr bool has_hopper = ((Architectures == 900) || ...);
   if constexpr (has_hopper && (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>)) {
-    cache_page_format const& format = call.memory.format;
-    int const bits = format.key_bits == format.value_bits ? format.key_bits : 0;
-    if ((bits == 4 && detail::try_codes_of_4_bits(exec, call)) || (bits == 2 && detail::try_codes_of<2>(exec, call)) ||
-        (bits == 3 && detail::try_codes_of<3>(exec, call)) || (bits == 8 && detail::try_codes_of<8>(exec, call))) {
+    auto const attend = [&]<class Columns>(std::type_identity<Columns>) {
+      return detail::try_page_decode<Columns>(exec, call);
+    };
+    if (detail::use_columns(call.memory.format, attend)) {
       return;
     }
   }
   detail::attend_cache_portably(exec, call);
+}
+
+/// For CUDA devices.
+template <class Merger, class T, int... Architectures>
+cache_programs cache_programs_of(basic_cuda<arch_list<Architectures...>> const& exec, cache_page_format const& format,
+                                 bool whole_tokens) {
+  constexpr bool has_hopper = ((Architectures == 900) || ...);
+  if constexpr (has_hopper && (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>)) {
+    if (exec.template has<compress_pages<128, 2, Merger, T>>()) {
+      return {true, detail::is_compressed_in_one_pass(format, whole_tokens),
+              detail::use_columns(format, [](auto) { return true; })};
+    }
+  }
+  return {};
 }
 
 }  // namespace v0

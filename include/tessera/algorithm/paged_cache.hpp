@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The operations on a compressed cache, over memory that is there: append, attend, restore. What
 /// algorithm/cross_layer_cache.hpp is made of; each has a call that an executor with programs of its own overloads:
-/// run_cache_append, run_cached_attention, run_cache_restore.
+/// run_cache_append, run_cached_attention, run_cache_restore; and cache_programs_of, which says for what.
 ///
 /// Formats: program/cache_page.hpp, program/cache_memory.hpp. Bytes that an append writes are the same on every
-/// executor, and the same whether tokens come at once or one by one, if thresholds are known. Nothing waits or
-/// allocates: lengths are where executors run, so that a call can be captured in a CUDA graph and used again.
+/// executor, and the same whether tokens come at once or one by one, if thresholds are known (minicache.hpp says when
+/// they are not). Nothing waits or allocates: lengths are where executors run, so that a call can be captured in a CUDA
+/// graph and used again. Lists that cannot be are reported to the executor, and what they are about is left out.
 #pragma once
 
 #include <cstdint>
 #include <math.h>  // not <cmath>: as in core/math.hpp
+#include <string>
 #include <type_traits>
 
 #include <tessera/algorithm/attention_types.hpp>
@@ -17,6 +19,7 @@
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/check.hpp>
+#include <tessera/core/status.hpp>
 #include <tessera/exec/workspace.hpp>
 #include <tessera/program/attention_rows.hpp>
 #include <tessera/program/cache_memory.hpp>
@@ -40,19 +43,27 @@ struct cached_attention_call {
   attention_outputs<Result> out;  ///< what comes out
   attention_partials<online_softmax<float>::state_type> partials = {};  ///< memory for shares of rows, or null
   sequence_lengths query_lengths = {};                                  ///< of each sequence; null: all are whole
+  status_word* status = nullptr;  ///< where sequences are reported that cannot be; null: the executor's
 };
 
 /// Keys and values of one layer of a cache, to be restored to 16 or 32 bits.
 template <class T, class Result>
 struct cache_restore_call {
-  cache_memory<T> memory;     ///< of the layers
-  cache_sequences sequences;  ///< lengths, slots and block tables
-  int layer;                  ///< 0 or 1
-  head_view<Result> keys;     ///< sequences x heads x tokens x channels
-  head_view<Result> values;   ///< likewise
+  cache_memory<T> memory;         ///< of the layers
+  cache_sequences sequences;      ///< lengths, slots and block tables
+  int layer;                      ///< 0 or 1
+  head_view<Result> keys;         ///< sequences x heads x tokens x channels
+  head_view<Result> values;       ///< likewise
+  status_word* status = nullptr;  ///< where sequences are reported that cannot be; null: the executor's
 };
 
 namespace detail {
+
+/// Where programs of a call report.
+template <class Executor, class Call>
+status_word* status_for(Executor const& exec, Call const& call) {
+  return call.status != nullptr ? call.status : exec.status();
+}
 
 template <class T, class Result>
 attention_writer<cached_attention_method, Result> writer_of(cached_attention_call<T, Result> const& call) {
@@ -63,7 +74,7 @@ template <int Channels, class Executor, class T, class Result>
 void attend_cache(Executor const& exec, cached_attention_call<T, Result> const& call) {
   cached_attention<T, Result, Channels> const program{call.memory,     call.sequences,     call.layer,
                                                       call.queries,    call.softmax_scale, call.is_causal,
-                                                      writer_of(call), call.partials};
+                                                      writer_of(call), call.partials,      status_for(exec, call)};
   exec.run(program, program.groups());
   if (call.partials.rows.data != nullptr) {
     merge_attention<cached_attention_method, Result> const join{call.partials, writer_of(call)};
@@ -97,8 +108,34 @@ void run_cached_attention(Executor const& exec, cached_attention_call<T, Result>
 /// Likewise.
 template <class Executor, class T, class Result>
 void run_cache_restore(Executor const& exec, cache_restore_call<T, Result> const& call) {
-  restore_pages<T, Result> const program{call.memory, call.sequences, call.layer, call.keys, call.values};
+  restore_pages<T, Result> const program{call.memory, call.sequences, call.layer,
+                                         call.keys,   call.values,    detail::status_for(exec, call)};
   exec.run(program, program.groups());
+}
+
+/// Which programs for a cache are an executor's own.
+struct cache_programs {
+  bool has_any = false;    ///< for some formats of pages; of the host none are
+  bool appends = false;    ///< for making pages of this one
+  bool attention = false;  ///< for attention over pages of this one
+
+  /// A sentence where portable programs take the place of some; "" elsewhere.
+  [[nodiscard]] std::string describe(cache_page_format const& format) const {
+    if (!has_any || (appends && attention)) {
+      return "";
+    }
+    return join("tessera: for pages of ", format.channels, " channels, keys of ", format.key_bits,
+                " bits and values of ", format.value_bits, " bits in ", format.value_groups,
+                " groups, tokens are appended by ", appends ? "the device's own program" : "the portable programs",
+                " and attended to by ", attention ? "the device's own program" : "the portable program",
+                "; portable ones are several times slower");
+  }
+};
+
+/// An executor with programs of its own overloads this for itself. Merger and T: those of the cache.
+template <class Merger, class T, class Executor>
+cache_programs cache_programs_of(Executor const&, cache_page_format const&, bool) {
+  return {};
 }
 
 /// Throws shape_error for a page that no program can make.

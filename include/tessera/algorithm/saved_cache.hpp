@@ -189,12 +189,17 @@ inline saved_cache_info inspect_saved_cache(std::byte const* bytes, std::int64_t
 template <class Executor, class Cache>
 std::vector<std::byte> save_cache(Executor const& exec, Cache const& cache, cache_sequences const& sequences,
                                   std::int64_t which, saved_cache_coder coder = saved_cache_coder::rans) {
-  check<value_error>(which >= 0 && which < sequences.count, "save_cache: sequence ", which, " is none of ",
-                     sequences.count);
-  cache_extents const& extents = cache.extents();
-  detail::fetched_sequences const known(exec, sequences, extents.window);
+  check<value_error>(which >= 0 && which < sequences.size(), "save_cache: sequence ", which, " is none of ",
+                     sequences.size());
+  detail::fetched_sequences const known("save_cache", exec, sequences, cache.extents());
   auto const at = static_cast<std::size_t>(which);
   auto const table = detail::fetched(exec, sequences.blocks[which].data, known.pages[at]);
+  check<value_error>(known.slots[at] >= 0, "save_cache: the slot of sequence ", which, " is none of ",
+                     cache.extents().slots);
+  for (std::int32_t block : table) {
+    check<value_error>(block >= 0 && block < cache.extents().blocks, "save_cache: block ", block, " of sequence ",
+                       which, " is none of ", cache.extents().blocks);
+  }
   std::vector<std::byte> out(sizeof(saved_cache_header));
   std::vector<saved_cache_part> parts;
   for (int part = 0; part < cache.parts(); ++part) {
@@ -257,7 +262,7 @@ void load_cache(Executor const& exec, Cache const& cache, std::byte const* bytes
   check<corrupt_data>(checksum == header.content_checksum, where, ": the content's checksum is ", checksum,
                       " but should be ", header.content_checksum);
   for (int part = 0; part < cache.parts(); ++part) {
-    detail::number_rows(parts[static_cast<std::size_t>(part)], cache.memory(part), slot);
+    detail::check_rows(parts[static_cast<std::size_t>(part)], cache.memory(part));
   }
   for (int part = 0; part < cache.parts(); ++part) {
     detail::place_part(exec, cache.memory(part), parts[static_cast<std::size_t>(part)], blocks, slot, tokens);

@@ -131,7 +131,10 @@ saved_part<T> fetch_part(Executor const& exec, cache_memory<T> const& memory, st
       std::byte* const at =
           part.pages.data() + (static_cast<std::int64_t>(page) * memory.heads + head) * std::int64_t{f.bytes()};
       cache_page_header const header = part_type::header_of(at, f);
-      auto const rows = fetched(exec, static_cast<T const*>(memory.retained_row(header.first_row, 0, 0)),
+      check<corrupt_data>(std::int64_t{header.first_row} + header.rows <= memory.row_capacity, "save_cache: page ",
+                          page, " has retained tokens up to number ", std::int64_t{header.first_row} + header.rows,
+                          " but there is room for ", memory.row_capacity);
+      auto const rows = fetched(exec, static_cast<T const*>(memory.retained_row(slot, head, header.first_row, 0, 0)),
                                 std::int64_t{header.rows} * row);
       part.rows.insert(part.rows.end(), rows.begin(), rows.end());
       part_type::set_first_row(at, f, count);
@@ -239,16 +242,15 @@ saved_part<T> read_part(section_reader& in, cache_memory<T> const& memory, std::
   return part;
 }
 
-/// Checks that pages and counts say the same, and numbers rows as slot `slot` has them.
+/// Checks that pages and counts say the same.
 template <class T>
-void number_rows(saved_part<T>& part, cache_memory<T> const& memory, std::int64_t slot) {
+void check_rows(saved_part<T> const& part, cache_memory<T> const& memory) {
   cache_page_format const& f = memory.format;
   auto const pages = static_cast<std::int64_t>(part.pages.size()) / memory.page_bytes(1);
   for (std::int64_t head = 0; head < memory.heads; ++head) {
-    auto const begin = static_cast<std::uint32_t>(memory.head_of(slot, head) * memory.row_capacity);
     std::uint32_t count = 0;
     for (std::int64_t page = 0; page < pages; ++page) {
-      std::byte* const at = part.pages.data() + (page * memory.heads + head) * std::int64_t{f.bytes()};
+      std::byte const* const at = part.pages.data() + (page * memory.heads + head) * std::int64_t{f.bytes()};
       cache_page_header const header = saved_part<T>::header_of(at, f);
       auto const marked = static_cast<std::uint32_t>(popcount(header.retained));
       check<corrupt_data>(header.rows == marked, "load_cache: page ", page, " has retained ", marked,
@@ -256,7 +258,6 @@ void number_rows(saved_part<T>& part, cache_memory<T> const& memory, std::int64_
       check<corrupt_data>(marked == 0 || header.first_row == count, "load_cache: page ", page,
                           " has retained tokens from number ", header.first_row, " on but there are ", count,
                           " before it");
-      saved_part<T>::set_first_row(at, f, begin + count);
       count += marked;
     }
     check<corrupt_data>(count == part.counts[static_cast<std::size_t>(head)], "load_cache: pages have retained ", count,
@@ -281,7 +282,7 @@ void place_part(Executor const& exec, cache_memory<T> const& memory, saved_part<
   T const* rows = part.rows.data();
   for (std::int64_t head = 0; head < memory.heads; ++head) {
     std::int64_t const values = part.counts[static_cast<std::size_t>(head)] * row;
-    send(rows, values, memory.retained_row(memory.head_of(slot, head) * memory.row_capacity, 0, 0));
+    send(rows, values, memory.retained_row(slot, head, 0, 0, 0));
     rows += values;
   }
   std::vector<std::uint32_t> const refused(part.counts.size());

@@ -111,8 +111,14 @@ inline std::string status_message(status_word word, char const* function, char c
     case status_code::other_forward:
     case status_code::repeated_index:
     case status_code::bad_label:
+    case status_code::bad_length:
+    case status_code::bad_new_tokens:
+    case status_code::bad_slot:
+    case status_code::bad_page_count:
+    case status_code::bad_block:
       throw value_error(message);
     case status_code::capacity_exceeded:
+    case status_code::full_tail:
       throw shape_error(message);
     default:
       if (word.code() >= status_code::first_user_code) {

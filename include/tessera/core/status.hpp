@@ -32,6 +32,12 @@ enum class status_code : std::uint8_t {
   other_forward = 8,       ///< a backward pass without a forward pass of its own: a loss_stamp::part
   repeated_index = 9,      ///< an index that is there twice where each may be there once
   bad_label = 16,          ///< a label that is no entry of the vocabulary; the detail is the label and the vocabulary
+  bad_length = 24,         ///< of a cached sequence: negative, or more tokens than it may have
+  bad_new_tokens = 25,     ///< of a cached sequence: negative, or more than the inputs or the sequence have
+  bad_slot = 26,           ///< of a cached sequence: none of the cache's
+  bad_page_count = 27,     ///< of a cached sequence: negative, or more than its block table has or its tokens fill
+  full_tail = 28,          ///< of a cached sequence: more tokens in no sealed page than there is room for
+  bad_block = 29,          ///< of a cached sequence's page: none of the cache's
   first_user_code = 128,
 };
 
@@ -101,6 +107,18 @@ static_assert(sizeof(status_word) == 40);
       return "an index is given twice";
     case status_code::bad_label:
       return "label {value} of token {position} is no entry of {limit}";
+    case status_code::bad_length:
+      return "sequence {position} has {value} tokens but may have from 0 to {limit}";
+    case status_code::bad_new_tokens:
+      return "sequence {position} has {value} new tokens but may have from 0 to {limit}";
+    case status_code::bad_slot:
+      return "slot {value} of sequence {position} is none of {limit}";
+    case status_code::bad_page_count:
+      return "sequence {position} has {value} sealed pages but may have from 0 to {limit}";
+    case status_code::full_tail:
+      return "sequence {position} has {value} tokens in no sealed page but the tail has room for {limit}";
+    case status_code::bad_block:
+      return "block {value} of sequence {position} is none of {limit}";
     default:
       return "a program reported a code of its own";
   }

@@ -10,8 +10,9 @@
 /// as it is defined; the text, the figures and the ratios mean the most different ones. Here an angle stays apart if
 /// it is at least d_max - gamma (d_max - d_min).
 ///
-/// Every rule comes down to a threshold on the angle, which can be kept: what comes later is judged by it alone, so
-/// that it makes no difference whether a cache is filled at once or token by token.
+/// Every rule comes down to a threshold on the angle, which can be kept: what comes later is judged by it alone. So the
+/// rules `none` and `angle` choose the same tokens whether a cache is filled at once or token by token; `range` and
+/// `fraction` do from where their threshold is known, and which angles it follows from depends on how many come first.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +37,16 @@ enum class retention_rule : std::uint8_t {
 /// A threshold that no angle reaches.
 inline constexpr float no_threshold = infinity;
 
+/// Angles in a smaller range are equal, but for rounding: those of one padding token at different places, with bfloat16
+/// keys, are within 2^-8 of each other.
+inline constexpr float least_range_of_angles = 0x1p-6F;
+
+/// Whether the most different pairs can be told from the others. They cannot where all angles are equal or unknown: of
+/// an empty range, and of NaNs.
+[[nodiscard]] TESSERA_FN constexpr bool tells_apart(interval<float> angles) {
+  return angles.maximum - angles.minimum >= least_range_of_angles;
+}
+
 struct retain_most_different {
   static constexpr bool whole_tokens = false;  ///< each head decides for itself
 
@@ -57,9 +68,9 @@ struct retain_most_different {
   [[nodiscard]] TESSERA_FN constexpr bool needs_angles() const {
     return rule == retention_rule::range || rule == retention_rule::fraction;
   }
-  /// Of `rule` range. Where all angles are equal none is more different than others.
+  /// Of `rule` range. Where angles do not tell pairs apart none is more different than others.
   [[nodiscard]] TESSERA_FN float threshold(interval<float> angles) const {
-    if (!(angles.minimum < angles.maximum)) {
+    if (!tells_apart(angles)) {
       return no_threshold;
     }
     return multiply_add(-amount, angles.maximum - angles.minimum, angles.maximum);

@@ -4,7 +4,8 @@
 ///
 ///     pages         block x key head x format.bytes()                            program/cache_page.hpp
 ///     tail          slot x tail block x layer x key head x {key, value} x 64 x channels
-///     rows          slot x key head x row_capacity x layer x {key, value} x channels    retained tokens, in order
+///     rows          slot x key head x row_capacity x layer x {key, value} x channels    retained tokens, in order;
+///                   pages number them from the first one of their slot and head
 ///     row_counts    slot x key head      rows that are taken
 ///     refused_rows  slot x key head      tokens that should have been retained when there was no row left
 ///     thresholds    slot x key head x {key, value}      angles; NaN: not known yet
@@ -20,8 +21,12 @@
 
 #include <tessera/config.hpp>
 #include <tessera/core/bits.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/core/status.hpp>
+#include <tessera/merge/retain_most_different.hpp>
 #include <tessera/program/attention_operands.hpp>
 #include <tessera/program/cache_page.hpp>
+#include <tessera/tile/per_lane.hpp>
 #include <tessera/view/array_view.hpp>
 #include <tessera/view/head_view.hpp>
 #include <tessera/view/matrix_view.hpp>
@@ -34,14 +39,49 @@ inline constexpr int key_part = 0;
 /// Values, in lists of keys and values.
 inline constexpr int value_part = 1;
 
-/// Sequences of a batch.
+/// What of a sequence contradicts its cache's memory or the call. Programs report such a sequence and leave it out, or
+/// the page whose block it is.
+struct sequence_fault {
+  status_code code = {};   ///< one of those of cached sequences; 0: nothing is wrong
+  std::int64_t value = 0;  ///< the number that cannot be
+  std::int64_t limit = 0;  ///< how many slots or blocks there are; else the largest number that can be
+
+  /// Whether nothing is wrong.
+  [[nodiscard]] TESSERA_FN constexpr bool is_none() const { return code == status_code{}; }
+  /// For the status word.
+  [[nodiscard]] TESSERA_FN constexpr status_detail detail() const { return {value, limit}; }
+  /// The first lane says so of sequence number `sequence` of the batch.
+  template <class Group>
+  TESSERA_FN void report(Group const& group, status_word* status, std::int64_t sequence) const {
+    for (int lane : group) {
+      if (is_first(lane) && !is_none()) {
+        group.report(status, code, sequence, detail());
+      }
+    }
+  }
+};
+
+/// What is known of a sequence before and after a call.
+struct sequence_extent {
+  std::int64_t slot;    ///< as its list says
+  std::int64_t length;  ///< tokens after the call
+  std::int64_t before;  ///< tokens before it
+  std::int64_t sealed;  ///< pages before it
+  std::int64_t end;     ///< pages after it
+};
+
+/// Sequences of a batch. One of no tokens is left out of all calls: its slot, pages and blocks may be anything.
 struct cache_sequences {
+  static constexpr std::int64_t all = -1;  ///< as a count: as many as there are block tables
+
   matrix_view<std::int32_t const> blocks;       ///< sequence x page: its block
   array_view<std::int32_t const> slots = {};    ///< of each sequence; null: its own number
   array_view<std::int32_t const> lengths = {};  ///< tokens of each, with those that a call brings; null: none
   array_view<std::int32_t const> pages = {};    ///< sealed ones of each; null: as many as can be
-  std::int64_t count = 0;                       ///< sequences of the batch
+  std::int64_t count = all;                     ///< sequences of the batch
 
+  /// How many sequences there are.
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t size() const { return count == all ? blocks.extent(0) : count; }
   /// The slot of a sequence.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t slot(std::int64_t sequence) const {
     return slots.data == nullptr ? sequence : slots[sequence];
@@ -50,11 +90,10 @@ struct cache_sequences {
   [[nodiscard]] TESSERA_FN constexpr std::int64_t length(std::int64_t sequence) const {
     return lengths.data == nullptr ? 0 : lengths[sequence];
   }
-  /// Sealed pages of a sequence of which `length` tokens have been there.
+  /// Sealed pages of a sequence of which `length_then` tokens have been there; a list may say anything.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t sealed(std::int64_t sequence, std::int64_t length_then,
                                                          std::int64_t window) const {
-    std::int64_t const found = pages.data == nullptr ? sealed_pages(length_then, window) : pages[sequence];
-    return clamp(found, std::int64_t{0}, blocks.extent(1));
+    return pages.data == nullptr ? min(sealed_pages(length_then, window), blocks.extent(1)) : pages[sequence];
   }
 };
 
@@ -67,6 +106,9 @@ struct cache_memory {
   std::int64_t heads;           ///< of keys
   std::int64_t window;          ///< tokens of a sequence that are at least in its tail; a multiple of 64
   std::int64_t row_capacity;    ///< of a head of a slot; 0: nothing is retained
+  std::int64_t slot_count;      ///< slots that there are
+  std::int64_t most_tokens;     ///< of a sequence
+  std::int64_t block_count;     ///< blocks of pages that there are
   std::byte* pages;             ///< block x key head
   T* tail;                      ///< slot x tail block x layer x key head x {key, value} x token x channel
   T* rows;                      ///< slot x key head x row x layer x {key, value} x channel
@@ -76,7 +118,45 @@ struct cache_memory {
 
   /// Blocks of 64 tokens in the tail of a slot: the window, and what is not sealed yet.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t tail_blocks() const { return window / cache_page_format::tokens + 2; }
+  /// Tokens that the tail of a slot has room for.
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t tail_tokens() const {
+    return tail_blocks() * cache_page_format::tokens;
+  }
 
+  /// Whether block tables may name this block.
+  [[nodiscard]] TESSERA_FN constexpr bool has_block(std::int64_t block) const {
+    return block >= 0 && block < block_count;
+  }
+  /// Whether there is this slot.
+  [[nodiscard]] TESSERA_FN constexpr bool has_slot(std::int64_t slot) const { return slot >= 0 && slot < slot_count; }
+  /// What is wrong with a sequence of at most `most` tokens, of which at most `most_sealed` pages can be sealed.
+  [[nodiscard]] TESSERA_FN constexpr sequence_fault fault_of(sequence_extent const& has, std::int64_t most,
+                                                             std::int64_t most_sealed) const {
+    if (has.length < 0 || has.length > most) {
+      return {status_code::bad_length, has.length, most};
+    }
+    if (has.length == 0) {
+      return {};
+    }
+    if (!has_slot(has.slot)) {
+      return {status_code::bad_slot, has.slot, slot_count};
+    }
+    if (has.sealed < 0 || has.sealed > most_sealed) {
+      return {status_code::bad_page_count, has.sealed, most_sealed};
+    }
+    std::int64_t const open =
+        max(has.before - has.sealed * cache_page_format::tokens, has.length - has.end * cache_page_format::tokens);
+    return open > tail_tokens() ? sequence_fault{status_code::full_tail, open, tail_tokens()} : sequence_fault{};
+  }
+  /// What is wrong with the block of a page.
+  [[nodiscard]] TESSERA_FN constexpr sequence_fault fault_of_block(std::int64_t block) const {
+    return has_block(block) ? sequence_fault{} : sequence_fault{status_code::bad_block, block, block_count};
+  }
+  /// The angle of keys or values from which tokens of a head of a slot are retained.
+  [[nodiscard]] TESSERA_FN constexpr float threshold(std::int64_t slot, std::int64_t head, int part) const {
+    float const kept = thresholds[2 * head_of(slot, head) + part];
+    return is_nan(kept) ? no_threshold : kept;
+  }
   /// The first byte of a page.
   [[nodiscard]] TESSERA_FN constexpr std::byte* page(std::int64_t block, std::int64_t head) const {
     return pages + (block * heads + head) * format.bytes();
@@ -97,9 +177,12 @@ struct cache_memory {
   [[nodiscard]] TESSERA_FN constexpr std::int64_t head_of(std::int64_t slot, std::int64_t head) const {
     return slot * heads + head;
   }
-  /// The key or value of a retained token: `row` as headers of pages number them, over all slots and heads.
-  [[nodiscard]] TESSERA_FN constexpr T* retained_row(std::int64_t row, int layer, int part) const {
-    return rows + ((row * format.layers + layer) * 2 + part) * format.channels;
+  /// The key or value of a retained token: `row` as headers of pages number them, from the first one of the slot and
+  /// head on.
+  [[nodiscard]] TESSERA_FN constexpr T* retained_row(std::int64_t slot, std::int64_t head, std::int64_t row, int layer,
+                                                     int part) const {
+    std::int64_t const of_all = head_of(slot, head) * row_capacity + row;
+    return rows + ((of_all * format.layers + layer) * 2 + part) * format.channels;
   }
 
   /// Elements or bytes of each region, for `slots` slots and `blocks` blocks.
@@ -177,7 +260,21 @@ struct cache_source {
   std::int64_t tokens;               ///< that the inputs have room for
   std::int64_t most_pages;           ///< of a sequence that are sealed at a time
   sequence_lengths new_tokens = {};  ///< of each sequence, in the inputs; null: `tokens`
+  status_word* status = nullptr;     ///< where sequences and blocks are reported that cannot be
 
+  /// What is wrong with a sequence.
+  [[nodiscard]] TESSERA_FN constexpr sequence_fault fault(std::int64_t sequence) const {
+    std::int64_t const length = sequences.length(sequence);
+    std::int64_t const fresh = new_tokens.data == nullptr ? tokens : std::int64_t{new_tokens[sequence]};
+    std::int64_t const most = min(tokens, length);
+    if (length > 0 && length <= memory.most_tokens && (fresh < 0 || fresh > most)) {
+      return {status_code::bad_new_tokens, fresh, most};
+    }
+    std::int64_t const first = first_page(sequence);
+    std::int64_t const complete = max(length - fresh, std::int64_t{0}) / cache_page_format::tokens;
+    return memory.fault_of({sequences.slot(sequence), length, length - fresh, first, last_page(sequence, first)},
+                           memory.most_tokens, min(complete, sequences.blocks.extent(1)));
+  }
   /// Tokens that are in the cache already.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t before(std::int64_t sequence) const {
     return max(sequences.length(sequence) - length_of(new_tokens, sequence, tokens), std::int64_t{0});
@@ -190,11 +287,10 @@ struct cache_source {
   [[nodiscard]] TESSERA_FN constexpr std::int64_t first_page(std::int64_t sequence) const {
     return sequences.sealed(sequence, before(sequence), memory.window);
   }
-  /// Behind the last page that is to be sealed now.
+  /// Behind the last page that is to be sealed now: none of a sequence that cannot be.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t end_page(std::int64_t sequence) const {
     std::int64_t const first = first_page(sequence);
-    std::int64_t const most = min(first + most_pages, sequences.blocks.extent(1));
-    return max(first, min(sealed_pages(after(sequence), memory.window), most));
+    return fault(sequence).is_none() ? last_page(sequence, first) : first;
   }
   /// A token's key or value.
   [[nodiscard]] TESSERA_FN constexpr stored_row<T> stored_row_of(std::int64_t sequence, int layer, int part,
@@ -216,6 +312,12 @@ struct cache_source {
   [[nodiscard]] TESSERA_FN constexpr T stored_input(std::int64_t sequence, int layer, int part, std::int64_t head,
                                                     std::int64_t token, std::int64_t channel) const {
     return inputs.part(layer, part)(sequence, head, token - before(sequence), channel);
+  }
+
+ private:
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t last_page(std::int64_t sequence, std::int64_t first) const {
+    std::int64_t const most = min(first + most_pages, sequences.blocks.extent(1));
+    return max(first, min(sealed_pages(after(sequence), memory.window), most));
   }
 };
 

@@ -59,7 +59,7 @@ inline namespace v0 {
 /// 32 bytes of a page: which of its tokens are retained, and where.
 struct cache_page_header {
   std::uint64_t retained;   ///< bit j: token j is kept as it was, in both layers
-  std::uint32_t first_row;  ///< of the retained tokens, which follow each other in order, in the memory for them
+  std::uint32_t first_row;  ///< of the retained tokens, which follow each other, among those of the slot and head
   std::uint32_t rows;       ///< retained tokens of the page
   float key_threshold;      ///< the angle from which keys were retained
   float value_threshold;    ///< likewise, of values

@@ -11,7 +11,7 @@
 ///     O_d += w_j * scale_j * (code_jd + ratio_j)                               retained and tail: w_j * v_jd
 ///
 /// so that no key or value is formed. Shares are joined by merge_attention (program/attention_rows.hpp). The order of
-/// additions depends on the extents alone.
+/// additions depends on the extents alone. Rows of a sequence that cannot be, or one of whose blocks cannot, are NaN.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,7 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
+#include <tessera/core/status.hpp>
 #include <tessera/program/attention_rows.hpp>
 #include <tessera/program/cache_memory.hpp>
 #include <tessera/program/cache_page.hpp>
@@ -66,6 +67,7 @@ struct cached_attention {
   bool is_causal;              ///< the last query's own key is the last one
   attention_writer<cached_attention_method, Result> results;
   attention_partials<softmax_type::state_type> partials;
+  status_word* status;  ///< where sequences and blocks are reported that cannot be
 
   /// Rows of a key head: queries of all of its query heads.
   TESSERA_FN constexpr std::int64_t head_rows() const {
@@ -82,24 +84,36 @@ struct cached_attention {
     std::int64_t const share = number % partials.shares();
     std::int64_t const which = number / partials.shares();
     std::int64_t const sequence = which / row_blocks() / memory.heads;
+    std::int64_t const most = results.shape.keys;
     place at{sequence,
+             sequences.slot(sequence),
              which / row_blocks() % memory.heads,
              which % row_blocks() * rows,
-             length_of(sequences.lengths, sequence, results.shape.keys),
+             sequences.lengths.data == nullptr ? most : sequences.length(sequence),
              0,
              0};
     at.row_count = static_cast<int>(min(std::int64_t{rows}, head_rows() - at.first_row));
     at.sealed = sequences.sealed(sequence, at.length, memory.window);
+    sequence_fault fault =
+        memory.fault_of({at.slot, at.length, at.length, at.sealed, at.sealed}, most, sequences.blocks.extent(1));
     begin(group, at, scratch);
-    std::int64_t const tiles = divide_up(at.length, std::int64_t{tokens});
+    std::int64_t const tiles = fault.is_none() ? divide_up(at.length, std::int64_t{tokens}) : 0;
     std::int64_t const each = divide_up(tiles, partials.shares());
-    for (std::int64_t tile = share * each; tile < min((share + 1) * each, tiles); ++tile) {
-      if (tile < at.sealed) {
-        std::int64_t const block = sequences.blocks(sequence, tile);
-        attend(group, at, tile, sealed_tile{memory, {memory.format, memory.page(block, at.head), layer}}, scratch);
-      } else {
-        attend(group, at, tile, open_tile{memory, sequences.slot(sequence), at.head, tile * tokens, layer}, scratch);
+    for (std::int64_t tile = share * each; tile < min((share + 1) * each, tiles) && fault.is_none(); ++tile) {
+      if (tile >= at.sealed) {
+        attend(group, at, tile, open_tile{memory, at.slot, at.head, tile * tokens, layer}, scratch);
+        continue;
       }
+      std::int64_t const block = sequences.blocks(sequence, tile);
+      fault = memory.fault_of_block(block);
+      if (fault.is_none()) {
+        page_reader const page{memory.format, memory.page(block, at.head), layer};
+        attend(group, at, tile, sealed_tile{memory, page, at.slot, at.head}, scratch);
+      }
+    }
+    if (!fault.is_none()) {
+      fault.report(group, status, sequence);
+      spoil(group, at, scratch);
     }
     finish(group, at, share, scratch);
   }
@@ -107,6 +121,7 @@ struct cached_attention {
  private:
   struct place {
     std::int64_t sequence;
+    std::int64_t slot;
     std::int64_t head;  ///< of keys
     std::int64_t first_row;
     std::int64_t length;
@@ -118,6 +133,8 @@ struct cached_attention {
   struct sealed_tile {
     cache_memory<T> const& memory;
     page_reader page;
+    std::int64_t slot;
+    std::int64_t head;
 
     TESSERA_FN float scale(int channel) const { return load(page.channel(channel).scale); }
     TESSERA_FN float minimum(int channel) const { return load(page.channel(channel).minimum); }
@@ -125,7 +142,7 @@ struct cached_attention {
       int const channels = memory.format.channels;
       float sum = 0.0F;
       if (page.is_retained(token)) {
-        T const* const key = memory.retained_row(page.row_of(token), page.layer, key_part);
+        T const* const key = memory.retained_row(slot, head, page.row_of(token), page.layer, key_part);
         for (int channel = 0; channel < channels; ++channel) {
           sum = multiply_add(query[channel], load(key[channel]), sum);
         }
@@ -138,7 +155,7 @@ struct cached_attention {
     }
     TESSERA_FN float add(float total, float weight, int token, int channel) const {
       if (page.is_retained(token)) {
-        T const* const value = memory.retained_row(page.row_of(token), page.layer, value_part);
+        T const* const value = memory.retained_row(slot, head, page.row_of(token), page.layer, value_part);
         return multiply_add(weight, load(value[channel]), total);
       }
       int const group = channel / memory.format.group_channels();
@@ -198,6 +215,19 @@ struct cached_attention {
       }
       if (lane < at.row_count) {
         scratch.row[lane] = row_type::nothing(softmax_type{});
+      }
+    }
+    group.sync();
+  }
+
+  /// Makes all rows NaN. Ends with a sync.
+  template <class Group>
+  TESSERA_FN void spoil(Group const& group, place const& at, scratch_type& scratch) const {
+    for (int lane : group) {
+      if (lane < at.row_count) {
+        row_type& row = scratch.row[lane];
+        row.state = {0.0F, 0.0F, bit_cast<float>(0x7fffffffU)};
+        row.rounded = row.state.sum;
       }
     }
     group.sync();

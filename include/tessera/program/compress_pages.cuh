@@ -222,7 +222,7 @@ struct compress_pages {
     fence_async_proxy();
     group.sync();
     if (brings(thread_here())) {
-      if (thread_here() % 32 == 0) {
+      if (thread_here() % 32 == 0 && work.is_kept) {
         store_bytes(work.page, scratch.image, rows.layers() == 2 ? format.bytes() : format.read_bytes());
         commit_box_stores();
         await_box_reads<0>();

@@ -53,6 +53,10 @@ struct encode_pages {
       return;
     }
     std::int64_t const block = source.sequences.blocks(sequence, page);
+    if (!source.memory.has_block(block)) {
+      source.memory.fault_of_block(block).report(group, source.status, sequence);
+      return;
+    }
     place const at{sequence, i, head, page * tokens, marks(sequence, i, head), source.memory.page(block, head)};
     sealed_page const written{sequence, head, at.first_token, at.mark, at.page};
     write_page_header(group, source, written);
@@ -279,7 +283,7 @@ struct keep_tail {
   bool are_sealed;  ///< pages that are complete are written
 
   TESSERA_FN constexpr std::int64_t groups() const {
-    return source.sequences.count * source.memory.format.layers * source.memory.heads * 2;
+    return source.sequences.size() * source.memory.format.layers * source.memory.heads * 2;
   }
 
   template <class Group>
@@ -289,6 +293,11 @@ struct keep_tail {
     std::int64_t const head = which / 2 % memory.heads;
     int const layer = static_cast<int>(which / 2 / memory.heads % memory.format.layers);
     std::int64_t const sequence = which / 2 / memory.heads / memory.format.layers;
+    sequence_fault const fault = source.fault(sequence);
+    if (!fault.is_none()) {
+      fault.report(group, source.status, sequence);
+      return;
+    }
     std::int64_t const slot = source.sequences.slot(sequence);
     std::int64_t const end = source.inputs.keys[layer].data == nullptr ? 0 : source.after(sequence);
     std::int64_t const sealed = are_sealed ? source.end_page(sequence) * cache_page_format::tokens : 0;

@@ -32,10 +32,14 @@ TESSERA_FN void write_page_header(Group const& group, cache_source<T> const& sou
   for (int lane : group) {
     if (is_first(lane)) {
       cache_memory<T> const& memory = source.memory;
-      float const* const thresholds =
-          memory.thresholds + 2 * memory.head_of(source.sequences.slot(at.sequence), at.head);
+      std::int64_t const slot = source.sequences.slot(at.sequence);
       *reinterpret_cast<cache_page_header*>(at.page + memory.format.header()) = {
-          at.mark.retained, at.mark.first_row, at.mark.rows, thresholds[key_part], thresholds[value_part], {0, 0}};
+          at.mark.retained,
+          at.mark.first_row,
+          at.mark.rows,
+          memory.threshold(slot, at.head, key_part),
+          memory.threshold(slot, at.head, value_part),
+          {0, 0}};
     }
   }
 }
@@ -44,6 +48,7 @@ TESSERA_FN void write_page_header(Group const& group, cache_source<T> const& sou
 template <int Lanes, class Group, class T>
 TESSERA_FN void retain_tokens(Group const& group, cache_source<T> const& source, sealed_page const& at) {
   int const pieces = source.memory.format.channels / row_chunk<T>::channels;
+  std::int64_t const slot = source.sequences.slot(at.sequence);
   std::int64_t row = at.mark.first_row;
   for (std::uint64_t left = at.mark.retained; left != 0; left &= left - 1) {
     std::int64_t const token = at.first_token + count_trailing_zeros(left);
@@ -52,7 +57,7 @@ TESSERA_FN void retain_tokens(Group const& group, cache_source<T> const& source,
         int const layer = i / pieces / 2;
         int const part = i / pieces % 2;
         auto const piece = row_chunk<T>::of(source.stored_row_of(at.sequence, layer, part, at.head, token), i % pieces);
-        piece.store_to(source.memory.retained_row(row, layer, part), i % pieces);
+        piece.store_to(source.memory.retained_row(slot, at.head, row, layer, part), i % pieces);
       }
     }
     ++row;
@@ -76,9 +81,13 @@ struct finish_pages {
     std::int64_t const i = which / marks.extent(2) % marks.extent(1);
     std::int64_t const sequence = which / marks.extent(2) / marks.extent(1);
     std::int64_t const page = source.first_page(sequence) + i;
-    if (page < source.end_page(sequence)) {
+    if (page >= source.end_page(sequence)) {
+      return;
+    }
+    std::int64_t const block = source.sequences.blocks(sequence, page);
+    if (source.memory.has_block(block)) {  // else it has been reported with the page's codes
       sealed_page const at{sequence, head, page * cache_page_format::tokens, marks(sequence, i, head),
-                           source.memory.page(source.sequences.blocks(sequence, page), head)};
+                           source.memory.page(block, head)};
       write_page_header(group, source, at);
       retain_tokens<lanes>(group, source, at);
     }

@@ -48,12 +48,12 @@ struct find_apart {
     if (source.first_page(sequence) + i >= source.end_page(sequence)) {
       return;
     }
-    std::int64_t const at = source.memory.head_of(source.sequences.slot(sequence), head);
+    std::int64_t const slot = source.sequences.slot(sequence);
     per_lane<std::uint64_t, Group> found;
     for (int lane : group) {
       found[lane] = 0;
       for (int token = lane; token < cache_page_format::tokens; token += lanes) {
-        bool const stays = source.memory.row_capacity > 0 && is_different(sequence, i, head, at, token);
+        bool const stays = source.memory.row_capacity > 0 && is_different(sequence, i, head, slot, token);
         found[lane] |= std::uint64_t{stays ? 1U : 0U} << token;
       }
     }
@@ -66,13 +66,13 @@ struct find_apart {
   }
 
  private:
-  TESSERA_FN bool is_different(std::int64_t sequence, std::int64_t page, std::int64_t head, std::int64_t at,
+  TESSERA_FN bool is_different(std::int64_t sequence, std::int64_t page, std::int64_t head, std::int64_t slot,
                                int token) const {
     float const key = angle_of(rows(sequence, page, head, key_part, token));
     float const value = angle_of(rows(sequence, page, head, value_part, token));
-    float const* const thresholds = source.memory.thresholds + 2 * at;
-    return stays_apart(key, thresholds[key_part]) || stays_apart(value, thresholds[value_part]) ||
-           is_nearly_opposite(key) || is_nearly_opposite(value);
+    return stays_apart(key, source.memory.threshold(slot, head, key_part)) ||
+           stays_apart(value, source.memory.threshold(slot, head, value_part)) || is_nearly_opposite(key) ||
+           is_nearly_opposite(value);
   }
 };
 
@@ -113,8 +113,7 @@ struct mark_rows {
           page_mark& mark = marks(sequence, first + lane, head);
           std::uint32_t const left = room - min(before[lane], room);
           std::uint32_t const granted = min(wanted_of(mark), left);
-          auto const row = static_cast<std::uint32_t>(at * memory.row_capacity) + taken + before[lane];
-          mark = {lowest_bits(mark.retained, granted), granted > 0 ? row : 0, granted};
+          mark = {lowest_bits(mark.retained, granted), granted > 0 ? taken + before[lane] : 0, granted};
         }
       }
       taken += min(wanted, room);

@@ -34,7 +34,7 @@ struct merged_row {
 /// The retained tokens of a page.
 struct page_mark {
   std::uint64_t retained;   ///< bit j: token j
-  std::uint32_t first_row;  ///< in the memory for retained tokens
+  std::uint32_t first_row;  ///< among the retained tokens of the sequence's slot and head
   std::uint32_t rows;       ///< how many
 };
 
@@ -118,6 +118,7 @@ struct measure_pages {
     std::int64_t const sequence = which / head_groups() / rows.extent(1);
     std::int64_t const page = source.first_page(sequence) + i;
     if (page >= source.end_page(sequence)) {
+      source.fault(sequence).report(group, source.status, sequence);
       return;
     }
     for (int lane : group) {
@@ -210,11 +211,11 @@ struct fit_thresholds {
     std::int64_t const sequence = which / rows.extent(2);
     std::int64_t const pages = source.end_page(sequence) - source.first_page(sequence);
     std::int64_t const at = source.memory.head_of(source.sequences.slot(sequence), head);
-    for (int part = 0; part < 2; ++part) {
+    for (int part = 0; part < 2 && pages > 0; ++part) {
       float* const place = source.memory.thresholds + 2 * at + part;
       bool const is_known = !is_nan(*place);
       group.sync();  // all lanes have seen it
-      if (is_known || pages <= 0) {
+      if (is_known) {
         continue;
       }
       float const found = threshold(group, angles{rows, sequence, head, part, pages * cache_page_format::tokens});
@@ -240,33 +241,43 @@ struct fit_thresholds {
     }
   };
 
+  /// NaN, which is unknown, where angles do not tell tokens apart: later pages may. NaNs do not count, nor do angles of
+  /// 0: those of padding, whose vectors are zeros or the same in both layers.
   template <class Group>
   TESSERA_FN float threshold(Group const& group, angles const& all) const {
-    if (rule.rule == retention_rule::fraction) {
-      return threshold_of_most(group, all);
-    }
     if (!rule.needs_angles()) {
       return rule.threshold();
     }
     per_lane<float, Group> least;
     per_lane<float, Group> largest;
+    per_lane<std::int64_t, Group> counted;
     for (int lane : group) {
       interval<float> range = minimum_maximum_reducer<float>{}.identity();
+      counted[lane] = 0;
       for (std::int64_t i = lane; i < all.count; i += lanes) {
-        minimum_maximum_reducer<float>{}.push(range, all[i]);
+        float const angle = all[i];
+        if (angle > 0.0F) {
+          minimum_maximum_reducer<float>{}.push(range, angle);
+          counted[lane] += 1;
+        }
       }
       least[lane] = range.minimum;
       largest[lane] = range.maximum;
     }
-    return rule.threshold(interval<float>{minimum(group, least), maximum(group, largest)});
+    interval<float> const range{minimum(group, least), maximum(group, largest)};
+    std::int64_t const count = sum(group, counted);
+    if (!tells_apart(range)) {
+      return bit_cast<float>(0x7fffffffU);
+    }
+    return rule.rule == retention_rule::fraction ? threshold_of_most(group, all, rule.most(count))
+                                                 : rule.threshold(range);
   }
 
-  /// The least number that no more angles reach than may. Angles are not negative: their bits are in their order.
+  /// The least number that no more than `most` angles reach. Angles are not negative: their bits are in their order.
   template <class Group>
-  TESSERA_FN float threshold_of_most(Group const& group, angles const& all) const {
+  TESSERA_FN float threshold_of_most(Group const& group, angles const& all, std::int64_t most) const {
     std::uint32_t low = 0;
     std::uint32_t high = bit_cast<std::uint32_t>(infinity);
-    std::int64_t const most = rule.most(all.count);
     while (low < high) {
       std::uint32_t const middle = low + (high - low) / 2;
       per_lane<std::int64_t, Group> reach;

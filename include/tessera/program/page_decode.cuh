@@ -8,11 +8,16 @@
 /// later. Each of the other warps takes the next page in turn, by page_columns (program/page_columns.cuh), and keeps
 /// sums of its own, so that warps wait for each other at the end of a work only. Retained tokens and those of the tail
 /// come 16 at a time into memory of the warp that has their page, or whose turn it is, while it works on other pages.
+///
+/// The warp that brings pages looks at what lists say of a work before it asks for anything: rows of a sequence that
+/// cannot be are NaN, and so are those of one with a block that is none. The others learn it from the length, and from
+/// the header of the page that comes in the block's place.
 #pragma once
 
 #include <cstdint>
 
 #include <tessera/core/bits.hpp>
+#include <tessera/core/status.hpp>
 #include <tessera/program/attention_operands.hpp>
 #include <tessera/program/cache_memory.hpp>
 #include <tessera/program/cache_page.hpp>
@@ -64,7 +69,7 @@ struct page_decode {
   };
   /// Retained tokens of a warp whose keys and values have not been asked for.
   struct token_list {
-    std::int32_t row[most_listed + 1];    ///< of the memory for retained tokens
+    std::int32_t row[most_listed + 1];    ///< among those of the slot and head
     std::int32_t token[most_listed + 1];  ///< of the sequence
   };
   struct scratch_type {
@@ -81,8 +86,9 @@ struct page_decode {
   works_type works;
   cache_memory<T> memory;
   cache_sequences sequences;
-  int layer;     ///< 0 or 1
-  float factor;  ///< of scores: the softmax's scale and log2(e)
+  int layer;            ///< 0 or 1
+  float factor;         ///< of scores: the softmax's scale and log2(e)
+  status_word* status;  ///< where sequences and blocks are reported that cannot be
 
   /// The launch has as many blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
@@ -118,17 +124,34 @@ struct page_decode {
     std::int32_t pages;
     std::int32_t own_pages;
   };
-  [[nodiscard]] __device__ __forceinline__ extent extent_of(decode_work const& work, std::int32_t length,
-                                                            std::int32_t counted) const {
-    extent found{};
-    found.length = clamp(length, 0, static_cast<std::int32_t>(works.results.shape.keys));
-    auto const most = static_cast<std::int32_t>(sequences.blocks.extent(1));
-    std::int32_t const sealed = sequences.pages.data != nullptr
-                                    ? counted
-                                    : static_cast<std::int32_t>(sealed_pages(found.length, memory.window));
-    found.pages = min(clamp(sealed, 0, most), divide_up(found.length, page_tokens));
-    found.own_pages = works.pieces_of(work, found.pages);
-    return found;
+  /// Of a work, as it is listed; asked for a work ahead.
+  struct listing {
+    decode_work work;
+    std::int32_t length;
+    std::int32_t pages;
+    std::int32_t slot;
+    std::int32_t block;  ///< of the lane's first page
+  };
+  static constexpr std::int32_t no_length = -1;  ///< of a sequence that cannot be
+
+  /// By a warp; of a sequence that cannot be no_length and no pages.
+  [[nodiscard]] __device__ __forceinline__ extent extent_of(listing const& listed, int lane) const {
+    std::int64_t const table = sequences.blocks.extent(1);
+    std::int64_t const sealed = sequences.pages.data != nullptr
+                                    ? std::int64_t{listed.pages}
+                                    : min(sealed_pages(listed.length, memory.window), table);
+    sequence_fault const fault =
+        memory.fault_of({listed.slot, listed.length, listed.length, sealed, sealed}, works.results.shape.keys, table);
+    if (!fault.is_none()) {
+      if (lane == 0) {
+        detail::report_on_device(status, fault.code, listed.work.sequence, fault.detail());
+      }
+      return {no_length, 0, 0};
+    }
+    // A sequence may be cut off in its last page, and before it.
+    std::int32_t const pages =
+        listed.length > 0 ? min(static_cast<std::int32_t>(sealed), divide_up(listed.length, page_tokens)) : 0;
+    return {listed.length, pages, works.pieces_of(listed.work, pages)};
   }
   [[nodiscard]] __device__ __forceinline__ std::int32_t listed_length(decode_work const& work) const {
     return sequences.lengths.data != nullptr ? sequences.lengths[work.sequence]
@@ -137,6 +160,9 @@ struct page_decode {
   [[nodiscard]] __device__ __forceinline__ std::int32_t listed_pages(decode_work const& work) const {
     return sequences.pages.data != nullptr ? sequences.pages[work.sequence] : 0;
   }
+  [[nodiscard]] __device__ __forceinline__ std::int32_t listed_slot(decode_work const& work) const {
+    return sequences.slots.data != nullptr ? sequences.slots[work.sequence] : work.sequence;
+  }
 
   [[nodiscard]] __device__ __forceinline__ std::int32_t work_page(decode_work const& work, std::int32_t own) const {
     return work.share + own * works.shares();
@@ -144,13 +170,6 @@ struct page_decode {
 
   // One warp: brings pages. Each lane has a place of the ring for itself.
 
-  /// Of a work, as it is listed; asked for a work ahead.
-  struct listing {
-    decode_work work;
-    std::int32_t length;
-    std::int32_t pages;
-    std::int32_t block;  ///< of the lane's first page
-  };
   [[nodiscard]] __device__ __forceinline__ std::int32_t block_of(decode_work const& work, std::int32_t own) const {
     auto const most = static_cast<std::int32_t>(sequences.blocks.extent(1));
     std::int32_t const page = work_page(work, min(own, most));
@@ -158,7 +177,7 @@ struct page_decode {
   }
   [[nodiscard]] __device__ __forceinline__ listing look_up(std::uint32_t number, std::int32_t own) const {
     decode_work const work = works.at(min(number, works.count - 1));
-    return {work, listed_length(work), listed_pages(work), block_of(work, own)};
+    return {work, listed_length(work), listed_pages(work), listed_slot(work), block_of(work, own)};
   }
 
   __device__ __forceinline__ void produce(scratch_type& scratch, int lane) const {
@@ -169,16 +188,20 @@ struct page_decode {
     listing next = look_up(blockIdx.x, own);
     for (std::uint32_t number = blockIdx.x; number < works.count; number += gridDim.x) {
       listing const now = next;
-      extent const has = extent_of(now.work, now.length, now.pages);
+      extent const has = extent_of(now, lane);
       std::int32_t block = now.block;
       std::int32_t next_block = block_of(now.work, own + stages);
       bool is_new = true;
       bool can_begin = number != blockIdx.x;  // the first queries are asked for before the first pages
       do {
         if (can_begin && own < has.own_pages && scratch.empty[min(lane, stages - 1)].has_ended_by_now(phase ^ 1U)) {
-          std::byte const* const page = memory.page(block, now.work.key_head) + memory.format.read_offset(layer);
-          scratch.full[lane].arrive_and_expect(page_bytes);
-          load_bytes(scratch.page[lane], page, page_bytes, scratch.full[lane]);
+          if (memory.has_block(block)) {
+            std::byte const* const page = memory.page(block, now.work.key_head) + memory.format.read_offset(layer);
+            scratch.full[lane].arrive_and_expect(page_bytes);
+            load_bytes(scratch.page[lane], page, page_bytes, scratch.full[lane]);
+          } else {
+            spoil_page(scratch.page[lane], scratch.full[lane], block, now.work.sequence);
+          }
           own += stages;
           phase ^= 1U;
           block = next_block;
@@ -195,6 +218,18 @@ struct page_decode {
       own = lane < stages ? own - has.own_pages : nothing;
     }
   }
+
+  /// In place of a page whose block is none: a header that no page has.
+  __device__ __forceinline__ void spoil_page(unsigned char* page, shared_barrier& full, std::int32_t block,
+                                             std::int32_t sequence) const {
+    sequence_fault const fault = memory.fault_of_block(block);
+    detail::report_on_device(status, fault.code, sequence, fault.detail());
+    int const header = Columns::parts_of(page, layer).header;
+    *reinterpret_cast<cache_page_header*>(page + header) = {~std::uint64_t{0}, 0, spoiled_rows, 0.0F, 0.0F, {0, 0}};
+    fence_async_proxy();  // the next page comes by the copy engine
+    full.arrive();
+  }
+  static constexpr std::uint32_t spoiled_rows = 0xffffffffU;
 
   // The other warps.
 
@@ -274,6 +309,13 @@ struct page_decode {
     state.listed = 0;
     state.has_batch = false;
     columns.template begin<T>(words, factor, state.lane);
+    if (state.has.length == no_length) {
+      spoil(columns);
+    }
+  }
+  __device__ __forceinline__ static void spoil(Columns& columns) {
+    columns.columns.sum[0] = __int_as_float(0x7fffffff);
+    columns.columns.sum[1] = __int_as_float(0x7fffffff);
   }
 
   __device__ __forceinline__ void take_page(scratch_type& scratch, warp_state& state, Columns& columns,
@@ -286,7 +328,11 @@ struct page_decode {
     std::uint64_t const retained = header.retained;
     std::int32_t const first = number * page_tokens;
     if (retained != 0) {
-      list_retained(scratch.list[state.warp], state, retained, static_cast<std::int32_t>(header.first_row), first);
+      if (header.rows == spoiled_rows) {
+        spoil(columns);
+      } else {
+        list_retained(scratch.list[state.warp], state, retained, static_cast<std::int32_t>(header.first_row), first);
+      }
     }
     bool const is_masked = retained != 0 || first + page_tokens > works.seen_by_all(state.has.length);
     columns.take(page, parts, {retained, {state.seen[0] - first, state.seen[1] - first}, is_masked}, state.lane);
@@ -319,15 +365,14 @@ struct page_decode {
       tokens = min(batch, state.listed);
       state.listed -= tokens;
       int const at = state.listed + min(which, tokens - 1);
-      from = memory.retained_row(scratch.list[state.warp].row[at], layer, part);
+      from = memory.retained_row(listed_slot(state.work), state.work.key_head, scratch.list[state.warp].row[at], layer,
+                                 part);
       state.batch_token = scratch.list[state.warp].token[at];
     } else if (has_tail(state)) {
       std::int32_t const first = state.has.pages * page_tokens + state.next_batch * batch;
       tokens = min(batch, state.has.length - first);
-      std::int64_t const slot =
-          sequences.slots.data != nullptr ? sequences.slots[state.work.sequence] : state.work.sequence;
       state.batch_token = first + min(which, tokens - 1);
-      from = memory.tail_row(slot, layer, part, state.work.key_head, state.batch_token);
+      from = memory.tail_row(listed_slot(state.work), layer, part, state.work.key_head, state.batch_token);
       state.next_batch += works.shares() * warps;
     } else {
       return;

@@ -18,6 +18,7 @@
 #include <tessera/tile/cuda/barrier.cuh>
 #include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/convert.cuh>
+#include <tessera/tile/cuda/group.cuh>
 #include <tessera/view/head_view.hpp>
 #include <tessera/view/view.hpp>
 
@@ -40,6 +41,7 @@ struct page_rows_work {
   };
 
   std::byte* page;       ///< null: there is none left
+  bool is_kept;          ///< there is a place for it; else it is made, but not stored
   std::uint32_t number;  ///< among all that an append seals
   page_number at;        ///< the same, apart
   std::int32_t in_tail;  ///< tokens of the page
@@ -160,10 +162,19 @@ struct page_rows {
   [[nodiscard]] __device__ __forceinline__ float* thresholds_of(page_number const& at) const {
     return memory().thresholds + 2 * memory().head_of(source.sequences.slot(at.sequence), at.head);
   }
+  /// Reports sequences that cannot be, which have none.
   [[nodiscard]] __device__ __forceinline__ bool has_work(std::uint32_t number) const {
     page_number const at = number_of(number);
-    return source.first_page(at.sequence) + at.page < source.end_page(at.sequence) &&
-           (!corrects || marks(at.sequence, at.page, at.head).retained != guesses(at.sequence, at.page, at.head));
+    if (source.first_page(at.sequence) + at.page >= source.end_page(at.sequence)) {
+      if (at.page == 0 && at.head == 0 && !corrects) {
+        sequence_fault const fault = source.fault(at.sequence);
+        if (!fault.is_none()) {
+          detail::report_on_device(source.status, fault.code, at.sequence, fault.detail());
+        }
+      }
+      return false;
+    }
+    return !corrects || marks(at.sequence, at.page, at.head).retained != guesses(at.sequence, at.page, at.head);
   }
   /// Where the keys or values of a layer lie, of a page that begins at token `first`.
   [[nodiscard]] __device__ __forceinline__ typename work_type::place place_of(page_number const& at, int layer,
@@ -175,6 +186,16 @@ struct page_rows {
                                          : nullptr;
     bool const is_in_tail = first + tokens <= before;
     return {tail, is_in_tail ? tail : &inputs(at.sequence, at.head, first - before, 0), inputs.stride(2)};
+  }
+  /// By a lane: where it is stored. If its block is none of the cache's, which is reported, it is not.
+  __device__ __forceinline__ void find_page(work_type& work, std::int64_t page) const {
+    std::int64_t const block = source.sequences.blocks(work.at.sequence, page);
+    work.is_kept = memory().has_block(block);
+    work.page = work.is_kept ? memory().page(block, work.at.head) : reinterpret_cast<std::byte*>(memory().tail);
+    if (!work.is_kept) {
+      sequence_fault const fault = memory().fault_of_block(block);
+      detail::report_on_device(source.status, fault.code, work.at.sequence, fault.detail());
+    }
   }
   /// By a warp: what is known of a page before its elements are. A lane finds each place.
   __device__ __forceinline__ void begin(work_type& work, std::uint32_t number, int lane) const {
@@ -197,9 +218,9 @@ struct page_rows {
       work.thresholds[lane] = is_nan(kept) ? unknown : kept;
     }
     if (lane == 0) {
-      work.page = memory().page(source.sequences.blocks(at.sequence, page), at.head);
       work.number = number;
       work.at = at;
+      find_page(work, page);
       work.in_tail = static_cast<std::int32_t>(behind);
       work.is_whole = is_whole;
       if (corrects) {

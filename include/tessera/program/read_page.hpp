@@ -10,6 +10,7 @@
 #include <tessera/core/bits.hpp>
 #include <tessera/core/float16.hpp>
 #include <tessera/core/precision.hpp>
+#include <tessera/core/status.hpp>
 #include <tessera/program/cache_codes.hpp>
 #include <tessera/program/cache_memory.hpp>
 #include <tessera/program/cache_page.hpp>
@@ -30,7 +31,7 @@ struct page_reader {
   }
   /// Whether a token is kept somewhere else.
   [[nodiscard]] TESSERA_FN bool is_retained(int token) const { return (header().retained >> token & 1U) != 0; }
-  /// The row of a retained token.
+  /// The row of a retained token, among those of its slot and head.
   [[nodiscard]] TESSERA_FN std::int64_t row_of(int token) const {
     std::uint64_t const below = header().retained & ((std::uint64_t{1} << token) - 1);
     return std::int64_t{header().first_row} + popcount(below);
@@ -77,7 +78,7 @@ struct page_reader {
 };
 
 /// Tokens that are retained or in the tail come back bit for bit, if `Result` is T. Nothing is written beyond the
-/// length of a sequence. A group takes 64 tokens of a head.
+/// length of a sequence, nor of one that cannot be. A group takes 64 tokens of a head.
 template <class T, class Result>
 struct restore_pages {
   static constexpr int lanes = 128;
@@ -87,13 +88,14 @@ struct restore_pages {
   cache_sequences sequences;
   int layer;                 ///< 0 or 1
   head_view<Result> keys;    ///< sequence x key head x token x channel
-  head_view<Result> values;  ///< likewise
+  head_view<Result> values;  ///< sequence x key head x token x channel
+  status_word* status;       ///< where sequences and blocks are reported that cannot be
 
   /// Pages and blocks of the tail that sequences may have.
   TESSERA_FN constexpr std::int64_t tiles() const {
     return divide_up(keys.extent(2), std::int64_t{cache_page_format::tokens});
   }
-  TESSERA_FN constexpr std::int64_t groups() const { return sequences.count * memory.heads * tiles(); }
+  TESSERA_FN constexpr std::int64_t groups() const { return sequences.size() * memory.heads * tiles(); }
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
@@ -101,19 +103,29 @@ struct restore_pages {
     std::int64_t const page = which % tiles();
     std::int64_t const head = which / tiles() % memory.heads;
     std::int64_t const sequence = which / tiles() / memory.heads;
-    std::int64_t const length = min(sequences.length(sequence), keys.extent(2));
-    std::int64_t const end = min((page + 1) * tokens, length);
-    bool const is_sealed = page < sequences.sealed(sequence, sequences.length(sequence), memory.window);
+    std::int64_t const length = sequences.length(sequence);
+    std::int64_t const sealed = sequences.sealed(sequence, length, memory.window);
+    std::int64_t const slot = sequences.slot(sequence);
+    std::int64_t const end = min((page + 1) * tokens, min(length, keys.extent(2)));
+    sequence_fault fault =
+        memory.fault_of({slot, length, length, sealed, sealed}, memory.most_tokens, sequences.blocks.extent(1));
+    bool const is_sealed = fault.is_none() && page < sealed && page * tokens < end;
+    std::int64_t const block = is_sealed ? sequences.blocks(sequence, page) : 0;
+    if (is_sealed) {
+      fault = memory.fault_of_block(block);
+    }
+    if (!fault.is_none()) {
+      fault.report(group, status, sequence);
+      return;
+    }
     int const channels = memory.format.channels;
     for (int lane : group) {
       for (std::int64_t i = page * tokens * channels + lane; i < end * channels; i += lanes) {
         std::int64_t const token = i / channels;
         int const channel = static_cast<int>(i % channels);
         if (is_sealed) {
-          page_reader const from{memory.format, memory.page(sequences.blocks(sequence, page), head), layer};
-          restore(from, sequence, head, token, channel);
+          restore({memory.format, memory.page(block, head), layer}, {sequence, slot, head}, token, channel);
         } else {
-          std::int64_t const slot = sequences.slot(sequence);
           keys(sequence, head, token, channel) = copied(memory.tail_row(slot, layer, key_part, head, token)[channel]);
           values(sequence, head, token, channel) =
               copied(memory.tail_row(slot, layer, value_part, head, token)[channel]);
@@ -123,16 +135,22 @@ struct restore_pages {
   }
 
  private:
-  TESSERA_FN void restore(page_reader const& from, std::int64_t sequence, std::int64_t head, std::int64_t token,
-                          int channel) const {
+  struct place {
+    std::int64_t sequence;
+    std::int64_t slot;
+    std::int64_t head;
+  };
+  TESSERA_FN void restore(page_reader const& from, place const& of, std::int64_t token, int channel) const {
     int const at = static_cast<int>(token % cache_page_format::tokens);
+    Result& key = keys(of.sequence, of.head, token, channel);
+    Result& value = values(of.sequence, of.head, token, channel);
     if (from.is_retained(at)) {
       std::int64_t const row = from.row_of(at);
-      keys(sequence, head, token, channel) = copied(memory.retained_row(row, layer, key_part)[channel]);
-      values(sequence, head, token, channel) = copied(memory.retained_row(row, layer, value_part)[channel]);
+      key = copied(memory.retained_row(of.slot, of.head, row, layer, key_part)[channel]);
+      value = copied(memory.retained_row(of.slot, of.head, row, layer, value_part)[channel]);
     } else {
-      keys(sequence, head, token, channel) = store<Result>(from.key(at, channel));
-      values(sequence, head, token, channel) = store<Result>(from.value(at, channel));
+      key = store<Result>(from.key(at, channel));
+      value = store<Result>(from.value(at, channel));
     }
   }
   TESSERA_FN static Result copied(T value) {

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Calls of a cache whose lists say what cannot be, for any executor: each is reported, and nothing else happens.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <tessera/core/status.hpp>
+
+#include "support/catch.hpp"
+#include "support/listed_cache.hpp"
+
+namespace tessera_test {
+
+enum class cache_operation { append, write, seal, attend, restore };
+
+/// Makes lists of the second sequence hostile.
+struct hostile_list {
+  cache_operation operation;
+  std::vector<std::int32_t> cache_lists::*list;
+  std::size_t place;
+  std::int32_t value;
+  status_code expected;
+};
+
+inline std::vector<hostile_list> hostile_lists() {
+  constexpr std::int32_t least = INT32_MIN;
+  constexpr std::int32_t most = INT32_MAX;
+  std::vector<hostile_list> all;
+  for (auto const operation : {cache_operation::append, cache_operation::write, cache_operation::seal,
+                               cache_operation::attend, cache_operation::restore}) {
+    bool const reads = operation == cache_operation::attend || operation == cache_operation::restore;
+    bool const brings = operation == cache_operation::append || operation == cache_operation::write;
+    auto const add = [&](auto list, std::size_t place, std::vector<std::int32_t> const& values, status_code expected) {
+      for (std::int32_t const value : values) {
+        all.push_back({operation, list, place, value, expected});
+      }
+    };
+    add(&cache_lists::slots, 1, {-1, 3, least, most}, status_code::bad_slot);
+    add(&cache_lists::lengths, 1, {-1, 641, least, most}, status_code::bad_length);
+    add(&cache_lists::pages, 1, {-1, 5, least, most}, status_code::bad_page_count);
+    if (brings) {  // what only reads may read fewer tokens than there are
+      add(&cache_lists::pages, 1, {4}, status_code::bad_page_count);
+    }
+    add(&cache_lists::pages, 1, {0}, status_code::full_tail);
+    if (operation != cache_operation::write) {  // which has no pages
+      add(&cache_lists::blocks, reads ? 5 : 6, {-1, 12, least, most}, status_code::bad_block);
+    }
+    if (brings) {
+      add(&cache_lists::fresh, 1, {-1, 61, least, most}, status_code::bad_new_tokens);
+      add(&cache_lists::lengths, 1, {59}, status_code::bad_new_tokens);
+    }
+  }
+  return all;
+}
+
+/// Two sequences of 200 tokens, and perhaps 60 more.
+template <class Executor>
+struct hostile_problem {
+  listed_cache<Executor> cache;
+  cache_lists lists;
+  std::vector<float> found;
+
+  hostile_problem(Executor const& exec, listed_tokens const& tokens, cache_operation operation)
+      : cache(exec, tokens.part[0].channels) {
+    lists.lengths = lists.fresh = {200, 200};
+    cache.append(lists, tokens, 0, 200);
+    lists.pages = {2, 2};
+    if (operation == cache_operation::append || operation == cache_operation::write) {
+      lists.lengths = {260, 260};
+      lists.fresh = {60, 60};
+    }
+    if (operation == cache_operation::seal) {
+      lists.lengths = {260, 260};
+      lists.fresh = {60, 60};
+      cache.write(lists, tokens, 200, 60);
+    }
+  }
+  /// What it complains of.
+  std::string run(listed_tokens const& tokens, cache_operation operation, cache_lists const& by) {
+    return complaint_of([&] {
+      switch (operation) {
+        case cache_operation::append:
+          return cache.append(by, tokens, 200, 60);
+        case cache_operation::write:
+          return cache.write(by, tokens, 200, 60);
+        case cache_operation::seal:
+          return cache.seal(by);
+        case cache_operation::attend:
+          return cache.attend(by, 1, found);
+        case cache_operation::restore:
+          return cache.restore(by, 2, 260, found);
+      }
+    });
+  }
+};
+
+/// The first sequence has what it has without the second one; of that there is nothing.
+inline void check_attended(std::vector<float> const& found, std::vector<float> const& alone, std::int64_t channels) {
+  REQUIRE(found.size() == alone.size());
+  std::size_t const of_sequence = as_size(4 * channels);
+  int wrong = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    bool const is_second = i < 2 * of_sequence ? i >= of_sequence : i >= 2 * of_sequence + 4;
+    wrong += is_second ? !std::isnan(found[i]) : found[i] != alone[i];
+  }
+  CHECK(wrong == 0);
+}
+
+inline void check_restored(std::vector<float> const& found, std::vector<float> const& alone, bool is_page,
+                           std::int64_t channels) {
+  REQUIRE(found.size() == alone.size());
+  int wrong = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    auto const at = static_cast<std::int64_t>(i) / channels;
+    std::int64_t const token = at % 260;
+    bool const is_second = at / 260 / 2 % 2 == 1;
+    bool const is_left_out = !is_page || token / 64 == 1 || token >= 200;
+    wrong += is_second ? (found[i] == -77.0F) != is_left_out : found[i] != alone[i];
+  }
+  CHECK(wrong == 0);
+}
+
+template <class Executor>
+void check_hostile_lists(Executor const& exec, std::int64_t channels) {
+  listed_tokens const tokens(260, channels);
+  for (hostile_list const& one : hostile_lists()) {
+    CAPTURE(channels, static_cast<int>(one.operation), one.place, one.value, describe(one.expected));
+    hostile_problem<Executor> alone(exec, tokens, one.operation);
+    hostile_problem<Executor> spoiled(exec, tokens, one.operation);
+    bool const began_alike = alone.cache.state(true) == spoiled.cache.state(true);
+    REQUIRE(began_alike);
+    REQUIRE(alone.run(tokens, one.operation, alone.lists.without_second()).empty());
+    (spoiled.lists.*one.list)[one.place] = one.value;
+    std::string const words = spoiled.run(tokens, one.operation, spoiled.lists);
+    char const* const calls[] = {"append", "write", "seal", "attend", "restore"};
+    bool const is_tail = one.expected == status_code::full_tail;  // which has as many tokens as follow from its pages
+    CHECK_THAT(words, contains(std::string("cross_layer_cache.") + calls[static_cast<int>(one.operation)] + ": ") &&
+                          contains("sequence 1 ") &&
+                          contains(is_tail || one.expected == status_code::bad_new_tokens
+                                       ? (is_tail ? "in no sealed page" : "new tokens")
+                                       : std::to_string(one.value)));
+    CHECK_THAT(words, contains(one.expected == status_code::full_tail ? "shape_error" : "value_error"));
+    CHECK(complaint_of([&] { spoiled.cache.exec.wait(); }).empty());
+    bool const is_page = one.expected == status_code::bad_block;
+    bool const are_alike = alone.cache.state(!is_page) == spoiled.cache.state(!is_page);
+    CHECK(are_alike);
+    if (one.operation == cache_operation::attend) {
+      check_attended(spoiled.found, alone.found, channels);
+    }
+    if (one.operation == cache_operation::restore) {
+      check_restored(spoiled.found, alone.found, is_page, channels);
+    }
+  }
+}
+
+}  // namespace tessera_test
