@@ -31,8 +31,8 @@ namespace tessera {
 inline namespace v0 {
 namespace testing {
 
-/// What becomes of checksums after the changes: `usual` puts all of them right in seven streams of eight, `never` leaves
-/// them to tell on the changes.
+/// What becomes of checksums after the changes: `usual` puts all of them right in seven streams of eight, `never`
+/// leaves them to tell on the changes.
 enum class checksum_repair { usual, never };
 
 namespace detail {
