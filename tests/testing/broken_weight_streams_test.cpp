@@ -127,6 +127,22 @@ TEST_CASE("whatever instructions decode a broken stream, weights and messages ar
   check_broken<neuzip_lossy<3>>(4300, {.block = 1024});
 }
 
+TEST_CASE("where checksums are left as they were, no other weights come out of a broken stream without a word",
+          "[host]") {
+  weight_stream_options const options{.block = 1024, .checksums = true};
+  weight_array<bfloat16> const weights(weight_kind::a_few_escapes, 8, 4300);
+  stream_bytes const sound = stream_of<neuzip>(4300, options);
+  int refused = 0;
+  for (std::uint64_t seed = 0; seed < 3000; ++seed) {
+    stream_bytes broken = sound;
+    testing::break_weight_stream(broken, seed, testing::checksum_repair::never);
+    auto const found = decode<neuzip>(executor(), broken, neuzip::spec(4300, options), "");
+    refused += found.message.empty() ? 0 : 1;
+    REQUIRE((found.weights == weights || !found.message.empty()));
+  }
+  CHECK(refused > 2500);
+}
+
 TEST_CASE("a stream that is not valid cannot be broken any more", "[host]") {
   stream_bytes none(100);
   CHECK_THROWS_AS(testing::break_weight_stream(none, 1), corrupt_data);

@@ -30,6 +30,11 @@
 namespace tessera {
 inline namespace v0 {
 namespace testing {
+
+/// What becomes of checksums after the changes: `usual` puts all of them right in seven streams of eight, `never`
+/// leaves them to tell on the changes.
+enum class checksum_repair { usual, never };
+
 namespace detail {
 
 class weight_stream_breaker {
@@ -39,11 +44,11 @@ class weight_stream_breaker {
         spec_(inspect_weight_stream(stream.data(), static_cast<std::int64_t>(stream.size())).spec()),
         seed_(seed) {}
 
-  void run() {
+  void run(checksum_repair repair) {
     for (std::int64_t changes = 1 + below(3); changes > 0; --changes) {
       change();
     }
-    if (below(8) != 0) {
+    if (below(8) != 0 && repair == checksum_repair::usual) {
       put_checksums_right();
     }
     if (below(24) == 0) {
@@ -258,8 +263,9 @@ class weight_stream_breaker {
 
 /// Changes a valid stream in one to three places that decoders believe. The same for a stream and a seed everywhere.
 /// Throws corrupt_data for a stream that is not valid to begin with.
-inline void break_weight_stream(std::vector<std::byte>& stream, std::uint64_t seed) {
-  detail::weight_stream_breaker(stream, seed).run();
+inline void break_weight_stream(std::vector<std::byte>& stream, std::uint64_t seed,
+                                checksum_repair repair = checksum_repair::usual) {
+  detail::weight_stream_breaker(stream, seed).run(repair);
 }
 
 }  // namespace testing
