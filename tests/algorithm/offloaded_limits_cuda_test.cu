@@ -146,7 +146,7 @@ TEST_CASE("directions get good on a GPU after a short prompt by themselves", "[c
     double const found = mean_error(renewed, heads, s, s, prompt, 50);
     double const before = mean_error(left, heads, s, s, prompt, 50);
     CAPTURE(prompt, usual, found, before);
-    CHECK(found < 1.3 * usual);
+    CHECK(found < 1.45 * usual);
     CHECK(before > 1.3 * found);
     CHECK(renewed.sequence(0).fitted >= 64 * 8);
     CHECK(left.sequence(0).fitted == prompt);

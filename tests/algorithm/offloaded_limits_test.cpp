@@ -140,6 +140,44 @@ TEST_CASE("sequences that a step cannot be of are reported and left as they are"
   }
 }
 
+TEST_CASE("lengths that are of another cache are reported before anything is read by them", "[host]") {
+  cpu const exec{.threads = 1};
+  auto const s = make_sequence<float>(heads, 300, 5);
+  auto const rows = static_cast<std::int32_t>(method_of<32>::plan<float>({4, 2, 16, {300, 300}}).extents.rows);
+  for (cached_sequence const& forged :
+       {cached_sequence{rows - 3, 4, 42, 2, 1.0, 0.0F, 0, 0.0F}, cached_sequence{-1, 4, 42, 2, 1.0, 0.0F, 0, 0.0F},
+        cached_sequence{0, 1, 42, 2, 1.0, 0.0F, 0, 0.0F}, cached_sequence{0, 4, -24, -3, 1.0, 0.0F, 0, 0.0F},
+        cached_sequence{0, 4, 15, 2, 1.0, 0.0F, 0, 0.0F}, cached_sequence{0, 40, 81, 2, 1.0, 0.0F, 0, 0.0F}}) {
+    CAPTURE(forged.first, forged.capacity, forged.tokens, forged.chunks);
+    host_cache<method_of<32>, float> cache(heads, {300, 300}, embedding());
+    cache.prefill(exec, 0, s, 119);
+    cache.memory().sequences[1] = forged;
+    for (std::int64_t step = 0; step < 2; ++step) {
+      auto const found = cache.decode(exec, {&s, &s}, {119 + step, 42});  // no list: step i is of sequence i
+      CHECK_THROWS_WITH(exec.wait(), contains("a value is outside of what is accepted (code 6) at position 1"));
+      CHECK(std::vector<float>(found.begin() + 64, found.end()) == std::vector<float>(64, 0.0F));
+      CHECK(cache.memory().sequences[0].tokens == 120 + step);
+      std::vector<float> const own(found.begin(), found.begin() + 64);
+      CHECK(relative_error(own, dense_attention(heads, s, 119 + step, embedding())) < 3e-5);
+    }
+  }
+}
+
+TEST_CASE("prompts that say of themselves what cannot be are refused", "[host]") {
+  using method = method_of<32>;
+  cpu const exec;
+  side_queue<cpu> const side(exec, 1);
+  auto const s = make_sequence<float>(heads, 4096, 5);
+  host_cache<method, float> cache(heads, {300, 300}, embedding());
+  view<float const, 3> const keys(s.keys.data(), {2, 4096, 16});
+  CHECK_THROWS_WITH(method::finish(exec, side, cache.cache(), {0, 4096}, keys, keys, cache.prompt_space()),
+                    contains("the prompt has 4096 tokens but sequence 0 has room for 303"));
+  offload_prompt before{0, -8};
+  CHECK_THROWS_WITH(
+      method::take(exec, side, cache.cache(), before, keys.slice(1, 0, 16), keys.slice(1, 0, 16), cache.prompt_space()),
+      contains("-8 tokens came before"));
+}
+
 namespace {
 
 /// Keeps the means of so many channels alone: how much is kept of a chunk is a user's choice.

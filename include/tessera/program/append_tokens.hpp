@@ -83,13 +83,18 @@ struct append_tokens {
     }
   }
 
-  /// Says which sequence the step is of, for the programs after this one, or why of none.
+  /// Says which sequence the step is of, for the programs after this one, or why of none. They know lengths that are
+  /// not of this cache by a ring that is full; groups of other heads find the same fault before and after.
   template <class Group>
   TESSERA_FN void admit(Group const& group, std::int64_t at, std::int64_t sequence, step_fault fault) const {
     for (int lane : group) {
       if (is_first(lane)) {
         if (step.sequences.data != nullptr) {
           step.admitted[at] = static_cast<std::int32_t>(sequence);
+        }
+        if (fault == step_fault::never_begun && memory.sequences[step.named(at)].has_room(extents)) {
+          cached_sequence& known = memory.sequences[step.named(at)];
+          known.tokens += static_cast<std::int32_t>(extents.ring - known.in_ring(extents.chunk));
         }
         if (fault != step_fault::none) {
           group.report(status, code_of(fault), at);

@@ -95,6 +95,11 @@ struct cached_sequence {
     return first >= 0 && capacity >= 0 && capacity <= n.rows - first && chunks >= 0 && chunks <= capacity &&
            in_ring(n.chunk) >= 0 && in_ring(n.chunk) <= n.ring;
   }
+  /// Whether the ring has room for a token. From append_tokens on it has none where is_sound() is false: that is all that
+  /// the other programs ask, in which each register counts.
+  [[nodiscard]] TESSERA_FN constexpr bool has_room(offload_extents const& n) const {
+    return static_cast<std::uint64_t>(in_ring(n.chunk)) < static_cast<std::uint64_t>(n.ring);
+  }
   /// Whether a step, whose token is not counted yet, fills the ring, so that a chunk leaves it.
   [[nodiscard]] TESSERA_FN constexpr bool archives(offload_extents const& n) const {
     return in_ring(n.chunk) + 1 == n.ring && chunks < capacity;
@@ -191,20 +196,17 @@ struct offload_step {
       }
     }
     cached_sequence const known = all[found];
-    return !known.is_sound(n)                 ? step_fault::never_begun
-           : known.in_ring(n.chunk) == n.ring ? step_fault::full
-                                              : step_fault::none;
+    if (!known.is_sound(n)) {
+      return step_fault::never_begun;
+    }
+    return known.has_room(n) ? step_fault::none : step_fault::full;
   }
   /// The sequence of a step, from append_tokens on; -1 for none, or if there is a fault.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t sequence(offload_extents const& n,
                                                            array_view<cached_sequence const> all,
                                                            std::int64_t which) const {
     std::int64_t const found = sequences.data == nullptr ? first + which : std::int64_t{admitted[which]};
-    if (found < 0 || found >= n.batch) {
-      return -1;
-    }
-    cached_sequence const known = all[found];
-    return known.is_sound(n) && known.in_ring(n.chunk) < n.ring ? found : -1;
+    return found >= 0 && found < n.batch && all[found].has_room(n) ? found : -1;
   }
   /// Steps `from` to `from + count - 1` alone.
   [[nodiscard]] constexpr offload_step part(std::int64_t from, std::int64_t count) const {
