@@ -55,7 +55,7 @@ struct compressed_linear {
                       workspace const& space) {
     check_shapes(weights, inputs, outputs);
     linear_workspace const places = regions();
-    space.check_room("compressed_linear.forward", places.plan.bytes(), weights.spec.count, " weights");
+    space.check_room("compressed_linear.forward", places.plan.bytes(), weights.spec.spec().count, " weights");
     if (inputs.extent(0) == 0 || outputs.extent(1) == 0) {
       return;
     }
@@ -111,9 +111,8 @@ struct compressed_linear {
     check_memory(where, "outputs", outputs);
     check_memory(where, "biases", weights.bias);
     check_memory(where, "bytes of the stream", weights.stream);
-    check_codec(where, weights.spec);
-    check<shape_error>(weights.stream.size() >= weights.spec.smallest_bytes(), where, ": the stream has ",
-                       weights.stream.size(), " bytes but needs at least ", weights.spec.smallest_bytes());
+    check<shape_error>(weights.stream.size() >= needed, where, ": the stream has ", weights.stream.size(),
+                       " bytes but needs at least ", needed);
     check<shape_error>(weights.stream.is_contiguous(), where, ": the stream has a stride of ", weights.stream.stride(0),
                        " but must have a stride of ", 1);
     auto const beyond = reinterpret_cast<std::uintptr_t>(weights.stream.data) % 16;
