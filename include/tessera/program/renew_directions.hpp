@@ -76,8 +76,8 @@ struct renewal_memory {
     return size * size + 2 * size * tokens + tokens * tokens + divide_up(floats, std::int64_t{2});
   }
   /// For so many tokens of the ring, which `columns` are added for.
-  [[nodiscard]] TESSERA_FN static constexpr renewal_memory of(offload_extents const& n, double* room,
-                                                              std::int64_t tokens, std::int64_t columns) {
+  [[nodiscard]] TESSERA_FN static renewal_memory of(offload_extents const& n, double* room, std::int64_t tokens,
+                                                    std::int64_t columns) {
     std::int64_t const most = n.rank + tokens;
     std::int64_t const size = n.rank + columns;
     double* const behind = room + most * most + 2 * most * tokens;
