@@ -12,9 +12,9 @@
 ///     Q <- [Q W] U, a <- a U of the archived chunks                                         turn_rows
 ///
 /// So nothing is lost as long as there are no more tokens than directions. V comes from (C + 1e-7 of its trace)^-1 by
-/// subspace iteration; what is small is in double. With 160 directions of 1024 channels and 1280 tokens it is 0.5 GFLOP by
-/// one thread block, in one step of each quarter that the text grows by, and in none once directions were fitted to eight
-/// tokens for each of them.
+/// subspace iteration; what is small is in double. With 160 directions of 1024 channels and 1280 tokens it is 0.5 GFLOP
+/// by one thread block, in one step of each quarter that the text grows by, and in none once directions were fitted to
+/// eight tokens for each of them.
 #pragma once
 
 #include <cstdint>
