@@ -36,10 +36,10 @@
 ///
 ///     using method = tessera::shadow_kv;
 ///     tessera::cuda exec;
-///     tessera::side_queue<tessera::cuda> side(exec, method::side_marks, true);     // a second stream, which goes first
+///     tessera::side_queue<tessera::cuda> side(exec, method::side_marks, true);   // a second stream, which goes first
 ///     auto const plan = method::plan<tessera::bfloat16>({query_heads, key_heads, channels, {131072, 8192}});
 ///     tessera::buffer<std::byte> device(exec, plan.device.bytes());
-///     tessera::pinned_memory pinned;                                               // outlives the buffers in it
+///     tessera::pinned_memory pinned;                                             // outlives the buffers in it
 ///     tessera::buffer<std::byte> host(plan.host.bytes(), pinned);
 ///     tessera::rotary_tables const tables(tessera::rotary_frequencies(500000.0, 128), 131072 + 64);
 ///     tessera::buffer<tessera::rotation> within(exec, static_cast<std::int64_t>(tables.within().size()));
@@ -77,10 +77,10 @@
 /// directions that a short prompt had too few keys for are renewed by the steps after it (renewal_growth of
 /// offload_options: at each quarter more tokens, up to eight for each direction; program/renew_directions.hpp); what
 /// they leave is watched (cached_sequence), chunks of which they leave much are kept exactly, and refit() finds other
-/// directions when it is asked to; keys of fewer channels than 160, of all heads, have as many directions; lengths differ within a batch; any number of query heads up to 16 shares a key head;
-/// values may be coded (fourth argument of offloaded_cache: a Quantizer), or stay on the GPU (value_store::device),
-/// where pinned memory is short: what cannot be pinned is an error of the allocation, and plan.host.bytes() says before
-/// how much it is.
+/// directions when it is asked to; keys of fewer channels than 160, of all heads, have as many directions; lengths
+/// differ within a batch; any number of query heads up to 16 shares a key head; values may be coded (fourth argument of
+/// offloaded_cache: a Quantizer), or stay on the GPU (value_store::device), where pinned memory is short: what cannot
+/// be pinned is an error of the allocation, and plan.host.bytes() says before how much it is.
 ///
 /// Other methods are other arguments: landmark_selector, quest_selector, key_code_selector, oracle_selector,
 /// recent_selector and random_selector (select/) in the second place, group_mean instead of group_max in theirs.

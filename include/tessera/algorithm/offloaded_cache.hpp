@@ -52,8 +52,8 @@ struct open_cache {
   float scale;                                                            ///< of scores
 };
 
-/// Projector: says the rank, of which a cache has as many as its keys have channels; S: a ChunkSelector; Outliers: keep_outliers<n>; Codec: how values are kept, exact_values
-/// or a Quantizer.
+/// Projector: says the rank, of which a cache has as many as its keys have channels; S: a ChunkSelector; Outliers:
+/// keep_outliers<n>; Codec: how values are kept, exact_values or a Quantizer.
 template <class Projector, ChunkSelector S, class Outliers, class Codec = exact_values>
 struct offloaded_cache {
   /// Says which chunks are fetched.
@@ -224,8 +224,8 @@ struct offloaded_cache {
   }
 
   /// A step: a token for each of some sequences, which attends to itself and to what is cached of those before it, and
-  /// is cached. Sequences that are full, never begun, not of the batch, or named by two steps are reported to exec.wait()
-  /// and left as they are. Nothing waits or allocates.
+  /// is cached. Sequences that are full, never begun, not of the batch, or named by two steps are reported to
+  /// exec.wait() and left as they are. Nothing waits or allocates.
   template <class Executor, class Side, class T, class Result = T>
   static void decode(Executor const& exec, Side const& side, cache_type<T> const& cache,
                      offload_tokens<std::type_identity_t<T>> const& in, offload_outputs<Result> const& out,

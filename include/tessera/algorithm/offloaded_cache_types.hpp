@@ -41,10 +41,10 @@ struct offload_options {
   value_store values = value_store::host;  ///< of archived chunks
   /// Steps find directions anew where there are so many times the tokens that these were fitted to, ...
   float renewal_growth = 1.25F;
-  float renewal_until = 8.0F;   ///< ... as long as those are fewer than so many for each direction; 0: never
-  bool keeps_products = false;  ///< 4 * (key_heads * channels)^2 bytes more a sequence, for refit()
-  bool keeps_slots = true;                 ///< false: fetches everything anew in each step; for tests and measurements
-  subspace_options search = {};            ///< for directions
+  float renewal_until = 8.0F;    ///< ... as long as those are fewer than so many for each direction; 0: never
+  bool keeps_products = false;   ///< 4 * (key_heads * channels)^2 bytes more a sequence, for refit()
+  bool keeps_slots = true;       ///< false: fetches everything anew in each step; for tests and measurements
+  subspace_options search = {};  ///< for directions
 };
 
 /// A token for each of some sequences. Any strides.

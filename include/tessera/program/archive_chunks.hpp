@@ -311,7 +311,7 @@ struct finish_steps {
   offload_extents extents;
   offloaded_memory<T, E> memory;
   offload_step<T> step;
-  renewal_rule rule;
+  renewal_rule rule;  ///< when directions are renewed
 
   TESSERA_FN constexpr std::int64_t groups() const { return step.steps(); }
 

@@ -167,8 +167,8 @@ struct block_products {
   }
 };
 
-/// target = (gram + shift) columns / trace, so that no power of it overflows, for a gram that is symmetric to the bit. A
-/// group for each 32 x 32 elements.
+/// target = (gram + shift) columns / trace, so that no power of it overflows, for a gram that is symmetric to the bit.
+/// A group for each 32 x 32 elements.
 struct gram_images {
   static constexpr int lanes = block_products::lanes;
   static constexpr int blocks_per_multiprocessor = 2;

@@ -83,10 +83,10 @@ struct scale_products {
     float columns[depth][block];  ///< of the columns
   };
 
-  view<T const, 3> keys;             ///< heads x tokens x channels
-  array_view<double const> squares;  ///< of each channel
-  matrix_view<float> gram;           ///< width x width
-  array_view<subspace_measures> measures;
+  view<T const, 3> keys;                   ///< heads x tokens x channels
+  array_view<double const> squares;        ///< of each channel
+  matrix_view<float> gram;                 ///< width x width
+  array_view<subspace_measures> measures;  ///< whose scale is written
 
   TESSERA_FN constexpr std::int64_t groups() const { return triangle_size(blocks()); }
 

@@ -95,8 +95,8 @@ struct cached_sequence {
     return first >= 0 && capacity >= 0 && capacity <= n.rows - first && chunks >= 0 && chunks <= capacity &&
            in_ring(n.chunk) >= 0 && in_ring(n.chunk) <= n.ring;
   }
-  /// Whether the ring has room for a token. From append_tokens on it has none where is_sound() is false: that is all that
-  /// the other programs ask, in which each register counts.
+  /// Whether the ring has room for a token. From append_tokens on it has none where is_sound() is false: that is all
+  /// that the other programs ask, in which each register counts.
   [[nodiscard]] TESSERA_FN constexpr bool has_room(offload_extents const& n) const {
     return static_cast<std::uint64_t>(in_ring(n.chunk)) < static_cast<std::uint64_t>(n.ring);
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The programs by which an offloaded cache gives its keys other directions: relate_directions, turn_coefficients,
-/// finish_refit, when it is asked to (steps do so by program/renew_directions.hpp). What the old directions have lost stays lost; what comes from now on is held by the new ones.
+/// finish_refit, when it is asked to (steps do so by program/renew_directions.hpp). What the old directions have lost
+/// stays lost; what comes from now on is held by the new ones.
 #pragma once
 
 #include <cstdint>

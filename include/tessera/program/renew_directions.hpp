@@ -12,9 +12,9 @@
 ///     Q <- [Q W] U, a <- a U of the archived chunks                                         turn_rows
 ///
 /// So nothing is lost as long as there are no more tokens than directions. V comes from (C + 1e-7 of its trace)^-1 by
-/// subspace iteration; what is small is in double. With 160 directions of 1024 channels and 1280 tokens it is 0.5 GFLOP,
-/// which one thread block takes some milliseconds for: once for each quarter that the text grows by, and not again once
-/// directions were fitted to eight tokens for each of them.
+/// subspace iteration; what is small is in double. With 160 directions of 1024 channels and 1280 tokens it is 0.5 GFLOP
+/// by one thread block, in one step of each quarter that the text grows by, and in none once directions were fitted to
+/// eight tokens for each of them.
 #pragma once
 
 #include <cstdint>
@@ -76,8 +76,8 @@ struct renewal_memory {
     return size * size + 2 * size * tokens + tokens * tokens + divide_up(floats, std::int64_t{2});
   }
   /// For so many tokens of the ring, which `columns` are added for.
-  [[nodiscard]] TESSERA_FN static constexpr renewal_memory of(offload_extents const& n, double* room,
-                                                              std::int64_t tokens, std::int64_t columns) {
+  [[nodiscard]] TESSERA_FN static renewal_memory of(offload_extents const& n, double* room, std::int64_t tokens,
+                                                    std::int64_t columns) {
     std::int64_t const most = n.rank + tokens;
     std::int64_t const size = n.rank + columns;
     double* const behind = room + most * most + 2 * most * tokens;

@@ -3,7 +3,7 @@
 /// program/block_products.hpp and program/factor_blocks.hpp):
 ///
 ///     start_rounds       Y: numbers between -1 and 1; the trace of G
-///     gram_images, twice, product_shares, factor_blocks, solve_blocks      Y = orthonormal columns of ((G + m) / trace)^2 Y
+///     gram_images, twice, product_shares, factor_blocks, solve_blocks      Y = orthonormal columns of (G + m)^2 Y
 ///     ...
 ///     keep_directions    rounds Y; how much each row of G holds of it
 ///     finish_rounds      and all together
