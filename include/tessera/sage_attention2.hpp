@@ -28,10 +28,13 @@
 ///     lse_i = log sum_j exp(S_ij) + s Q_i . k                         the last term in fp32
 ///
 /// Queries and keys are coded in groups of 2 and 32 tokens that one thread of a tensor core's product meets
-/// (per_thread, quantize/granularity.hpp), values in channels. Weights exp(S_ij) are rounded to e4m3 relative to the
-/// largest of a tile of 128 keys, not of all keys so far, and results are divided by the sum of what they were rounded
-/// to, so that they are weighted means of values; sums of a tile are added up in fp32 (the paper's two-level
-/// accumulation). Formats: program/attention_operands.hpp. Order of all that: program/attention_tiles.hpp.
+/// (per_thread, quantize/granularity.hpp), values in channels. Weights exp(S_ij) become e4m3 codes relative to the
+/// largest of a tile of 128 keys, not of all keys so far, and results are divided by the sum of what the codes stand
+/// for, so that they are weighted means of values; sums of a tile are added up in fp32 (the paper's two-level
+/// accumulation). sage_attention2 makes a weight's code by one multiply-add, without an exponential: codes of e4m3 are
+/// nearly the logarithm of what they stand for (reduce/piecewise_linear_softmax.hpp); weights are then within 3.1 % rms
+/// instead of 2.6 %. sage_attention2_int4 rounds exponentials (online_softmax), as either method can. Formats:
+/// program/attention_operands.hpp. Order of all that: program/attention_tiles.hpp.
 ///
 /// What differs from the authors' code on purpose: in sequences of 1024 tokens or more the mean key is that of a sample
 /// of 512 keys or more, and scales of values are fitted to such a sample, with room, and to all values where that is

@@ -15,7 +15,7 @@ set(layer_6 algorithm)
 set(layer_7 testing)
 set(primitives quantize reduce entropy merge project select)
 # Where CUDA's own headers, PTX and __CUDA_ARCH__ may stand.
-set(cuda_places "^(tile/cuda/|exec/cuda(_memory|_eigenvectors)?\\.cuh$)")
+set(cuda_places "^(tile/cuda/|exec/cuda(_launch|_memory|_eigenvectors)?\\.cuh$)")
 # How a .hpp ends that brings its .cuh along.
 set(ending "\n\n#if defined\\(TESSERA_COMPILES_CUDA\\)\n#include <tessera/([^>\n]+\\.cuh)>\n#endif\n$")
 

@@ -46,7 +46,7 @@ TEST_CASE("bytes that are no UTF-8 are shown one by one", "[host]") {
 
 TEST_CASE("long text is cut between characters", "[host]") {
   CHECK(printable(std::string(100, 'x')) == std::string(100, 'x'));
-  CHECK(printable(std::string(101, 'x')) == std::string(100, 'x') + "...");
+  CHECK(printable(std::string(101, 'x')) == std::string(100, 'x').append("..."));
   CHECK(printable("\xc3\xa9\xc3\xa9\xc3\xa9", 2) == "\xc3\xa9\xc3\xa9...");
   CHECK(printable("abc\x1b"
                   "d",

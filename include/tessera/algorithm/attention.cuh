@@ -223,13 +223,15 @@ void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attentio
 
 /// Whether a lane can make codes of the softmax's weights (program/attention_weights.cuh).
 template <class Softmax>
-inline constexpr bool has_lane_weights = requires { lane_weights<Softmax>::steps; };
+inline constexpr bool has_lane_weights = requires {
+  lane_weights<Softmax>::steps;
+};
 
 /// Whether it did. The call has so many channels, or fewer.
 template <int Channels, class Architectures, class Method, class T>
 bool try_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
-  using program = attention_on_warpgroups<Channels, typename Method::softmax, T,
-                                          warpgroup_attention_tuning<Channels>{}(900)>;
+  using program =
+      attention_on_warpgroups<Channels, typename Method::softmax, T, warpgroup_attention_tuning<Channels>{}(900)>;
   int const multiprocessors = exec.state->multiprocessors();
   if (!suits_attention_on_warpgroups(call, multiprocessors) || !can_map(rows_of_heads(call.heads.queries.codes)) ||
       !can_map(rows_of_heads(call.heads.keys.codes)) || !can_map(rows_of_heads(call.heads.values.codes)) ||

@@ -144,7 +144,8 @@ struct linear_loss {
     loss_total_outputs const totals{is_reduced ? out.loss : array_view<float>{}, out.accuracy, out.labelled_count};
     exec.run(finish_loss{space[places.sums], tokens.count, space[places.poison], is_mean, totals, space[places.scale]},
              1);
-    loss_stamp const stamp = stamp_of(shape, options, places.has_marks(space), kept.are_wanted() ? kept.values.extent(1) : 0);
+    loss_stamp const stamp =
+        stamp_of(shape, options, places.has_marks(space), kept.are_wanted() ? kept.values.extent(1) : 0);
     exec.run(stamp_loss<value_type, Label>{stamp, samples_of(in), space[places.stamp]}, 1);
   }
 
@@ -177,8 +178,7 @@ struct linear_loss {
     loss_token_list const tokens = places.token_list(space);
     array_view<float> const late_scale = space[places.late_scale];
     check_loss_stamp<value_type, Label> const check_stamp{stamp_of(shape, options, true, places.kept), samples_of(in),
-                                                          places.leavings(space), late_scale,
-                                                          status_of(exec, {back})};
+                                                          places.leavings(space), late_scale, status_of(exec, {back})};
     exec.run(check_stamp, 1);
     constexpr bool is_narrow = gradient_regions<Gradient>::has_narrow_gradient;
     prepare_loss_gradients const prepare{tokens,

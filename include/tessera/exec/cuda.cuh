@@ -48,6 +48,7 @@
 #include <tessera/concepts/program.hpp>
 #include <tessera/core/check.hpp>
 #include <tessera/exec/check_reach.hpp>
+#include <tessera/exec/cuda_launch.cuh>
 #include <tessera/exec/cuda_memory.cuh>
 #include <tessera/exec/memory.hpp>
 #include <tessera/exec/status_calls.hpp>
@@ -58,172 +59,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The architectures that a translation unit is compiled for, as a type: part of the name of everything that reaches a
-/// launch, so that objects for different architectures can be linked into one program.
-template <int... Architectures>
-struct arch_list {};
-
 namespace detail {
-
-/// A warp where a warp is enough, else a block.
-template <int Lanes>
-using device_group = std::conditional_t<(Lanes <= lanes_in_a_warp), cuda_warp, cuda_block<Lanes>>;
-
-/// How a program is laid out on the device.
-template <class P>
-struct launch_shape {
-  using scratch_type = typename P::scratch_type;
-  static constexpr int most_bytes_without_asking = 48 * 1024;
-  static constexpr int most_bytes = 227 * 1024;
-  static constexpr int scratch_alignment = alignof(scratch_type) > 16 ? alignof(scratch_type) : 16;
-  static constexpr int scratch_bytes =
-      std::is_empty_v<scratch_type>
-          ? 0
-          : static_cast<int>((sizeof(scratch_type) + scratch_alignment - 1) / scratch_alignment * scratch_alignment);
-  static constexpr bool is_warp = P::lanes == lanes_in_a_warp;
-
-  static constexpr int count_groups() {
-    if constexpr (!is_warp) {
-      return 1;
-    } else if constexpr (requires { P::groups_per_block; }) {
-      return P::groups_per_block;
-    } else {
-      constexpr int most = 8;
-      constexpr int fitting = scratch_bytes == 0 ? most : most_bytes_without_asking / scratch_bytes;
-      return fitting < 1 ? 1 : fitting > most ? most : fitting;
-    }
-  }
-  static constexpr int ask_for_blocks() {
-    if constexpr (requires { P::blocks_per_multiprocessor; }) {
-      return P::blocks_per_multiprocessor;
-    } else {
-      return 1;
-    }
-  }
-  static constexpr int cluster_blocks() {
-    if constexpr (requires { P::blocks_per_cluster; }) {
-      return P::blocks_per_cluster;
-    } else {
-      return 1;
-    }
-  }
-  static constexpr bool persistent() {
-    if constexpr (requires { P::is_persistent; }) {
-      return P::is_persistent;
-    } else {
-      return false;
-    }
-  }
-  static constexpr bool waiting() {
-    if constexpr (requires { P::waits_for_stream; }) {
-      return P::waits_for_stream;
-    } else {
-      return false;
-    }
-  }
-  static constexpr bool is_persistent = persistent();
-  static constexpr bool waits_for_stream = waiting();
-  static constexpr int groups = count_groups();
-  static constexpr int blocks_per_multiprocessor = ask_for_blocks();
-  static constexpr int blocks_per_cluster = cluster_blocks();
-  static constexpr int threads = P::lanes * groups;
-  static constexpr int exchange_bytes = is_warp ? 0 : threads;  // 32 bytes a warp, see cuda_block
-  static constexpr int shared_bytes = scratch_bytes * groups + exchange_bytes;
-
-  static_assert(P::lanes % lanes_in_a_warp == 0 && threads <= 1024,
-                "tessera: on CUDA a program has 32, 64, ... 1024 lanes, and its groups_per_block of them at most 1024");
-  static_assert(!is_persistent || !is_warp, "tessera: a persistent program has whole thread blocks: 64 lanes or more");
-  static_assert(shared_bytes <= most_bytes,
-                "tessera: the scratch of this program needs more than 227 KiB of shared memory");
-  static_assert(sizeof(P) <= 4000, "tessera: a program has at most 4000 bytes; tables belong into buffers");
-};
-
-template <class P>
-inline constexpr bool says_architectures = requires {
-  P::from_architecture;
-  P::before_architecture;
-};
-template <class P>
-inline constexpr bool says_specific_architecture = requires {
-  P::needs_specific_architecture;
-};
-
-/// Whether a program is meant for an architecture: it may say `from_architecture` and `before_architecture` as static
-/// ints, and is then compiled for those alone; one that says `needs_specific_architecture` is compiled for sm_90a but
-/// not for sm_90.
-template <class P>
-TESSERA_FN constexpr bool is_for_architecture(int architecture, bool specific) {
-  bool compiled = true;
-  if constexpr (says_architectures<P>) {
-    compiled = architecture >= P::from_architecture && architecture < P::before_architecture;
-  }
-  if constexpr (says_specific_architecture<P>) {
-    compiled = compiled && (specific || !P::needs_specific_architecture);
-  }
-  return compiled;
-}
-
-template <class P>
-__device__ __forceinline__ void run_groups(P const& program, std::int64_t const count) {
-  using shape = launch_shape<P>;
-  using scratch_type = typename P::scratch_type;
-  extern __shared__ __align__(1024) unsigned char shared[];
-  if constexpr (shape::is_persistent) {
-    // No loop around it: ptxas gives warps of one block different numbers of registers only where it sees a single
-    // call.
-    program(cuda_block<P::lanes>{shared + shape::scratch_bytes}, blockIdx.x, *reinterpret_cast<scratch_type*>(shared));
-  } else if constexpr (shape::is_warp) {
-    int const warp = __shfl_sync(whole_warp, static_cast<int>(threadIdx.x) / lanes_in_a_warp, 0);
-    auto* const scratch = reinterpret_cast<scratch_type*>(shared + warp * shape::scratch_bytes);
-    std::int64_t const step = static_cast<std::int64_t>(gridDim.x) * shape::groups;
-    std::int64_t which = static_cast<std::int64_t>(blockIdx.x) * shape::groups + warp;
-    for (; which < count; which += step) {
-      program(cuda_warp{}, which, *scratch);
-      __syncwarp();  // the next tile overwrites the scratch
-    }
-  } else {
-    auto* const scratch = reinterpret_cast<scratch_type*>(shared);
-    cuda_block<P::lanes> const group{shared + shape::scratch_bytes};
-    for (std::int64_t which = blockIdx.x; which < count; which += gridDim.x) {
-      program(group, which, *scratch);
-      __syncthreads();
-    }
-  }
-}
-
-#pragma GCC visibility push(hidden)  // kernels of two libraries in one process stay apart
-
-/// The one kernel.
-template <class Architectures, class P>
-__global__ void __launch_bounds__(launch_shape<P>::threads, launch_shape<P>::blocks_per_multiprocessor)
-    run_groups_kernel(__grid_constant__ P const program, std::int64_t const count) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_SPECIFIC__)
-  constexpr bool specific = true;
-#else
-  constexpr bool specific = false;
-#endif
-#if defined(__CUDA_ARCH__)
-  constexpr bool compiled = is_for_architecture<P>(__CUDA_ARCH__, specific);
-#else
-  constexpr bool compiled = true;
-#endif
-  if constexpr (!compiled || !launch_shape<P>::waits_for_stream) {
-    let_next_kernel_start();
-    wait_for_stream();
-  }
-  if constexpr (compiled) {
-    run_groups(program, count);
-  } else {
-    __shared__ char volatile absent;  // how basic_cuda::has() knows
-    absent = 0;
-  }
-}
-
-/// Bit i: device i, of the first 64, is known to have the program.
-template <class Architectures, class P>
-inline std::atomic<std::uint64_t> devices_with_program{0};
-
-#pragma GCC visibility pop
 
 /// What copies of one executor share.
 class cuda_state {
@@ -321,20 +157,6 @@ class cuda_state {
   std::mutex mutex_;
 };
 
-/// Whether this device can run a program: it was compiled for its architecture.
-template <class Architectures, class P>
-[[nodiscard]] bool has_program() {
-  cudaFuncAttributes attributes{};
-  auto* const kernel = &run_groups_kernel<Architectures, P>;
-  cudaError_t const result = cudaFuncGetAttributes(&attributes, reinterpret_cast<void const*>(kernel));
-  if (result == cudaErrorNoKernelImageForDevice || result == cudaErrorInvalidDeviceFunction) {
-    static_cast<void>(cudaGetLastError());
-    return false;
-  }
-  check_cuda(result, "cuda.has", "cudaFuncGetAttributes");
-  return attributes.sharedSizeBytes == 0;
-}
-
 #if !defined(TESSERA_ACCEPT_SM_90)
 /// Stands for all programs that use wgmma.
 struct specific_program {
@@ -366,32 +188,6 @@ std::shared_ptr<cuda_state> make_cuda_state() {
   }
 #endif
   return state;
-}
-
-/// "… [with P = name]", for messages.
-template <class P>
-[[nodiscard]] std::string name_of() {
-  std::string const text = __PRETTY_FUNCTION__;
-  std::size_t const first = text.find("P = ");
-  std::size_t const last = text.find_first_of(";]", first);
-  return first == std::string::npos ? text : text.substr(first + 4, last - first - 4);
-}
-
-/// Why a program does not run on a device, in one sentence.
-template <class P, int... Architectures>
-[[nodiscard]] std::string refusal_of(arch_list<Architectures...>, int device, int architecture) {
-  std::string text = "cuda.run: " + name_of<P>() + " is for";
-  if constexpr (says_architectures<P>) {
-    text += join(" architectures from ", P::from_architecture, " to below ", P::before_architecture);
-    text += says_specific_architecture<P> ? " and" : "";
-  }
-  if constexpr (says_specific_architecture<P>) {
-    text += P::needs_specific_architecture ? " code with features of one architecture alone (sm_90a)" : "";
-  }
-  std::string list;
-  ((list += (list.empty() ? "" : ", ") + std::to_string(Architectures)), ...);
-  return join(text, " but device ", device, " has architecture ", architecture, " and the code was compiled for ",
-              list);
 }
 
 }  // namespace detail

@@ -32,8 +32,8 @@
 ///     code = t rounded to the nearest integer, ties to even, from 0 on
 ///
 /// The first form is what tensor cores' integer sums want: adding 1.5 * 2^23 to the bits makes floats of them. Its
-/// rounding of `a` moves t by at most 1/8 where scale is 1/32, and moves all scores of a scale alike. A scale of 1 takes
-/// any score as it is.
+/// rounding of `a` moves t by at most 1/8 where scale is nearly 1/32, and moves all scores of a scale alike. A scale of
+/// 1 takes any score as it is.
 ///
 /// Zhang et al. (arXiv 2411.10958) round exponentials to e4m3; lines between powers of two are Schraudolph's ("A fast,
 /// compact approximation of the exponential function", 1999).
