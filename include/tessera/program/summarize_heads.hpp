@@ -7,6 +7,15 @@
 /// in this order, in fp32. In a block of 64 or 128 tokens, sixteen sums: sum i of tokens i, i + 16, i + 32 ... in
 /// order. Over blocks, 32 sums: sum i of blocks i, i + 32, i + 64 ... in order. Either way the sums are then added in
 /// pairs at half their number apart, again and again: i + 8, i + 4, i + 2, i + 1. Infinities and NaNs count as zeros.
+///
+/// A mean that a few tokens far from all others must not move, which is that of keys, is a mean of middles. Of the
+/// sums i, i + 4, i + 8 and i + 12 of a block, for i from 0 to 3, the two in the middle are added to each other, of the
+/// four results again those two, and four times that is the block's sum. Three tokens too large and three too small in
+/// each block, whichever they are, leave it among the sums of the others: at worst one of the four results is too
+/// large and one too small. Nothing large is added and subtracted again, so that precision does not suffer either.
+/// The sixteen sums have to be of equally many tokens: such a mean is of whole rounds of sixteen tokens, and of up to 15
+/// at a sequence's end nothing is in it (tokens_of_middle). Of fewer than sixteen tokens in all, sum i is token i modulo
+/// their number; the sum is as large as that of sixteen (weight_of_middle).
 #pragma once
 
 #include <cstdint>
@@ -65,7 +74,32 @@ TESSERA_FN constexpr float add_halves(float (&parts)[Parts]) {
   return parts[0];
 }
 
+/// Of four numbers, those two that are neither the largest nor the smallest, added up.
+TESSERA_FN constexpr float add_middle_two(float a, float b, float c, float d) {
+  return maximum(minimum(a, b), minimum(c, d)) + minimum(maximum(a, b), maximum(c, d));
+}
+
+/// Four times the middle four of sixteen, as above: each in its place if all are equal.
+TESSERA_FN constexpr float add_middle(float const (&parts)[16]) {
+  float middle[4] = {};
+  for (int i = 0; i < 4; ++i) {
+    middle[i] = add_middle_two(parts[i], parts[i + 4], parts[i + 8], parts[i + 12]);
+  }
+  return 4.0F * add_middle_two(middle[0], middle[1], middle[2], middle[3]);
+}
+
 }  // namespace detail
+
+/// Of how many of the first tokens of a sequence, or of its sample, a mean of middles is.
+template <class Integer>
+TESSERA_FN constexpr Integer tokens_of_middle(Integer tokens) {
+  return tokens < 16 ? tokens : tokens - tokens % 16;
+}
+/// As how many tokens the sum of all their blocks counts.
+template <class Integer>
+TESSERA_FN constexpr Integer weight_of_middle(Integer tokens) {
+  return tokens == 0 ? Integer{0} : max(tokens_of_middle(tokens), Integer{16});
+}
 
 /// The tokens of a sample as tokens of sequences that are as long as it. Source: a head_source.
 template <class Source>
@@ -100,6 +134,7 @@ struct summarize_heads {
   Source source;                       ///< as it is read
   view<channel_summary, 4> summaries;  ///< batch x heads x blocks x channels
   std::int64_t block;                  ///< tokens of a block
+  bool is_of_middle = false;           ///< summaries are for a mean of middles; their ranges, too, are of its tokens
 
   TESSERA_FN constexpr std::int64_t groups() const {
     return summaries.extent(0) * summaries.extent(1) * summaries.extent(2);
@@ -110,7 +145,8 @@ struct summarize_heads {
     std::int64_t const at = which % summaries.extent(2);
     std::int64_t const head = which / summaries.extent(2) % summaries.extent(1);
     std::int64_t const sequence = which / summaries.extent(2) / summaries.extent(1);
-    std::int64_t const end = min((at + 1) * block, source.length(sequence));
+    std::int64_t const length = source.length(sequence);
+    std::int64_t const end = min((at + 1) * block, is_of_middle ? tokens_of_middle(length) : length);
     for (int lane : group) {
       for (std::int64_t channel = lane; channel < source.channels(); channel += lanes) {
         summaries(sequence, head, at, channel) = summarize(sequence, head, channel, at * block, end);
@@ -132,8 +168,14 @@ struct summarize_heads {
         }
       }
     }
-    summary.sum = detail::add_halves(sums);
+    summary.sum = is_of_middle ? sum_of_middle(sums, end - first) : detail::add_halves(sums);
     return summary;
+  }
+  TESSERA_FN static float sum_of_middle(float (&sums)[parts], std::int64_t tokens) {
+    for (int i = 0; i < parts; ++i) {
+      sums[i] = tokens <= 0 ? 0.0F : i < tokens ? sums[i] : sums[i - tokens];
+    }
+    return detail::add_middle(sums);
   }
 };
 
@@ -154,6 +196,7 @@ struct finish_summaries {
   std::int64_t means_a_head;  ///< so many times `blocks_each`, or less, are the blocks
   token_sample sample = {};   ///< that summaries are of
   float room = 1.0F;          ///< of a scale, in largest magnitudes of a sample
+  bool is_of_middle = false;  ///< as of summarize_heads; `blocks_each` are then all blocks
 
   TESSERA_FN constexpr std::int64_t groups() const { return summaries.extent(0) * summaries.extent(1) * means_a_head; }
 
@@ -165,7 +208,8 @@ struct finish_summaries {
     std::int64_t const first = part * blocks_each;
     std::int64_t const end = min(first + blocks_each, summaries.extent(2));
     std::int64_t const length = length_of(lengths, sequence, tokens);
-    std::int64_t const count = clamp(sample.count(length) - first * block, std::int64_t{0}, blocks_each * block);
+    std::int64_t const sampled = is_of_middle ? weight_of_middle(sample.count(length)) : sample.count(length);
+    std::int64_t const count = clamp(sampled - first * block, std::int64_t{0}, blocks_each * block);
     bool const is_whole = sample.step(length) == 1;
     for (int lane : group) {
       for (std::int64_t channel = lane; channel < summaries.extent(3); channel += lanes) {
