@@ -10,12 +10,13 @@
 ///
 /// A mean that a few tokens far from all others must not move, which is that of keys, is a mean of middles. Of the
 /// sums i, i + 4, i + 8 and i + 12 of a block, for i from 0 to 3, the two in the middle are added to each other, of the
-/// four results again those two, and four times that is the block's sum. Three tokens too large and three too small in
-/// each block, whichever they are, leave it among the sums of the others: at worst one of the four results is too
-/// large and one too small. Nothing large is added and subtracted again, so that precision does not suffer either.
-/// The sixteen sums have to be of equally many tokens: such a mean is of whole rounds of sixteen tokens, and of up to 15
-/// at a sequence's end nothing is in it (tokens_of_middle). Of fewer than sixteen tokens in all, sum i is token i modulo
-/// their number; the sum is as large as that of sixteen (weight_of_middle).
+/// four results again those two, and four times that is the block's sum. Where three tokens of each block are too large
+/// and three too small, whichever they are, it is still one that the other tokens' sums make: at worst one of the four
+/// results is too large and one too small. Nothing large is added and subtracted again, which would cost precision.
+/// The sixteen sums have to be of equally many tokens: such a mean is of whole rounds of sixteen tokens, and the up to
+/// 15 tokens at a sequence's end that make no round have no part in it (tokens_of_middle). Where a sequence has fewer
+/// than sixteen tokens, sum i is token i modulo their number, so that the block counts as sixteen tokens
+/// (weight_of_middle), and of four tokens or more one may be too large or too small.
 #pragma once
 
 #include <cstdint>
@@ -79,7 +80,7 @@ TESSERA_FN constexpr float add_middle_two(float a, float b, float c, float d) {
   return maximum(minimum(a, b), minimum(c, d)) + minimum(maximum(a, b), maximum(c, d));
 }
 
-/// Four times the middle four of sixteen, as above: each in its place if all are equal.
+/// The sum of sixteen parts as a mean of middles takes it: if all are equal, 16 times that.
 TESSERA_FN constexpr float add_middle(float const (&parts)[16]) {
   float middle[4] = {};
   for (int i = 0; i < 4; ++i) {
@@ -90,12 +91,12 @@ TESSERA_FN constexpr float add_middle(float const (&parts)[16]) {
 
 }  // namespace detail
 
-/// Of how many of the first tokens of a sequence, or of its sample, a mean of middles is.
+/// How many of the first tokens of a sequence, or of its sample, have a part in a mean of middles.
 template <class Integer>
 TESSERA_FN constexpr Integer tokens_of_middle(Integer tokens) {
   return tokens < 16 ? tokens : tokens - tokens % 16;
 }
-/// As how many tokens the sum of all their blocks counts.
+/// As how many tokens the sum of all blocks of such a sequence, or sample, counts.
 template <class Integer>
 TESSERA_FN constexpr Integer weight_of_middle(Integer tokens) {
   return tokens == 0 ? Integer{0} : max(tokens_of_middle(tokens), Integer{16});
@@ -168,14 +169,19 @@ struct summarize_heads {
         }
       }
     }
-    summary.sum = is_of_middle ? sum_of_middle(sums, end - first) : detail::add_halves(sums);
-    return summary;
-  }
-  TESSERA_FN static float sum_of_middle(float (&sums)[parts], std::int64_t tokens) {
-    for (int i = 0; i < parts; ++i) {
-      sums[i] = tokens <= 0 ? 0.0F : i < tokens ? sums[i] : sums[i - tokens];
+    if (!is_of_middle) {
+      summary.sum = detail::add_halves(sums);
+      return summary;
     }
-    return detail::add_middle(sums);
+    std::int64_t const tokens = end - first;
+    for (int i = 0; i < parts; ++i) {
+      if (tokens > 0 && i >= tokens) {
+        float const value = source(sequence, head, first + i % tokens, channel);
+        sums[i] += is_finite(value) ? value : 0.0F;
+      }
+    }
+    summary.sum = detail::add_middle(sums);
+    return summary;
   }
 };
 
