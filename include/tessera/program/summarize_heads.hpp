@@ -214,8 +214,7 @@ struct finish_summaries {
     std::int64_t const first = part * blocks_each;
     std::int64_t const end = min(first + blocks_each, summaries.extent(2));
     std::int64_t const length = length_of(lengths, sequence, tokens);
-    std::int64_t const sampled = is_of_middle ? weight_of_middle(sample.count(length)) : sample.count(length);
-    std::int64_t const count = clamp(sampled - first * block, std::int64_t{0}, blocks_each * block);
+    std::int64_t const count = clamp(sample.count(length) - first * block, std::int64_t{0}, blocks_each * block);
     bool const is_whole = sample.step(length) == 1;
     for (int lane : group) {
       for (std::int64_t channel = lane; channel < summaries.extent(3); channel += lanes) {
@@ -245,7 +244,8 @@ struct finish_summaries {
     }
     float mean = 0.0F;
     if (means.data != nullptr) {
-      float const found = count > 0 ? detail::add_halves(sums) / static_cast<float>(count) : 0.0F;
+      auto const weight = static_cast<float>(is_of_middle ? weight_of_middle(count) : count);
+      float const found = count > 0 ? detail::add_halves(sums) / weight : 0.0F;
       mean = is_finite(found) ? found : 0.0F;
       means(sequence, head, part, channel) = mean;
     }
