@@ -3,8 +3,8 @@
 /// `quantize_attention`, which makes them and which an executor with programs of its own overloads.
 ///
 /// The format is that of program/attention_operands.hpp. Means of keys and values are those of their own sequence, of
-/// all of its tokens or of a sample: see quantize/smoothed.hpp and sampled_range.hpp. Those of keys are means of middles
-/// (program/summarize_heads.hpp), which a few outliers do not move.
+/// all of its tokens or of a sample: see quantize/smoothed.hpp and sampled_range.hpp. Those of keys are means of
+/// middles (program/summarize_heads.hpp), which a few outliers do not move.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `summarize_tiles`: sums of keys, for means of middles, and ranges of values of each tile of 128 tokens, or of so many
-/// of a sample of them, the bits of summarize_heads, for finish_tiles. A block takes a tile.
+/// `summarize_tiles`: sums of keys, for means of middles, and ranges of values of each tile of 128 tokens, or of so
+/// many of a sample of them, the bits of summarize_heads, for finish_tiles. A block takes a tile.
 #pragma once
 
 #include <cstdint>
