@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include <tessera/algorithm/attention.cuh>
@@ -45,6 +47,16 @@ void check_shape(attention_shape const& s, bool has_values_beyond, head_layout l
     add_values_beyond(p);
   }
   check_codes<Attention>(quantize_on_device<Attention>(exec, p, layout), p);
+}
+
+/// Keys far from all others, of both signs, the largest ones, infinities and NaNs, in every head and many channels.
+template <class T>
+void add_outliers(attention_problem<T>& p) {
+  constexpr float largest = std::is_same_v<T, bfloat16> ? 3e38F : 65504.0F;
+  constexpr float awkward[] = {1e4F, -INFINITY, -largest, NAN, largest, -3e4F};
+  for (std::size_t at = 5; at < p.keys.size(); at += 211) {
+    p.keys[at] = store<T>(awkward[at / 211 % 6]);
+  }
 }
 
 }  // namespace
@@ -94,6 +106,26 @@ TEST_CASE("samples of sequences that are shorter than their extent are on a GPU 
     check_codes<sage_attention2>(quantize_on_device<sage_attention2>(exec, p), p);
     check_codes<sampled_all>(quantize_on_device<sampled_all>(exec, p), p);
   }
+}
+
+TEST_CASE("means of keys with outliers are on a GPU those of the host, to the last bit", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  tessera::cuda const exec;
+  for (std::int64_t const tokens : {1, 2, 3, 5, 15, 16, 17, 31, 128, 130, 143, 144, 300, 1500, 8200}) {
+    for (std::int64_t const channels : {64, 80, 128, 256}) {
+      CAPTURE(tokens, channels);
+      auto p = make_attention_problem<bfloat16>({1, 2, 2, 3, tokens, channels});
+      add_outliers(p);
+      check_codes<sage_attention2>(quantize_on_device<sage_attention2>(exec, p), p);
+    }
+    auto smooth = make_attention_problem<float16>({1, 2, 2, 3, tokens, 128});
+    add_outliers(smooth);
+    check_codes<sampled_all>(quantize_on_device<sampled_all>(exec, smooth, head_layout::tokens_first), smooth);
+  }
+  auto padded = make_attention_problem<bfloat16>({10, 1, 1, 2, 2500, 128});
+  padded.key_lengths = {0, 1, 3, 15, 16, 131, 140, 300, 1030, 2049};
+  add_outliers(padded);
+  check_codes<sage_attention2>(quantize_on_device<sage_attention2>(exec, padded), padded);
 }
 
 TEST_CASE("values beyond the range of one call mean nothing to the next in the same memory", "[cuda]") {

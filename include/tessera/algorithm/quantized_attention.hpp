@@ -3,7 +3,8 @@
 /// `quantize_attention`, which makes them and which an executor with programs of its own overloads.
 ///
 /// The format is that of program/attention_operands.hpp. Means of keys and values are those of their own sequence, of
-/// all of its tokens or of a sample: see quantize/smoothed.hpp and sampled_range.hpp.
+/// all of its tokens or of a sample: see quantize/smoothed.hpp and sampled_range.hpp. Those of keys are means of
+/// middles (program/summarize_heads.hpp), which a few outliers do not move.
 #pragma once
 
 #include <cstdint>
@@ -324,10 +325,10 @@ view<T, 4> as_only_mean(view<T, 3> means) {
 /// Summaries of blocks of tokens, in memory that may be larger.
 template <class Executor, class Source>
 view<channel_summary, 4> summarize_blocks(Executor const& exec, Source const& source, std::int64_t block,
-                                          array_view<channel_summary> memory) {
+                                          array_view<channel_summary> memory, bool is_of_middle = false) {
   std::int64_t const blocks = divide_up(source.tokens(), block);
   auto const summaries = view_of(memory, {source.batch(), source.heads(), blocks, source.channels()});
-  summarize_heads<Source> const program{source, summaries, block};
+  summarize_heads<Source> const program{source, summaries, block, is_of_middle};
   exec.run(program, program.groups());
   return summaries;
 }
@@ -336,9 +337,11 @@ view<channel_summary, 4> summarize_blocks(Executor const& exec, Source const& so
 template <class Executor, class Source>
 void summarize(Executor const& exec, Source const& source, finish_summaries finish,
                array_view<channel_summary> memory) {
-  finish.summaries = finish.sample.longest_step == 1
-                         ? summarize_blocks(exec, source, finish.block, memory)
-                         : summarize_blocks(exec, sampled_heads<Source>{source, finish.sample}, finish.block, memory);
+  auto const summaries_of = [&](auto const& tokens) {
+    return summarize_blocks(exec, tokens, finish.block, memory, finish.is_of_middle);
+  };
+  finish.summaries = finish.sample.longest_step == 1 ? summaries_of(source)
+                                                     : summaries_of(sampled_heads<Source>{source, finish.sample});
   finish.lengths = source.stored.lengths;
   finish.tokens = source.tokens();
   exec.run(finish, finish.groups());
@@ -372,6 +375,7 @@ void quantize_keys(Executor const& exec, Call const& call) {
     std::int64_t const blocks = max(divide_up(call.shape.keys, attention_padding), std::int64_t{1});
     finish_summaries finish{{}, {}, 0, attention_padding, blocks, as_only_mean(call.out.keys.mean), {}, 0.0F, 1};
     finish.sample = quantized_regions<method>::key_sample;
+    finish.is_of_middle = true;
     summarize(exec, call.keys(), finish, call.space[call.places.key_summaries]);
   }
   std::int64_t const before = call.shape.batch * call.shape.query_heads;

@@ -80,7 +80,7 @@ struct finish_tiles {
     std::int32_t const channel = first + group.lane;
     if (group.lane < piece && channel < channels) {
       key_mean[std::int64_t{head} * channels + channel] =
-          mean_of(add(group.lane, scratch), key_sample.count(keys.length(head)));
+          mean_of(add(group.lane, scratch), weight_of_middle(key_sample.count(keys.length(head))));
     }
   }
 

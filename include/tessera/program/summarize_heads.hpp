@@ -7,6 +7,16 @@
 /// in this order, in fp32. In a block of 64 or 128 tokens, sixteen sums: sum i of tokens i, i + 16, i + 32 ... in
 /// order. Over blocks, 32 sums: sum i of blocks i, i + 32, i + 64 ... in order. Either way the sums are then added in
 /// pairs at half their number apart, again and again: i + 8, i + 4, i + 2, i + 1. Infinities and NaNs count as zeros.
+///
+/// A mean that a few tokens far from all others must not move, which is that of keys, is a mean of middles. Of the
+/// sums i, i + 4, i + 8 and i + 12 of a block, for i from 0 to 3, the two in the middle are added to each other, of the
+/// four results again those two, and four times that is the block's sum. Where three tokens of each block are too large
+/// and three too small, whichever they are, it is still one that the other tokens' sums make: at worst one of the four
+/// results is too large and one too small. Nothing large is added and subtracted again, which would cost precision.
+/// The sixteen sums have to be of equally many tokens: such a mean is of whole rounds of sixteen tokens, and the up to
+/// 15 tokens at a sequence's end that make no round have no part in it (tokens_of_middle). Where a sequence has fewer
+/// than sixteen tokens, sum i is token i modulo their number, so that the block counts as sixteen tokens
+/// (weight_of_middle), and of four tokens or more one may be too large or too small.
 #pragma once
 
 #include <cstdint>
@@ -65,7 +75,32 @@ TESSERA_FN constexpr float add_halves(float (&parts)[Parts]) {
   return parts[0];
 }
 
+/// Of four numbers, those two that are neither the largest nor the smallest, added up.
+TESSERA_FN constexpr float add_middle_two(float a, float b, float c, float d) {
+  return maximum(minimum(a, b), minimum(c, d)) + minimum(maximum(a, b), maximum(c, d));
+}
+
+/// The sum of sixteen parts as a mean of middles takes it: if all are equal, 16 times that.
+TESSERA_FN constexpr float add_middle(float const (&parts)[16]) {
+  float middle[4] = {};
+  for (int i = 0; i < 4; ++i) {
+    middle[i] = add_middle_two(parts[i], parts[i + 4], parts[i + 8], parts[i + 12]);
+  }
+  return 4.0F * add_middle_two(middle[0], middle[1], middle[2], middle[3]);
+}
+
 }  // namespace detail
+
+/// How many of the first tokens of a sequence, or of its sample, have a part in a mean of middles.
+template <class Integer>
+TESSERA_FN constexpr Integer tokens_of_middle(Integer tokens) {
+  return tokens < 16 ? tokens : tokens - tokens % 16;
+}
+/// As how many tokens the sum of all blocks of such a sequence, or sample, counts.
+template <class Integer>
+TESSERA_FN constexpr Integer weight_of_middle(Integer tokens) {
+  return tokens == 0 ? Integer{0} : max(tokens_of_middle(tokens), Integer{16});
+}
 
 /// The tokens of a sample as tokens of sequences that are as long as it. Source: a head_source.
 template <class Source>
@@ -100,6 +135,7 @@ struct summarize_heads {
   Source source;                       ///< as it is read
   view<channel_summary, 4> summaries;  ///< batch x heads x blocks x channels
   std::int64_t block;                  ///< tokens of a block
+  bool is_of_middle = false;           ///< summaries are for a mean of middles; their ranges, too, are of its tokens
 
   TESSERA_FN constexpr std::int64_t groups() const {
     return summaries.extent(0) * summaries.extent(1) * summaries.extent(2);
@@ -110,7 +146,8 @@ struct summarize_heads {
     std::int64_t const at = which % summaries.extent(2);
     std::int64_t const head = which / summaries.extent(2) % summaries.extent(1);
     std::int64_t const sequence = which / summaries.extent(2) / summaries.extent(1);
-    std::int64_t const end = min((at + 1) * block, source.length(sequence));
+    std::int64_t const length = source.length(sequence);
+    std::int64_t const end = min((at + 1) * block, is_of_middle ? tokens_of_middle(length) : length);
     for (int lane : group) {
       for (std::int64_t channel = lane; channel < source.channels(); channel += lanes) {
         summaries(sequence, head, at, channel) = summarize(sequence, head, channel, at * block, end);
@@ -132,7 +169,18 @@ struct summarize_heads {
         }
       }
     }
-    summary.sum = detail::add_halves(sums);
+    if (!is_of_middle) {
+      summary.sum = detail::add_halves(sums);
+      return summary;
+    }
+    std::int64_t const tokens = end - first;
+    for (int i = 0; i < parts; ++i) {
+      if (tokens > 0 && i >= tokens) {
+        float const value = source(sequence, head, first + i % tokens, channel);
+        sums[i] += is_finite(value) ? value : 0.0F;
+      }
+    }
+    summary.sum = detail::add_middle(sums);
     return summary;
   }
 };
@@ -154,6 +202,7 @@ struct finish_summaries {
   std::int64_t means_a_head;  ///< so many times `blocks_each`, or less, are the blocks
   token_sample sample = {};   ///< that summaries are of
   float room = 1.0F;          ///< of a scale, in largest magnitudes of a sample
+  bool is_of_middle = false;  ///< as of summarize_heads; `blocks_each` are then all blocks
 
   TESSERA_FN constexpr std::int64_t groups() const { return summaries.extent(0) * summaries.extent(1) * means_a_head; }
 
@@ -195,7 +244,8 @@ struct finish_summaries {
     }
     float mean = 0.0F;
     if (means.data != nullptr) {
-      float const found = count > 0 ? detail::add_halves(sums) / static_cast<float>(count) : 0.0F;
+      auto const weight = static_cast<float>(is_of_middle ? weight_of_middle(count) : count);
+      float const found = count > 0 ? detail::add_halves(sums) / weight : 0.0F;
       mean = is_finite(found) ? found : 0.0F;
       means(sequence, head, part, channel) = mean;
     }

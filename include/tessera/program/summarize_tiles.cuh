@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `summarize_tiles`: sums of keys and ranges of values of each tile of 128 tokens, or of so many of a sample of them,
-/// the bits of summarize_heads, for finish_tiles. A block takes a tile.
+/// `summarize_tiles`: sums of keys, for means of middles, and ranges of values of each tile of 128 tokens, or of so
+/// many of a sample of them, the bits of summarize_heads, for finish_tiles. A block takes a tile.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct quantized_means {
 /// Floats of summaries: batch x key heads x tiles x channels; where no mean of values is wanted `highest` has the
 /// largest magnitudes and the others are not written.
 struct tile_summaries {
-  float* key_sum;  ///< of keys
+  float* key_sum;  ///< of keys, for a mean of middles
   float* highest;  ///< of values, or the largest magnitude
   float* lowest;   ///< of values
   float* sum;      ///< of values
@@ -86,15 +86,18 @@ struct summarize_tiles : head_lanes<T, Channels> {
  private:
   using pair = typename base::pair;
 
-  /// Tokens row, row + 16 ... of a tile of a sample. Lanes beyond the channels have none.
+  /// Tokens row, row + 16 ... of a tile of a sample; how many there are. Lanes beyond the channels get zeros.
+  template <bool IsOfMiddle>
   __device__ __forceinline__ std::int32_t bring(tiled_heads<T> const& of, token_sample sample, std::int32_t head,
                                                 std::int32_t at, int row, int channel, pair (&words)[passes][4]) const {
     std::int32_t const length = of.length(head);
     auto const step = static_cast<std::int32_t>(sample.step(length));
-    std::int32_t const tokens = channel < channels ? clamp(length / step - at * base::tile, 0, base::tile) : 0;
+    std::int32_t const sampled = IsOfMiddle ? tokens_of_middle(length / step) : length / step;
+    std::int32_t const in_tile = clamp(sampled - at * base::tile, 0, base::tile);
+    std::int32_t const tokens = channel < channels ? in_tile : 0;
     if (step == 1) {  // all of them are too many to be in L2 when encode_tiles comes to them
       base::template load<rows, true>(of.first(head, at) + channel, of.heads.strides[2], row, tokens, words);
-      return tokens;
+      return in_tile;
     }
     T const* const from = of.first(head, 0) + channel;
 #pragma unroll
@@ -102,7 +105,7 @@ struct summarize_tiles : head_lanes<T, Channels> {
       std::int32_t const token = token_sample::token(at * base::tile + row + i * rows, step);
       base::template take<false>(from + token * of.heads.strides[2], row + i * rows < tokens, words[i]);
     }
-    return tokens;
+    return in_tile;
   }
   [[nodiscard]] __device__ __forceinline__ std::int64_t place_of(std::int32_t head, std::int32_t tile) const {
     return (std::int64_t{head} * tiles.value() + tile) * channels;
@@ -113,12 +116,12 @@ struct summarize_tiles : head_lanes<T, Channels> {
     int const row = group.lane / row_lanes;
     int const channel = group.lane % row_lanes * vector;
     pair words[passes][4];
-    bring(keys, key_sample, head, tile, row, channel, words);
+    std::int32_t const tokens = bring<true>(keys, key_sample, head, tile, row, channel, words);
     float sums[vector];
     base::add_tokens(words, sums);
     leave(row, channel, sums, scratch);
     group.sync();
-    add_rows(group, scratch, summaries.key_sum + place_of(head, tile));
+    add_middle_rows(group, scratch, tokens, summaries.key_sum + place_of(head, tile));
   }
 
   __device__ __forceinline__ void summarize_values(cuda_block<lanes> const& group, std::int32_t head, std::int32_t tile,
@@ -126,7 +129,7 @@ struct summarize_tiles : head_lanes<T, Channels> {
     int const row = group.lane / row_lanes;
     int const channel = group.lane % row_lanes * vector;
     pair words[passes][4];
-    std::int32_t const tokens = bring(values, value_sample, head, tile, row, channel, words);
+    std::int32_t const tokens = bring<false>(values, value_sample, head, tile, row, channel, words);
     std::int64_t const to = place_of(head, tile);
     if constexpr (Means.of_values) {
       float lowest[vector];
@@ -176,6 +179,24 @@ struct summarize_tiles : head_lanes<T, Channels> {
         found[i] = scratch.numbers[i][group.lane];
       }
       to[group.lane] = detail::add_halves(found);
+    }
+  }
+  __device__ __forceinline__ void add_middle_rows(cuda_block<lanes> const& group, scratch_type const& scratch,
+                                                  std::int32_t tokens, float* to) const {
+    if (group.lane < channels) {
+      float found[rows];
+      if (tokens >= rows || tokens == 0) {
+#pragma unroll
+        for (int i = 0; i < rows; ++i) {
+          found[i] = scratch.numbers[i][group.lane];
+        }
+      } else {
+#pragma unroll
+        for (int i = 0; i < rows; ++i) {
+          found[i] = scratch.numbers[i % tokens][group.lane];
+        }
+      }
+      to[group.lane] = detail::add_middle(found);
     }
   }
   template <class Combine>
