@@ -19,8 +19,8 @@
 ///     method::forward(exec, inputs, {.is_causal = true}, outputs, tessera::workspace(plan, memory));
 ///     exec.wait();
 ///
-/// For query i and key j of a head, scale s (1 / sqrt(channels), or the user's), k the mean key (of a sample of them
-/// where there are 1024 or more), q the mean of the 64 queries of i's block, which sage_attention2_int4 subtracts, too
+/// For query i and key j of a head, scale s (1 / sqrt(channels), or the user's), k the mean key (a mean of middles,
+/// program/summarize_heads.hpp; of a sample of them where there are 1024 or more), q the mean of the 64 queries of i's block, which sage_attention2_int4 subtracts, too
 /// (else 0):
 ///
 ///     S_ij  = s ((Q_i - q) . (K_j - k) + q . (K_j - k)) + bias_ij     the first product of codes, the second in fp32
@@ -40,7 +40,9 @@
 /// of 512 keys or more, and scales of values are fitted to such a sample, with room, and to all values where that is
 /// not enough (quantize/token_sample.hpp, sampled_range.hpp): softmax(S + c) = softmax(S) for any constant c of a row,
 /// so that whatever vector is subtracted from all keys changes no weight, and keys and values are read once, not twice
-/// (smoothed<Q> without sampled_mean and float8_quantizer without sampled_range take all tokens); causal masks are
+/// (smoothed<Q> without sampled_mean and float8_quantizer without sampled_range take all tokens); three keys too large and
+/// three too small in every 128 do not move the mean key (keys that share a scale with an outlier still lose their
+/// precision to it); causal masks are
 /// aligned to the bottom right, for queries that are fewer than keys; the log-sum-exp's correction is in fp32; means
 /// are of a sequence's own tokens; channels of zeros are zeros and rows without keys are zeros with a log-sum-exp of
 /// minus infinity; offsets are 64-bit; no padded copies of inputs; the reference of weights is a tile's own, so that
