@@ -40,13 +40,12 @@
 /// of 512 keys or more, and scales of values are fitted to such a sample, with room, and to all values where that is
 /// not enough (quantize/token_sample.hpp, sampled_range.hpp): softmax(S + c) = softmax(S) for any constant c of a row,
 /// so that whatever vector is subtracted from all keys changes no weight, and keys and values are read once, not twice
-/// (smoothed<Q> without sampled_mean and float8_quantizer without sampled_range take all tokens); three keys too large and
-/// three too small in every 128 do not move the mean key (keys that share a scale with an outlier still lose their
-/// precision to it); causal masks are
-/// aligned to the bottom right, for queries that are fewer than keys; the log-sum-exp's correction is in fp32; means
-/// are of a sequence's own tokens; channels of zeros are zeros and rows without keys are zeros with a log-sum-exp of
-/// minus infinity; offsets are 64-bit; no padded copies of inputs; the reference of weights is a tile's own, so that
-/// nothing underflows behind an attention sink.
+/// (smoothed<Q> without sampled_mean and float8_quantizer without sampled_range take all tokens); three keys too large
+/// and three too small in every 128 do not move the mean key (keys that share a scale with an outlier still lose their
+/// precision to it); causal masks are aligned to the bottom right, for queries that are fewer than keys; the
+/// log-sum-exp's correction is in fp32; means are of a sequence's own tokens; channels of zeros are zeros and rows
+/// without keys are zeros with a log-sum-exp of minus infinity; offsets are 64-bit; no padded copies of inputs; the
+/// reference of weights is a tile's own, so that nothing underflows behind an attention sink.
 ///
 /// Layouts: queries, keys, values and results are batch x heads x tokens x channels of any strides (tokens before
 /// heads: view.transposed(1, 2)), bfloat16, float16 or float. Key heads divide query heads. Channels: a multiple of 16
