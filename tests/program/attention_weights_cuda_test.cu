@@ -43,7 +43,7 @@ struct tile_of_scores {
   bool is_first = false;
 };
 
-__device__ int key_of(int lane, int i) {
+[[maybe_unused]] __device__ int key_of(int lane, int i) {
   return i / 4 * 8 + 2 * (lane % 4) + i % 2;
 }
 

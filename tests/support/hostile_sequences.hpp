@@ -17,10 +17,13 @@ namespace tessera_test {
 
 enum class cache_operation { append, write, seal, attend, restore };
 
+/// One of the lists of a cache's calls.
+using cache_list = std::vector<std::int32_t> cache_lists::*;
+
 /// Makes lists of the second sequence hostile.
 struct hostile_list {
   cache_operation operation;
-  std::vector<std::int32_t> cache_lists::*list;
+  cache_list list;
   std::size_t place;
   std::int32_t value;
   status_code expected;
