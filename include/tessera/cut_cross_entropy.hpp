@@ -42,7 +42,7 @@
 /// log-probability of the label (times weight), with an upstream gradient for each token.
 /// cut_cross_entropy_of<bfloat16, loss_statistics> also gives entropies, with upstream gradients of their own, and
 /// predictions; a Reducer of your own sees each logit and its place beside a log-sum-exp, as
-/// paired_reducer<lse_reducer<float>, R>. On sm_90a that costs 2 to 4 % of a forward pass and 1 to 2 % of both passes,
+/// paired_reducer<lse_reducer<float>, R>. On sm_90a that costs 1 to 2 % of a forward pass and less than 1 % of both,
 /// a Reducer of one's own what its push() costs (linear_loss.cuh), if its state has at most 400 bytes:
 /// is_for_warpgroups says so, for others the portable program takes about 17 times as long.
 ///

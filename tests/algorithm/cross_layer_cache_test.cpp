@@ -315,7 +315,7 @@ TEST_CASE("what does not fit is refused in words that name both numbers", "[host
   auto no_tables = model.sequences();
   no_tables.blocks.data = nullptr;
   CHECK_THROWS_WITH(model.cache.append(exec, 0, inputs, no_tables, {100, {}}, space),
-                    contains("cross_layer_cache.append: the block tables have no memory"));
+                    contains("cross_layer_cache.append: the block tables of 2 sequences are null"));
   workspace_plan const empty("none");
   CHECK_THROWS_WITH(model.cache.append(exec, 0, inputs, model.sequences(), {100, {}}, workspace(empty, memory)),
                     "cross_layer_cache.append: the workspace is of a plan of 0 bytes but 2 sequences of 100 new tokens "

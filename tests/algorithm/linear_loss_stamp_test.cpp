@@ -183,9 +183,8 @@ TEST_CASE("a backward pass in a workspace of a smaller plan is refused at once",
   } catch (shape_error const& e) {
     message = e.what();
   }
-  CHECK(message == "linear_loss.backward: the workspace is for a plan of " + std::to_string(plan.bytes()) +
-                       " bytes but plan_backward() gives one of " + std::to_string(needed.bytes()) +
-                       " for 70 tokens, 90 entries and 16 channels");
+  CHECK(message == "linear_loss.backward: the workspace is of a plan of " + std::to_string(plan.bytes()) +
+                       " bytes but 70 tokens of 16 channels and 90 entries need " + std::to_string(needed.bytes()));
 }
 
 TEST_CASE("what a refused backward pass has taken away must be made again", "[host]") {

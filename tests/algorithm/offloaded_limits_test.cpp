@@ -88,11 +88,11 @@ TEST_CASE("sequences that a step cannot be of are reported and left as they are"
   cpu const exec{.threads = 2};
   auto const s = make_sequence<float>(heads, 300, 5);
   for (auto const& [named, complaint] :
-       {one_case{{2, 0, 2, -1}, "an index is given twice (code 8) at position 0"},
-        one_case{{2, 0, 1, 1}, "an index is given twice (code 8) at position 2"}, one_case{{-1, 0, -1, -1}, ""},
-        one_case{{-1, 0, -2, -1}, "an index is out of range (code 7) at position 2"},
+       {one_case{{2, 0, 2, -1}, "an index is given twice (code 9) at step 0"},
+        one_case{{2, 0, 1, 1}, "an index is given twice (code 9) at step 2"}, one_case{{-1, 0, -1, -1}, ""},
+        one_case{{-1, 0, -2, -1}, "an index is out of range (code 7) at step 2"},
         one_case{{INT32_MIN, 0, 1, -1}, "an index is out of range"},
-        one_case{{1, 0, 4, 2}, "an index is out of range (code 7) at position 2"},
+        one_case{{1, 0, 4, 2}, "an index is out of range (code 7) at step 2"},
         one_case{{1, 0, INT32_MAX, 2}, "an index is out of range"},
         one_case{{1, 0, 3, 2}, "a value is outside of what is accepted"}}) {
     CAPTURE(named);
@@ -154,7 +154,7 @@ TEST_CASE("lengths that are of another cache are reported before anything is rea
     cache.memory().sequences[1] = forged;
     for (std::int64_t step = 0; step < 2; ++step) {
       auto const found = cache.decode(exec, {&s, &s}, {119 + step, 42});  // no list: step i is of sequence i
-      CHECK_THROWS_WITH(exec.wait(), contains("a value is outside of what is accepted (code 6) at position 1"));
+      CHECK_THROWS_WITH(exec.wait(), contains("a value is outside of what is accepted (code 6) at step 1"));
       CHECK(std::vector<float>(found.begin() + 64, found.end()) == std::vector<float>(64, 0.0F));
       CHECK(cache.memory().sequences[0].tokens == 120 + step);
       std::vector<float> const own(found.begin(), found.begin() + 64);

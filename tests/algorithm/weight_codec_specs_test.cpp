@@ -101,7 +101,7 @@ void check_stream(known_stream const& stream, bool is_own) {
   CHECK(refuses<value_error>(encoding, [&] { static_cast<void>(Codec::encode_plan(exec, stream.spec)); }));
   // One who believes it to be the codec's own: too short at first sight, or else by its header.
   bool const is_refused = refuses<shape_error>(decoding, planned(own)) ||
-                          refuses<corrupt_data>("cpu.wait: the header contradicts itself", [&] { exec.wait(); });
+                          refuses<corrupt_data>("compressed_weights.decode: the header contradicts itself", [&] { exec.wait(); });
   CHECK(is_refused);
 }
 

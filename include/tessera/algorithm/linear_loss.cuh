@@ -9,9 +9,9 @@
 ///
 ///     V, D                                         128256, 4096            256000, 2304
 ///                                                  forward   both passes   forward   both passes
-///     loss_statistics                              1.015     1.015         1.04      1.014
-///     log-sum-exp and a user's top 4, 48 bytes                             1.17
-///     log-sum-exp and a user's own entropy         1.35                    1.89
+///     loss_statistics                              1.011     1.004         1.014     1.005
+///     log-sum-exp and a user's top 4, 48 bytes     1.005                   1.316     1.070
+///     log-sum-exp and a user's own entropy         1.35                    1.89                  (a prototype's)
 ///
 /// The last one's push() takes two exponentials. States of more than about 72 bytes do not fit into registers.
 ///

@@ -23,37 +23,36 @@ struct warpgroup_attention_policy {
 };
 
 /// H200, TFLOP/s of the program alone, 4 * queries * keys * channels operations a head (half of them if causal), 8 x 16
-/// heads of 4096, 2 x 16 of 16384 and 8 of 32768 tokens of 128 channels, and twice as many of 64. Lines under a number
-/// of channels are of one run on one card, those of 128 before lanes gave back the scales that they read, which changed
-/// less than 1 %; what this version does on another card is in bench/results:
+/// heads of 4096 and 2 x 16 of 16384 tokens of 128 channels, twice as many of 64, 16 of 256. Columns of one run on one
+/// card, softmaxes and layouts in turn; between runs the same program moves by up to 5 %:
 ///
-///     128 channels                          4K    16K    32K   causal 4K    16K    32K
-///     this                                 915    993    972         797    906    967
-///     2 warpgroups, products overlapped    823    911    914         703    901    902
-///     the same, one after the other        804    871    888         697    868    868
-///     this, 4 of 16 exponentials by FMA    880    947    927         765    864    926
-///     this, weights added up one by one    859    929    909         750    845    914
-///      64 channels
-///     this                                 629    688    692         552    659    680
-///     3 warpgroups, 160 registers          573    640    655         499    620    645
-///     2 warpgroups, products overlapped    496    552    564         437    542    558
-///     this, 2 of 16 exponentials by FMA    623    677    680         549    651    670
-///     this, 4 of 16 exponentials by FMA    618    661    664         539    631    645
+///     128 channels                               4K     16K   causal 4K    16K
+///     this, piecewise_linear_softmax            1042   1135         878   1085
+///     this, online_softmax                       865    916         753    888
+///      64 channels, 16K                                 full            causal
+///     this, piecewise_linear_softmax                     878              842
+///     the first tile's code not apart                    832              792
+///     this, online_softmax                               660              639
+///      256 channels, 16K
+///     this, piecewise_linear_softmax                    1227             1190
+///     this, online_softmax                              1054             1025
 ///
-/// "Overlapped": a warpgroup's softmax while its products with the tile before are computed, which takes 240 registers.
-/// So other warpgroups hide what one waits for as well as its own products do, with fewer.
+/// Of ways to make codes of scores, 128 channels, 4K and 16K tokens, before NaNs and large scales were looked after:
+/// conversions to bytes with saturation (F2IP, half an instruction a score) 1001 and 1148, products undivided 1031 and
+/// 1179; to bf16 around 128, whose mantissa is the code, with a maximum of pairs 935 and 1058; scores cut off below
+/// before, so that a byte of the sum is the code, 911 and 1023; scores converted by I2F 997 and 1126; sums of products
+/// beginning at 1.5 * 2^23 990 and 1108 (56 bytes left in memory); exponentials 835 and 932. So fewer instructions of
+/// one kind are not faster where they take the pipe of maxima. A warp's samples with the first: 34 % waiting for tensor
+/// cores, 16 % issuing, 16 % held back by the register file's ports, 13 % by other warps, 9 % by latencies; tensor
+/// cores are busy in 62 % of cycles, schedulers issue in 47 %. In a long run the clock drops for power, to about 1.7 GHz.
 ///
-/// At 128 channels and 1.77 GHz schedulers issue in 47 % of cycles, tensor cores and exponentials take 49 and 51 %. A
-/// warp's samples: 22 % waiting for products, 29 % in exponentials, the rest in other instructions. What did not help,
-/// at 16K where this had 1014: products and the next scores of one warpgroup after the other (961 to 981), exponents,
-/// exponentials and their packing interleaved by data dependences (1010 to 1015; the compiler's order is all exponents,
-/// then all exponentials), a cluster of two that shares keys (980), 3 stages (973). In a long run the clock drops for
-/// power: 940. Products of fewer channels at a time, 32 in two sets of registers that take turns, or one (1008 and 979
-/// in turn with 956 and 949), or sets that are fixed (966).
+/// With a branch for large scales in each tile it takes 2 % more at 128 channels and 3 % more at 64: so blocks of queries
+/// with large scales take a way of their own. Products of 64 of 128 channels at a time are 4 % slower than undivided
+/// ones, 3 warpgroups for 64 channels 5 % slower than 4. Earlier, with exponentials: products overlapped with the softmax of one warpgroup (2 warpgroups of 240 registers)
+/// 0.90 of this, a cluster of two that shares keys 0.97, 3 stages 0.96.
 ///
-/// Programs of 64 and 128 channels leave a register or two in memory for a part of each tile (ptxas: 32 and 24 bytes).
-/// One without that, whose scales of keys come with values and are read and given back by four lanes, does the same at
-/// 128 channels and 2 % less at 64.
+/// Programs of 64 and 128 channels leave some registers in memory for a part of a tile (ptxas: 216 and 48 bytes, most of
+/// them where tiles are masked).
 ///
 /// 256 channels, 16 heads of 16384 tokens: 1094; 32 query heads of 4 key heads, causal: 1160, products one set after
 /// the other 1058, sets of 96 channels 1108. 192 channels: 904, 844, 857. 3 tiles of keys do not fit.
