@@ -20,8 +20,8 @@
 ///     exec.wait();
 ///
 /// For query i and key j of a head, scale s (1 / sqrt(channels), or the user's), k the mean key (a mean of middles,
-/// program/summarize_heads.hpp; of a sample of them where there are 1024 or more), q the mean of the 64 queries of i's block, which sage_attention2_int4 subtracts, too
-/// (else 0):
+/// program/summarize_heads.hpp; of a sample of them where there are 1024 or more), q the mean of the 64 queries of i's
+/// block, which sage_attention2_int4 subtracts, too (else 0):
 ///
 ///     S_ij  = s ((Q_i - q) . (K_j - k) + q . (K_j - k)) + bias_ij     the first product of codes, the second in fp32
 ///     O_i   = sum_j exp(S_ij) V_j / sum_j exp(S_ij)                   over the keys that i sees

@@ -157,7 +157,8 @@ TEST_CASE("what a cache cannot have room for is named", "[host]") {
   CHECK_THAT(complaint<value_error>(two_heads(), options), contains("-1 places"));
   options = {};
   options.residual_limit = std::numeric_limits<float>::quiet_NaN();
-  CHECK_THAT(complaint<value_error>(two_heads(), options), contains("chunks are strays above nan times the usual residual"));
+  CHECK_THAT(complaint<value_error>(two_heads(), options),
+             contains("chunks are strays above nan times the usual residual"));
   options = {};
   options.softmax_scale = std::numeric_limits<float>::quiet_NaN();
   CHECK_THAT(complaint<value_error>(two_heads(), options), contains("the scale of the softmax is nan"));

@@ -100,8 +100,9 @@ void check_stream(known_stream const& stream, bool is_own) {
   CHECK(refuses<value_error>(encoding, encode));
   CHECK(refuses<value_error>(encoding, [&] { static_cast<void>(Codec::encode_plan(exec, stream.spec)); }));
   // One who believes it to be the codec's own: too short at first sight, or else by its header.
-  bool const is_refused = refuses<shape_error>(decoding, planned(own)) ||
-                          refuses<corrupt_data>("compressed_weights.decode: the header contradicts itself", [&] { exec.wait(); });
+  bool const is_refused =
+      refuses<shape_error>(decoding, planned(own)) ||
+      refuses<corrupt_data>("compressed_weights.decode: the header contradicts itself", [&] { exec.wait(); });
   CHECK(is_refused);
 }
 

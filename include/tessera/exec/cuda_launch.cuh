@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// How programs become kernels of CUDA devices: the shape of a launch, the architectures that a program is compiled for,
-/// and whether a device has it. `tessera::cuda` (exec/cuda.cuh) is what runs them.
+/// How programs become kernels of CUDA devices: the shape of a launch, the architectures that a program is compiled
+/// for, and whether a device has it. `tessera::cuda` (exec/cuda.cuh) is what runs them.
 #pragma once
 
 #if !defined(__CUDACC__)

@@ -42,17 +42,19 @@ struct warpgroup_attention_policy {
 /// 1179; to bf16 around 128, whose mantissa is the code, with a maximum of pairs 935 and 1058; scores cut off below
 /// before, so that a byte of the sum is the code, 911 and 1023; scores converted by I2F 997 and 1126; sums of products
 /// beginning at 1.5 * 2^23 990 and 1108 (56 bytes left in memory); exponentials 835 and 932. So fewer instructions of
-/// one kind are not faster where they take the pipe of maxima. A warp's samples with the first: 34 % waiting for tensor
-/// cores, 16 % issuing, 16 % held back by the register file's ports, 13 % by other warps, 9 % by latencies; tensor
-/// cores are busy in 62 % of cycles, schedulers issue in 47 %. In a long run the clock drops for power, to about 1.7 GHz.
+/// one kind are not faster where they take the pipe of maxima. A warp's samples with the first: 34 % waiting for
+/// tensor cores, 16 % issuing, 16 % held back by the register file's ports, 13 % by other warps, 9 % by latencies;
+/// tensor cores are busy in 62 % of cycles, schedulers issue in 47 %. In a long run the clock drops for power, to
+/// about 1.7 GHz.
 ///
-/// With a branch for large scales in each tile it takes 2 % more at 128 channels and 3 % more at 64: so blocks of queries
-/// with large scales take a way of their own. Products of 64 of 128 channels at a time are 4 % slower than undivided
-/// ones, 3 warpgroups for 64 channels 5 % slower than 4. Earlier, with exponentials: products overlapped with the softmax of one warpgroup (2 warpgroups of 240 registers)
-/// 0.90 of this, a cluster of two that shares keys 0.97, 3 stages 0.96.
+/// With a branch for large scales in each tile it takes 2 % more at 128 channels and 3 % more at 64: so blocks of
+/// queries with large scales take a way of their own. Products of 64 of 128 channels at a time are 4 % slower than
+/// undivided ones, 3 warpgroups for 64 channels 5 % slower than 4. Earlier, with exponentials: products overlapped
+/// with the softmax of one warpgroup (2 warpgroups of 240 registers) 0.90 of this, a cluster of two that shares keys
+/// 0.97, 3 stages 0.96.
 ///
-/// Programs of 64 and 128 channels leave some registers in memory for a part of a tile (ptxas: 216 and 48 bytes, most of
-/// them where tiles are masked).
+/// Programs of 64 and 128 channels leave some registers in memory for a part of a tile (ptxas: 216 and 48 bytes, most
+/// of them where tiles are masked).
 ///
 /// 256 channels, 16 heads of 16384 tokens: 1094; 32 query heads of 4 key heads, causal: 1160, products one set after
 /// the other 1058, sets of 96 channels 1108. 192 channels: 904, 844, 857. 3 tiles of keys do not fit.
