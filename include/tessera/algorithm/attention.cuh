@@ -10,10 +10,11 @@
 /// a program of 64, 128 or 256 channels, the next that is large enough: 80 channels take as long as 128. Lengths of
 /// sequences are read by the device, once for each block of queries; blocks behind the last query only write zeros.
 /// Keys of the last blocks of queries, or of all if they are few, are shared among multiprocessors, so that all of them
-/// have something to do until the end. Its log-sum-exps are of weights that are rounded to e4m3, by which results are
-/// divided: the right ones to merge results by. They, and what a sink leaves of results, are within 0.061
-/// (log(17 / 16)) of those of the portable program, and usually within 0.03 / sqrt(keys that matter). Sequences of up
-/// to 16 queries, on sm_90, over such codes, without a bias or lists of tiles: with one read of keys and values for all
+/// have something to do until the end. Its log-sum-exps are of what codes of weights stand for, by which results are
+/// divided: the right ones to merge results by. So are those of all programs with piecewise_linear_softmax; with
+/// online_softmax they, and what a sink leaves of results, are within 0.061 (log(17 / 16)) of those of the portable
+/// program, and usually within 0.03 / sqrt(keys that matter). Softmaxes: those that have lane_weights
+/// (program/lane_weights.cuh). Sequences of up to 16 queries, on sm_90, over such codes, without a bias or lists of tiles: with one read of keys and values for all
 /// query heads that share them (program/attention_of_few_queries.cuh). Else the portable programs with mma.sync.
 #pragma once
 
