@@ -14,8 +14,9 @@
 /// divided: the right ones to merge results by. So are those of all programs with piecewise_linear_softmax; with
 /// online_softmax they, and what a sink leaves of results, are within 0.061 (log(17 / 16)) of those of the portable
 /// program, and usually within 0.03 / sqrt(keys that matter). Softmaxes: those that have lane_weights
-/// (program/lane_weights.cuh). Sequences of up to 16 queries, on sm_90, over such codes, without a bias or lists of tiles: with one read of keys and values for all
-/// query heads that share them (program/attention_of_few_queries.cuh). Else the portable programs with mma.sync.
+/// (program/lane_weights.cuh). Sequences of up to 16 queries, on sm_90, over such codes, without a bias or lists of
+/// tiles: with one read of keys and values for all query heads that share them (program/attention_of_few_queries.cuh).
+/// Else the portable programs with mma.sync.
 #pragma once
 
 #include <cstdint>
