@@ -235,7 +235,7 @@ TEST_CASE("messages show no control characters of a file", "[host]") {
   CHECK_THAT(message, contains("\"\\u001b[31m\""));
 }
 
-TEST_CASE("names that all have the same hash take no longer to read than others", "[host]") {
+TEST_CASE("names that all have the same hash take no longer to read than others", "[host][long]") {
   std::size_t const count = 60'000;
   double const others = seconds_to_read(header_with(other_names(count)));
   CAPTURE(others);

@@ -114,7 +114,7 @@ TEST_CASE("a stream is broken the same way for the same seed", "[host]") {
   }
 }
 
-TEST_CASE("whatever instructions decode a broken stream, weights and messages are the same", "[host]") {
+TEST_CASE("whatever instructions decode a broken stream, weights and messages are the same", "[host][long]") {
   check_broken<neuzip>(4300, {.block = 1024});
   check_broken<neuzip>(4096, {.block = 2048, .checksums = true});
   check_broken<neuzip>(1000, {});
