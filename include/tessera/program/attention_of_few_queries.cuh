@@ -91,7 +91,7 @@ struct attention_of_few_queries {
   float const* key_scales;         ///< as quantized_keys has them
   few_query_works works;           ///< that are handed out
   attention_writer<Method, T> results;
-  attention_partials<typename softmax_type::state_type> partials;
+  attention_partials<typename softmax_type::state_type> partials;  ///< where splits of rows go, if they have several
 
   /// The launch has as many blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,

@@ -53,8 +53,10 @@ struct key_limits {
 /// Of rows t / 4 and t / 4 + 8 of a warp. Softmax: one with lane_weights.
 template <class Softmax>
 struct attention_weights {
+  /// How codes are made.
   using weights = lane_weights<Softmax>;
   static constexpr int registers = 64;  ///< scores of a lane
+  /// Added to an integer's bits it makes a float of it.
   static constexpr float integer_magic = piecewise_linear_softmax::integer_magic;
   static constexpr std::int32_t magic_bits = 0x4b400000;  ///< of integer_magic, as an integer
   /// Less than all sums; with magic_bits added the bits of minus infinity.

@@ -52,7 +52,7 @@ struct decode_weights_on_warps {
     int is_refused;       ///< 1 if a checksum of header or codebook is wrong
     int first_broken;     ///< of the part's blocks that are not sound; no_block if all are
   };
-  static constexpr int no_block = 0x7fffffff;
+  static constexpr int no_block = 0x7fffffff;  ///< in first_broken: all are sound
 
   decode_task<T> task[most_tasks];  ///< of the launch
   int tasks;

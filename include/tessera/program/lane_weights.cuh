@@ -31,11 +31,13 @@ struct lane_weights;
 /// 448 times the exponential, rounded to e4m3. Log-sum-exps are of exponentials before they are rounded.
 template <>
 struct lane_weights<online_softmax<float>> {
-  static constexpr float steps = 1.0F;
+  static constexpr float steps = 1.0F;            ///< of what of() takes, to a power of two
   static constexpr float top = 8.807354922F;      ///< log2 of 448
   static constexpr float exact_steps = 16384.0F;  ///< what of() takes may be rounded to one part in so many
-  static constexpr bool has_low_line = false;
+  static constexpr bool has_low_line = false;     ///< exponentials need none
+  /// 448 times the weight.
   __device__ __forceinline__ static float of(float logit) { return fast_exp2(logit); }
+  /// Codes of four weights.
   __device__ __forceinline__ static std::uint32_t pack(float a, float b, float c, float d) {
     return pack_four_e4m3(a, b, c, d);
   }
@@ -57,11 +59,13 @@ struct lane_weights<online_softmax<float>> {
 /// The code itself, rounded to an integer. Log-sum-exps are of what codes stand for.
 template <>
 struct lane_weights<piecewise_linear_softmax> {
-  static constexpr float steps = piecewise_linear_softmax::codes_in_power_of_two;
-  static constexpr float top = piecewise_linear_softmax::top_code;
-  static constexpr float exact_steps = 1.0F;
-  static constexpr bool has_low_line = true;  ///< in a sequence's first tile
+  static constexpr float steps = piecewise_linear_softmax::codes_in_power_of_two;  ///< codes to a power of two
+  static constexpr float top = piecewise_linear_softmax::top_code;                 ///< code of the largest weight
+  static constexpr float exact_steps = 1.0F;                                       ///< codes are integers in the end
+  static constexpr bool has_low_line = true;                                       ///< in a sequence's first tile
+  /// The code before it is rounded.
   __device__ __forceinline__ static float of(float code) { return code; }
+  /// Four codes, rounded.
   __device__ __forceinline__ static std::uint32_t pack(float a, float b, float c, float d) {
     return pack_four_integers(a, b, c, d);
   }

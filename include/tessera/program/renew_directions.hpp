@@ -100,6 +100,7 @@ template <class T, class E>
 struct renew_directions {
   static constexpr int rounds = 4;        ///< of subspace iteration
   static constexpr int rows_at_once = 4;  ///< that are turned, where there is room for them
+  /// Vectors from which new directions are chosen, at most.
   static constexpr std::int64_t most_basis = key_directions + renewal_memory::most_added;
 
   struct scratch_type {

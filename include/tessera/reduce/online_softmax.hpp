@@ -43,8 +43,8 @@ struct softmax_state {
 /// A weight and the code that a quantizer has for it.
 template <class Code, class T>
 struct weighed_code {
-  Code code;
-  T weight;  ///< at most 1
+  Code code;  ///< nearest to the weight times the largest code
+  T weight;   ///< at most 1
 };
 
 /// `T` is float or double. As a Reducer it is lse_reducer in base 2: pieces of a row, with what was added up by their

@@ -27,9 +27,11 @@ template <ChunkSelector S, bool of_floats = Selector<S>>
 struct chunk_landmarks {
   using element_type = typename S::element_type;
 
+  /// Elements that are kept of a chunk.
   TESSERA_FN static constexpr std::int64_t elements(S const& selector, std::int64_t channels) {
     return selector.elements(channels);
   }
+  /// Parts in which lanes reduce a chunk.
   TESSERA_FN static constexpr std::int64_t pieces(S const& selector, std::int64_t channels) {
     return selector.pieces(channels);
   }
@@ -57,7 +59,9 @@ struct chunk_landmarks<S, true> {
     float values[parts];  ///< as the landmark has them
   };
 
+  /// Elements that are kept of a chunk: a landmark of each channel.
   TESSERA_FN static constexpr std::int64_t elements(S const&, std::int64_t channels) { return parts * channels; }
+  /// Parts in which lanes reduce a chunk: channels.
   TESSERA_FN static constexpr std::int64_t pieces(S const&, std::int64_t channels) { return channels; }
 
   template <class Keys>
