@@ -28,8 +28,8 @@
 #include <tessera/exec/cuda.cuh>
 #include <tessera/program/attention_of_few_queries.cuh>
 #include <tessera/program/attention_on_warpgroups.cuh>
-#include <tessera/program/attention_weights.cuh>
 #include <tessera/program/join_decoded.cuh>
+#include <tessera/program/lane_weights.cuh>
 #include <tessera/quantize/granularity.hpp>
 #include <tessera/tile/cuda/gemm_tile.cuh>
 #include <tessera/tuning/attention.hpp>
@@ -223,7 +223,7 @@ void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attentio
   }
 }
 
-/// Whether a lane can make codes of the softmax's weights (program/attention_weights.cuh).
+/// Whether a lane can make codes of the softmax's weights (program/lane_weights.cuh).
 template <class Softmax>
 inline constexpr bool has_lane_weights = requires {
   lane_weights<Softmax>::steps;

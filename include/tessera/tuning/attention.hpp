@@ -47,11 +47,11 @@ struct warpgroup_attention_policy {
 /// tensor cores are busy in 62 % of cycles, schedulers issue in 47 %. In a long run the clock drops for power, to
 /// about 1.7 GHz.
 ///
-/// With a branch for large scales in each tile it takes 2 % more at 128 channels and 3 % more at 64: so blocks of
-/// queries with large scales take a way of their own. Products of 64 of 128 channels at a time are 4 % slower than
-/// undivided ones, 3 warpgroups for 64 channels 5 % slower than 4. Earlier, with exponentials: products overlapped
-/// with the softmax of one warpgroup (2 warpgroups of 240 registers) 0.90 of this, a cluster of two that shares keys
-/// 0.97, 3 stages 0.96.
+/// With a branch for large scales in each tile it takes 2 % more at 128 channels and 3 % more at 64 (of the time with
+/// exponentials, in two runs): so blocks of queries with large scales take a way of their own. Products of 64 of 128
+/// channels at a time are 4 % slower than undivided ones, 3 warpgroups for 64 channels 5 % slower than 4. Earlier,
+/// with exponentials: products overlapped with the softmax of one warpgroup (2 warpgroups of 240 registers) 0.90 of
+/// this, a cluster of two that shares keys 0.97, 3 stages 0.96.
 ///
 /// Programs of 64 and 128 channels leave some registers in memory for a part of a tile (ptxas: 216 and 48 bytes, most
 /// of them where tiles are masked).
