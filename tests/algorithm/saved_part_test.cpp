@@ -160,7 +160,10 @@ TEST_CASE("pages and counts that say different things are named", "[host]") {
   CHECK(more.complaint() == "load_cache: page 0 has retained 1 tokens but says 2");
   marked_part apart;
   apart.put(2, 0, {1, 3, 1, 0.0F, 0.0F, {0, 0}});
-  CHECK(apart.complaint() == "load_cache: page 2 has retained tokens from number 3 on but there are 2 before it");
+  CHECK(apart.complaint() == "load_cache: page 2 has retained tokens from number 3 on but must have them from 2");
+  marked_part none;
+  none.put(1, 0, {0, 2, 0, 0.0F, 0.0F, {0, 0}});  // which save_cache() could not write
+  CHECK(none.complaint() == "load_cache: page 1 has retained tokens from number 2 on but must have them from 0");
   marked_part fewer;
   fewer.part.counts[1] = 65;
   CHECK(fewer.complaint() == "load_cache: pages have retained 66 tokens of a head but its count is 65");

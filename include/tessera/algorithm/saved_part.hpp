@@ -242,7 +242,7 @@ saved_part<T> read_part(section_reader& in, cache_memory<T> const& memory, std::
   return part;
 }
 
-/// Checks that pages and counts say the same.
+/// Checks that pages and counts say the same: a page that retains nothing has 0 as its first row.
 template <class T>
 void check_rows(saved_part<T> const& part, cache_memory<T> const& memory) {
   cache_page_format const& f = memory.format;
@@ -255,9 +255,9 @@ void check_rows(saved_part<T> const& part, cache_memory<T> const& memory) {
       auto const marked = static_cast<std::uint32_t>(popcount(header.retained));
       check<corrupt_data>(header.rows == marked, "load_cache: page ", page, " has retained ", marked,
                           " tokens but says ", header.rows);
-      check<corrupt_data>(marked == 0 || header.first_row == count, "load_cache: page ", page,
-                          " has retained tokens from number ", header.first_row, " on but there are ", count,
-                          " before it");
+      std::uint32_t const first = marked > 0 ? count : 0;
+      check<corrupt_data>(header.first_row == first, "load_cache: page ", page, " has retained tokens from number ",
+                          header.first_row, " on but must have them from ", first);
       count += marked;
     }
     check<corrupt_data>(count == part.counts[static_cast<std::size_t>(head)], "load_cache: pages have retained ", count,
