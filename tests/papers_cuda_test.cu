@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// compiled alone: what it includes, and in which order, is what it tests.
 // In a CUDA source a paper's header is enough: it brings its programs for CUDA and the executor. Those of no paper say
 // so themselves. Tested by being compiled; another file, algorithm/chosen_cuda_test.cu, means the same.
 #include <tessera/algorithm/decode_attention.hpp>

@@ -189,7 +189,7 @@ TEST_CASE("a real model's log-sum-exps are those of the unsmoothed scores", "[ho
   CHECK(farthest(found.log_sum_exp, expected.log_sum_exp) < 0.12);  // of rows whose scores reach 30
 }
 
-TEST_CASE("smoothing helps: none, keys, queries, both, with 4 bits and with 8", "[host]") {
+TEST_CASE("smoothing helps: none, keys, queries, both, with 4 bits and with 8", "[host][long]") {
   auto const check = [](auto bits) {
     using plain = by_thread<decltype(bits)::value>;
     double error[4] = {};
@@ -291,7 +291,7 @@ TEST_CASE("smoothing values helps where they lie away from zero", "[host]") {
   CHECK(of_all < 0.0150);
 }
 
-TEST_CASE("on outliers SageAttention2 is no worse than as it was published", "[host]") {
+TEST_CASE("on outliers SageAttention2 is no worse than as it was published", "[host][long]") {
   cpu const exec;
   for (double const offset : {0.0, 8.0}) {
     double published = 0;
@@ -439,7 +439,7 @@ TEST_CASE("sums of tiles in fp32 keep what sums of 13 bits over all keys lose", 
   CHECK(two_levels < 0.2 * one_level);
 }
 
-TEST_CASE("over 512 keys of a real model's head sums on two levels gain little", "[host]") {
+TEST_CASE("over 512 keys of a real model's head sums on two levels gain little", "[host][long]") {
   auto const all = real_problem();
   auto p = all;
   p.shape = {1, 1, 1, 512, 512, 64};

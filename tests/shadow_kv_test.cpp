@@ -31,14 +31,14 @@ namespace {
 constexpr char const* file = "smollm2_attention.safetensors";
 constexpr offload_heads heads{9, 3, 64};
 constexpr std::int64_t tokens = 512;
-constexpr std::int64_t prompt = 448;
+constexpr std::int64_t real_prompt = 448;
 
 rotary_embedding embedding() {
   static rotary_tables const tables(rotary_frequencies(100000.0, 64), 1024);
   return tables.embedding(rotary_pairs::halves);
 }
 
-/// A layer of a real model, with queries for the tokens from `prompt` on.
+/// A layer of a real model, with queries for the tokens from `real_prompt` on.
 offload_sequence<bfloat16> real_layer(std::string const& layer) {
   offload_sequence<bfloat16> s{tokens, std::vector<bfloat16>(9 * tokens * 64),
                                real_tensor<bfloat16>(file, "layers." + layer + ".keys_pre_rope"),
@@ -46,7 +46,7 @@ offload_sequence<bfloat16> real_layer(std::string const& layer) {
   auto const last = real_tensor<bfloat16>(file, "layers." + layer + ".queries_pre_rope.last_64");
   for (std::size_t head = 0; head < 9; ++head) {
     std::copy_n(last.begin() + static_cast<std::ptrdiff_t>(head * 64 * 64), 64 * 64,
-                s.queries.begin() + static_cast<std::ptrdiff_t>((head * tokens + prompt) * 64));
+                s.queries.begin() + static_cast<std::ptrdiff_t>((head * tokens + real_prompt) * 64));
   }
   return s;
 }
@@ -54,7 +54,7 @@ offload_sequence<bfloat16> real_layer(std::string const& layer) {
 /// What a layer's cache is asked for.
 struct real_run {
   std::int64_t chunks = 64;
-  std::int64_t prompt = ::prompt;
+  std::int64_t prompt = real_prompt;
   offload_options options = {};
 };
 
@@ -66,7 +66,7 @@ double real_error(std::string const& layer, real_run const& run, double* hit_rat
   auto found = std::find_if(known.begin(), known.end(), [&](auto const& entry) { return entry.first == layer; });
   if (found == known.end()) {
     std::vector<std::vector<double>> dense;
-    for (std::int64_t position = prompt; position < tokens; ++position) {
+    for (std::int64_t position = real_prompt; position < tokens; ++position) {
       dense.push_back(dense_attention(heads, s, position, embedding()));
     }
     found = known.insert(known.end(), {layer, dense});
@@ -80,12 +80,12 @@ double real_error(std::string const& layer, real_run const& run, double* hit_rat
   cache.prefill(exec, 0, s, run.prompt);
   double error = 0;
   double whole = 0;
-  for (std::int64_t position = run.prompt; position < prompt; ++position) {
+  for (std::int64_t position = run.prompt; position < real_prompt; ++position) {
     cache.decode(exec, {&s}, {position});
   }
-  for (std::int64_t position = prompt; position < tokens; ++position) {
+  for (std::int64_t position = real_prompt; position < tokens; ++position) {
     auto const result = cache.decode(exec, {&s}, {position});
-    auto const& expected = found->second[static_cast<std::size_t>(position - prompt)];
+    auto const& expected = found->second[static_cast<std::size_t>(position - real_prompt)];
     for (std::size_t i = 0; i < expected.size(); ++i) {
       error += (double{result[i]} - expected[i]) * (double{result[i]} - expected[i]);
       whole += expected[i] * expected[i];

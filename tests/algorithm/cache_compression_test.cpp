@@ -152,7 +152,7 @@ void check_rule(retain_most_different const& rule, std::int64_t capacity, int la
 
 }  // namespace
 
-TEST_CASE("appends in one pass leave the bytes of those in three, whatever was guessed", "[host]") {
+TEST_CASE("appends in one pass leave the bytes of those in three, whatever was guessed", "[host][long]") {
   for (auto const& rule : {retain_most_different::none(), retain_most_different::range(0.05F),
                            retain_most_different::fraction(0.1F), retain_most_different::angle(1.5F)}) {
     for (std::int64_t const capacity : {0, 3, 64}) {

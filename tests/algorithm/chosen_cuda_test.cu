@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// compiled alone: what it includes, and in which order, is what it tests.
 // Calls mean the same where programs for CUDA are included before what they belong to, as in papers_cuda_test.cu.
 #include <tessera/algorithm/attention.cuh>
 #include <tessera/algorithm/compressed_weights.cuh>

@@ -66,7 +66,7 @@ double worst_row(std::vector<float> const& found, std::vector<double> const& exp
 }  // namespace
 
 TEST_CASE("gradients of losses of tokens in fp16 are as exact as those of their sum, whatever their factors",
-          "[host]") {
+          "[host][long]") {
   double const reduced = worst_of(half_problem(loss_reduction::sum), {});
   CAPTURE(reduced);
   CHECK(reduced < 2e-4);
@@ -77,7 +77,7 @@ TEST_CASE("gradients of losses of tokens in fp16 are as exact as those of their 
   }
 }
 
-TEST_CASE("gradients of log-sum-exps and entropies in fp16 are right, whatever their size", "[host]") {
+TEST_CASE("gradients of log-sum-exps and entropies in fp16 are right, whatever their size", "[host][long]") {
   for (loss_reduction const reduction : {loss_reduction::none, loss_reduction::sum, loss_reduction::mean}) {
     for (float const size : {1e-12F, 1.0F / 8192, 1.0F, 1e6F}) {
       CAPTURE(size);

@@ -84,8 +84,11 @@ struct both_passes {
   }
 };
 
-std::string position(loss_stamp::part part) {
-  return "(code 8) at position " + std::to_string(static_cast<int>(part));
+/// What wait() says of a part, without numbers.
+std::string said_of(loss_stamp::part part) {
+  constexpr char const* sentences[] = {"there is no forward()", "tokens but",    "entries but",  "channels but",
+                                       "had the reduction",     "other options", "other inputs", "another plan"};
+  return sentences[part];
 }
 
 /// Changes the problem between the passes.
@@ -98,8 +101,8 @@ void check_refused(loss_stamp::part part, Change const& change) {
   REQUIRE(passes.numbers() == passes.hidden.size() + passes.classifier.size() + passes.bias.size());
   change(problem);
   std::string const message = passes.backward(problem);
-  CHECK_THAT(message, contains("backward() found no forward() of its own in the workspace"));
-  CHECK_THAT(message, contains(position(part)));
+  CHECK_THAT(message, contains("linear_loss.backward: the forward() in the workspace"));
+  CHECK_THAT(message, contains(said_of(part)));
   CHECK(passes.numbers() == 0);
 }
 
@@ -111,7 +114,7 @@ TEST_CASE("a backward pass after none is refused, whatever is in the workspace",
     CAPTURE(value);
     both_passes<> passes{.exec = {.threads = 1}};
     passes.fill(value);
-    CHECK_THAT(passes.backward(problem), contains(position(loss_stamp::mark)));
+    CHECK_THAT(passes.backward(problem), contains(said_of(loss_stamp::mark)));
     CHECK(passes.numbers() == 0);
     passes.forward(problem);
     CHECK(passes.backward(problem) == "nothing thrown");
@@ -150,6 +153,18 @@ TEST_CASE("a backward pass after that of other inputs is refused", "[host]") {
   check_refused(loss_stamp::inputs, [](auto& p) { std::swap(p.weights[0], p.weights[1]); });
 }
 
+TEST_CASE("what differs between two passes is said with both values", "[host]") {
+  both_passes<> passes{.exec = {.threads = 1}};
+  passes.forward(full_problem());
+  CHECK(passes.backward(make_loss_problem<float>(70, 91, 16, true)) ==
+        "linear_loss.backward: the forward() in the workspace was of 90 entries but this backward() is of 91");
+  auto summed = full_problem();
+  summed.options.reduction = loss_reduction::sum;
+  passes.forward(full_problem());
+  CHECK(passes.backward(summed) ==
+        "linear_loss.backward: the forward() in the workspace had the reduction of number 2 but this backward() has 1");
+}
+
 TEST_CASE("inputs that are the same elsewhere are the same", "[host]") {
   auto problem = full_problem();
   both_passes<> passes{.exec = {.threads = 1}};
@@ -164,7 +179,7 @@ TEST_CASE("a backward pass after a forward pass without room for it is refused",
   auto const problem = full_problem();
   both_passes<> passes{.exec = {.threads = 1}};
   passes.forward(problem, false);
-  CHECK_THAT(passes.backward(problem), contains(position(loss_stamp::plan)));
+  CHECK_THAT(passes.backward(problem), contains(said_of(loss_stamp::plan)));
   CHECK(passes.numbers() == 0);
 }
 
@@ -192,9 +207,9 @@ TEST_CASE("what a refused backward pass has taken away must be made again", "[ho
   both_passes<> passes{.exec = {.threads = 1}};
   passes.forward(problem);
   problem.options.reduction = loss_reduction::sum;
-  CHECK_THAT(passes.backward(problem), contains(position(loss_stamp::reduction)));
+  CHECK_THAT(passes.backward(problem), contains(said_of(loss_stamp::reduction)));
   problem.options.reduction = loss_reduction::mean;
-  CHECK_THAT(passes.backward(problem), contains(position(loss_stamp::mark)));
+  CHECK_THAT(passes.backward(problem), contains(said_of(loss_stamp::mark)));
   passes.forward(problem);
   CHECK(passes.backward(problem) == "nothing thrown");
   auto const expected = reference_gradient(problem);
@@ -206,6 +221,6 @@ TEST_CASE("a refused backward pass keeps the rules for programs", "[host]") {
   both_passes<testing::adversary> passes{.exec = {.seed = 4}};
   passes.forward(problem);
   problem.options.reduction = loss_reduction::none;
-  CHECK_THAT(passes.backward(problem), contains(position(loss_stamp::reduction)));
+  CHECK_THAT(passes.backward(problem), contains(said_of(loss_stamp::reduction)));
   CHECK(passes.numbers() == 0);
 }

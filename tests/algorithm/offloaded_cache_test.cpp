@@ -17,6 +17,7 @@
 
 #include "support/catch.hpp"
 #include "support/offload_problem.hpp"
+#include "support/vectors.hpp"
 
 using namespace tessera;
 using tessera_test::dense_attention;

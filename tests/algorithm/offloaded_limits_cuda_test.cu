@@ -19,6 +19,7 @@
 #include "support/cuda.hpp"
 #include "support/offload_on_device.cuh"
 #include "support/offload_problem.hpp"
+#include "support/vectors.hpp"
 
 using namespace tessera;
 using tessera_test::dense_attention;

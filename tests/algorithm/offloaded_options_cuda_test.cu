@@ -25,6 +25,7 @@
 #include "support/offload_problem.hpp"
 #include "support/selector_steps.cuh"
 #include "support/stray_sequence.hpp"
+#include "support/vectors.hpp"
 
 using namespace tessera;
 using tessera_test::attention_over;

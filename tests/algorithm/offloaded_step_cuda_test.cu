@@ -23,6 +23,7 @@
 #include "support/offload_problem.hpp"
 #include "support/offload_step_checks.cuh"
 #include "support/offload_steps.cuh"
+#include "support/vectors.hpp"
 
 using namespace tessera;
 using namespace tessera_test;

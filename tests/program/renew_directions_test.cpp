@@ -15,6 +15,7 @@
 
 #include "support/catch.hpp"
 #include "support/offload_problem.hpp"
+#include "support/vectors.hpp"
 
 using namespace tessera;
 using tessera_test::dense_attention;
@@ -144,7 +145,7 @@ TEST_CASE("steps lose nothing as long as there are no more tokens than direction
   }
 }
 
-TEST_CASE("after a short prompt and many steps directions hold nearly what the best ones hold", "[host]") {
+TEST_CASE("after a short prompt and many steps directions hold nearly what the best ones hold", "[host][long]") {
   auto const s = make_sequence<float>(heads, 700, 4);
   auto const rows = keys_of(s, 700);
   low_rank_projector<16> const reference;

@@ -50,12 +50,12 @@ T const& a();
 using method = sage_attention2::method;
 using tile = loss_gemm_tile<bfloat16>;
 using states = lse_reducer<float>;
-using weights = array_view<weight_decoding<bfloat16> const>;
+using weight_list = array_view<weight_decoding<bfloat16> const>;
 using gradients = loss_gradient_call<tile, states, gradient_filter<12>, bfloat16>;
 using chosen = std::tuple<
     std::type_identity<decltype(run_attention(a<cuda>(), a<attention_call<method, bfloat16>>()))>,
     std::type_identity<decltype(quantize_attention(a<cuda>(), a<quantize_call<method, bfloat16>>()))>,
-    std::type_identity<decltype(run_decode<keep_mantissa<7>>(a<cuda>(), a<weights>()))>,
+    std::type_identity<decltype(run_decode<keep_mantissa<7>>(a<cuda>(), a<weight_list>()))>,
     std::type_identity<decltype(run_decode_attention(a<cuda>(), a<decode_attention_call<bfloat16, bfloat16>>()))>,
     std::type_identity<decltype(add_products(a<cuda>(), a<gram_call<bfloat16>>()))>,
     std::type_identity<decltype(find_subspace(a<cuda>(), a<subspace_search<bfloat16>>()))>,

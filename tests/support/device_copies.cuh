@@ -8,6 +8,7 @@
 
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cuda.cuh>
+#include <tessera/view/array_view.hpp>
 
 namespace tessera_test {
 
@@ -18,7 +19,14 @@ tessera::buffer<T> to_device(tessera::cuda const& exec, std::vector<T> const& va
   return copy;
 }
 
-/// Waits.
+/// What lies on the device; waits for it.
+template <class T>
+std::vector<T> to_host(tessera::cuda const& exec, T const* data, std::int64_t count) {
+  std::vector<T> copy(static_cast<std::size_t>(count));
+  exec.copy(tessera::array_view<T const>(data, count), copy);
+  exec.wait();
+  return copy;
+}
 template <class T>
 std::vector<T> to_host(tessera::cuda const& exec, tessera::buffer<T> const& values) {
   std::vector<T> copy(static_cast<std::size_t>(values.size()));

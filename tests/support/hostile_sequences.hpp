@@ -3,8 +3,9 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
-#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -130,13 +131,21 @@ inline void check_restored(std::vector<float> const& found, std::vector<float> c
 template <class Executor>
 void check_hostile_lists(Executor const& exec, std::int64_t channels) {
   listed_tokens const tokens(260, channels);
+  std::optional<hostile_problem<Executor>> known;  // the operation on the first sequence without the second one
+  std::vector<std::byte> state_before;
+  cache_operation known_operation = cache_operation::append;
   for (hostile_list const& one : hostile_lists()) {
     CAPTURE(channels, static_cast<int>(one.operation), one.place, one.value, describe(one.expected));
-    hostile_problem<Executor> alone(exec, tokens, one.operation);
+    if (!known || one.operation != known_operation) {
+      known.emplace(exec, tokens, one.operation);
+      known_operation = one.operation;
+      state_before = known->cache.state(true);
+      REQUIRE(known->run(tokens, one.operation, known->lists.without_second()).empty());
+    }
+    hostile_problem<Executor> const& alone = *known;
     hostile_problem<Executor> spoiled(exec, tokens, one.operation);
-    bool const began_alike = alone.cache.state(true) == spoiled.cache.state(true);
+    bool const began_alike = state_before == spoiled.cache.state(true);
     REQUIRE(began_alike);
-    REQUIRE(alone.run(tokens, one.operation, alone.lists.without_second()).empty());
     (spoiled.lists.*one.list)[one.place] = one.value;
     std::string const words = spoiled.run(tokens, one.operation, spoiled.lists);
     char const* const calls[] = {"append", "write", "seal", "attend", "restore"};

@@ -113,7 +113,8 @@ inline std::vector<tessera::bfloat16> query_about(long_sequence const& s, int wh
   float const by = static_cast<float>(12 * 8 / dot(key, key));  // scores are divided by the root of 64
   std::vector<tessera::bfloat16> made;
   for (std::int64_t c = 0; c < 64; ++c) {
-    made.push_back(tessera::store<tessera::bfloat16>(by * backwards.turn(s.last, c, row_of{turned.data()})));
+    made.push_back(
+        tessera::store<tessera::bfloat16>(by * backwards.turn(s.last, c, long_sequences::row_of{turned.data()})));
   }
   return made;
 }

@@ -15,24 +15,10 @@
 #include <tessera/project/rotary_tables.hpp>
 
 #include "support/cuda.hpp"
+#include "support/device_copies.cuh"
 #include "support/offload_problem.hpp"
 
 namespace tessera_test {
-
-/// What lies on the device; waits for it.
-template <class U>
-std::vector<U> to_host(tessera::cuda const& exec, U const* data, std::int64_t count) {
-  std::vector<U> copy(static_cast<std::size_t>(count));
-  exec.copy(tessera::array_view<U const>(data, count), copy);
-  exec.wait();
-  return copy;
-}
-template <class U>
-tessera::buffer<U> to_device(tessera::cuda const& exec, std::vector<U> const& values) {
-  tessera::buffer<U> copy(exec, static_cast<std::int64_t>(values.size()));
-  exec.copy(values, copy);
-  return copy;
-}
 
 /// Its memory is full of rubbish to begin with.
 template <class Method, class T>

@@ -256,15 +256,4 @@ class host_cache {
   cache_type cache_;
 };
 
-/// |a - b| / |b|.
-inline double relative_error(std::vector<float> const& a, std::vector<double> const& b) {
-  double error = 0;
-  double whole = 0;
-  for (std::size_t i = 0; i < b.size(); ++i) {
-    error += (double{a[i]} - b[i]) * (double{a[i]} - b[i]);
-    whole += b[i] * b[i];
-  }
-  return std::sqrt(error / whole);
-}
-
 }  // namespace tessera_test

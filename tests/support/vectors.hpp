@@ -38,12 +38,17 @@ inline double norm_of(std::vector<double> const& v) {
   return std::sqrt(square);
 }
 
+/// |found - expected| / |expected|.
 inline double relative_error(std::vector<double> const& found, std::vector<double> const& expected) {
   std::vector<double> apart;
   for (std::size_t i = 0; i < found.size(); ++i) {
     apart.push_back(found[i] - expected[i]);
   }
   return norm_of(apart) / norm_of(expected);
+}
+template <class T>
+double relative_error(std::vector<T> const& found, std::vector<double> const& expected) {
+  return relative_error(std::vector<double>(found.begin(), found.end()), expected);
 }
 
 }  // namespace tessera_test

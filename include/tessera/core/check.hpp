@@ -90,9 +90,9 @@ inline void put_number(std::string& text, char const* name, std::int64_t number)
 
 /// What a failed word says of `function`. `unit`: what positions count.
 inline std::string status_message(status_word word, char const* function, char const* unit) {
-  std::string said = describe(word.code());
+  std::string said = describe(word.code(), word.position());
   status_detail const what = word.what();
-  if (said.find('{') != std::string::npos) {
+  if (said.find('{') != std::string::npos || word.code() == status_code::other_forward) {
     put_number(said, "{position}", word.position());
     put_number(said, "{value}", what.value);
     put_number(said, "{limit}", what.limit);

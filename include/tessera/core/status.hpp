@@ -29,7 +29,7 @@ enum class status_code : std::uint8_t {
   capacity_exceeded = 5,   ///< the output does not fit into the space that was given
   bad_value = 6,           ///< a value outside of what the program accepts
   out_of_range = 7,        ///< an index outside of its table
-  other_forward = 8,       ///< a backward pass without a forward pass of its own: a loss_stamp::part
+  other_forward = 8,       ///< a backward pass after another forward pass; the position is a loss_stamp::part
   repeated_index = 9,      ///< an index that is there twice where each may be there once
   bad_label = 16,          ///< a label that is no entry of the vocabulary; the detail is the label and the vocabulary
   bad_length = 24,         ///< of a cached sequence: negative, or more tokens than it may have
@@ -81,9 +81,29 @@ struct status_word {
 
 static_assert(sizeof(status_word) == 40);
 
-/// What a code means, as the middle of a sentence. Where it has {value}, {position} and {limit} in it, it is the whole
-/// sentence.
-[[nodiscard]] constexpr char const* describe(status_code code) {
+namespace detail {
+
+/// What differs between a backward pass and the forward pass in its workspace. `part`: a loss_stamp::part, of which the
+/// first four are known as they are, and others as numbers that mean nothing to a reader.
+[[nodiscard]] constexpr char const* describe_other_forward(std::int64_t part) {
+  constexpr char const* sentences[] = {
+      "there is no forward() in the workspace",
+      "the forward() in the workspace was of {value} tokens but this backward() is of {limit}",
+      "the forward() in the workspace was of {value} entries but this backward() is of {limit}",
+      "the forward() in the workspace was of {value} channels but this backward() is of {limit}",
+      "the forward() in the workspace had the reduction of number {value} but this backward() has {limit}",
+      "the forward() in the workspace had other options than this backward()",
+      "the forward() in the workspace had other inputs than this backward()",
+      "the forward() in the workspace was of another plan than this backward()",
+  };
+  return sentences[part < 0 || part > 7 ? 0 : part];
+}
+
+}  // namespace detail
+
+/// What a code means, as the middle of a sentence. Where it has {value}, {position} and {limit} in it, or says what
+/// differs between two passes, it is the whole sentence.
+[[nodiscard]] constexpr char const* describe(status_code code, std::int64_t position = 0) {
   switch (code) {
     case status_code::corrupt_stream:
       return "encoded bytes are corrupt";
@@ -100,9 +120,7 @@ static_assert(sizeof(status_word) == 40);
     case status_code::out_of_range:
       return "an index is out of range";
     case status_code::other_forward:
-      return "backward() found no forward() of its own in the workspace, but none (position 0) or one of other tokens "
-             "(1), "
-             "entries (2), channels (3), reduction (4), options (5), inputs (6) or plan (7)";
+      return detail::describe_other_forward(position);
     case status_code::repeated_index:
       return "an index is given twice";
     case status_code::bad_label:

@@ -169,7 +169,7 @@ struct check_loss_stamp {
       if (is_first(lane)) {
         late_scale[0] = is_own ? 1.0F : detail::not_a_number;
         if (!is_own) {
-          group.report(status, status_code::other_forward, differs);
+          group.report(status, status_code::other_forward, differs, values_of(differs));
           forget();
         }
       }
@@ -190,6 +190,13 @@ struct check_loss_stamp {
       ++part;
     }
     return part;
+  }
+  /// What the forward pass was and this pass is, where a part is known as it is.
+  TESSERA_FN status_detail values_of(int part) const {
+    if (part < loss_stamp::tokens || part > loss_stamp::reduction) {
+      return {};
+    }
+    return {static_cast<std::int64_t>(leavings.stamp[part]), static_cast<std::int64_t>(stamp.words[part])};
   }
   TESSERA_FN void forget() const {
     leavings.stamp[loss_stamp::mark] = 0;
