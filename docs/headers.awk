@@ -242,7 +242,7 @@ BEGIN {
   rule("program", "^ *__device__ __forceinline__ void prepare\\(\\) const", "Called once, before all tiles.")
   rule("program", "^ *__device__ __forceinline__ void finish\\(\\) const", "Called once, after all tiles.")
   rule("program", "^ *__device__ __forceinline__ void operator\\(\\)\\((Sum const|float) \\(&sums\\)",
-       "Takes the finished sums of a warp; gemm_on_warpgroups.cuh has their layout.")
+       "Takes the finished sums of a warp; gemm/gemm_cooperative.cuh has their layout.")
   rule("program", "^ *__device__ __forceinline__ void operator\\(\\)\\(loss_part_range",
        "Takes the finished sums of a tile.")
   rule("exec", "void\\* allocate\\(",

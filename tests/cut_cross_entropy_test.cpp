@@ -106,7 +106,7 @@ struct flat_run {
 
 }  // namespace
 
-TEST_CASE("the filter's threshold is that of the operands' type, as the authors have it", "[host]") {
+TEST_CASE("the filter's threshold is that of the operands' type, as the authors have it", "[host][long]") {
   static_assert(std::is_same_v<cut_cross_entropy, cut_cross_entropy_of<bfloat16>>);
   CHECK(flat_run<bfloat16>().empty_rows == 10240 - 128);
   flat_run<float16> const halves;

@@ -7,7 +7,7 @@
 
 #include <tessera/neuzip.hpp>
 
-#include "algorithm/weight_samples.hpp"
+#include "algorithm/weights/weight_samples.hpp"
 #include "quantize/kept_reference.hpp"
 #include "support/catch.hpp"
 #include "support/codecs.hpp"

@@ -2,8 +2,8 @@
 // compiled alone: what it includes, and in which order, is what it tests.
 // In a CUDA source a paper's header is enough: it brings its programs for CUDA and the executor. Those of no paper say
 // so themselves. Tested by being compiled; another file, algorithm/chosen_cuda_test.cu, means the same.
-#include <tessera/algorithm/decode_attention.hpp>
-#include <tessera/algorithm/linear.hpp>
+#include <tessera/algorithm/attention/decode_attention.hpp>
+#include <tessera/algorithm/gemm/linear.hpp>
 #include <tessera/cut_cross_entropy.hpp>
 #include <tessera/exec/side_queue.hpp>
 #include <tessera/minicache.hpp>

@@ -102,7 +102,7 @@ attention_problem<bfloat16> real_problem() {
 
 }  // namespace
 
-TEST_CASE("on normal data with offsets the error of SageAttention2 is that of its target", "[host]") {
+TEST_CASE("on normal data with offsets the error of SageAttention2 is that of its target", "[host][long]") {
   for (std::int64_t const channels : {64, 128}) {
     auto const width = static_cast<std::uint64_t>(channels);
     auto const p = make_attention_problem<bfloat16>(
@@ -119,7 +119,7 @@ TEST_CASE("on normal data with offsets the error of SageAttention2 is that of it
   }
 }
 
-TEST_CASE("SageAttention2 is close on a real model's queries, keys and values", "[host]") {
+TEST_CASE("SageAttention2 is close on a real model's queries, keys and values", "[host][long]") {
   auto const p = real_problem();
   auto const expected = attention_by_formula(p);
   auto const found = run_attention_problem<sage_attention2, bfloat16>(cpu{}, p);
@@ -308,7 +308,7 @@ TEST_CASE("on outliers SageAttention2 is no worse than as it was published", "[h
   }
 }
 
-TEST_CASE("on 2048 keys with outliers the errors of SageAttention2 are those of the documents", "[host]") {
+TEST_CASE("on 2048 keys with outliers the errors of SageAttention2 are those of the documents", "[host][long]") {
   double alias = 0;
   double with_all = 0;
   for (std::uint64_t const seed : {1, 50}) {

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/algorithm/attention.cuh>
+#include <tessera/algorithm/attention/attention.cuh>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/testing/generators.hpp>
 

@@ -9,12 +9,12 @@
 #include <cstdint>
 #include <vector>
 
-#include <tessera/algorithm/decode_attention.cuh>
-#include <tessera/algorithm/paged_cache.cuh>
+#include <tessera/algorithm/attention/decode_attention.cuh>
+#include <tessera/algorithm/paged_cache/paged_cache.cuh>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/merge/slerp.hpp>
-#include <tessera/program/cache_slots.hpp>
+#include <tessera/program/paged_cache/cache_slots.hpp>
 #include <tessera/testing/generators.hpp>
 
 #include "device.cuh"

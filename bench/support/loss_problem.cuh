@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/algorithm/linear.cuh>
+#include <tessera/algorithm/gemm/linear.cuh>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/cut_cross_entropy.hpp>
 #include <tessera/testing/generators.hpp>

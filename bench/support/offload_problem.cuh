@@ -11,8 +11,8 @@
 #include <memory>
 #include <vector>
 
-#include <tessera/algorithm/decode_attention.hpp>
-#include <tessera/algorithm/paged_cache.hpp>
+#include <tessera/algorithm/attention/decode_attention.hpp>
+#include <tessera/algorithm/paged_cache/paged_cache.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cuda_memory.cuh>

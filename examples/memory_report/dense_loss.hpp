@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include <tessera/algorithm/linear.hpp>
+#include <tessera/algorithm/gemm/linear.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/cut_cross_entropy.hpp>
 #include <tessera/exec/buffer.hpp>

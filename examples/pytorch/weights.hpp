@@ -2,7 +2,7 @@
 /// NeuZip for tensors. For a Device: tensors.hpp.
 #pragma once
 
-#include <tessera/algorithm/inspect_weight_stream.hpp>
+#include <tessera/algorithm/weights/inspect_weight_stream.hpp>
 #include <tessera/neuzip.hpp>
 
 #include "backend.hpp"

@@ -17,7 +17,7 @@
 /// specialisations for CUDA in a .cuh of its name ends by including it:
 ///
 ///     #if defined(TESSERA_COMPILES_CUDA)
-///     #include <tessera/algorithm/attention.cuh>
+///     #include <tessera/algorithm/attention/attention.cuh>
 ///     #endif
 ///
 /// So all sources of a program mean the same by a call with a tessera::cuda executor, whatever else they include.

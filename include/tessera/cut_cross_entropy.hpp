@@ -112,7 +112,7 @@
 /// value_error.
 #pragma once
 
-#include <tessera/algorithm/linear_loss.hpp>
+#include <tessera/algorithm/loss/linear_loss.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/shape.hpp>
 #include <tessera/reduce/arg_max.hpp>

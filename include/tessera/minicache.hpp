@@ -10,7 +10,7 @@
 ///     tessera::cpu exec;
 ///     tessera::cache_extents const extents{slots, tokens, blocks, key_heads, channels};
 ///     tessera::minicache cache(exec, extents, tessera::minicache::half_merged(layers));
-///     // prefill, decoding: algorithm/cross_layer_cache.hpp
+///     // prefill, decoding: algorithm/paged_cache/cross_layer_cache.hpp
 ///
 /// For the keys x, y (or values) of one token in a head of two neighbouring layers, W the angle between them, t = 0.6:
 ///
@@ -79,22 +79,23 @@
 /// piece that seals pages with angles that differ. So pieces retain other tokens than the whole, and have other bytes.
 /// Padding sets no threshold: zeros, one token many times, or NaNs.
 ///
-/// Nothing waits but wait_for_statistics(), save_cache() and load_cache() (algorithm/saved_cache.hpp); nothing
-/// allocates after construction: calls can be captured in CUDA graphs. Errors: shape_error and value_error that name
-/// the function and show both values. What lists say where the executor runs, programs look at: a slot, length, count
-/// or block that cannot be is what wait() throws, on every executor for the same lists; that sequence is left out (its
-/// attention is NaN; nothing else of it is written), or the page whose block it is, and the others are as they are
+/// Nothing waits but wait_for_statistics(), save_cache() and load_cache() (algorithm/paged_cache/saved_cache.hpp);
+/// nothing allocates after construction: calls can be captured in CUDA graphs. Errors: shape_error and value_error that
+/// name the function and show both values. What lists say where the executor runs, programs look at: a slot, length,
+/// count or block that cannot be is what wait() throws, on every executor for the same lists; that sequence is left out
+/// (its attention is NaN; nothing else of it is written), or the page whose block it is, and the others are as they are
 /// without it.
 ///
 /// CUDA, on sm_90: pages of 4 bits with 64, 128 or 256 channels are made and read by programs of their own. Those of 96
 /// channels are read by one, and made by the portable programs, which are several times slower; the cache says so once
-/// on the error stream where that is so (algorithm/paged_cache.cuh; TESSERA_ACCEPT_PORTABLE_CACHES keeps it silent).
+/// on the error stream where that is so (algorithm/paged_cache/paged_cache.cuh; TESSERA_ACCEPT_PORTABLE_CACHES keeps it
+/// silent).
 ///
 /// Infinities and NaNs: their tokens are retained; where there is no room for that, they come back as NaN. Vectors of
 /// zeros come back as zeros. RoPE: keys may be kept before or after it, since it turns both layers' keys alike.
 #pragma once
 
-#include <tessera/algorithm/cross_layer_cache.hpp>
+#include <tessera/algorithm/paged_cache/cross_layer_cache.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/merge/retain_most_different.hpp>
 #include <tessera/merge/slerp.hpp>

@@ -25,12 +25,12 @@
 /// the smallest normal one are moved by up to 2^-K of it, which for K = 0 is as much as they are. In fp16 that is one
 /// weight of two hundred with a deviation of 0.02: scale such weights first.
 /// Determinism: the stream depends on weights, options and seed alone, not on executor, device or threads.
-/// Format: entropy/weight_stream.hpp. Interface, errors and costs: algorithm/compressed_weights.hpp. Keeping a model's
-/// parameters compressed through training (the paper's Algorithm 1, with the gradient of the inputs taken before the
-/// update, as the text and not the listing has it): algorithm/parameter_store.hpp.
+/// Format: entropy/weight_stream.hpp. Interface, errors and costs: algorithm/weights/compressed_weights.hpp. Keeping a
+/// model's parameters compressed through training (the paper's Algorithm 1, with the gradient of the inputs taken
+/// before the update, as the text and not the listing has it): algorithm/weights/parameter_store.hpp.
 #pragma once
 
-#include <tessera/algorithm/compressed_weights.hpp>
+#include <tessera/algorithm/weights/compressed_weights.hpp>
 
 namespace tessera {
 inline namespace v0 {

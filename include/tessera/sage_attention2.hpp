@@ -20,8 +20,8 @@
 ///     exec.wait();
 ///
 /// For query i and key j of a head, scale s (1 / sqrt(channels), or the user's), k the mean key (a mean of middles,
-/// program/summarize_heads.hpp; of a sample of them where there are 1024 or more), q the mean of the 64 queries of i's
-/// block, which sage_attention2_int4 subtracts, too (else 0):
+/// program/attention/channel_statistics.hpp; of a sample of them where there are 1024 or more), q the mean of the 64
+/// queries of i's block, which sage_attention2_int4 subtracts, too (else 0):
 ///
 ///     S_ij  = s ((Q_i - q) . (K_j - k) + q . (K_j - k)) + bias_ij     the first product of codes, the second in fp32
 ///     O_i   = sum_j exp(S_ij) V_j / sum_j exp(S_ij)                   over the keys that i sees
@@ -34,7 +34,7 @@
 /// accumulation). sage_attention2 makes a weight's code by one multiply-add, without an exponential: codes of e4m3 are
 /// nearly the logarithm of what they stand for (reduce/piecewise_linear_softmax.hpp); weights are then within 3.1 % rms
 /// instead of 2.6 %. sage_attention2_int4 rounds exponentials (online_softmax), as either method can. Formats:
-/// program/attention_operands.hpp. Order of all that: program/attention_tiles.hpp.
+/// program/attention/quantized_operands.hpp. Order of all that: program/attention/quantized_forward.hpp.
 ///
 /// What differs from the authors' code on purpose: in sequences of 1024 tokens or more the mean key is that of a sample
 /// of 512 keys or more, and scales of values are fitted to such a sample, with room, and to all values where that is
@@ -74,16 +74,16 @@
 /// queries, too, gives 0.018. bf16 results alone are 0.0014. smoothed<float8_quantizer<float8_e4m3>> for values helps
 /// where their channels lie away from zero.
 ///
-/// Infinities and NaNs: program/attention_operands.hpp. A NaN among queries makes the results of its group of 2 NaN;
-/// one among keys those of the queries that see any key of its group of 32; one among values its channel of the head. A
-/// score over 3e38 makes its row NaN. What lies beyond the length of a sequence is never looked at.
+/// Infinities and NaNs: program/attention/quantized_operands.hpp. A NaN among queries makes the results of its group of
+/// 2 NaN; one among keys those of the queries that see any key of its group of 32; one among values its channel of the
+/// head. A score over 3e38 makes its row NaN. What lies beyond the length of a sequence is never looked at.
 ///
 /// Errors: shape_error and value_error that name the function and show both values. Nothing waits or allocates: every
 /// call can be captured in a CUDA graph. Determinism: the same bits each time and for any number of threads; codes and
 /// scales are the same on every executor, results differ by rounding. Samples depend on a sequence's length alone.
 ///
-/// With a tessera::cuda executor, in a source for nvcc, nothing else changes; algorithm/attention.cuh says what its
-/// fast programs do.
+/// With a tessera::cuda executor, in a source for nvcc, nothing else changes; algorithm/attention/attention.cuh says
+/// what its fast programs do.
 ///
 /// Cost: 4 * queries * keys * channels operations a head, half of them in INT8, less what masks leave out in whole
 /// tiles. The portable quantization reads keys and values at most twice from memory, and samples: codes are made of 128
@@ -94,7 +94,7 @@
 /// rows.
 #pragma once
 
-#include <tessera/algorithm/attention.hpp>
+#include <tessera/algorithm/attention/attention.hpp>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/float8.hpp>
 #include <tessera/quantize/granularity.hpp>

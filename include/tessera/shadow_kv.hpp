@@ -49,7 +49,7 @@
 ///     auto const rotary = tables.embedding(tessera::rotary_pairs::halves, within.data(), blocks.data());
 ///     auto const cache = method::open(plan, device.view(), host.view(), rotary);
 ///
-/// algorithm/offloaded_cache.cuh says what limits a step.
+/// algorithm/offloaded_cache/offloaded_cache.cuh says what limits a step.
 ///
 /// Of the keys of all heads of a token, k, before their rotation by the token's position, a = k Q is kept, with Q the
 /// 160 orthonormal directions that hold most of the prompt's keys. A chunk c of 8 tokens has a landmark L_c, which
@@ -75,12 +75,13 @@
 /// times exact, so that results do not depend on history; rotations are in fp32 with one rounding; tokens that are
 /// generated become chunks like those of the prompt when they leave the ring, so that sequences grow without bound;
 /// directions that a short prompt had too few keys for are renewed by the steps after it (renewal_growth of
-/// offload_options: at each quarter more tokens, up to eight for each direction; program/renew_directions.hpp); what
-/// they leave is watched (cached_sequence), chunks of which they leave much are kept exactly, and refit() finds other
-/// directions when it is asked to; keys of fewer channels than 160, of all heads, have as many directions; lengths
-/// differ within a batch; any number of query heads up to 16 shares a key head; values may be coded (fourth argument of
-/// offloaded_cache: a Quantizer), or stay on the GPU (value_store::device), where pinned memory is short: what cannot
-/// be pinned is an error of the allocation, and plan.host.bytes() says before how much it is.
+/// offload_options: at each quarter more tokens, up to eight for each direction;
+/// program/offloaded_cache/renew_directions.hpp); what they leave is watched (cached_sequence), chunks of which they
+/// leave much are kept exactly, and refit() finds other directions when it is asked to; keys of fewer channels than
+/// 160, of all heads, have as many directions; lengths differ within a batch; any number of query heads up to 16 shares
+/// a key head; values may be coded (fourth argument of offloaded_cache: a Quantizer), or stay on the GPU
+/// (value_store::device), where pinned memory is short: what cannot be pinned is an error of the allocation, and
+/// plan.host.bytes() says before how much it is.
 ///
 /// Other methods are other arguments: landmark_selector, quest_selector, key_code_selector, oracle_selector,
 /// recent_selector and random_selector (select/) in the second place, group_mean instead of group_max in theirs.
@@ -124,7 +125,7 @@
 /// sequences that are full to exec.wait().
 #pragma once
 
-#include <tessera/algorithm/offloaded_cache.hpp>
+#include <tessera/algorithm/offloaded_cache/offloaded_cache.hpp>
 #include <tessera/project/low_rank.hpp>
 #include <tessera/select/coded_landmark.hpp>
 #include <tessera/select/keep_outliers.hpp>

@@ -80,7 +80,7 @@ is_within_limit() {
 headers() {
   if [ -n "$nvcc" ]; then
     echo tessera/exec/cuda.cuh
-    grep -lE '^#include <tessera/.*[.]cuh>$' tessera/algorithm/*.hpp
+    grep -lE '^#include <tessera/.*[.]cuh>$' tessera/algorithm/*/*.hpp
   else
     find tessera -name '*.hpp'
   fi

@@ -14,8 +14,8 @@
 namespace {
 
 constexpr char const* kernels = R"(
-#include <tessera/program/decode_weights.hpp>
-#include <tessera/program/encode_weights.hpp>
+#include <tessera/program/weights/decode.hpp>
+#include <tessera/program/weights/encode.hpp>
 #include <tessera/tile/cuda/group.cuh>
 
 using namespace tessera;

@@ -9,14 +9,14 @@
 #include <iterator>
 #include <vector>
 
-#include <tessera/algorithm/parameter_store.hpp>
+#include <tessera/algorithm/weights/parameter_store.hpp>
 #include <tessera/cut_cross_entropy.hpp>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/exec/side_queue.hpp>
 #include <tessera/minicache.hpp>
 #include <tessera/neuzip.hpp>
-#include <tessera/program/linear_map.hpp>
+#include <tessera/program/gemm/sum_maps.hpp>
 #include <tessera/sage_attention2.hpp>
 #include <tessera/shadow_kv.hpp>
 

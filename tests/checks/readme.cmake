@@ -127,11 +127,13 @@ tessera_check_example(shadow_kv.hpp "std::int64_t query_heads, std::int64_t key_
   ${tokens} values, ${tokens} queries, ${tokens} new_keys, ${tokens} new_values, \
   tessera::view<tessera::bfloat16, 3> result")
 tessera_check_cuda_example(shadow_kv.hpp "std::int64_t query_heads, std::int64_t key_heads, std::int64_t channels")
-tessera_check_example(algorithm/attention.hpp "${given_too}, ${attention}"
+tessera_check_example(algorithm/attention/attention.hpp "${given_too}, ${attention}"
   "${executor}using namespace tessera;\n")
-tessera_check_example(algorithm/linear_loss.hpp "${given_too}, ${loss}, tessera::linear_loss_options const& options"
+tessera_check_example(algorithm/loss/linear_loss.hpp
+  "${given_too}, ${loss}, tessera::linear_loss_options const& options"
   "${executor}using namespace tessera;\n")
-tessera_check_example(algorithm/cross_layer_cache.hpp "tessera::cpu const& exec, int layer, std::int64_t n, \
+tessera_check_example(algorithm/paged_cache/cross_layer_cache.hpp
+  "tessera::cpu const& exec, int layer, std::int64_t n, \
   tessera::cache_extents const& extents, tessera::cache_sequences const& sequences, \
   tessera::array_view<std::int32_t> pages, ${heads} k0, ${heads} k1, ${heads} v0, ${heads} v1, ${heads} k, ${heads} v, \
   ${heads} q, tessera::head_view<tessera::bfloat16> result, tessera::workspace const& append_space, \
@@ -208,36 +210,40 @@ tessera_check_pieces(exec "${pieces}"
 set(memory "${exec}, tessera::buffer<std::byte>& memory")
 set(rows "tessera::matrix_view<tessera::bfloat16")
 tessera_check_pieces(algorithm "${pieces}"
-  algorithm/attention_score.hpp "${memory}, std::int64_t batch, std::int64_t heads, std::int64_t tokens, \
+  algorithm/attention/attention_score.hpp "${memory}, std::int64_t batch, std::int64_t heads, std::int64_t tokens, \
     std::int64_t channels, ${heads} in_four_bits, ${heads} in_eight_bits, tessera::array_view<float> score, \
     std::vector<float> const& scores"
-  algorithm/attention_types.hpp ""
-  algorithm/block_pool.hpp ""
-  algorithm/cache_bytes.hpp "${exec}, tessera::minicache const& cache, tessera::cache_sequences const& sequences"
-  algorithm/cache_layout.hpp "tessera::cache_extents const& extents, std::vector<tessera::cache_layers> const& parts, \
+  algorithm/attention/attention_types.hpp ""
+  algorithm/paged_cache/block_pool.hpp ""
+  algorithm/paged_cache/cache_bytes.hpp
+    "${exec}, tessera::minicache const& cache, tessera::cache_sequences const& sequences"
+  algorithm/paged_cache/cache_layout.hpp
+    "tessera::cache_extents const& extents, std::vector<tessera::cache_layers> const& parts, \
     tessera::buffer<std::byte>& block"
-  algorithm/compressed_linear.hpp "${memory}, tessera::weight_stream_spec const& spec, \
+  algorithm/weights/compressed_linear.hpp "${memory}, tessera::weight_stream_spec const& spec, \
     tessera::array_view<std::byte const> stream, ${rows} const> inputs, ${rows}> outputs"
-  algorithm/compressed_weights.hpp "std::vector<tessera::bfloat16>& weights"
-  algorithm/factorize_keys.hpp "${exec}, std::int64_t width, tessera::matrix_view<float> gram, \
+  algorithm/weights/compressed_weights.hpp "std::vector<tessera::bfloat16>& weights"
+  algorithm/subspace/factorize_keys.hpp "${exec}, std::int64_t width, tessera::matrix_view<float> gram, \
     tessera::array_view<float> room, tessera::view<tessera::bfloat16 const, 3> keys, \
     tessera::workspace const& space, ${rows}> directions, ${rows}> coefficients"
-  algorithm/inspect_weight_stream.hpp "std::vector<std::byte> const& bytes"
-  algorithm/linear.hpp "${exec}, ${rows} const> inputs, ${rows} const> weights, ${rows}> outputs, \
+  algorithm/weights/inspect_weight_stream.hpp "std::vector<std::byte> const& bytes"
+  algorithm/gemm/linear.hpp "${exec}, ${rows} const> inputs, ${rows} const> weights, ${rows}> outputs, \
     tessera::array_view<float const> bias"
-  algorithm/linear_loss_types.hpp ""
-  algorithm/list_of_weights.hpp "${exec}, std::vector<tessera::bfloat16> const& vector"
-  algorithm/offloaded_cache.hpp "${memory}, tessera::offload_shape const& shape, \
+  algorithm/loss/linear_loss_types.hpp ""
+  algorithm/weights/list_of_weights.hpp "${exec}, std::vector<tessera::bfloat16> const& vector"
+  algorithm/offloaded_cache/offloaded_cache.hpp "${memory}, tessera::offload_shape const& shape, \
     tessera::offload_options const& options, tessera::array_view<std::byte> device_block, \
     tessera::array_view<std::byte> pinned_block, tessera::rotary_embedding const& rotary, std::int64_t sequence, \
     ${tokens} queries, ${tokens} keys, ${tokens} values, tessera::view<tessera::bfloat16, 3> result"
-  algorithm/offloaded_cache_plan.hpp "tessera::offload_shape const& shape, tessera::offload_options const& options"
-  algorithm/offloaded_cache_types.hpp ""
-  algorithm/packed_codes.hpp "${exec}, tessera::sage_attention2::heads const& heads, \
+  algorithm/offloaded_cache/offloaded_cache_plan.hpp
+    "tessera::offload_shape const& shape, tessera::offload_options const& options"
+  algorithm/offloaded_cache/offloaded_cache_types.hpp ""
+  algorithm/attention/packed_codes.hpp "${exec}, tessera::sage_attention2::heads const& heads, \
     tessera::head_view<tessera::int4x2> packed"
-  algorithm/parameter_lease.hpp "${exec}, tessera::parameter_store<tessera::neuzip, Executor>& store, \
+  algorithm/weights/parameter_lease.hpp "${exec}, tessera::parameter_store<tessera::neuzip, Executor>& store, \
     tessera::parameter_id id, std::int64_t tiles"
-  algorithm/parameter_store.hpp "${exec}, std::vector<tessera::bfloat16> const& weights, \
+  algorithm/weights/parameter_store.hpp "${exec}, std::vector<tessera::bfloat16> const& weights, \
     tessera::array_view<float const> gradient, tessera::parameter_id second, std::int64_t tiles"
-  algorithm/saved_cache.hpp "${exec}, tessera::minicache& cache, tessera::cache_sequences const& sequences, int slot, \
+  algorithm/paged_cache/saved_cache.hpp
+    "${exec}, tessera::minicache& cache, tessera::cache_sequences const& sequences, int slot, \
     std::vector<std::int32_t> const& blocks")

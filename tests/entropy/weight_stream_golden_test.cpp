@@ -11,7 +11,7 @@
 #include <tessera/neuzip.hpp>
 #include <tessera/testing/generators.hpp>
 
-#include "algorithm/weight_samples.hpp"
+#include "algorithm/weights/weight_samples.hpp"
 #include "support/catch.hpp"
 #include "support/codecs.hpp"
 

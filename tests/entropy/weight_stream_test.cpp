@@ -5,7 +5,7 @@
 #include <vector>
 
 #include <tessera/entropy/weight_stream.hpp>
-#include <tessera/program/weight_checksum.hpp>
+#include <tessera/program/weights/checksum.hpp>
 
 #include "support/catch.hpp"
 

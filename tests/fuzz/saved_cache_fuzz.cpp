@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include <tessera/algorithm/saved_cache.hpp>
+#include <tessera/algorithm/paged_cache/saved_cache.hpp>
 #include <tessera/minicache.hpp>
 
 #include "fuzz/edits.hpp"

@@ -11,7 +11,7 @@
 
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/exec/cpu.hpp>
-#include <tessera/program/cache_prompt.hpp>
+#include <tessera/program/offloaded_cache/prefill.hpp>
 #include <tessera/project/rotary_tables.hpp>
 #include <tessera/select/chunk_landmarks.hpp>
 #include <tessera/select/coded_landmark.hpp>

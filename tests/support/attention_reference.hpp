@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include <tessera/algorithm/attention.hpp>
+#include <tessera/algorithm/attention/attention.hpp>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/testing/generators.hpp>
 

@@ -3,7 +3,7 @@
 /// see attention_runs.hpp.
 #pragma once
 
-#include <tessera/algorithm/attention.cuh>
+#include <tessera/algorithm/attention/attention.cuh>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/sage_attention2.hpp>
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <tessera/algorithm/paged_cache.hpp>
+#include <tessera/algorithm/paged_cache/paged_cache.hpp>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cuda.cuh>
 

@@ -8,7 +8,7 @@
 #include <limits>
 #include <vector>
 
-#include <tessera/algorithm/paged_cache.hpp>
+#include <tessera/algorithm/paged_cache/paged_cache.hpp>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/merge/slerp.hpp>

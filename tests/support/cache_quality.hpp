@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include <tessera/algorithm/cache_bytes.hpp>
+#include <tessera/algorithm/paged_cache/cache_bytes.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/testing/generators.hpp>
 

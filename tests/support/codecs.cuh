@@ -2,7 +2,7 @@
 /// Lossless coding on CUDA devices, compiled once for all tests (in codecs.cu); see codecs.hpp.
 #pragma once
 
-#include <tessera/algorithm/compressed_weights.cuh>
+#include <tessera/algorithm/weights/compressed_weights.cuh>
 #include <tessera/exec/cuda.cuh>
 
 #include "support/codecs.hpp"

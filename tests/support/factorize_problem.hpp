@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <tessera/algorithm/factorize_keys.hpp>
+#include <tessera/algorithm/subspace/factorize_keys.hpp>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/project/symmetric_eigen.hpp>
 #include <tessera/testing/generators.hpp>
@@ -25,7 +25,7 @@ struct found_directions {
   std::vector<float> gram;
 };
 
-/// By the programs that the executor has for it, or by others of those in algorithm/subspace_search.hpp.
+/// By the programs that the executor has for it, or by others of those in algorithm/subspace/subspace_search.hpp.
 struct executors_choice {
   template <class Executor, class T>
   static void run(Executor const& exec, subspace_search<T> const& search) {

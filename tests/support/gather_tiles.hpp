@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include <tessera/config.hpp>
-#include <tessera/program/weight_reader.hpp>
+#include <tessera/program/weights/reader.hpp>
 #include <tessera/tile/source/decoded.hpp>
 #include <tessera/view/matrix_view.hpp>
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/algorithm/saved_cache.hpp>
+#include <tessera/algorithm/paged_cache/saved_cache.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/minicache.hpp>

@@ -12,7 +12,7 @@
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/core/mix_bits.hpp>
 #include <tessera/core/precision.hpp>
-#include <tessera/program/summarize_chunk.hpp>
+#include <tessera/program/offloaded_cache/summarize_chunk.hpp>
 #include <tessera/project/rotary.hpp>
 #include <tessera/view/view.hpp>
 

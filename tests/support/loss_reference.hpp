@@ -8,7 +8,7 @@
 #include <limits>
 #include <vector>
 
-#include <tessera/algorithm/linear_loss.hpp>
+#include <tessera/algorithm/loss/linear_loss.hpp>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/testing/generators.hpp>
 

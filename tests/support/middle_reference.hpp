@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The mean of middles of program/summarize_heads.hpp, written out another way: by sorting.
+/// The mean of middles of program/attention/channel_statistics.hpp, written out another way: by sorting.
 #pragma once
 
 #include <algorithm>

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <tessera/algorithm/offloaded_cache.cuh>
+#include <tessera/algorithm/offloaded_cache/offloaded_cache.cuh>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cuda.cuh>
 #include <tessera/exec/cuda_memory.cuh>

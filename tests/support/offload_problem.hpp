@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/algorithm/offloaded_cache.hpp>
+#include <tessera/algorithm/offloaded_cache/offloaded_cache.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/side_queue.hpp>
@@ -27,6 +27,13 @@ struct offload_sequence {
   std::vector<T> keys;
   std::vector<T> values;
 };
+
+/// Of heads of so many channels, of which all turn, for up to 4096 tokens.
+template <int Channels = 16>
+tessera::rotary_embedding embedding() {
+  static tessera::rotary_tables const made(tessera::rotary_frequencies(10000.0, Channels), 4096);
+  return made.embedding(tessera::rotary_pairs::halves);
+}
 
 struct offload_heads {
   std::int64_t query_heads;

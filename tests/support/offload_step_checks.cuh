@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <tessera/algorithm/offloaded_cache.cuh>
+#include <tessera/algorithm/offloaded_cache/offloaded_cache.cuh>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/exec/cuda.cuh>
 

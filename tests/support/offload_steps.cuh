@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include <tessera/algorithm/offloaded_cache.cuh>
+#include <tessera/algorithm/offloaded_cache/offloaded_cache.cuh>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/exec/cuda.cuh>

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <tessera/algorithm/attention.hpp>
+#include <tessera/algorithm/attention/attention.hpp>
 #include <tessera/exec/buffer.hpp>
 
 #include "support/attention_reference.hpp"

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <vector>
 
-#include <tessera/algorithm/offloaded_cache.cuh>
+#include <tessera/algorithm/offloaded_cache/offloaded_cache.cuh>
 #include <tessera/core/bfloat16.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/exec/cuda.cuh>

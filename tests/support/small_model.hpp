@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <tessera/algorithm/block_pool.hpp>
+#include <tessera/algorithm/paged_cache/block_pool.hpp>
 #include <tessera/exec/buffer.hpp>
 #include <tessera/exec/cpu.hpp>
 #include <tessera/minicache.hpp>

@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include <tessera/algorithm/parameter_store.hpp>
+#include <tessera/algorithm/weights/parameter_store.hpp>
 #include <tessera/config.hpp>
 #include <tessera/core/math.hpp>
 #include <tessera/core/precision.hpp>
 #include <tessera/exec/buffer.hpp>
-#include <tessera/program/sgd_step.hpp>
+#include <tessera/program/weights/sgd_step.hpp>
 #include <tessera/testing/generators.hpp>
 #include <tessera/view/matrix_view.hpp>
 

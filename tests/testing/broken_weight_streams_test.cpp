@@ -9,7 +9,7 @@
 #include <tessera/testing/adversary.hpp>
 #include <tessera/testing/broken_weight_streams.hpp>
 
-#include "algorithm/weight_samples.hpp"
+#include "algorithm/weights/weight_samples.hpp"
 #include "support/catch.hpp"
 #include "support/codecs.hpp"
 

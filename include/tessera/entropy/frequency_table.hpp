@@ -48,8 +48,8 @@ struct frequency_table {
 /// pairs rarer than 2^-17 get 0, those rarer than one slot get 1, the others their proportion, rounded; what that
 /// leaves is given to or taken from frequent symbols, one slot each, lowest symbols first.
 ///
-/// Each function is about one symbol, so that a group can share the work (program/fit_codebook.hpp); all arithmetic is
-/// on integers, so that every machine makes the same table.
+/// Each function is about one symbol, so that a group can share the work (program/weights/codebook.hpp); all arithmetic
+/// is on integers, so that every machine makes the same table.
 template <int ProbabilityBits>
 struct frequency_model {
   static constexpr std::uint64_t total = 1u << ProbabilityBits;  ///< of all frequencies

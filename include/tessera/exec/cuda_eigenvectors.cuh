@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// `cuda_eigenvectors`: eigenvalues and eigenvectors of a symmetric matrix in double by cuSOLVER (Xsyevd). No other
-/// header but algorithm/subspace_by_solver.cuh includes this one; whoever does links cuSOLVER:
+/// header but algorithm/subspace/subspace_by_solver.cuh includes this one; whoever does links cuSOLVER:
 /// target_link_libraries(... tessera::cuda CUDA::cusolver).
 ///
 ///     cuda_eigenvectors solver(exec, 1024);                       // a handle; memory of the host

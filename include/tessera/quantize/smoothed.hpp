@@ -15,10 +15,10 @@
 ///     token_mean of values    O_i  = sum_j P_ij (V_j - v) + v         for the weights P_ij add up to 1
 ///
 /// All three hold for any vector in the mean's place: a row of scores may be moved by any constant. That of keys is a
-/// mean of middles (program/summarize_heads.hpp), which a few tokens far from all others do not move: in a plain mean
-/// one key of 1e5 among 300 would cost all other keys their precision, not only those of its own scale. A sampled_mean
-/// is that of n >= 512 of the tokens (token_sample.hpp). It differs from the mean of all by about the deviation /
-/// sqrt(n), little beside the deviations that are coded, and tokens need not be read twice.
+/// mean of middles (program/attention/channel_statistics.hpp), which a few tokens far from all others do not move: in a
+/// plain mean one key of 1e5 among 300 would cost all other keys their precision, not only those of its own scale. A
+/// sampled_mean is that of n >= 512 of the tokens (token_sample.hpp). It differs from the mean of all by about the
+/// deviation / sqrt(n), little beside the deviations that are coded, and tokens need not be read twice.
 ///
 /// Codes, scales and laws are those of Q, for the differences.
 #pragma once

@@ -17,14 +17,14 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/algorithm/inspect_weight_stream.hpp>
+#include <tessera/algorithm/weights/inspect_weight_stream.hpp>
 #include <tessera/core/bits.hpp>
 #include <tessera/core/crc32c_host.hpp>
 #include <tessera/entropy/exponent_window.hpp>
 #include <tessera/entropy/weight_stream.hpp>
 #include <tessera/exec/cpu.hpp>
-#include <tessera/program/encode_weights.hpp>
-#include <tessera/program/weight_checksum.hpp>
+#include <tessera/program/weights/checksum.hpp>
+#include <tessera/program/weights/encode.hpp>
 #include <tessera/testing/generators.hpp>
 
 namespace tessera {

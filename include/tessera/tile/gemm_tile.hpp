@@ -14,7 +14,7 @@
 ///
 /// Here: plain arrays, for groups whose lanes one thread plays. For groups of CUDA threads tile/cuda/gemm_tile.cuh has
 /// the same product by mma.sync: it comes along where nvcc compiles, and under NVRTC is to be included. (wgmma's tiles
-/// are too large to be loaded by hand: program/gemm_on_warpgroups.cuh.)
+/// are too large to be loaded by hand: program/gemm/gemm_cooperative.cuh.)
 #pragma once
 
 #include <cstdint>

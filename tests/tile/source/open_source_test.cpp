@@ -5,10 +5,10 @@
 
 #include <tessera/exec/cpu.hpp>
 #include <tessera/neuzip.hpp>
-#include <tessera/program/gemm_tiles.hpp>
-#include <tessera/program/linear_map.hpp>
-#include <tessera/program/store_sums.hpp>
-#include <tessera/program/weight_reader.hpp>
+#include <tessera/program/gemm/gemm_tiles.hpp>
+#include <tessera/program/gemm/store_sums.hpp>
+#include <tessera/program/gemm/sum_maps.hpp>
+#include <tessera/program/weights/reader.hpp>
 #include <tessera/testing/adversary.hpp>
 #include <tessera/testing/generators.hpp>
 #include <tessera/tile/source/decoded.hpp>

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Quantized attention on CUDA devices.
+///
+/// attention.hpp brings it where nvcc compiles: call attention as on the CPU, with a tessera::cuda executor. Nothing
+/// waits or allocates.
+///
+/// Codes: quantized_attention.cuh. Attention, on sm_90a, over codes of 8 or 4 bits per_thread, in bytes, and values in
+/// e4m3, of any number of channels, to bfloat16 or float16, without a bias or lists of tiles (which are of 64 queries,
+/// fewer than a block of the program has): by warpgroups and the copy engine (program/attention/quantized_forward.cuh),
+/// in a program of 64, 128 or 256 channels, the next that is large enough: 80 channels take as long as 128. Lengths of
+/// sequences are read by the device, once for each block of queries; blocks behind the last query only write zeros.
+/// Keys of the last blocks of queries, or of all if they are few, are shared among multiprocessors, so that all of them
+/// have something to do until the end. Its log-sum-exps are of what codes of weights stand for, by which results are
+/// divided: the right ones to merge results by. So are those of all programs with piecewise_linear_softmax; with
+/// online_softmax they, and what a sink leaves of results, are within 0.061 (log(17 / 16)) of those of the portable
+/// program, and usually within 0.03 / sqrt(keys that matter). Softmaxes: those that have lane_weights
+/// (program/attention/lane_weights.cuh). Sequences of up to 16 queries, on sm_90, over such codes, without a bias or
+/// lists of tiles: with one read of keys and values for all query heads that share them
+/// (program/attention/quantized_decode.cuh). Else the portable programs with mma.sync.
+#pragma once
+
+#include <cstdint>
+#include <iterator>
+#include <type_traits>
+
+#include <tessera/algorithm/attention/attention.hpp>
+#include <tessera/algorithm/attention/quantized_attention.cuh>
+#include <tessera/exec/cuda.cuh>
+#include <tessera/program/attention/lane_weights.cuh>
+#include <tessera/program/attention/quantized_decode.cuh>
+#include <tessera/program/attention/quantized_forward.cuh>
+#include <tessera/program/attention/split_keys.cuh>
+#include <tessera/quantize/granularity.hpp>
+#include <tessera/tile/cuda/gemm_tile.cuh>
+#include <tessera/tuning/attention/attention.hpp>
+
+namespace tessera {
+inline namespace v0 {
+namespace detail {
+
+/// Of the program that takes so many channels.
+inline int program_channels(attention_shape const& s) {
+  return s.channels > 128 ? 256 : s.channels > 64 ? 128 : 64;
+}
+
+/// Of queries, of the program for sm_90a.
+inline int block_rows_of(attention_shape const& s) {
+  int const channels = program_channels(s);
+  return 64 * (channels > 128  ? warpgroup_attention_tuning<256>{}(900)
+               : channels > 64 ? warpgroup_attention_tuning<128>{}(900)
+                               : warpgroup_attention_tuning<64>{}(900))
+                  .consumers;
+}
+
+/// Whether there are keys, and places of everything have 32 bits.
+inline bool has_places_for_warpgroups(attention_shape const& s) {
+  constexpr std::int64_t most = std::int64_t{1} << 29;
+  std::int64_t const query_rows = s.batch * s.query_heads * padded_tokens(s.queries);
+  std::int64_t const key_rows = s.batch * s.key_heads * padded_tokens(s.keys);
+  return s.keys > 0 && s.queries < most && s.keys < most && query_rows < most_rows && key_rows < most_rows &&
+         key_rows / attention_padding * s.channels < most_rows;
+}
+
+/// What blocks of queries cost: less where they have fewer rows than warpgroups.
+struct attention_work_cost {
+  attention_schedule schedule;
+  key_band band;
+  std::int32_t queries;
+  std::int32_t keys;
+  std::int32_t rows;  ///< of a block
+
+  [[nodiscard]] std::int64_t operator()(std::int32_t index) const {
+    constexpr attention_sharing_policy policy = attention_sharing_tuning{}(900);
+    constexpr int most = static_cast<int>(std::size(policy.tile)) - 1;
+    std::int32_t const first = schedule.at(index).block * rows;
+    std::int32_t const end = min(first + rows, queries);
+    return std::int64_t{band.tiles({first, end}, keys).count()} * policy.tile[min((end - first - 1) / 64, most)];
+  }
+  /// Whether the first and the last block of a head see as many tiles.
+  [[nodiscard]] bool is_even() const {
+    std::int32_t const last = (schedule.blocks - 1) * rows;
+    return band.tiles({0, min(rows, queries)}, keys).count() == band.tiles({last, queries}, keys).count();
+  }
+  [[nodiscard]] attention_shares shared(int multiprocessors, std::int64_t most_ranges) const {
+    std::int64_t const most = min(most_ranges, std::int64_t{1} << 20);
+    return attention_shares::of({schedule.count(), multiprocessors, static_cast<std::int32_t>(most), is_even()}, *this,
+                                attention_sharing_tuning{}(900));
+  }
+};
+
+/// All keys are seen. The shape has places.
+inline attention_work_cost cost_without_mask(attention_shape const& s) {
+  auto const queries = static_cast<std::int32_t>(s.queries);
+  auto const heads = static_cast<std::int32_t>(s.batch * s.query_heads);
+  std::int32_t const rows = block_rows_of(s);
+  attention_schedule const schedule{heads, divide_up(queries, rows), 1, false};
+  return {schedule, key_band{}, queries, static_cast<std::int32_t>(s.keys), rows};
+}
+
+/// Whether keys of few works are worth sharing: there are queries, keys and places.
+inline bool has_long_works(attention_shape const& s) {
+  constexpr attention_sharing_policy policy = attention_sharing_tuning{}(900);
+  return s.batch * s.queries > 0 && has_places_for_warpgroups(s) &&
+         cost_without_mask(s)(0) > policy.least + policy.share + policy.merging;
+}
+
+/// Memory for as many shares as there may be, whatever the mask is.
+inline std::int64_t floats_of_work_shares(attention_shape const& s, int multiprocessors) {
+  using slots = typename attention_share_output::slots_type;
+  constexpr attention_sharing_policy policy = attention_sharing_tuning{}(900);
+  if (s.queries <= few_queries || !has_long_works(s)) {
+    return 0;
+  }
+  attention_work_cost const work = cost_without_mask(s);
+  std::int64_t const most = std::int64_t{multiprocessors} * policy.ranges;
+  std::int64_t const works = work.schedule.count();
+  std::int64_t const ranges = works > attention_shares::most_works ? work.shared(multiprocessors, most).ranges
+                                                                   : min(most, works * work(0) / policy.least);
+  return 2 * ranges * slots::floats_of_slot(block_rows_of(s), program_channels(s));
+}
+
+template <class Method, class T>
+bool suits_attention_on_warpgroups(attention_call<Method, T> const& call, int multiprocessors) {
+  attention_shape const& s = call.shape;
+  std::int64_t const blocks = s.batch * s.query_heads * divide_up(s.queries, std::int64_t{block_rows_of(s)});
+  bool const is_shared = call.partials.rows.data != nullptr && call.work_shares.data == nullptr &&
+                         2 * blocks < multiprocessors && has_long_works(s);
+  bool const has_extras = call.block_list.counts.data != nullptr || call.heads.queries.corrections.data != nullptr;
+  return !is_shared && !has_extras && has_places_for_warpgroups(s) && call.counters.data != nullptr &&
+         call.out.result.stride(3) == 1;
+}
+
+/// Codes of heads as rows of a matrix.
+template <class T, int Rank>
+matrix_view<T const> rows_of_heads(view<T, Rank> codes) {
+  std::int64_t rows = 1;
+  for (int dimension = 0; dimension + 1 < Rank; ++dimension) {
+    rows *= codes.extent(dimension);
+  }
+  return {codes.data, {rows, codes.extent(Rank - 1)}};
+}
+
+/// The order of a call's blocks: as many heads at a time as have their keys and values in L2.
+template <class Method, class T>
+attention_schedule schedule_of(attention_call<Method, T> const& call, int rows) {
+  constexpr std::int64_t cached_bytes = std::int64_t{32} << 20;  // of codes
+  attention_shape const& s = call.shape;
+  std::int64_t const head_bytes = max(2 * padded_tokens(s.keys) * s.channels * s.key_heads / s.query_heads, 1);
+  std::int64_t const heads = s.batch * s.query_heads;
+  std::int64_t const at_a_time = clamp(cached_bytes / head_bytes, std::int64_t{1}, max(heads, std::int64_t{1}));
+  return {static_cast<std::int32_t>(heads), static_cast<std::int32_t>(divide_up(s.queries, std::int64_t{rows})),
+          static_cast<std::int32_t>(at_a_time), call.options.keys_behind() >= 0};
+}
+
+/// Operands, extents and order, without shares.
+template <class Pieces, class Method, class T>
+void set_pieces(Pieces& pieces, attention_call<Method, T> const& call) {
+  using shape = typename Pieces::shape;
+  constexpr char const* where = "attention.forward";
+  attention_shape const& s = call.shape;
+  auto const& heads = call.heads;
+  pieces.query_map =
+      make_tensor_map(where, rows_of_heads(heads.queries.codes), {shape::rows, shape::row_bytes}, shape::swizzle);
+  pieces.key_map = make_tensor_map(where, rows_of_heads(heads.keys.codes),
+                                   {static_cast<int>(attention_padding), shape::row_bytes}, shape::swizzle);
+  pieces.value_map = make_tensor_map(where, rows_of_heads(heads.values.codes),
+                                     {static_cast<int>(s.channels), static_cast<int>(attention_padding)});
+  pieces.query_scales = heads.queries.scales.data;
+  pieces.key_scales = heads.keys.scales.data;
+  pieces.queries = static_cast<std::int32_t>(s.queries);
+  pieces.keys = static_cast<std::int32_t>(s.keys);
+  pieces.padded_queries = static_cast<std::int32_t>(padded_tokens(s.queries));
+  pieces.padded_keys = static_cast<std::int32_t>(padded_tokens(s.keys));
+  pieces.query_heads = static_cast<std::int32_t>(s.query_heads);
+  pieces.key_heads = static_cast<std::int32_t>(s.key_heads);
+  pieces.band = key_band::of({s.queries, s.keys, call.options.window_left, call.options.keys_behind()});
+  pieces.query_lengths = call.query_lengths;
+  pieces.key_lengths = call.key_lengths;
+  pieces.schedule = schedule_of(call, shape::rows);
+  pieces.taken = reinterpret_cast<std::int32_t*>(call.counters.data);
+  pieces.channels = static_cast<std::int32_t>(s.channels);
+}
+
+/// Ranges that there is memory for. Of lengths that the host does not know, a work may have more tiles than the
+/// schedule thinks.
+template <class Method, class T>
+std::int64_t ranges_in_memory(attention_call<Method, T> const& call, int rows, int channels) {
+  using slots = typename attention_share_output::slots_type;
+  bool const has_lengths = call.query_lengths.data != nullptr || call.key_lengths.data != nullptr;
+  bool const has_memory = is_aligned(call.work_shares.data) && call.work_shares.is_contiguous() &&
+                          !(has_lengths && call.shape.keys / attention_padding >= attention_share::most_cost);
+  return has_memory ? call.work_shares.size() / (2 * slots::floats_of_slot(rows, channels)) : 0;
+}
+
+template <class Program, class Architectures, class Method, class T>
+void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call,
+                                 int multiprocessors) {
+  using shape = typename Program::shape;
+  using slots = typename attention_share_output::slots_type;
+  auto const& heads = call.heads;
+  Program program{};
+  auto& pieces = program.pieces;
+  set_pieces(pieces, call);
+  pieces.shares = attention_work_cost{pieces.schedule, pieces.band, pieces.queries, pieces.keys, shape::rows}.shared(
+      multiprocessors, ranges_in_memory(call, shape::rows, shape::channels));
+  program.share_output.slots = slots::in(call.work_shares, 2 * pieces.shares.ranges, shape::rows, shape::channels);
+  bool const needs_offsets = call.out.log_sum_exp.data != nullptr || call.sinks.data != nullptr;
+  program.output = {call.out.result,
+                    has_whole_vectors(call.out.result),
+                    heads.values.scales.data,
+                    heads.values.mean.data,
+                    call.out.log_sum_exp,
+                    needs_offsets ? heads.queries.mean_scores.data : nullptr,
+                    call.sinks,
+                    call.query_starts};
+  exec.clear(call.counters);
+  exec.run(program, min(pieces.shares.turns(), multiprocessors));
+  if (pieces.shares.ranges > 0) {
+    merge_attention_shares<Method, T> const merge{pieces.shares, pieces.schedule, program.share_output.slots,
+                                                  writer_of(call),
+                                                  merge_attention_shares<Method, T>::parts_of(pieces.shares)};
+    exec.run(merge, merge.groups());
+  }
+}
+
+/// Whether a lane can make codes of the softmax's weights (program/attention/lane_weights.cuh).
+template <class Softmax>
+inline constexpr bool has_lane_weights = requires {
+  lane_weights<Softmax>::steps;
+};
+
+/// Whether it did. The call has so many channels, or fewer.
+template <int Channels, class Architectures, class Method, class T>
+bool try_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
+  using program =
+      attention_on_warpgroups<Channels, typename Method::softmax, T, warpgroup_attention_tuning<Channels>{}(900)>;
+  int const multiprocessors = exec.state->multiprocessors();
+  if (!suits_attention_on_warpgroups(call, multiprocessors) || !can_map(rows_of_heads(call.heads.queries.codes)) ||
+      !can_map(rows_of_heads(call.heads.keys.codes)) || !can_map(rows_of_heads(call.heads.values.codes)) ||
+      !exec.template has<program>()) {
+    return false;
+  }
+  run_attention_on_warpgroups<program>(exec, call, multiprocessors);
+  return true;
+}
+
+template <class Method, class T>
+bool suits_attention_of_few_queries(attention_call<Method, T> const& call) {
+  constexpr std::int64_t most = std::int64_t{1} << 29;
+  attention_shape const& s = call.shape;
+  auto const& heads = call.heads;
+  bool const has_extras = call.block_list.counts.data != nullptr || heads.queries.corrections.data != nullptr;
+  std::int64_t const key_rows = s.batch * s.key_heads * padded_tokens(s.keys);
+  bool const is_small = s.keys < most && key_rows < most_rows &&
+                        key_rows / attention_padding * s.channels < most_rows &&
+                        call.partials.shares() * s.batch * s.query_heads * s.queries < most_rows / 8;
+  bool const is_whole = is_aligned(heads.queries.codes.data) && is_aligned(heads.keys.scales.data);
+  bool const is_joined = call.partials.rows.data == nullptr || is_aligned(call.partials.rows.data);
+  return s.queries <= few_queries && s.keys > 0 && !has_extras && is_small && is_whole && is_joined;
+}
+
+/// Whether it did. The call has so many channels, or fewer.
+template <int Channels, class Architectures, class Method, class T>
+bool try_attention_of_few_queries(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
+  using program_type = attention_of_few_queries<Channels, Method, T, few_queries_tuning<Channels>{}(900)>;
+  using shape = typename program_type::shape;
+  constexpr char const* where = "attention.forward";
+  auto const& heads = call.heads;
+  auto const keys = rows_of_heads(heads.keys.codes);
+  auto const values = rows_of_heads(heads.values.codes);
+  if (!suits_attention_of_few_queries(call) || !can_map(keys) || !can_map(values) ||
+      !exec.template has<program_type>()) {
+    return false;
+  }
+  program_type const program{
+      make_tensor_map(where, keys, {shape::keys, shape::row_bytes}, shape::swizzle),
+      make_tensor_map(where, values, {static_cast<int>(call.shape.channels), shape::keys}),
+      heads.queries.codes.data,
+      heads.queries.scales.data,
+      heads.keys.scales.data,
+      few_query_works::of(call.shape, call.query_lengths, call.key_lengths, call.options.window_left,
+                          call.options.keys_behind(), call.partials.shares()),
+      writer_of(call),
+      call.partials};
+  std::int64_t const most = std::int64_t{exec.state->multiprocessors()} * program_type::blocks_per_multiprocessor;
+  exec.run(program, min(std::int64_t{program.works.count()}, most));
+  if (call.partials.rows.data != nullptr) {
+    auto const join = join_decoded<Method, T>::of(call.partials, writer_of(call));
+    exec.run(join, join.groups());
+  }
+  return true;
+}
+
+/// Whether one of the programs for sm_90 did.
+template <int Channels, class Architectures, class Method, class T>
+bool try_attention_by_copy_engine(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
+  return try_attention_of_few_queries<Channels>(exec, call) || try_attention_on_warpgroups<Channels>(exec, call);
+}
+
+}  // namespace detail
+
+/// Of programs for sm_90a.
+template <int... Architectures, class Method>
+std::int64_t floats_of_work_shares(basic_cuda<arch_list<Architectures...>> const& exec,
+                                   quantized_regions<Method> const& regions) {
+  attention_shape const& s = regions.shape;
+  constexpr bool has_hopper = ((Architectures == 900) || ...);
+  bool const has_channels = s.channels % 16 == 0 && s.channels <= 256;
+  if (!has_hopper || !detail::has_lane_scales<Method> || !has_channels) {
+    return 0;
+  }
+  return detail::floats_of_work_shares(s, exec.state->multiprocessors());
+}
+
+/// For CUDA devices: on sm_90a attention over codes of up to 256 channels by wgmma, else the portable program.
+template <int... Architectures, class Method, class T, class Bias>
+void run_attention(basic_cuda<arch_list<Architectures...>> const& exec, attention_call<Method, T, Bias> const& call) {
+  constexpr bool has_hopper = ((Architectures == 900) || ...);
+  if constexpr (has_hopper && detail::has_lane_scales<Method> && detail::has_16_bits<T> &&
+                std::is_same_v<Bias, no_bias> && detail::has_lane_weights<typename Method::softmax>) {
+    std::int64_t const channels = call.shape.channels;
+    if (call.shape.batch * call.shape.queries == 0 ||
+        (channels <= 64 && detail::try_attention_by_copy_engine<64>(exec, call)) ||
+        (channels > 64 && channels <= 128 && detail::try_attention_by_copy_engine<128>(exec, call)) ||
+        (channels > 128 && detail::try_attention_by_copy_engine<256>(exec, call))) {
+      return;
+    }
+  }
+  detail::run_attention_portably(exec, call);
+}
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// What algorithm/attention/attention.hpp takes and gives: extents, options, inputs, outputs.
+///
+///     attention_options options;
+///     options.is_causal = true;
+///     options.window_left = 4096;
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/core/bfloat16.hpp>
+#include <tessera/core/float16.hpp>
+#include <tessera/program/attention/quantized_operands.hpp>
+#include <tessera/view/array_view.hpp>
+#include <tessera/view/head_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// What a call may choose.
+struct attention_options {
+  float softmax_scale = 0.0F;      ///< 0: 1 / sqrt(channels)
+  bool is_causal = false;          ///< a query sees no key behind its own; the last query's own is the last key
+  std::int64_t window_left = -1;   ///< so many keys before its own a query sees; -1: all
+  std::int64_t window_right = -1;  ///< likewise behind it; with is_causal none
+
+  /// What both say of keys behind a query's own; -1: all.
+  [[nodiscard]] constexpr std::int64_t keys_behind() const { return is_causal ? 0 : window_right; }
+};
+
+/// Whether attention reads and writes this type.
+template <class T>
+inline constexpr bool is_attention_type =
+    std::is_same_v<T, bfloat16> || std::is_same_v<T, float16> || std::is_same_v<T, float>;
+
+/// What goes in. T: bfloat16, float16 or float; any strides. Sequences that lie one behind the other, without padding,
+/// are views with a stride of 0 from sequence to sequence and as many tokens as the longest has, with starts and
+/// lengths; so are their results then, of which nothing is written beyond a sequence's length.
+template <class T>
+struct attention_inputs {
+  static_assert(is_attention_type<T>, "tessera: queries, keys and values are bfloat16, float16 or float");
+
+  head_view<T const> queries;            ///< batch x query heads x queries x channels
+  head_view<T const> keys;               ///< batch x key heads x keys x channels
+  head_view<T const> values;             ///< likewise
+  sequence_lengths query_lengths = {};   ///< of each sequence of the batch, where executors run; null: all are whole
+  sequence_lengths key_lengths = {};     ///< likewise
+  sequence_starts query_starts = {};     ///< where sequences begin that lie one behind the other
+  sequence_starts key_starts = {};       ///< likewise
+  array_view<float const> sinks = {};    ///< a score for each query head, which takes weight and has no value; or null
+  attention_block_list block_list = {};  ///< which tiles of 64 queries x 128 keys there are; null: all
+};
+
+/// What comes out. Queries beyond the length of their sequence, and those that see no key, get zeros and minus
+/// infinity.
+template <class T>
+struct attention_outputs {
+  static_assert(is_attention_type<T>, "tessera: results of attention are bfloat16, float16 or float");
+
+  head_view<T> result;              ///< batch x query heads x queries x channels
+  view<float, 3> log_sum_exp = {};  ///< batch x query heads x queries: natural, of the scaled scores; or null
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Attention of a few queries over many keys and values as they are: split-KV decoding, over contiguous heads or over
+/// blocks of tokens that a table numbers. What a compressed cache is compared with
+/// (algorithm/paged_cache/paged_cache.hpp).
+///
+///     cached_attention_regions const regions("decode", shape);                 // of paged_cache.hpp: shares of rows
+///     decode_attention_call<bfloat16, bfloat16> call{shape, {keys, values, blocks, lengths}, queries, scale, true,
+///                                                    {result}, regions.partials(space)};
+///     run_decode_attention(exec, call);                                        // enqueues; nothing waits
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/algorithm/attention/attention_types.hpp>
+#include <tessera/config.hpp>
+#include <tessera/program/attention/decode_dense.hpp>
+#include <tessera/program/attention/quantized_operands.hpp>
+#include <tessera/program/attention/split_keys.hpp>
+#include <tessera/reduce/online_softmax.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Few queries over keys and values of 16 bits that a cache keeps.
+template <class T, class Result>
+struct decode_attention_call {
+  attention_shape shape;          ///< `keys`: at most so many tokens of a sequence
+  decode_source<T> source;        ///< keys and values
+  head_view<T const> queries;     ///< sequence x query head x query x channel
+  float softmax_scale;            ///< of scores: usually 1 / sqrt(channels)
+  bool is_causal;                 ///< the last query's own key is the last one
+  attention_outputs<Result> out;  ///< what comes out
+  attention_partials<online_softmax<float>::state_type> partials = {};  ///< memory for shares of rows, or null
+  sequence_lengths query_lengths = {};                                  ///< of each sequence; null: all are whole
+};
+
+namespace detail {
+
+template <class T, class Result>
+attention_writer<decode_method, Result> writer_of(decode_attention_call<T, Result> const& call) {
+  return {call.shape, {}, {}, {}, call.query_lengths, {}, {}, call.out.result, call.out.log_sum_exp};
+}
+
+template <class Executor, class T, class Result>
+void decode_portably(Executor const& exec, decode_attention_call<T, Result> const& call) {
+  decode_heads<T, Result> const program{call.source,    call.queries,    call.softmax_scale,
+                                        call.is_causal, writer_of(call), call.partials};
+  exec.run(program, program.groups());
+  if (call.partials.rows.data != nullptr) {
+    merge_attention<decode_method, Result> const join{call.partials, writer_of(call)};
+    exec.run(join, join.groups());
+  }
+}
+
+}  // namespace detail
+
+/// An executor with programs of its own overloads this for itself.
+template <class Executor, class T, class Result>
+void run_decode_attention(Executor const& exec, decode_attention_call<T, Result> const& call) {
+  detail::decode_portably(exec, call);
+}
+
+}  // namespace v0
+}  // namespace tessera
+
+#if defined(TESSERA_COMPILES_CUDA)
+#include <tessera/algorithm/attention/decode_attention.cuh>
+#endif

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `decode_partials`: among how many blocks of a device the keys of a sequence are shared when it decodes: so that all
+/// have something to do until the end, at the least cost of joining shares.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/bits.hpp>
+#include <tessera/program/attention/quantized_operands.hpp>
+#include <tessera/program/attention/split_keys.hpp>
+#include <tessera/tuning/attention/decode.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Of as many shares as there is memory for. `tokens`: that a block takes at a time; `blocks`: that run at a time;
+/// `rows`: of queries, that a block takes.
+template <class State>
+[[nodiscard]] attention_partials<State> decode_partials(attention_shape const& s,
+                                                        attention_partials<State> const& memory, std::int64_t tokens,
+                                                        std::int64_t blocks, std::int64_t rows = 8) {
+  constexpr decode_sharing_policy policy = decode_sharing_tuning{}(900);
+  std::int64_t const works = s.batch * s.key_heads * divide_up(s.query_heads / s.key_heads * s.queries, rows);
+  std::int64_t best = 1;
+  std::int64_t least = 0;
+  for (std::int64_t shares = 1; shares <= min(memory.shares(), std::int64_t{most_attention_shares}); ++shares) {
+    std::int64_t const turns = divide_up(works * shares, blocks);
+    std::int64_t const steps = divide_up(s.keys, tokens * shares);
+    std::int64_t const cost = turns * (policy.step * steps + policy.work) + (shares > 1 ? policy.merging : 0);
+    if (shares == 1 || cost < least) {
+      best = shares;
+      least = cost;
+    }
+  }
+  if (best == 1) {
+    return {};
+  }
+  attention_partials<State> taken = memory;
+  taken.totals = memory.totals.slice(0, 0, best);
+  taken.rows = memory.rows.slice(0, 0, best);
+  return taken;
+}
+
+}  // namespace v0
+}  // namespace tessera

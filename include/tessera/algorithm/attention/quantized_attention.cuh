@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Codes and scales of queries, keys and values on CUDA devices.
+///
+/// Where queries and keys have 8 or 4 bits per_thread, in bytes, queries are not smoothed, values are e4m3, and inputs
+/// are bfloat16 or float16 of up to 256 channels, a multiple of 8, that lie next to each other in rows that begin at
+/// multiples of 16 bytes: three launches or four. The first reads keys and values, or samples of them, and sums them up
+/// by tiles of 128 tokens (program/attention/channel_statistics.cuh), the second joins the tiles of each head
+/// (attention/detail/finish_channel_statistics.cuh), the third reads everything and writes codes
+/// (attention/quantize_heads.cuh). Where values were sampled a fourth makes codes of those heads again that had values
+/// without room (attention/detail/quantize_heads_again.cuh): it reads one word a head, and ends. They run in programs
+/// of 64, 128 or 256 channels, the next that is large enough. Else the portable programs.
+///
+/// H200, 8 x 16 heads of 4096 tokens of 128 channels, by samples: 155 us; inputs read once and codes written once would
+/// take 142 at the rate of a copy. The third launch takes 141, the first 13 (1/8 of keys and values; alone, from cold),
+/// the fourth 1.3. 256 tokens of a sample instead of 512: 4 us less at 4096 tokens, nothing elsewhere. Samples that are
+/// read so that they leave L2 to others: 1 to 2 more. With values beyond their range in all heads: 50 more, which is
+/// what all tokens take.
+///
+/// By all tokens: 202 us. A kernel that only reads as many bytes as the first launch takes 62, and launching a kernel
+/// 3. Reads of the first launch that leave L2 to others: 3 us less; those of the third: 13 more. Sections of heads,
+/// each summarized and then encoded while it is in L2, by launches of their own: 242 with sections of 32 MiB, 254 with
+/// 16, 443 with 4, for each waits 4 us or more for its sums. 3 thread blocks a multiprocessor instead of 4 for the
+/// third: 202; of 96 channels, where lanes are idle, 160 instead of 155.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/algorithm/attention/quantized_attention.hpp>
+#include <tessera/exec/cuda.cuh>
+#include <tessera/program/attention/channel_statistics.cuh>
+#include <tessera/program/attention/detail/finish_channel_statistics.cuh>
+#include <tessera/program/attention/detail/quantize_heads_again.cuh>
+#include <tessera/program/attention/quantize_heads.cuh>
+#include <tessera/quantize/granularity.hpp>
+
+namespace tessera {
+inline namespace v0 {
+namespace detail {
+
+/// Whether codes and scales of a method are those that the programs for CUDA make and read.
+template <class Method>
+inline constexpr bool has_lane_scales =
+    !quantized_regions<Method>::smooths_queries &&
+    std::is_same_v<typename Method::score_quantizer::granularity_type, std::remove_cvref_t<decltype(per_thread)>> &&
+    std::is_same_v<typename Method::score_code, std::int8_t> &&
+    std::is_same_v<typename Method::value_code, float8_e4m3>;
+
+template <class T>
+inline constexpr bool has_16_bits = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
+
+inline constexpr std::int64_t most_rows = 0x7fffffff - 4096;  // places of rows of codes are 32-bit
+
+/// Whether rows begin at multiples of 16 bytes and their elements lie next to each other. So do those of nothing.
+template <class T>
+bool has_whole_vectors(head_view<T> heads) {
+  if (heads.data == nullptr) {
+    return true;
+  }
+  bool is_whole = heads.stride(3) == 1 && reinterpret_cast<std::uintptr_t>(heads.data) % 16 == 0;
+  for (int dimension = 0; dimension < 3; ++dimension) {
+    std::int64_t const bytes = heads.stride(dimension) * static_cast<std::int64_t>(sizeof(T));
+    is_whole = is_whole && (heads.extent(dimension) < 2 || bytes % 16 == 0);
+  }
+  return is_whole;
+}
+
+inline bool is_aligned(void const* address) {
+  return reinterpret_cast<std::uintptr_t>(address) % 16 == 0;
+}
+
+template <class Method, class T>
+bool suits_tiles(quantize_call<Method, T> const& call) {
+  attention_shape const& s = call.shape;
+  std::int64_t const queries = s.batch * s.query_heads * padded_tokens(s.queries);
+  std::int64_t const keys = s.batch * s.key_heads * padded_tokens(s.keys);
+  auto const& out = call.out;
+  bool const has_places = is_aligned(out.queries.codes.data) && is_aligned(out.keys.codes.data) &&
+                          is_aligned(out.keys.mean.data) && is_aligned(out.values.codes.data) &&
+                          is_aligned(out.values.mean.data);
+  bool const has_strides = call.in.query_starts.first.data == nullptr && call.in.key_starts.first.data == nullptr;
+  return s.channels % 8 == 0 && s.channels <= 256 && has_places && has_strides && s.keys > 0 && s.batch > 0 &&
+         queries < most_rows && keys < most_rows && has_whole_vectors(call.in.queries) &&
+         has_whole_vectors(call.in.keys) && has_whole_vectors(call.in.values);
+}
+
+/// The programs of a call.
+template <int Channels, class Method, class T>
+struct tile_programs {
+  using regions = quantized_regions<Method>;
+  static constexpr quantized_means means{regions::smooths_keys, regions::smooths_values, regions::samples_values};
+  using encode_type = encode_tiles<T, Channels, Method::score_quantizer::highest, means>;
+
+  summarize_tiles<T, Channels, means> summarize{};
+  finish_tiles<T, means> finish{};
+  encode_type encode{};
+
+  explicit tile_programs(quantize_call<Method, T> const& call) {
+    auto const wanted = [](auto const& from, auto const& lengths, void const* to) {
+      return from.data != nullptr && to != nullptr && from.extent(2) > 0 ? tiled_heads<T>(from, lengths)
+                                                                         : tiled_heads<T>{};
+    };
+    encode.queries = wanted(call.in.queries, call.in.query_lengths, call.out.queries.codes.data);
+    encode.keys = wanted(call.in.keys, call.in.key_lengths, call.out.keys.codes.data);
+    encode.values = wanted(call.in.values, call.in.key_lengths, call.out.values.codes.data);
+    prepare_summaries(call);
+    prepare_codes(call);
+  }
+
+  /// What runs fourth, if values are of a sample.
+  [[nodiscard]] encode_again<encode_type> again() const {
+    using again_type = encode_again<encode_type>;
+    std::int32_t const shares = divide_up(std::int32_t{again_type::enough_blocks}, encode.key_heads);
+    return {encode, finish.value_scales, finish.value_reciprocals,
+            known_divisor::of_count(min(shares, encode.key_tiles.value()))};
+  }
+
+ private:
+  static known_divisor tiles_of(std::int64_t tokens) {
+    return known_divisor::of_count(static_cast<std::int32_t>(divide_up(tokens, attention_padding)));
+  }
+
+  /// The most tokens of samples of keys or values that are wanted.
+  static std::int64_t sampled_tokens(token_sample sample, tiled_heads<T> const& of, std::int64_t tokens) {
+    return of.heads.data == nullptr ? 1 : of.lengths.data == nullptr ? sample.count(tokens) : sample.most(tokens);
+  }
+
+  void prepare_summaries(quantize_call<Method, T> const& call) {
+    attention_shape const& s = call.shape;
+    auto* const of_keys = reinterpret_cast<float*>(call.space[call.places.key_summaries].data);
+    auto* const of_values = reinterpret_cast<float*>(call.space[call.places.value_summaries].data);
+    summarize.keys = means.of_keys ? encode.keys : tiled_heads<T>{};
+    summarize.values = encode.values;
+    summarize.heads = static_cast<std::int32_t>(s.batch * s.key_heads);
+    summarize.key_sample = regions::key_sample;
+    summarize.value_sample = regions::value_sample;
+    summarize.tiles = tiles_of(max(sampled_tokens(regions::key_sample, summarize.keys, s.keys),
+                                   sampled_tokens(regions::value_sample, summarize.values, s.keys)));
+    summarize.channels = static_cast<std::int32_t>(s.channels);
+    std::int64_t const plane = std::int64_t{summarize.heads} * summarize.tiles.value() * s.channels;
+    summarize.summaries = {of_keys, of_values, of_values + plane, of_values + 2 * plane};
+    finish.keys = summarize.keys;
+    finish.values = summarize.values;
+    finish.summaries = summarize.summaries;
+    finish.key_sample = summarize.key_sample;
+    finish.value_sample = summarize.value_sample;
+    finish.heads = summarize.heads;
+    finish.tiles = summarize.tiles.value();
+    finish.channels = summarize.channels;
+    finish.pieces = known_divisor::of_count(divide_up(finish.channels, std::int32_t{decltype(finish)::piece}));
+    finish.key_mean = call.out.keys.mean.data;
+    finish.value_mean = call.out.values.mean.data;
+    finish.value_scales = call.out.values.scales.data;
+    finish.value_reciprocals = call.space[call.places.value_reciprocals].data;
+    if constexpr (means.samples_values) {
+      finish.room = Method::value_quantizer::room;
+      finish.beyond = call.space[call.places.values_beyond].data;
+    }
+  }
+
+  void prepare_codes(quantize_call<Method, T> const& call) {
+    attention_shape const& s = call.shape;
+    auto const& out = call.out;
+    encode.query_heads = static_cast<std::int32_t>(s.batch * s.query_heads);
+    encode.key_heads = summarize.heads;
+    encode.query_tiles = tiles_of(s.queries);
+    encode.key_tiles = tiles_of(s.keys);
+    encode.group_heads = known_divisor::of_count(static_cast<std::int32_t>(s.query_heads / s.key_heads));
+    encode.channels = summarize.channels;
+    encode.is_after_summaries = summarize.count() > 0;
+    encode.factor = call.softmax_scale * log2_of_e;
+    encode.softmax_scale = call.softmax_scale;
+    encode.query_codes = out.queries.codes.data;
+    encode.query_scales = out.queries.scales.data;
+    encode.mean_scores = means.of_keys ? out.queries.mean_scores.data : nullptr;
+    encode.key_codes = out.keys.codes.data;
+    encode.key_scales = out.keys.scales.data;
+    encode.key_mean = out.keys.mean.data;
+    encode.value_codes = out.values.codes.data;
+    encode.value_mean = out.values.mean.data;
+    encode.value_reciprocals = finish.value_reciprocals;
+    encode.value_sample = regions::value_sample;
+    encode.beyond = finish.beyond;
+  }
+};
+
+template <int Channels, class Architectures, class Method, class T>
+void quantize_by_tiles(basic_cuda<Architectures> const& exec, quantize_call<Method, T> const& call) {
+  tile_programs<Channels, Method, T> const programs(call);
+  exec.run(programs.summarize, programs.summarize.count());
+  exec.run(programs.finish, programs.finish.count());
+  exec.run(programs.encode, programs.encode.count());
+  using regions = quantized_regions<Method>;
+  if constexpr (regions::samples_values) {
+    if (programs.encode.values.heads.data != nullptr && regions::value_sample.step(call.shape.keys) > 1) {
+      auto const again = programs.again();
+      exec.run(again, again.count());
+    }
+  }
+}
+
+}  // namespace detail
+
+/// For CUDA devices: in three or four launches where a lane has one scale, T has 16 bits and channels are a multiple of
+/// 8; else the portable programs.
+template <int... Architectures, class Method, class T>
+void quantize_attention(basic_cuda<arch_list<Architectures...>> const& exec, quantize_call<Method, T> const& call) {
+  if constexpr (detail::has_lane_scales<Method> && detail::has_16_bits<T>) {
+    if (detail::suits_tiles(call)) {
+      std::int64_t const channels = call.shape.channels;
+      return channels <= 64    ? detail::quantize_by_tiles<64>(exec, call)
+             : channels <= 128 ? detail::quantize_by_tiles<128>(exec, call)
+                               : detail::quantize_by_tiles<256>(exec, call);
+    }
+  }
+  detail::quantize_attention_portably(exec, call);
+}
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,487 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Queries, keys and values as codes and scales, on their own: where they lie (`quantized_regions`), and
+/// `quantize_attention`, which makes them and which an executor with programs of its own overloads.
+///
+/// The format is that of program/attention/quantized_operands.hpp. Means of keys and values are those of their own
+/// sequence, of all of its tokens or of a sample: see quantize/smoothed.hpp and sampled_range.hpp. Those of keys are
+/// means of middles (program/attention/channel_statistics.hpp), which a few outliers do not move.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/algorithm/attention/attention_types.hpp>
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/check.hpp>
+#include <tessera/exec/workspace.hpp>
+#include <tessera/program/attention/channel_statistics.hpp>
+#include <tessera/program/attention/head_source.hpp>
+#include <tessera/program/attention/quantize_heads.hpp>
+#include <tessera/program/attention/quantized_forward.hpp>
+#include <tessera/program/attention/quantized_operands.hpp>
+#include <tessera/program/attention/smoothing_terms.hpp>
+#include <tessera/program/attention/split_keys.hpp>
+#include <tessera/quantize/smoothed.hpp>
+#include <tessera/quantize/two_to_a_byte.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// All three, of one Method (attention_method).
+template <class Method>
+struct quantized_heads {
+  quantized_queries<typename Method::score_code> queries;     ///< of a batch
+  quantized_keys<typename Method::score_code> keys;           ///< of a batch
+  quantized_value_heads<typename Method::value_code> values;  ///< of a batch
+};
+
+/// Which of them are to be made.
+struct quantized_parts {
+  bool queries = true;      ///< with their scales
+  bool keys = true;         ///< with their scales and means
+  bool values = true;       ///< with their scales and means
+  bool mean_scores = true;  ///< for log-sum-exps and sinks, where keys are smoothed
+};
+
+namespace detail {
+
+template <class T, int Rank>
+view<T, Rank> view_of(array_view<T> list, std::int64_t const (&extents)[Rank]) {
+  return view<T, Rank>(list.data, extents);
+}
+
+}  // namespace detail
+
+/// Room for codes and scales, and for what making them needs beyond.
+template <class Method>
+struct quantized_regions {
+  /// Of queries and keys.
+  using qk = typename Method::score_quantizer;
+  /// Of values.
+  using pv = typename Method::value_quantizer;
+  /// Queries that share a scale: a token_groups.
+  using query_groups = typename Method::query_groups;
+  /// Keys that share a scale: a token_groups.
+  using key_groups = typename Method::key_groups;
+  /// What codes of queries and keys lie in.
+  using score_code = typename Method::score_code;
+  /// The code of a value.
+  using value_code = typename Method::value_code;
+  static constexpr bool smooths_keys = has_mean_of_tokens<qk>;  ///< the mean key is subtracted
+  /// The mean of each 64 queries is subtracted.
+  static constexpr bool smooths_queries = is_smoothed_by<block_mean, qk>;
+  static constexpr bool smooths_values = has_mean_of_tokens<pv>;  ///< the mean value is subtracted
+  /// Of keys that their mean is of.
+  static constexpr token_sample key_sample = mean_sample<qk>;
+  /// Of values that their scales and their mean are of.
+  static constexpr token_sample value_sample = range_sample<pv>;
+  static constexpr bool samples_values = value_sample.longest_step > 1;  ///< not all are read before they are coded
+  static_assert(!smooths_values || mean_sample<pv>.longest_step == value_sample.longest_step,
+                "tessera: smoothed values have the mean and the range of all tokens or both of a sample: "
+                "smoothed<sampled_range<Q>, sampled_mean> or smoothed<Q>");
+
+  attention_shape shape;           ///< of the operands
+  quantized_parts parts;           ///< which there is room for
+  workspace_plan plan;             ///< of the regions below
+  region<score_code> query_codes;  ///< batch x query heads x padded queries x elements()
+  region<float> query_scales;      ///< batch x query heads x query_scale_count()
+  region<float> mean_scores;       ///< of the mean key: batch x query heads x queries
+  region<float> corrections;       ///< of mean queries: batch x query heads x query_blocks() x padded keys
+  region<score_code> key_codes;    ///< batch x key heads x padded keys x elements()
+  region<float> key_scales;        ///< batch x key heads x key_scale_count()
+  region<float> key_mean;          ///< batch x key heads x channels
+  region<value_code> value_codes;  ///< batch x key heads x padded keys x channels, in blocks
+  region<float> value_scales;      ///< batch x key heads x channels
+  region<float> value_mean;        ///< batch x key heads x channels
+
+  /// Throws shape_error for extents whose product is no size, whatever parts are wanted.
+  quantized_regions(char const* where, attention_shape const& of, quantized_parts wanted = {},
+                    workspace_plan::record record = workspace_plan::record::entries)
+      : shape(checked_extents(where, of)),
+        parts(wanted),
+        plan(where, record),
+        query_codes(plan.add<score_code>(
+            "codes of queries", parts.queries ? size(where, query_heads(), padded_tokens(of.queries), elements()) : 0)),
+        query_scales(plan.add<float>("scales of queries", parts.queries ? query_heads() * query_scale_count() : 0)),
+        mean_scores(plan.add<float>("scores of the mean key", smooths_keys && parts.queries && parts.mean_scores
+                                                                  ? query_heads() * of.queries
+                                                                  : 0)),
+        corrections(plan.add<float>(
+            "scores of mean queries",
+            smooths_queries && parts.queries ? size(where, query_heads(), query_blocks(), padded_tokens(of.keys)) : 0)),
+        key_codes(plan.add<score_code>("codes of keys",
+                                       parts.keys ? size(where, key_heads(), padded_tokens(of.keys), elements()) : 0)),
+        key_scales(plan.add<float>("scales of keys", parts.keys ? key_heads() * key_scale_count() : 0)),
+        key_mean(plan.add<float>("mean of keys", smooths_keys && parts.keys ? key_heads() * of.channels : 0)),
+        value_codes(plan.add<value_code>(
+            "codes of values", parts.values ? size(where, key_heads(), padded_tokens(of.keys), of.channels) : 0)),
+        value_scales(plan.add<float>("scales of values", parts.values ? key_heads() * of.channels : 0)),
+        value_mean(plan.add<float>("mean of values", smooths_values && parts.values ? key_heads() * of.channels : 0)) {}
+
+  /// Of a token's codes, where it is a query or a key.
+  [[nodiscard]] std::int64_t elements() const { return shape.channels / codes_in<score_code>; }
+  /// Scales of a query head.
+  [[nodiscard]] std::int64_t query_scale_count() const { return query_groups::count(padded_tokens(shape.queries)); }
+  /// Scales of a key head.
+  [[nodiscard]] std::int64_t key_scale_count() const { return key_groups::count(padded_tokens(shape.keys)); }
+  /// Blocks of 64 queries that have a mean.
+  [[nodiscard]] std::int64_t query_blocks() const { return divide_up(shape.queries, std::int64_t{block_mean::tokens}); }
+
+  /// The operands in a workspace of a plan that begins like this one; those that were left out have no data.
+  [[nodiscard]] quantized_heads<Method> operands(workspace const& space) const {
+    using detail::view_of;
+    attention_shape const& s = shape;
+    std::int64_t const queries = padded_tokens(s.queries);
+    std::int64_t const keys = padded_tokens(s.keys);
+    quantized_heads<Method> made;
+    if (parts.queries) {
+      made.queries.codes = view_of(space[query_codes], {s.batch, s.query_heads, queries, elements()});
+      made.queries.scales = view_of(space[query_scales], {s.batch, s.query_heads, query_scale_count()});
+    }
+    if (smooths_keys && parts.queries && parts.mean_scores) {
+      made.queries.mean_scores = view_of(space[mean_scores], {s.batch, s.query_heads, s.queries});
+    }
+    if (smooths_queries && parts.queries) {
+      made.queries.corrections = view_of(space[corrections], {s.batch, s.query_heads, query_blocks(), keys});
+    }
+    if (parts.keys) {
+      made.keys.codes = view_of(space[key_codes], {s.batch, s.key_heads, keys, elements()});
+      made.keys.scales = view_of(space[key_scales], {s.batch, s.key_heads, key_scale_count()});
+    }
+    if (smooths_keys && parts.keys) {
+      made.keys.mean = view_of(space[key_mean], {s.batch, s.key_heads, s.channels});
+    }
+    if (parts.values) {
+      made.values.codes =
+          view_of(space[value_codes], {s.batch, s.key_heads, keys / attention_padding, s.channels, attention_padding});
+      made.values.scales = view_of(space[value_scales], {s.batch, s.key_heads, s.channels});
+    }
+    if (smooths_values && parts.values) {
+      made.values.mean = view_of(space[value_mean], {s.batch, s.key_heads, s.channels});
+    }
+    return made;
+  }
+
+ protected:
+  /// Where this product is a size, so are all those of some of its factors.
+  static attention_shape const& checked_extents(char const* where, attention_shape const& s) {
+    std::int64_t const tokens = max(padded_tokens(max(s.queries, s.keys)), attention_padding);
+    std::int64_t const heads = max(s.query_heads, s.key_heads);
+    static_cast<void>(size(where, checked_multiply(where, max(s.batch, std::int64_t{1}), heads), tokens, s.channels));
+    return s;
+  }
+  /// A product of extents, or shape_error.
+  static std::int64_t size(char const* where, std::int64_t heads, std::int64_t tokens, std::int64_t channels) {
+    return checked_multiply(where, checked_multiply(where, heads, tokens), channels);
+  }
+
+ private:
+  [[nodiscard]] std::int64_t query_heads() const { return shape.batch * shape.query_heads; }
+  [[nodiscard]] std::int64_t key_heads() const { return shape.batch * shape.key_heads; }
+};
+
+/// What the passes below leave in the workspace for each other.
+template <class Method>
+struct quantization_regions : quantized_regions<Method> {
+  /// Codes, scales and means.
+  using base = quantized_regions<Method>;
+  /// Of a row of scores.
+  using state_type = typename Method::softmax::state_type;
+  region<channel_summary> key_summaries;    ///< of blocks of 128 keys
+  region<channel_summary> value_summaries;  ///< of blocks of 128 keys
+  region<float> value_reciprocals;          ///< of channels' scales
+  region<std::uint32_t> values_beyond;      ///< of channels: what has no room in a sample's scale; then of heads
+  region<channel_summary> query_summaries;  ///< of blocks of 64 queries
+  region<float> query_means;                ///< of blocks of 64 queries
+  region<std::uint32_t> magnitudes;         ///< of query heads, then of key heads
+  region<float> totals;                     ///< of shares of rows
+  region<attention_row<state_type>> rows;   ///< of shares of rows
+  region<std::uint32_t> counters;           ///< of works of attention
+
+  /// Throws shape_error for extents whose product is no size.
+  quantization_regions(char const* where, attention_shape const& of, quantized_parts wanted = {},
+                       workspace_plan::record record = workspace_plan::record::entries)
+      : base(where, of, wanted, record),
+        key_summaries(this->plan.template add<channel_summary>(
+            "summaries of keys", base::smooths_keys && wanted.keys ? key_blocks() * of.channels : 0)),
+        value_summaries(this->plan.template add<channel_summary>("summaries of values",
+                                                                 wanted.values ? key_blocks() * of.channels : 0)),
+        value_reciprocals(this->plan.template add<float>("reciprocals of scales of values",
+                                                         wanted.values ? of.batch * of.key_heads * of.channels : 0)),
+        values_beyond(this->plan.template add<std::uint32_t>(
+            "values beyond samples' ranges",
+            base::samples_values && wanted.values ? of.batch * of.key_heads * (of.channels + 1) : 0)),
+        query_summaries(this->plan.template add<channel_summary>(
+            "summaries of queries", base::smooths_queries && wanted.queries ? mean_blocks() * of.channels : 0)),
+        query_means(this->plan.template add<float>(
+            "means of queries", base::smooths_queries && wanted.queries ? mean_blocks() * of.channels : 0)),
+        magnitudes(
+            this->plan.template add<std::uint32_t>("magnitudes of heads", of.batch * (of.query_heads + of.key_heads))),
+        totals(this->plan.template add<float>("totals of shares of rows",
+                                              wanted.queries ? base::size(where, shared_rows(), of.channels, 1) : 0)),
+        rows(this->plan.template add<attention_row<state_type>>("shares of rows", wanted.queries ? shared_rows() : 0)),
+        counters(this->plan.template add<std::uint32_t>("counters", 1)) {}
+
+  /// Among how many groups the keys of a query are shared: so many that there are groups enough for any machine, but
+  /// none with less than four tiles. Where queries are few, those of all query heads of a key head count as one group.
+  /// Not a function of the machine, so that results are none.
+  [[nodiscard]] std::int64_t shares() const {
+    constexpr std::int64_t least_keys = 4 * attention_padding;
+    constexpr std::int64_t most = most_attention_shares;
+    attention_shape const& s = this->shape;
+    std::int64_t const together = s.query_heads / s.key_heads * s.queries;
+    bool const is_few = s.queries <= few_queries;
+    std::int64_t const groups =
+        s.batch * (is_few ? s.key_heads * divide_up(together, few_queries)
+                          : s.query_heads * divide_up(s.queries, std::int64_t{block_mean::tokens}));
+    constexpr std::int64_t enough_groups = 256;
+    constexpr std::int64_t few_query_groups = 264;  // two for each of 132 multiprocessors, and no more
+    std::int64_t const wanted = is_few ? few_query_groups / max(groups, std::int64_t{1})
+                                       : divide_up(enough_groups, max(groups, std::int64_t{1}));
+    return clamp(min(wanted, s.keys / least_keys), std::int64_t{1}, most);
+  }
+
+  /// Views of the shares; null if there is one of each row.
+  [[nodiscard]] attention_partials<state_type> partials(workspace const& space) const {
+    attention_shape const& s = this->shape;
+    if (rows.count == 0) {
+      return {};
+    }
+    return {detail::view_of(space[totals], {shares(), s.batch, s.query_heads, s.queries, s.channels}),
+            detail::view_of(space[rows], {shares(), s.batch, s.query_heads, s.queries})};
+  }
+
+ private:
+  /// 0 where rows are not shared.
+  [[nodiscard]] std::int64_t shared_rows() const {
+    attention_shape const& s = this->shape;
+    return shares() == 1 ? 0 : shares() * s.batch * s.query_heads * s.queries;
+  }
+  [[nodiscard]] std::int64_t key_blocks() const {
+    attention_shape const& s = this->shape;
+    return s.batch * s.key_heads * divide_up(s.keys, attention_padding);
+  }
+  [[nodiscard]] std::int64_t mean_blocks() const {
+    return this->shape.batch * this->shape.query_heads * this->query_blocks();
+  }
+};
+
+/// A caller's own functions: what is added to scores (see no_bias), and through which queries and keys are read, such
+/// as a rotary embedding or a norm (see head_source.hpp).
+template <class Bias = no_bias, class Queries = as_stored, class Keys = as_stored>
+struct attention_functions {
+  /// What is added to scores.
+  using bias_type = Bias;
+
+  Bias bias = {};        ///< of a sequence, head, query and key
+  Queries queries = {};  ///< of the queries
+  Keys keys = {};        ///< of the keys
+};
+
+/// Codes and scales to be made of the inputs that are not null. Queries need the mean of keys, if those are smoothed,
+/// and the keys or their codes if queries are.
+/// Functions: attention_functions, whose bias does not matter.
+template <class Method, class T, class Functions = attention_functions<>>
+struct quantize_call {
+  /// How operands are coded.
+  using method = Method;
+  using value_type = T;
+
+  attention_shape shape;                       ///< of the operands
+  float softmax_scale;                         ///< goes into the scales of queries
+  attention_inputs<T> in;                      ///< what is coded; null: not now
+  quantized_heads<Method> out;                 ///< where codes, scales and means go
+  quantization_regions<Method> const& places;  ///< in the workspace
+  workspace const& space;                      ///< of quantization_regions
+  Functions functions = {};                    ///< through which they are read
+
+  /// The queries as they are read.
+  [[nodiscard]] auto queries() const {
+    using map = decltype(functions.queries);
+    return head_source<T, map>{{in.queries, in.query_lengths, in.query_starts}, functions.queries};
+  }
+  /// The keys as they are read.
+  [[nodiscard]] auto keys() const {
+    using map = decltype(functions.keys);
+    return head_source<T, map>{{in.keys, in.key_lengths, in.key_starts}, functions.keys};
+  }
+  /// The values as they are read.
+  [[nodiscard]] auto values() const { return head_source<T>{{in.values, in.key_lengths, in.key_starts}}; }
+};
+
+namespace detail {
+
+inline constexpr float log2_of_e = 1.4426950408889634F;
+
+/// A view of rank 3 as one of rank 4 with a single mean.
+template <class T>
+view<T, 4> as_only_mean(view<T, 3> means) {
+  return {means.data,
+          {means.extent(0), means.extent(1), 1, means.extent(2)},
+          {means.stride(0), means.stride(1), 0, means.stride(2)}};
+}
+
+/// Summaries of blocks of tokens, in memory that may be larger.
+template <class Executor, class Source>
+view<channel_summary, 4> summarize_blocks(Executor const& exec, Source const& source, std::int64_t block,
+                                          array_view<channel_summary> memory, bool is_of_middle = false) {
+  std::int64_t const blocks = divide_up(source.tokens(), block);
+  auto const summaries = view_of(memory, {source.batch(), source.heads(), blocks, source.channels()});
+  summarize_heads<Source> const program{source, summaries, block, is_of_middle};
+  exec.run(program, program.groups());
+  return summaries;
+}
+
+/// `finish` without its inputs.
+template <class Executor, class Source>
+void summarize(Executor const& exec, Source const& source, finish_summaries finish,
+               array_view<channel_summary> memory) {
+  auto const summaries_of = [&](auto const& tokens) {
+    return summarize_blocks(exec, tokens, finish.block, memory, finish.is_of_middle);
+  };
+  finish.summaries = finish.sample.longest_step == 1 ? summaries_of(source)
+                                                     : summaries_of(sampled_heads<Source>{source, finish.sample});
+  finish.lengths = source.stored.lengths;
+  finish.tokens = source.tokens();
+  exec.run(finish, finish.groups());
+}
+
+template <class Q, class Groups, class Executor, class Source>
+void encode(Executor const& exec, smoothed_heads<Source> const& source, array_view<std::uint32_t> magnitudes,
+            float factor, head_view<stored_code<Q>> codes, view<float, 3> scales) {
+  auto const of_heads = view_of(magnitudes, {codes.extent(0), codes.extent(1)});
+  if constexpr (Groups::is_whole) {
+    measure_heads<Source> const measure{source, of_heads};
+    exec.run(measure, measure.groups());
+  }
+  encode_tokens<Q, Groups, Source> const program{source, of_heads, factor, codes, scales};
+  exec.run(program, program.groups());
+}
+
+/// Keys minus their mean, if they are smoothed.
+template <class Call>
+auto smoothed_keys(Call const& call) {
+  constexpr bool is_smooth = quantized_regions<typename Call::method>::smooths_keys;
+  auto const means = is_smooth ? as_only_mean(call.out.keys.mean) : view<float, 4>{};
+  auto const source = call.keys();
+  return smoothed_heads<std::remove_const_t<decltype(source)>>{source, means, max(call.shape.keys, std::int64_t{1})};
+}
+
+template <class Executor, class Call>
+void quantize_keys(Executor const& exec, Call const& call) {
+  using method = typename Call::method;
+  if constexpr (quantized_regions<method>::smooths_keys) {
+    std::int64_t const blocks = max(divide_up(call.shape.keys, attention_padding), std::int64_t{1});
+    finish_summaries finish{{}, {}, 0, attention_padding, blocks, as_only_mean(call.out.keys.mean), {}, 0.0F, 1};
+    finish.sample = quantized_regions<method>::key_sample;
+    finish.is_of_middle = true;
+    summarize(exec, call.keys(), finish, call.space[call.places.key_summaries]);
+  }
+  std::int64_t const before = call.shape.batch * call.shape.query_heads;
+  auto const magnitudes = call.space[call.places.magnitudes];
+  encode<typename method::score_quantizer, typename method::key_groups>(
+      exec, smoothed_keys(call), magnitudes.slice(0, before, magnitudes.size() - before), 1.0F, call.out.keys.codes,
+      call.out.keys.scales);
+}
+
+template <class Executor, class Call>
+void quantize_values(Executor const& exec, Call const& call) {
+  using pv = typename Call::method::value_quantizer;
+  using regions = quantized_regions<typename Call::method>;
+  auto const& out = call.out.values;
+  std::int64_t const blocks = max(divide_up(call.shape.keys, attention_padding), std::int64_t{1});
+  auto const means = regions::smooths_values ? as_only_mean(out.mean) : view<float, 4>{};
+  auto const source = call.values();
+  auto const memory = call.space[call.places.value_summaries];
+  float const highest = static_cast<float>(pv::highest);
+  finish_summaries finish{{}, {}, 0, attention_padding, blocks, means, as_only_mean(out.scales), highest, 1};
+  if constexpr (regions::samples_values) {
+    finish.sample = regions::value_sample;
+    finish.room = pv::room;
+  }
+  summarize(exec, source, finish, memory);
+  if constexpr (regions::samples_values) {
+    settle_scales<pv> const settle{summarize_blocks(exec, source, attention_padding, memory),
+                                   regions::smooths_values ? out.mean : view<float, 3>{},
+                                   source.stored.lengths,
+                                   source.tokens(),
+                                   regions::value_sample,
+                                   out.scales};
+    exec.run(settle, settle.groups());
+  }
+  using source_type = std::remove_const_t<decltype(source)>;
+  encode_values<pv, source_type> const program{
+      {source, means, max(call.shape.keys, std::int64_t{1})}, out.scales, out.codes};
+  exec.run(program, program.groups());
+}
+
+/// Scores of mean queries: of the keys themselves, or, where they were quantized before, of their codes.
+template <class Executor, class Call>
+void correct_queries(Executor const& exec, Call const& call, view<float, 4> query_means, float factor) {
+  auto const run = [&](auto const& keys) {
+    query_corrections<std::remove_cvref_t<decltype(keys.source)>> const program{query_means, keys, factor,
+                                                                                call.out.queries.corrections};
+    exec.run(program, program.groups());
+  };
+  if (call.in.keys.data != nullptr) {
+    run(smoothed_keys(call));
+  } else {
+    using method = typename Call::method;
+    using source = decoded_keys<typename method::score_code, typename method::key_groups>;
+    run(smoothed_heads<source>{{call.out.keys, call.in.key_lengths, call.shape.keys}, {}, 1});
+  }
+}
+
+template <class Executor, class Call>
+void quantize_queries(Executor const& exec, Call const& call) {
+  using method = typename Call::method;
+  auto const& out = call.out.queries;
+  float const factor = call.softmax_scale * log2_of_e;
+  auto const source = call.queries();
+  using source_type = std::remove_const_t<decltype(source)>;
+  view<float, 4> means;
+  if constexpr (quantized_regions<method>::smooths_queries) {
+    std::int64_t const blocks = call.places.query_blocks();
+    means = view_of(call.space[call.places.query_means],
+                    {call.shape.batch, call.shape.query_heads, blocks, call.shape.channels});
+    summarize(exec, source, {{}, {}, 0, block_mean::tokens, 1, means, {}, 0.0F, blocks},
+              call.space[call.places.query_summaries]);
+    correct_queries(exec, call, means, factor);
+  }
+  encode<typename method::score_quantizer, typename method::query_groups>(
+      exec, smoothed_heads<source_type>{source, means, block_mean::tokens}, call.space[call.places.magnitudes], factor,
+      out.codes, out.scales);
+  if (out.mean_scores.data != nullptr) {
+    mean_scores<source_type> const scores{source, call.out.keys.mean, call.softmax_scale, out.mean_scores};
+    exec.run(scores, scores.groups());
+  }
+}
+
+template <class Executor, class Call>
+void quantize_attention_portably(Executor const& exec, Call const& call) {
+  if (call.in.keys.data != nullptr && call.out.keys.codes.data != nullptr) {
+    quantize_keys(exec, call);
+  }
+  if (call.in.values.data != nullptr && call.out.values.codes.data != nullptr) {
+    quantize_values(exec, call);
+  }
+  if (call.in.queries.data != nullptr && call.out.queries.codes.data != nullptr) {
+    quantize_queries(exec, call);
+  }
+}
+
+}  // namespace detail
+
+/// An executor with programs of its own overloads this for itself.
+template <class Executor, class Method, class T, class Functions>
+void quantize_attention(Executor const& exec, quantize_call<Method, T, Functions> const& call) {
+  detail::quantize_attention_portably(exec, call);
+}
+
+}  // namespace v0
+}  // namespace tessera
+
+#if defined(TESSERA_COMPILES_CUDA)
+#include <tessera/algorithm/attention/quantized_attention.cuh>
+#endif

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Linear layers on CUDA devices: on sm_90a by warpgroups and the copy engine where rows begin at multiples of 16
+/// bytes, else by the portable program with mma.sync.
+///
+/// linear.hpp brings it where nvcc compiles: call linear as on the CPU, with a tessera::cuda executor. One launch;
+/// nothing waits or allocates.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/algorithm/gemm/linear.hpp>
+#include <tessera/exec/cuda.cuh>
+#include <tessera/program/gemm/gemm_cooperative.cuh>
+#include <tessera/program/gemm/store_sums.cuh>
+#include <tessera/tile/cuda/gemm_tile.cuh>
+#include <tessera/tuning/gemm/linear.hpp>
+
+namespace tessera {
+inline namespace v0 {
+namespace detail {
+
+/// Whether a product's operands and extents suit gemm_on_warpgroups.
+template <class Operand, class Output, class Map>
+bool suits_warpgroups(linear_problem<Operand, Output, Map> const& problem) {
+  constexpr std::int64_t most = 0x7fffffff - 512;  // places of tiles are 32-bit
+  std::int64_t const tokens = problem.outputs.extent(0);
+  std::int64_t const columns = problem.outputs.extent(1);
+  std::int64_t const most_tiles =
+      divide_up(tokens, std::int64_t{warpgroup_gemm_shape::block_rows}) * divide_up(columns, std::int64_t{64});
+  return problem.inputs.extent(1) > 0 && problem.inputs.extent(1) < most && tokens < most && columns < most &&
+         most_tiles < most / 2 && can_map(problem.inputs) && can_map(problem.weights);
+}
+
+/// Storage types that store_sums_by_boxes has.
+template <class Output>
+inline constexpr bool is_stored_by_boxes = std::is_same_v<Output, bfloat16> || std::is_same_v<Output, float16> ||
+                                           std::is_same_v<Output, float> || std::is_same_v<Output, std::int32_t>;
+
+/// The copy engine writes whole 16 bytes: rows of outputs must have them.
+template <class Output>
+bool suits_box_stores(matrix_view<Output> outputs) {
+  return can_map(outputs) && outputs.extent(1) * static_cast<std::int64_t>(sizeof(Output)) % 16 == 0;
+}
+
+/// Problem: a linear_problem.
+template <warpgroup_gemm_policy Policy, class Architectures, class Problem, class Epilogue>
+void run_on_warpgroups(basic_cuda<Architectures> const& exec, Problem const& problem, Epilogue const& epilogue,
+                       std::int64_t multiprocessors) {
+  using program = gemm_on_warpgroups<typename Problem::operand, dense_schedule, Epilogue, Policy>;
+  constexpr char const* where = "linear.forward";
+  auto const pieces = static_cast<std::int32_t>(divide_up(problem.inputs.extent(1), std::int64_t{program::depth}));
+  dense_schedule const schedule{
+      {static_cast<std::int32_t>(divide_up(problem.outputs.extent(0), std::int64_t{program::rows})),
+       static_cast<std::int32_t>(divide_up(problem.outputs.extent(1), std::int64_t{program::columns})), Policy.band},
+      pieces};
+  program const whole{make_tensor_map(where, problem.inputs, {warpgroup_gemm_shape::block_rows, program::depth}),
+                      make_tensor_map(where, problem.weights, {program::b_box_rows, program::depth}), schedule,
+                      epilogue};
+  std::int64_t const resident = max(multiprocessors / Policy.blocks, std::int64_t{1});  // clusters at a time
+  exec.run(whole, min(schedule.order.count(), resident) * Policy.blocks);
+}
+
+/// Whether small tiles can all be computed at a time: they take about 0.6 of the time of a large one.
+inline bool suits_small_tiles(std::int64_t tokens, std::int64_t columns, std::int64_t multiprocessors) {
+  constexpr warpgroup_gemm_policy small = small_warpgroup_gemm_tuning{}(900);
+  return divide_up(tokens, std::int64_t{warpgroup_gemm_shape::block_rows}) *
+             divide_up(columns, std::int64_t{small.columns}) <=
+         multiprocessors;
+}
+
+/// For outputs that suits_box_stores() accepts: with large tiles or with small ones.
+template <class Operand, class Output, class Map, class Architectures>
+void run_with_boxes(basic_cuda<Architectures> const& exec, linear_problem<Operand, Output, Map> const& problem,
+                    std::int64_t multiprocessors) {
+  using boxes = store_sums_by_boxes<Output, Map>;
+  tensor_map const target = make_tensor_map("linear.forward", problem.outputs, {boxes::box_rows, boxes::box_columns});
+  auto const rows = static_cast<std::int32_t>(problem.outputs.extent(0));
+  auto const columns = static_cast<std::int32_t>(problem.outputs.extent(1));
+  boxes const epilogue{{target, rows, columns, problem.map}};
+  if (suits_small_tiles(rows, columns, multiprocessors)) {
+    run_on_warpgroups<small_warpgroup_gemm_tuning{}(900)>(exec, problem, epilogue, multiprocessors);
+  } else {
+    run_on_warpgroups<warpgroup_gemm_tuning{}(900)>(exec, problem, epilogue, multiprocessors);
+  }
+}
+
+}  // namespace detail
+
+/// For CUDA devices: on sm_90a by wgmma where the layout suits the copy engine, else the portable program.
+template <int... Architectures, class Operand, class Output, class Map>
+void run_linear(basic_cuda<arch_list<Architectures...>> const& exec,
+                linear_problem<Operand, Output, Map> const& problem) {
+  constexpr bool has_hopper = ((Architectures == 900) || ...);
+  if constexpr (has_hopper && !std::is_same_v<Operand, float>) {
+    constexpr warpgroup_gemm_policy policy = warpgroup_gemm_tuning{}(900);
+    using directly = store_sums_directly<Output, Map>;
+    if (detail::suits_warpgroups(problem) &&
+        exec.template has<gemm_on_warpgroups<Operand, dense_schedule, directly, policy>>()) {
+      int const multiprocessors = exec.state->multiprocessors();
+      if constexpr (detail::is_stored_by_boxes<Output>) {
+        if (detail::suits_box_stores(problem.outputs)) {
+          detail::run_with_boxes(exec, problem, multiprocessors);
+          return;
+        }
+      }
+      detail::run_on_warpgroups<policy>(exec, problem, directly{problem.outputs, problem.map}, multiprocessors);
+      return;
+    }
+  }
+  detail::run_linear_portably(exec, problem);
+}
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// A linear layer: outputs = inputs * weights^T + bias, with sums in fp32 (int32 for 8-bit integers).
+///
+///     using layer = tessera::linear<tessera::bfloat16>;     // or float, tf32, float16, float8_e4m3, std::int8_t, ...
+///     layer::forward(exec, inputs, weights, outputs);       // tokens x depth, columns x depth, tokens x columns
+///     layer::forward(exec, inputs, weights, bias, outputs);
+///     layer::forward(exec, inputs, weights, scaled_sum{0.01F}, outputs);    // any map of program/gemm/sum_maps.hpp
+///
+/// Any extents and strides, also none and unaligned ones; outputs of any storage type, or of std::int32_t for integer
+/// operands. Sums are added up in an order that depends on the device alone, so results repeat bit for bit; between
+/// devices they differ by rounding (tile/gemm_operand.hpp says how much). Allocates nothing. What a tessera::cuda
+/// executor runs: linear.cuh.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/config.hpp>
+#include <tessera/core/check.hpp>
+#include <tessera/program/gemm/gemm_tiles.hpp>
+#include <tessera/program/gemm/store_sums.hpp>
+#include <tessera/program/gemm/sum_maps.hpp>
+#include <tessera/tile/source/dense.hpp>
+#include <tessera/view/array_view.hpp>
+#include <tessera/view/matrix_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// What a linear layer is asked for; all shapes fit.
+template <class Operand, class Output, class Map>
+struct linear_problem {
+  /// How elements are multiplied: tile/gemm_operand.hpp.
+  using operand = Operand;
+  /// What inputs and weights are stored as.
+  using operand_type = typename gemm_operand<Operand>::value_type;
+
+  matrix_view<operand_type const> inputs;   ///< tokens x depth
+  matrix_view<operand_type const> weights;  ///< columns x depth
+  matrix_view<Output> outputs;              ///< tokens x columns, not empty
+  Map map;                                  ///< what is stored for a sum: gemm/sum_maps.hpp
+};
+
+namespace detail {
+
+/// Any executor, any strides.
+template <class Executor, class Operand, class Output, class Map>
+void run_linear_portably(Executor const& exec, linear_problem<Operand, Output, Map> const& problem) {
+  using source = dense<typename gemm_operand<Operand>::value_type>;
+  using program = gemm_tiles<Operand, source, source, store_sums<Output, Map>>;
+  program const whole{source{problem.inputs}, source{problem.weights}, {problem.outputs, problem.map}};
+  exec.run(whole, whole.tiles());
+}
+
+}  // namespace detail
+
+/// Enqueues the work. An executor with programs of its own overloads this for itself.
+template <class Executor, class Operand, class Output, class Map>
+void run_linear(Executor const& exec, linear_problem<Operand, Output, Map> const& problem) {
+  detail::run_linear_portably(exec, problem);
+}
+
+template <class Operand>
+struct linear {
+  using value_type = typename gemm_operand<Operand>::value_type;
+  /// Inputs and weights: elements of type Operand, float for tf32.
+  using operands = matrix_view<value_type const>;
+
+  /// outputs = inputs weights^T. Throws shape_error for extents that do not fit together; nothing waits or allocates.
+  template <class Executor, class Output>
+  static void forward(Executor const& exec, operands inputs, operands weights, view<Output, 2> outputs) {
+    forward(exec, inputs, weights, plain_sum{}, outputs);
+  }
+
+  /// `bias` has a value for each column.
+  template <class Executor, class Bias, class Output>
+  static void forward(Executor const& exec, operands inputs, operands weights, view<Bias, 1> bias,
+                      view<Output, 2> outputs) {
+    check<shape_error>(bias.size() == outputs.extent(1), where, ": the bias has ", bias.size(),
+                       " values but the outputs have ", outputs.extent(1), " columns");
+    check_memory(where, "biases", bias);
+    forward(exec, inputs, weights, add_bias<std::remove_const_t<Bias>>{bias}, outputs);
+  }
+
+  /// `map` is called once for each sum before it is stored.
+  template <class Executor, class Map, class Output>
+  static void forward(Executor const& exec, operands inputs, operands weights, Map map, view<Output, 2> outputs) {
+    static_assert(std::is_trivially_copyable_v<Map>, "tessera: a map of sums is trivially copyable");
+    check_shapes(inputs, weights, outputs);
+    if (!outputs.is_empty()) {
+      run_linear(exec, linear_problem<Operand, Output, Map>{inputs, weights, outputs, map});
+    }
+  }
+
+ private:
+  static constexpr char const* where = "linear.forward";
+
+  template <class Output>
+  static void check_shapes(operands inputs, operands weights, view<Output, 2> outputs) {
+    check<shape_error>(inputs.extent(0) == outputs.extent(0), where, ": the inputs have ", inputs.extent(0),
+                       " rows but the outputs have ", outputs.extent(0));
+    check<shape_error>(weights.extent(0) == outputs.extent(1), where, ": the weights have ", weights.extent(0),
+                       " rows but the outputs have ", outputs.extent(1), " columns");
+    check<shape_error>(inputs.extent(1) == weights.extent(1), where, ": the inputs have ", inputs.extent(1),
+                       " columns but the weights have ", weights.extent(1));
+    check<shape_error>(outputs.extent(0) >= 0 && outputs.extent(1) >= 0 && inputs.extent(1) >= 0, where,
+                       ": the extents are ", outputs.extent(0), ", ", outputs.extent(1), " and ", inputs.extent(1),
+                       " but must not be negative");
+    check_memory(where, "inputs", inputs);
+    check_memory(where, "weights", weights);
+    check_memory(where, "outputs", outputs);
+    for (int dimension = 0; dimension < 2; ++dimension) {
+      check<shape_error>(outputs.is_empty() || outputs.extent(dimension) < 2 || outputs.stride(dimension) != 0, where,
+                         ": dimension ", dimension, " of the outputs has ", outputs.extent(dimension),
+                         " elements with a stride of 0");
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera
+
+#if defined(TESSERA_COMPILES_CUDA)
+#include <tessera/algorithm/gemm/linear.cuh>
+#endif

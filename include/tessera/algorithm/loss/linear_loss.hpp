@@ -1,0 +1,462 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// The cross-entropy of a linear classifier whose logits are never in memory.
+///
+///     #include <tessera/algorithm/loss/linear_loss.hpp>
+///     #include <tessera/reduce/log_sum_exp.hpp>
+///     #include <tessera/tile/gemm_tile.hpp>
+///
+///     using loss = tessera::linear_loss<gemm_tile<bfloat16, shape<64, 64, 16>>, lse_reducer<float>>;
+///     auto const plan = loss::plan(exec, {tokens, vocabulary, channels});
+///     loss::forward(exec, loss::inputs<std::int64_t>{hidden, classifier, labels}, options, {value},
+///                   tessera::workspace(plan, memory));
+///
+/// Equations, errors and costs: cut_cross_entropy.hpp, which is this with the paper's parameters. The portable program:
+/// any executor, any extents and strides. Nothing waits or allocates.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/algorithm/loss/linear_loss_gradients.hpp>
+#include <tessera/algorithm/loss/linear_loss_regions.hpp>
+#include <tessera/algorithm/loss/linear_loss_types.hpp>
+#include <tessera/concepts/refused_call.hpp>
+#include <tessera/config.hpp>
+#include <tessera/core/check.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/exec/status_calls.hpp>
+#include <tessera/exec/workspace.hpp>
+#include <tessera/program/loss/entry_marks.hpp>
+#include <tessera/program/loss/finish_loss.hpp>
+#include <tessera/program/loss/gradient_products.hpp>
+#include <tessera/program/loss/kept_softmaxes.hpp>
+#include <tessera/program/loss/logit_gradient.hpp>
+#include <tessera/program/loss/reduce_logits.hpp>
+#include <tessera/program/loss/stamp.hpp>
+#include <tessera/program/loss/tokens.hpp>
+#include <tessera/reduce/log_sum_exp.hpp>
+#include <tessera/reduce/paired.hpp>
+#include <tessera/tile/source/dense.hpp>
+#include <tessera/tuning/loss/linear_loss.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// What became of rows of logits.
+struct loss_tiles_results {
+  std::int64_t states;  ///< of each row, at most as many as there is room for
+  loss_marks marks;     ///< to be checked; null if none were made
+  bool has_softmaxes;   ///< those that were wanted
+};
+
+/// How sm_90a's program of the forward pass is laid out for a Reducer.
+template <class Reducer>
+inline constexpr warpgroup_gemm_policy warpgroup_loss_policy =
+    warpgroup_loss_tuning{}.beside(sizeof(loss_row_memory<typename Reducer::state_type>));
+
+/// Whether there is that program: for operands but float, if beside states of rows shared memory has room for enough
+/// pieces of operands. A state may have 400 bytes.
+template <class Tile, class Reducer>
+inline constexpr bool reduces_on_warpgroups =
+    !std::is_same_v<typename loss_tile<Tile>::operand_name, float> &&
+    warpgroup_loss_policy<Reducer>.stages >= warpgroup_loss_tuning::fewest_stages;
+
+/// Enqueues the reduction of rows of logits. An executor with programs of its own overloads this for itself, and may
+/// leave marks and softmaxes where they are wanted.
+template <class Executor, class Tile, class Reducer>
+loss_tiles_results run_loss_tiles(Executor const& exec, loss_tiles<Tile, Reducer> const& program, loss_marks const&,
+                                  kept_softmaxes<typename loss_tile<Tile>::value_type> const&) {
+  exec.run(program, program.groups());
+  return {program.states.extent(0), {}, false};
+}
+
+/// Tile: gemm_tile<T, shape<m, n, k>> with m and n of 64 or 128: what a group computes at a time. Reducer:
+/// lse_reducer<float>, entropy_reducer<float>, or a paired_reducer that has one of them and arg_max_reducer<float> (for
+/// predictions), sum_reducer<float> (for smoothed labels), or any Reducer of floats or of placed_value<float>.
+template <class Tile, class Reducer = lse_reducer<float>,
+          class Filter = gradient_filter_for<typename loss_tile<Tile>::value_type>>
+struct linear_loss {
+  /// The tile of logits.
+  using layout = loss_tile<Tile>;
+  using value_type = typename layout::value_type;
+  /// What goes in, with labels of this type.
+  template <class Label>
+  using inputs = linear_loss_inputs<value_type, Label>;
+
+  /// Whether forward() is fast on sm_90a where the layout suits the copy engine: see reduces_on_warpgroups. If not, the
+  /// portable program takes about 17 times as long.
+  static constexpr bool is_for_warpgroups = reduces_on_warpgroups<Tile, Reducer>;
+
+  /// What forward() needs.
+  template <class Executor>
+  static workspace_plan plan(Executor const&, linear_loss_shape const& shape) {
+    check_extents(shape);
+    return regions(where, shape).plan;
+  }
+
+  /// Enqueues the loss. A label outside of the vocabulary is reported by exec.wait(). Throws shape_error or value_error
+  /// for what does not fit together. In a workspace of plan_backward() it may leave marks of the entries that matter to
+  /// backward(), or softmaxes.
+  template <class Executor, class Label = std::int64_t>
+  static void forward(Executor const& exec, inputs<Label> const& in, linear_loss_options const& options,
+                      linear_loss_outputs const& out, workspace const& space) {
+    linear_loss_shape const shape = check_inputs(where, in, options);
+    check_outputs(shape, options, out);
+    mark_regions const places(where, shape, kept_entries(exec, shape, options), workspace_plan::record::sizes);
+    check_room(where, space, places.forward_bytes(), shape);
+    loss_token_list const tokens = places.token_list(space);
+    bool const is_reduced = options.reduction != loss_reduction::none;
+    loss_token_outputs const of_tokens{is_reduced ? array_view<float>{} : out.loss, out.log_sum_exp,
+                                       out.log_probability, out.entropy, out.prediction};
+    std::int64_t const sequence = max(options.sequence == 0 ? shape.tokens : options.sequence, std::int64_t{1});
+    label_rule const rule{options.ignore_index, options.shift, sequence, shape.vocabulary};
+    exec.run(select_loss_tokens<Label>{in.labels, rule, tokens, of_tokens, space[places.poison],
+                                       status_of(exec, {where, "token"})},
+             1);
+    auto states = places.state_matrix(space, shape.tokens);
+    loss_tiles<Tile, Reducer> const tiles{logits_of(in, options, tokens), tokens,       {}, states,
+                                          space[places.targets],          places.splits};
+    loss_marks const marks = marks_of(exec, places, shape, options, space);
+    kept_softmaxes<value_type> const kept =
+        places.has_softmaxes(space) ? places.kept_in(space, shape) : kept_softmaxes<value_type>{};
+    loss_tiles_results const reduced =
+        shape.tokens > 0 ? run_loss_tiles(exec, tiles, marks, kept) : loss_tiles_results{0, {}, false};
+    if (kept.are_wanted()) {
+      exec.run(set_softmaxes{kept.state, reduced.has_softmaxes ? kept.there : kept.none}, 1);
+    }
+    states.extents[0] = reduced.states;
+    finish_loss_tokens<Reducer> const finish{tokens,
+                                             {},
+                                             states,
+                                             space[places.targets],
+                                             in.weights,
+                                             {options.smoothing, options.z_factor, shape.vocabulary},
+                                             of_tokens,
+                                             space[places.row_lse],
+                                             space[places.row_entropy],
+                                             space[places.sums]};
+    exec.run(finish, finish.groups());
+    if (reduced.marks.are_wanted()) {
+      check_loss_marks const check_marks{reduced.marks, tokens, space[places.row_lse], shape.vocabulary};
+      exec.run(check_marks, check_marks.groups());
+    }
+    bool const is_mean = options.reduction == loss_reduction::mean;
+    loss_total_outputs const totals{is_reduced ? out.loss : array_view<float>{}, out.accuracy, out.labelled_count};
+    exec.run(finish_loss{space[places.sums], tokens.count, space[places.poison], is_mean, totals, space[places.scale]},
+             1);
+    loss_stamp const stamp =
+        stamp_of(shape, options, places.has_marks(space), kept.are_wanted() ? kept.values.extent(1) : 0);
+    exec.run(stamp_loss<value_type, Label>{stamp, samples_of(in), space[places.stamp]}, 1);
+  }
+
+  /// What forward() and then backward() need, in one workspace. Gradient: see linear_loss_gradients.
+  template <class Gradient = value_type, class Executor>
+  static workspace_plan plan_backward(Executor const& exec, linear_loss_shape const& shape,
+                                      linear_loss_options const& options) {
+    check_extents(shape);
+    return gradient_regions<Gradient>(back, shape, options, orders_entries_for(exec, options),
+                                      kept_entries(exec, shape, options))
+        .plan;
+  }
+
+  /// Enqueues the gradients of a loss, after forward() with the same inputs, options and workspace, of which it leaves
+  /// alone what forward() wrote, but for softmaxes: where it kept them (see workspace_budget) forward() comes again
+  /// before the next backward(); else gradients are NaN and exec.wait() throws value_error. So they are and it does
+  /// after another forward() or none (program/loss/stamp.hpp), and then forward() must come again, too. `upstream`:
+  /// gradients of what was made from the outputs of forward().
+  template <class Executor, class Label = std::int64_t, class Gradient = value_type>
+  static void backward(Executor const& exec, inputs<Label> const& in, linear_loss_options const& options,
+                       loss_upstream const& upstream, linear_loss_gradients<Gradient> const& out,
+                       workspace const& space) {
+    static_assert(std::is_same_v<Gradient, float> || std::is_same_v<Gradient, value_type>,
+                  "tessera: gradients of a loss are float or of the type of its inputs");
+    linear_loss_shape const shape = check_inputs(back, in, options);
+    check_gradients(shape, options, upstream, out);
+    gradient_regions<Gradient> const places(back, shape, options, orders_entries_for(exec, options),
+                                            kept_entries(exec, shape, options), workspace_plan::record::sizes);
+    check_room(back, space, places.plan.bytes(), shape);
+    loss_token_list const tokens = places.token_list(space);
+    array_view<float> const late_scale = space[places.late_scale];
+    check_loss_stamp<value_type, Label> const check_stamp{stamp_of(shape, options, true, places.kept), samples_of(in),
+                                                          places.leavings(space), late_scale, status_of(exec, {back})};
+    exec.run(check_stamp, 1);
+    constexpr bool is_narrow = gradient_regions<Gradient>::has_narrow_gradient;
+    prepare_loss_gradients const prepare{tokens,
+                                         in.weights,
+                                         space[places.row_lse],
+                                         space[places.row_entropy],
+                                         upstream,
+                                         options.z_factor,
+                                         options.reduction != loss_reduction::none,
+                                         space[places.scale],
+                                         space[places.rows],
+                                         is_narrow ? space[places.largest_factors] : array_view<float>{}};
+    exec.run(prepare, prepare.groups());
+    if constexpr (is_narrow) {
+      scale_loss_gradients const scale{tokens.count, prepare.largest, 1.0F / options.temperature, prepare.rows,
+                                       late_scale};
+      exec.run(scale, scale.groups());
+    }
+    run_loss_gradients(exec, loss_gradient_call<Tile, Reducer, Filter, Gradient>{
+                                 shape, logits_of(in, options, tokens), in.hidden, tokens, options.smoothing,
+                                 upstream.entropy.data != nullptr, thresholds_of(options), out, places, space,
+                                 status_of(exec, {back})});
+  }
+
+  /// Says what forward() takes, of calls that it cannot.
+  template <class Executor, class In = anything, class Options = linear_loss_options, class Out = linear_loss_outputs,
+            class... More>
+  requires(!(MadeOrBraces<In, linear_loss_inputs, value_type> && IsFirst<linear_loss_options, Options> &&
+             IsFirst<linear_loss_outputs, Out> &&
+             IsFirst<workspace, More...>)) static void forward(Executor const&, In const&, Options const&, Out const&,
+                                                               More const&...) {
+    refuse_forward<In>();
+  }
+  /// Likewise, of outputs before options.
+  template <class Executor, class In = anything, class Out = linear_loss_outputs, class... More>
+  requires IsFirst<linear_loss_outputs, Out>
+  static void forward(Executor const&, In const&, Out const&, linear_loss_options const&, More const&...) {
+    refuse_forward<In>();
+  }
+  /// Likewise, of braces that hold other things.
+  template <class... None>
+  static void forward(anything, anything, linear_loss_options const&, linear_loss_outputs const&, anything) {
+    refuse_forward<None...>();
+  }
+
+  /// Says what backward() takes, of calls that it cannot.
+  template <class Executor, class In = anything, class Options = linear_loss_options, class Upstream = loss_upstream,
+            class Out = anything, class... More>
+  requires(!(MadeOrBraces<In, linear_loss_inputs, value_type> && IsFirst<linear_loss_options, Options> &&
+             IsFirst<loss_upstream, Upstream> && MadeOrBraces<Out, linear_loss_gradients> &&
+             IsFirst<workspace, More...>)) static void backward(Executor const&, In const&, Options const&,
+                                                                Upstream const&, Out const&, More const&...) {
+    refuse_backward<In>();
+  }
+  /// Likewise, of braces that hold other things.
+  template <class... None>
+  static void backward(anything, anything, linear_loss_options const&, loss_upstream const&, anything, anything) {
+    refuse_backward<None...>();
+  }
+
+ private:
+  template <class... Given>
+  static void refuse_forward() {
+    static_assert(never<Given...>,
+                  "tessera: linear_loss.forward takes an executor, inputs<Label>, linear_loss_options, "
+                  "linear_loss_outputs and a workspace of plan(); in braces without a type Label is std::int64_t");
+  }
+  template <class... Given>
+  static void refuse_backward() {
+    static_assert(never<Given...>,
+                  "tessera: linear_loss.backward takes an executor, inputs<Label>, linear_loss_options, loss_upstream, "
+                  "linear_loss_gradients<Gradient> and a workspace of plan_backward(); in braces without a type Label "
+                  "is std::int64_t, and Gradient what hidden states are");
+  }
+
+  using regions = detail::loss_regions<Tile, Reducer>;
+  using mark_regions = detail::loss_mark_regions<Tile, Reducer>;
+  template <class Gradient>
+  using gradient_regions = detail::loss_gradient_regions<Tile, Reducer, Filter, Gradient>;
+  static constexpr char const* where = "linear_loss.forward";
+  static constexpr char const* back = "linear_loss.backward";
+
+  static gradient_thresholds thresholds_of(linear_loss_options const& options) {
+    return {options.hidden_threshold < 0 ? Filter::threshold : options.hidden_threshold,
+            options.classifier_threshold < 0 ? Filter::threshold : options.classifier_threshold};
+  }
+
+  template <class Executor>
+  static bool orders_entries_for(Executor const& exec, linear_loss_options const& options) {
+    gradient_thresholds const thresholds = thresholds_of(options);
+    return min(thresholds.hidden, thresholds.classifier) > 0 &&
+           orders_entries(exec, std::type_identity<loss_gradient_tiles<Tile, Filter>>{});
+  }
+
+  /// Entries whose softmaxes a forward pass keeps: only where nothing is left out, no entropy can have a gradient and
+  /// the memory was offered.
+  template <class Executor>
+  static std::int64_t kept_entries(Executor const& exec, linear_loss_shape const& shape,
+                                   linear_loss_options const& options) {
+    gradient_thresholds const thresholds = thresholds_of(options);
+    bool const can_keep = is_for_warpgroups && !has_reducer<entropy_reducer<float>, Reducer> &&
+                          options.smoothing == 0.0F && max(thresholds.hidden, thresholds.classifier) == 0 &&
+                          options.workspace_budget > 0 && shape.tokens > 0 &&
+                          keeps_softmaxes(exec, std::type_identity<loss_gradient_tiles<Tile, Filter>>{});
+    return can_keep ? gradient_regions<value_type>::kept_within(back, shape, options.workspace_budget) : 0;
+  }
+  /// Room for marks, if the workspace has it and something may be left out of gradients. Says that there are none yet.
+  template <class Executor>
+  static loss_marks marks_of(Executor const& exec, mark_regions const& places, linear_loss_shape const& shape,
+                             linear_loss_options const& options, workspace const& space) {
+    if (!places.has_marks(space)) {
+      return {};
+    }
+    exec.clear(space[places.is_marked]);
+    gradient_thresholds const thresholds = thresholds_of(options);
+    return places.marks(space, shape, min(thresholds.hidden, thresholds.classifier));
+  }
+
+  template <class Label>
+  static loss_logits<Tile> logits_of(inputs<Label> const& in, linear_loss_options const& options,
+                                     loss_token_list const& tokens) {
+    return {{in.hidden, tokens.order}, {in.classifier}, {in.bias, options.softcap, 1.0F / options.temperature}};
+  }
+
+  template <class Label>
+  static loss_input_samples<value_type, Label> samples_of(inputs<Label> const& in) {
+    return {in.hidden, in.classifier, in.labels, in.bias, in.weights};
+  }
+
+  /// Of a pass whose workspace has room for what backward() wants, softmaxes of `kept` entries among it.
+  static loss_stamp stamp_of(linear_loss_shape const& shape, linear_loss_options const& options, bool is_for_backward,
+                             std::int64_t kept) {
+    using traits = scalar_traits<value_type>;
+    loss_stamp stamp;
+    stamp.set(loss_stamp::tokens, shape.tokens).set(loss_stamp::entries, shape.vocabulary);
+    stamp.set(loss_stamp::channels, shape.channels);
+    stamp.set(loss_stamp::reduction, static_cast<std::int64_t>(options.reduction));
+    for (std::int64_t const number : {options.ignore_index, options.shift, options.sequence}) {
+      stamp.add(loss_stamp::options, number);
+    }
+    gradient_thresholds const thresholds = thresholds_of(options);
+    for (float const value : {options.softcap, options.temperature, options.smoothing, options.z_factor,
+                              thresholds.hidden, thresholds.classifier}) {
+      stamp.add(loss_stamp::options, value);
+    }
+    for (std::int64_t const number :
+         {std::int64_t{is_for_backward}, kept, std::int64_t{traits::bits}, std::int64_t{traits::mantissa_bits},
+          std::int64_t{std::is_same_v<typename layout::operand_name, value_type>}, std::int64_t{layout::rows},
+          std::int64_t{layout::columns}, std::int64_t{has_reducer<entropy_reducer<float>, Reducer>},
+          static_cast<std::int64_t>(sizeof(typename Reducer::state_type))}) {
+      stamp.add(loss_stamp::plan, number);
+    }
+    return stamp;
+  }
+
+  static constexpr std::int64_t most_tokens = std::int64_t{1} << 40;
+
+  static void check_room(char const* function, workspace const& space, std::int64_t needed,
+                         linear_loss_shape const& shape) {
+    space.check_room(function, needed, shape.tokens, " tokens of ", shape.channels, " channels and ", shape.vocabulary,
+                     " entries");
+  }
+
+  static void check_extents(linear_loss_shape const& shape) {
+    check<shape_error>(shape.tokens >= 0 && shape.channels >= 0, where, ": there are ", shape.tokens, " tokens of ",
+                       shape.channels, " channels but neither must be negative");
+    check<shape_error>(shape.tokens <= most_tokens && shape.channels <= 0x7fffffff, where, ": there are ", shape.tokens,
+                       " tokens of ", shape.channels, " channels but at most ", most_tokens, " of ", 0x7fffffff,
+                       " can be");
+    check<shape_error>(shape.vocabulary >= 1 && shape.vocabulary <= 0x7fffffff, where, ": the vocabulary has ",
+                       shape.vocabulary, " entries but must have 1 to ", 0x7fffffff);
+  }
+
+  template <class Label>
+  static linear_loss_shape check_inputs(char const* function, inputs<Label> const& in,
+                                        linear_loss_options const& options) {
+    linear_loss_shape const shape{in.hidden.extent(0), in.classifier.extent(0), in.hidden.extent(1)};
+    check_extents(shape);
+    check<shape_error>(in.classifier.extent(1) == shape.channels, function, ": the hidden states have ", shape.channels,
+                       " channels but the classifier has ", in.classifier.extent(1));
+    check<shape_error>(in.labels.size() == shape.tokens, function, ": there are ", in.labels.size(), " labels but ",
+                       shape.tokens, " tokens");
+    check_memory(function, "hidden states", in.hidden);
+    check_memory(function, "rows of the classifier", in.classifier);
+    check_memory(function, "labels", in.labels);
+    check_memory(function, "biases", in.bias);
+    check<shape_error>(in.bias.data == nullptr || in.bias.size() == shape.vocabulary, function, ": the bias has ",
+                       in.bias.size(), " values but the vocabulary has ", shape.vocabulary);
+    check_length(function, "weights", in.weights, shape.tokens, "tokens");
+    check<value_error>(options.temperature > 0 && options.temperature < infinity, function, ": the temperature is ",
+                       options.temperature, " but must be positive and finite");
+    check<value_error>(1.0F / options.temperature < infinity, function, ": the temperature is ", options.temperature,
+                       ", whose reciprocal is not finite");
+    check<value_error>(!is_nan(options.hidden_threshold) && !is_nan(options.classifier_threshold), function,
+                       ": the thresholds of the filter are ", options.hidden_threshold, " and ",
+                       options.classifier_threshold, " but must be numbers");
+    check<value_error>(options.softcap >= 0 && options.softcap < infinity, function, ": the softcap is ",
+                       options.softcap, " but must be finite and not negative");
+    check<value_error>(options.smoothing >= 0 && options.smoothing <= 1, function, ": the smoothing is ",
+                       options.smoothing, " but must be from 0 to 1");
+    check<value_error>(is_finite(options.z_factor), function, ": the factor of the z-loss is ", options.z_factor,
+                       " but must be finite");
+    check<value_error>(options.smoothing == 0.0F || has_reducer<sum_reducer<float>, Reducer>, function,
+                       ": the smoothing is ", options.smoothing, " but the reducer has no sum_reducer<float>");
+    check<value_error>(options.sequence >= 0 && options.shift >= 0, function, ": the shift is ", options.shift,
+                       " and the length of sequences ", options.sequence, " but neither must be negative");
+    check<shape_error>(options.sequence == 0 || shape.tokens % options.sequence == 0, function, ": there are ",
+                       shape.tokens, " tokens, which are no whole number of sequences of ", options.sequence);
+    return shape;
+  }
+
+  template <class Gradient>
+  static void check_gradients(linear_loss_shape const& shape, linear_loss_options const& options,
+                              loss_upstream const& upstream, linear_loss_gradients<Gradient> const& out) {
+    std::int64_t const losses = options.reduction == loss_reduction::none ? shape.tokens : 1;
+    check_length(back, "upstream gradients of losses", upstream.loss, losses, "losses");
+    check_length(back, "upstream gradients of log-sum-exps", upstream.log_sum_exp, shape.tokens, "tokens");
+    check_length(back, "upstream gradients of entropies", upstream.entropy, shape.tokens, "tokens");
+    check<value_error>(upstream.entropy.data == nullptr || has_reducer<entropy_reducer<float>, Reducer>, back,
+                       ": entropies have gradients but the reducer has no entropy_reducer<float>");
+    check_memory(back, "gradients of hidden states", out.hidden);
+    check_memory(back, "gradients of the classifier", out.classifier);
+    check_matrix("hidden states", out.hidden, shape.tokens, shape.channels);
+    check_matrix("classifier", out.classifier, shape.vocabulary, shape.channels);
+    check_length(back, "gradients of the bias", out.bias, shape.vocabulary, "entries of the vocabulary");
+    check<value_error>(options.workspace_budget >= 0, back, ": the budget of the workspace is ",
+                       options.workspace_budget, " bytes but must not be negative");
+  }
+
+  template <class Gradient>
+  static void check_matrix(char const* what, matrix_view<Gradient> matrix, std::int64_t rows, std::int64_t columns) {
+    if (matrix.data == nullptr) {
+      return;
+    }
+    bool const is_empty = rows == 0 || columns == 0;
+    check<shape_error>(matrix.extent(0) == rows && matrix.extent(1) == columns, back, ": the gradient of the ", what,
+                       " is ", matrix.extent(0), " x ", matrix.extent(1), " but must be ", rows, " x ", columns);
+    for (int dimension = 0; dimension < 2; ++dimension) {
+      check<shape_error>(is_empty || matrix.extent(dimension) < 2 || matrix.stride(dimension) != 0, back,
+                         ": dimension ", dimension, " of the gradient of the ", what, " has ", matrix.extent(dimension),
+                         " elements with a stride of 0");
+    }
+  }
+
+  static void check_outputs(linear_loss_shape const& shape, linear_loss_options const& options,
+                            linear_loss_outputs const& out) {
+    bool const is_reduced = options.reduction != loss_reduction::none;
+    check_memory(where, "losses", out.loss);
+    check<shape_error>(out.loss.size() == (is_reduced ? 1 : shape.tokens), where, ": the loss has ", out.loss.size(),
+                       " elements but needs ", is_reduced ? 1 : shape.tokens);
+    check_length(where, "log-sum-exps", out.log_sum_exp, shape.tokens, "tokens");
+    check_length(where, "log-probabilities", out.log_probability, shape.tokens, "tokens");
+    check_length(where, "entropies", out.entropy, shape.tokens, "tokens");
+    check_length(where, "predictions", out.prediction, shape.tokens, "tokens");
+    check_length(where, "accuracies", out.accuracy, 1, "results");
+    check_length(where, "counts", out.labelled_count, 1, "results");
+    check<value_error>(out.entropy.data == nullptr || has_reducer<entropy_reducer<float>, Reducer>, where,
+                       ": entropies are asked for but the reducer has no entropy_reducer<float>");
+    check<value_error>((out.prediction.data == nullptr && out.accuracy.data == nullptr) ||
+                           has_reducer<arg_max_reducer<float>, Reducer>,
+                       where, ": predictions are asked for but the reducer has no arg_max_reducer<float>");
+  }
+
+  /// A list that is there has the length that it should have.
+  template <class T>
+  static void check_length(char const* function, char const* what, array_view<T> list, std::int64_t length,
+                           char const* of) {
+    check_memory(function, what, list);
+    check<shape_error>(list.data == nullptr || list.size() == length, function, ": there are ", list.size(), " ", what,
+                       " but ", length, " ", of);
+    check<shape_error>(std::is_const_v<T> || list.size() < 2 || list.stride(0) != 0, function, ": the ", what, " have ",
+                       list.size(), " elements with a stride of ", 0);
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera
+
+#if defined(TESSERA_COMPILES_CUDA)
+#include <tessera/algorithm/loss/linear_loss.cuh>
+#endif

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Gradients of the loss of a linear classifier on sm_90a: operands of 16 bits, filters by blocks of 128 x 128, rows of
+/// hidden states, of the classifier and of their gradients at multiples of 16 bytes. Everything else: the portable
+/// programs.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/algorithm/loss/linear_loss_gradients.hpp>
+#include <tessera/exec/cuda.cuh>
+#include <tessera/program/gemm/gemm_pingpong.cuh>
+#include <tessera/program/loss/block_lists.hpp>
+#include <tessera/program/loss/entry_order.hpp>
+#include <tessera/program/loss/gradient_products.cuh>
+#include <tessera/program/loss/kept_softmaxes.hpp>
+#include <tessera/program/loss/logit_gradient.cuh>
+#include <tessera/program/loss/token_factors.hpp>
+#include <tessera/tile/cuda/gemm_tile.cuh>
+#include <tessera/tuning/gemm/linear.hpp>
+#include <tessera/tuning/loss/linear_loss.hpp>
+
+namespace tessera {
+inline namespace v0 {
+namespace detail {
+
+/// One call's launches.
+template <class Architectures, class Call>
+struct loss_gradients_on_warpgroups {
+  using value_type = typename Call::value_type;
+  using gradient_type = typename Call::gradient_type;
+  static constexpr warpgroup_gemm_policy policy = warpgroup_loss_gradient_tuning{}(900);
+  using make_gradient =
+      gemm_in_turns<typename Call::layout::operand_name, loss_tiles_of_part, write_loss_gradient<value_type>, policy>;
+  static constexpr warpgroup_gemm_policy product_policy = warpgroup_loss_product_tuning{}(900);
+  using multiply = loss_gradient_products<typename Call::layout::operand_name, gradient_type, product_policy>;
+  static constexpr char const* where = "linear_loss.backward";
+
+  basic_cuda<Architectures> const& exec;
+  Call const& call;
+  std::int64_t blocks;  ///< of a launch that fills the device
+  bool is_ordered;      ///< takes entries by what the forward pass has marked; then nothing else gets a gradient
+
+  bool is_suitable() const {
+    constexpr std::int64_t most = 0x7fffffff - 512;  // places of tiles are 32-bit
+    auto const& shape = call.shape;
+    return shape.tokens > 0 && shape.channels > 0 && shape.tokens < most && shape.vocabulary < most &&
+           can_map(call.hidden) && can_map(call.logits.classifier.matrix) && is_writable(call.out.hidden) &&
+           is_writable(call.out.classifier) && exec.template has<multiply>();
+  }
+
+  void run() const {
+    auto const& places = call.places;
+    auto const& space = call.space;
+    if (is_ordered) {
+      order_entries();
+    }
+    place_loss_factors<value_type> const place{
+        call.tokens,           space[places.rows],   call.hidden, is_ordered ? space[places.place_of].data : nullptr,
+        space[places.factors], space[places.unclean]};
+    exec.run(place, place.groups());
+    exec.clear(space[places.kept_for_hidden]);
+    exec.clear(space[places.kept_for_classifier]);
+    if (places.kept > 0) {
+      differentiate_kept();
+    }
+    list_loss_tiles const tiles{range_of(places.kept),
+                                is_ordered ? alive_blocks() : matrix_view<std::uint8_t>{},
+                                places.token_blocks,
+                                make_gradient::columns,
+                                policy.band,
+                                tile_lists(),
+                                space[places.tile_count]};
+    exec.run(tiles, tiles.groups());
+    for (std::int64_t first = places.kept; first < call.shape.vocabulary; first += places.entries) {
+      run_part(places.part(space, call.shape, first));
+    }
+  }
+
+ private:
+  using part_type = loss_gradient_part<value_type>;
+
+  static bool is_writable(matrix_view<gradient_type> target) { return target.data == nullptr || can_map(target); }
+
+  /// Rows of the classifier's gradient that no part writes are zeros.
+  void order_entries() const {
+    auto const& places = call.places;
+    auto const& space = call.space;
+    if (call.out.classifier.data != nullptr) {
+      exec.clear(array_view<gradient_type>(call.out.classifier.data, call.shape.vocabulary * call.shape.channels));
+    }
+    loss_mark_reader const marks = mark_reader();
+    loss_entry_order const order{space[places.entry_of],     space[places.place_of], space[places.class_of],
+                                 space[places.class_counts], space[places.alive],    space[places.dead_blocks],
+                                 space[places.in_order]};
+    mark_labels const labels{marks, call.tokens};
+    exec.run(labels, labels.groups());
+    class_entries const classes{marks, order};
+    exec.run(classes, classes.groups());
+    exec.run(place_classes{order}, 1);
+    place_entries const entries{order};
+    exec.run(entries, entries.groups());
+    find_alive_blocks const blocks_of_marks{marks, order, alive_blocks()};
+    exec.run(blocks_of_marks, blocks_of_marks.groups());
+    choose_order const choose{order, alive_blocks()};
+    exec.run(choose, choose.groups());
+  }
+  loss_mark_reader mark_reader() const {
+    auto const& places = call.places;
+    return {{call.space[places.live].data, {places.token_blocks, places.words}}, call.space[places.is_marked]};
+  }
+  matrix_view<std::uint8_t> alive_blocks() const {
+    return {call.space[call.places.alive_blocks].data,
+            {call.places.token_blocks, call.places.place_blocks(call.shape)}};
+  }
+
+  /// The part whose softmaxes forward() has kept: nothing is multiplied to make its gradient.
+  void differentiate_kept() const {
+    auto const& places = call.places;
+    auto const& space = call.space;
+    part_type const part = places.kept_part(space, call.shape);
+    kept_softmaxes<value_type> const kept = places.kept_in(space, call.shape);
+    differentiate_softmaxes<value_type> const differentiate{kept,
+                                                            space[places.factors],
+                                                            call.tokens.row_of,
+                                                            space[places.targets],
+                                                            call.logits.map,
+                                                            part.kept_for_hidden,
+                                                            part.kept_for_classifier,
+                                                            call.status};
+    exec.run(differentiate, differentiate.groups());
+    exec.run(set_softmaxes{kept.state, kept.none}, 1);
+    use_part(range_of(0), part);
+  }
+
+  loss_part_range range_of(std::int64_t first) const {
+    return {first, first < call.places.kept ? call.places.kept : call.places.entries, call.shape.vocabulary,
+            is_ordered ? call.space[call.places.alive].data : nullptr,
+            is_ordered ? call.space[call.places.in_order].data : nullptr};
+  }
+  matrix_view<tile_order::place> tile_lists() const {
+    auto const& places = call.places;
+    return {call.space[places.tiles].data, {places.parts, places.hidden_panels(call.shape) * places.tiles_across()}};
+  }
+
+  void run_part(part_type const& part) const {
+    auto const& places = call.places;
+    auto const& space = call.space;
+    loss_part_range const range = range_of(part.first);
+    if (is_ordered) {
+      gather_entries<value_type> const gather{range, space[places.entry_of], call.logits.classifier.matrix, gathered()};
+      exec.run(gather, gather.groups());
+    }
+    make(range, part);
+    use_part(range, part);
+  }
+
+  /// Whose gradient by the logits is there.
+  void use_part(loss_part_range const& range, part_type const& part) const {
+    auto const& places = call.places;
+    auto const& space = call.space;
+    if (call.out.bias.data != nullptr) {
+      sum_gradient_columns<value_type> const sum{part.gradient, part.column_sums};
+      exec.run(sum, sum.groups());
+      write_bias(exec, call, part, call.out.bias);
+    }
+    loss_product_works const works{
+        space[places.list_counts].data,
+        space[places.lists].data,
+        call.out.classifier.data != nullptr ? panels(part.gradient.extent(1)) : 0,
+        call.out.hidden.data != nullptr ? panels(call.shape.tokens) : 0,
+        static_cast<std::int32_t>(divide_up(call.shape.channels, std::int64_t{multiply::channels})),
+        static_cast<std::int32_t>(places.token_blocks),
+        static_cast<std::int32_t>(places.entry_blocks()),
+        product_policy.band,
+    };
+    list_loss_blocks const lists{range,
+                                 works,
+                                 space[places.list_counts],
+                                 space[places.lists],
+                                 part.kept_for_hidden,
+                                 part.kept_for_classifier,
+                                 space[places.unclean]};
+    // Where nothing is left out all whole parts have the same lists.
+    bool const leaves_out = call.thresholds.hidden > 0 || call.thresholds.classifier > 0;
+    if (leaves_out || part.first <= places.kept || part.gradient.extent(1) != places.entries) {
+      exec.run(lists, lists.groups());
+    }
+    add_products(range, part, works);
+  }
+
+  static std::int32_t panels(std::int64_t extent) {
+    return static_cast<std::int32_t>(divide_up(extent, std::int64_t{256}));
+  }
+
+  void make(loss_part_range const& range, part_type const& part) const {
+    auto const& places = call.places;
+    auto const& space = call.space;
+    using epilogue_type = write_loss_gradient<value_type>;
+    using boxes = typename epilogue_type::boxes;
+    boxes const target{{make_tensor_map(where, part.gradient, {boxes::box_rows, boxes::box_columns}),
+                        static_cast<std::int32_t>(part.gradient.extent(0)),
+                        static_cast<std::int32_t>(part.gradient.extent(1)),
+                        {}}};
+    epilogue_type const epilogue{target,
+                                 range,
+                                 space[places.factors],
+                                 call.logits.map,
+                                 is_ordered ? space[places.entry_of].data : nullptr,
+                                 call.thresholds,
+                                 call.smoothing,
+                                 1.0F / static_cast<float>(call.shape.vocabulary),
+                                 call.has_entropies,
+                                 part.kept_for_hidden,
+                                 part.kept_for_classifier};
+    std::int64_t const number = (part.first - places.kept) / places.entries;
+    constexpr box_shape box{make_gradient::b_box_rows, make_gradient::depth};
+    loss_tiles_of_part const schedule{
+        {&tile_lists()(number, 0), &space[places.tile_count][number],
+         static_cast<std::int32_t>(divide_up(call.shape.channels, std::int64_t{make_gradient::depth}))},
+        range,
+        make_tensor_map(where, classifier_of(part), box)};
+    make_gradient const program{
+        make_tensor_map(where, call.hidden, {warpgroup_gemm_shape::block_rows, make_gradient::depth}),
+        make_tensor_map(where, gathered(part), box), schedule, epilogue};
+    exec.run(program, blocks);
+  }
+
+  matrix_view<value_type> gathered() const {
+    auto const& places = call.places;
+    return {call.space[places.gathered].data,
+            {places.entries, call.shape.channels},
+            {places.remains_stride(call.shape), 1}};
+  }
+  /// If there is another order.
+  matrix_view<value_type const> gathered(part_type const& part) const {
+    return is_ordered ? gathered() : classifier_of(part);
+  }
+  matrix_view<value_type const> classifier_of(part_type const& part) const {
+    return rows_of(call.logits.classifier.matrix, part.first, part.gradient.extent(1));
+  }
+
+  void add_products(loss_part_range const& range, part_type const& part, loss_product_works const& works) const {
+    auto const& places = call.places;
+    auto const& space = call.space;
+    constexpr box_shape box{multiply::box, multiply::box};
+    constexpr box_shape shared_box{multiply::shared_rows, multiply::box};
+    float const* const scale = space[places.late_scale].data;
+    multiply const program{make_tensor_map(where, part.gradient, box),
+                           make_tensor_map(where, call.hidden, shared_box),
+                           make_tensor_map(where, classifier_of(part), shared_box),
+                           make_tensor_map(where, gathered(part), shared_box),
+                           works,
+                           range,
+                           {call.out.classifier, is_ordered ? space[places.entry_of].data : nullptr, scale},
+                           {call.out.hidden, places.remains_of(space, call.shape), scale},
+                           space[places.factors]};
+    exec.run(program, blocks);
+  }
+};
+
+/// The bias has gradients by all entries; and a gradient of the classifier is cleared at once.
+template <class Call>
+bool can_order_entries(Call const& call) {
+  auto const& classifier = call.out.classifier;
+  return call.space[call.places.alive].size() > 0 && call.out.bias.data == nullptr &&
+         (classifier.data == nullptr || (classifier.stride(0) == classifier.extent(1) && classifier.stride(1) == 1));
+}
+
+/// Whether gradients can be made on sm_90a at all. Blocks: a loss_gradient_tiles.
+template <class Blocks, int... Architectures>
+inline constexpr bool makes_gradients_on_warpgroups =
+    ((Architectures == 900) || ...) &&
+    sizeof(typename Blocks::value_type) == 2 && Blocks::block_rows == 128 && Blocks::block_columns == 128;
+
+}  // namespace detail
+
+/// Whether the executor puts entries into the order of how many tokens they matter to: on sm_90a, for 16 bits.
+template <int... Architectures, class Blocks>
+constexpr bool orders_entries(basic_cuda<arch_list<Architectures...>> const&, std::type_identity<Blocks>) {
+  return detail::makes_gradients_on_warpgroups<Blocks, Architectures...>;
+}
+
+/// Whether the executor keeps softmaxes where there is room for them: on sm_90a, for 16 bits.
+template <int... Architectures, class Blocks>
+constexpr bool keeps_softmaxes(basic_cuda<arch_list<Architectures...>> const&, std::type_identity<Blocks>) {
+  return detail::makes_gradients_on_warpgroups<Blocks, Architectures...>;
+}
+
+/// For CUDA devices: on sm_90a by wgmma where the layout suits the copy engine, else the portable programs.
+template <int... Architectures, class Call>
+void run_loss_gradients(basic_cuda<arch_list<Architectures...>> const& exec, Call const& call) {
+  if constexpr (detail::makes_gradients_on_warpgroups<typename Call::blocks, Architectures...>) {
+    detail::loss_gradients_on_warpgroups<arch_list<Architectures...>, Call> const launches{
+        exec, call, max(exec.state->multiprocessors() / 2, 1) * 2, detail::can_order_entries(call)};
+    if (launches.is_suitable()) {
+      launches.run();
+      return;
+    }
+  }
+  detail::run_loss_gradients_portably(exec, call);
+}
+
+}  // namespace v0
+}  // namespace tessera

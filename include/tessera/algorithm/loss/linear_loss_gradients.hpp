@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// The portable half of linear_loss's backward pass that depends on the vocabulary: `run_loss_gradients`, which an
+/// executor with programs of its own overloads.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/algorithm/loss/linear_loss_regions.hpp>
+#include <tessera/algorithm/loss/linear_loss_types.hpp>
+#include <tessera/config.hpp>
+#include <tessera/core/status.hpp>
+#include <tessera/exec/workspace.hpp>
+#include <tessera/program/gemm/gemm_tiles.hpp>
+#include <tessera/program/gemm/store_sums.hpp>
+#include <tessera/program/loss/gradient_products.hpp>
+#include <tessera/program/loss/logit_gradient.hpp>
+#include <tessera/program/loss/logits.hpp>
+#include <tessera/tile/source/dense.hpp>
+#include <tessera/tile/source/filtered.hpp>
+#include <tessera/tile/source/gathered_columns.hpp>
+#include <tessera/view/array_view.hpp>
+#include <tessera/view/matrix_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// What gradients are made of, once the factors of rows are there (prepare_loss_gradients).
+template <class Tile, class Reducer, class Filter, class Gradient>
+struct loss_gradient_call {
+  /// What gradients are stored as.
+  using gradient_type = Gradient;
+  /// The tile of logits.
+  using layout = loss_tile<Tile>;
+  using value_type = typename layout::value_type;
+  /// The program that makes softmaxes' differences.
+  using blocks = loss_gradient_tiles<Tile, Filter>;
+
+  linear_loss_shape shape;                     ///< of the problem
+  loss_logits<Tile> logits;                    ///< how they are made again
+  matrix_view<value_type const> hidden;        ///< tokens x channels
+  loss_token_list tokens;                      ///< those with a label
+  float smoothing;                             ///< of labels
+  bool has_entropies;                          ///< some token has a gradient by its entropy
+  gradient_thresholds thresholds;              ///< of the filter
+  linear_loss_gradients<Gradient> const& out;  ///< where gradients go
+  detail::loss_gradient_regions<Tile, Reducer, Filter, Gradient> const& places;  ///< in the workspace
+  workspace const& space;                                                        ///< of plan_backward()
+  status_word* status;  ///< for labels that are none; may be null
+};
+
+namespace detail {
+
+/// Part by part, so that what is added up is in fp32 and in order.
+template <class Executor, class Call, class Gradient>
+void add_to_hidden(Executor const& exec, Call const& call, loss_gradient_part<typename Call::value_type> const& part,
+                   matrix_view<Gradient> target) {
+  using value_type = typename Call::value_type;
+  using program = gemm_tiles<typename Call::layout::operand_name, filtered<value_type>, dense<value_type>,
+                             accumulate_tokens<Gradient>>;
+  if (target.data == nullptr || target.is_empty()) {
+    return;
+  }
+  std::int64_t const width = part.gradient.extent(1);
+  matrix_view<value_type const> const classifier = rows_of(call.logits.classifier.matrix, part.first, width);
+  program const product{
+      {part.gradient, part.kept_for_hidden, Call::blocks::block_rows, Call::blocks::block_columns},
+      {classifier.transposed()},
+      {target, call.places.remains_of(call.space, call.shape), call.tokens.order,
+       call.space[call.places.late_scale].data, part.first == 0, part.first + width == call.shape.vocabulary}};
+  exec.run(product, product.tiles());
+}
+
+template <class Executor, class Call, class Gradient>
+void write_classifier(Executor const& exec, Call const& call, loss_gradient_part<typename Call::value_type> const& part,
+                      matrix_view<Gradient> target) {
+  using value_type = typename Call::value_type;
+  using program = gemm_tiles<typename Call::layout::operand_name, filtered<value_type>, gathered_columns<value_type>,
+                             store_sums<Gradient, scaled_by_memory>>;
+  if (target.data == nullptr || target.is_empty()) {
+    return;
+  }
+  program const product{
+      {part.gradient.transposed(), part.kept_for_classifier.transposed(), Call::blocks::block_columns,
+       Call::blocks::block_rows},
+      {call.hidden, call.tokens.order},
+      {rows_of(target, part.first, part.gradient.extent(1)), {call.space[call.places.late_scale].data}}};
+  exec.run(product, product.tiles());
+}
+
+template <class Executor, class Call, class Gradient>
+void write_bias(Executor const& exec, Call const& call, loss_gradient_part<typename Call::value_type> const& part,
+                array_view<Gradient> target) {
+  if (target.data != nullptr) {
+    array_view<Gradient> const some(&target[part.first], {part.gradient.extent(1)}, {target.stride(0)});
+    sum_bias_gradient<Gradient> const sum{part.column_sums, call.space[call.places.late_scale].data, some};
+    exec.run(sum, sum.groups());
+  }
+}
+
+template <class Executor, class Call>
+void run_loss_gradients_portably(Executor const& exec, Call const& call) {
+  if (call.out.hidden.data != nullptr) {
+    clear_unlabelled<typename Call::gradient_type> const clear{
+        call.tokens.row_of, call.space[call.places.late_scale].data, call.out.hidden};
+    exec.run(clear, clear.groups());
+  }
+  for (std::int64_t first = 0; first < call.shape.vocabulary; first += call.places.entries) {
+    auto const part = call.places.part(call.space, call.shape, first);
+    typename Call::blocks const tiles{call.logits,    call.tokens,     call.space[call.places.rows],
+                                      call.smoothing, call.thresholds, part};
+    exec.run(tiles, tiles.groups());
+    add_to_hidden(exec, call, part, call.out.hidden);
+    write_classifier(exec, call, part, call.out.classifier);
+    write_bias(exec, call, part, call.out.bias);
+  }
+}
+
+}  // namespace detail
+
+/// Whether an executor takes the vocabulary of a filtered pass in another order, for which it needs room. Blocks: the
+/// loss_gradient_tiles of the loss. One that does overloads this for itself.
+template <class Executor, class Blocks>
+constexpr bool orders_entries(Executor const&, std::type_identity<Blocks>) {
+  return false;
+}
+
+/// Whether an executor's forward pass can leave softmaxes for its backward pass (program/loss/kept_softmaxes.hpp). One
+/// that does overloads this for itself.
+template <class Executor, class Blocks>
+constexpr bool keeps_softmaxes(Executor const&, std::type_identity<Blocks>) {
+  return false;
+}
+
+/// Call: a loss_gradient_call. An executor with programs of its own overloads this for itself.
+template <class Executor, class Call>
+void run_loss_gradients(Executor const& exec, Call const& call) {
+  detail::run_loss_gradients_portably(exec, call);
+}
+
+}  // namespace v0
+}  // namespace tessera
+
+#if defined(TESSERA_COMPILES_CUDA)
+#include <tessera/algorithm/loss/linear_loss_gradients.cuh>
+#endif

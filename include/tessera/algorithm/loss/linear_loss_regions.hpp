@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// The workspaces of algorithm/loss/linear_loss.hpp: `loss_regions` for a forward pass, `loss_gradient_regions` for
+/// both passes, of which those of the forward pass come first, then what it can leave for the other
+/// (`loss_mark_regions`).
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/algorithm/loss/linear_loss_types.hpp>
+#include <tessera/core/bfloat16.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/check.hpp>
+#include <tessera/core/precision.hpp>
+#include <tessera/exec/workspace.hpp>
+#include <tessera/program/loss/entry_marks.hpp>
+#include <tessera/program/loss/entry_order.hpp>
+#include <tessera/program/loss/finish_loss.hpp>
+#include <tessera/program/loss/gradient_products.hpp>
+#include <tessera/program/loss/kept_softmaxes.hpp>
+#include <tessera/program/loss/logit_gradient.hpp>
+#include <tessera/program/loss/logits.hpp>
+#include <tessera/program/loss/stamp.hpp>
+#include <tessera/program/loss/token_factors.hpp>
+#include <tessera/program/loss/tokens.hpp>
+#include <tessera/tile/tile_order.hpp>
+#include <tessera/tuning/loss/linear_loss.hpp>
+#include <tessera/view/matrix_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+namespace detail {
+
+/// Some rows of a matrix, one after the other.
+template <class T>
+matrix_view<T> rows_of(matrix_view<T> matrix, std::int64_t first, std::int64_t count) {
+  return {&matrix(first, 0), {count, matrix.extent(1)}, {matrix.stride(0), matrix.stride(1)}};
+}
+
+/// What a forward pass needs and a backward pass finds again. The stamp is first, so that it is found whatever the
+/// extents were.
+template <class Tile, class Reducer>
+struct loss_regions {
+  using layout = loss_tile<Tile>;
+  workspace_plan plan;
+  std::int64_t splits;
+  region<std::uint64_t> stamp;
+  region<std::int64_t> order;
+  region<std::int64_t> row_of;
+  region<std::int32_t> labels;
+  region<std::int64_t> count;
+  region<float> poison;
+  region<float> targets;
+  region<float> row_lse;
+  region<float> row_entropy;
+  region<float> scale;
+  region<loss_sums> sums;
+  region<typename Reducer::state_type> states;
+
+  /// `record`: of a plan that users see entries, else sizes.
+  loss_regions(char const* where, linear_loss_shape const& shape,
+               workspace_plan::record record = workspace_plan::record::entries)
+      : plan(where, record),
+        splits(splits_of(shape)),
+        stamp(plan.add<std::uint64_t>("what the forward pass was", loss_stamp::size)),
+        order(plan.add<std::int64_t>("tokens with a label", shape.tokens)),
+        row_of(plan.add<std::int64_t>("places of tokens", shape.tokens)),
+        labels(plan.add<std::int32_t>("their labels", shape.tokens)),
+        count(plan.add<std::int64_t>("how many they are", 1)),
+        poison(plan.add<float>("bad labels", 1)),
+        targets(plan.add<float>("logits of labels", shape.tokens)),
+        row_lse(plan.add<float>("log-sum-exps", shape.tokens)),
+        row_entropy(plan.add<float>("entropies", shape.tokens)),
+        scale(plan.add<float>("scale of gradients", 1)),
+        sums(plan.add<loss_sums>("sums over tokens", divide_up(shape.tokens, std::int64_t{256}))),
+        states(
+            plan.add<typename Reducer::state_type>("states of rows", checked_multiply(where, splits, shape.tokens))) {}
+
+  /// Groups enough to fill any machine, whatever the extents; not a function of the machine, so that results are none.
+  /// Some for many tokens, too, for programs that share rows of larger tiles.
+  static std::int64_t splits_of(linear_loss_shape const& shape) {
+    constexpr std::int64_t enough_groups = 512;
+    constexpr std::int64_t fewest_splits = 6;
+    std::int64_t const rows = max(divide_up(shape.tokens, std::int64_t{layout::rows}), std::int64_t{1});
+    std::int64_t const columns = divide_up(shape.vocabulary, std::int64_t{layout::columns});
+    return clamp(divide_up(enough_groups, rows), fewest_splits, max(columns, fewest_splits));
+  }
+
+  loss_token_list token_list(workspace const& space) const {
+    return {space[order], space[row_of], space[labels], space[count]};
+  }
+  matrix_view<typename Reducer::state_type> state_matrix(workspace const& space, std::int64_t tokens) const {
+    return {space[states].data, {splits, tokens}};
+  }
+};
+
+/// What a forward pass can leave for the backward pass, behind all that it needs itself.
+template <class Tile, class Reducer>
+struct loss_mark_regions : loss_regions<Tile, Reducer> {
+  using base = loss_regions<Tile, Reducer>;
+  using value_type = typename base::layout::value_type;
+  std::int64_t token_blocks;
+  std::int64_t words;  ///< of 32 entries of the vocabulary
+  region<std::uint32_t> live;
+  region<std::int32_t> is_marked;  ///< 1 if forward() left marks, else 0
+  region<loss_bound> bounds;
+  region<known_loss> known;
+  std::int64_t kept;         ///< entries whose softmaxes are kept
+  std::int64_t kept_stride;  ///< from those of one token to the next
+  region<value_type> softmaxes;
+  region<float> references;  ///< of softmaxes
+  region<std::int32_t> softmax_state;
+
+  explicit loss_mark_regions(char const* where, linear_loss_shape const& shape, std::int64_t kept_entries = 0,
+                             workspace_plan::record record = workspace_plan::record::entries)
+      : base(where, shape, record),
+        token_blocks(divide_up(shape.tokens, std::int64_t{loss_marks::block_tokens})),
+        words(divide_up(shape.vocabulary, std::int64_t{32})),
+        live(this->plan.template add<std::uint32_t>("marks of entries", checked_multiply(where, token_blocks, words))),
+        is_marked(this->plan.template add<std::int32_t>("whether there are marks", 1)),
+        bounds(this->plan.template add<loss_bound>("bounds of log-sum-exps",
+                                                   checked_multiply(where, this->splits, shape.tokens))),
+        known(this->plan.template add<known_loss>("known parts of log-sum-exps", shape.tokens)),
+        kept(kept_entries),
+        kept_stride(divide_up(kept_entries, std::int64_t{base::layout::columns}) * base::layout::columns),
+        softmaxes(this->plan.template add<value_type>("softmaxes", checked_multiply(where, shape.tokens, kept_stride))),
+        references(this->plan.template add<float>(
+            "references of softmaxes",
+            checked_multiply(where, divide_up(kept_entries, std::int64_t{kept_softmaxes<value_type>::tile_entries}),
+                             shape.tokens))),
+        softmax_state(this->plan.template add<std::int32_t>("whether there are softmaxes", kept > 0 ? 1 : 0)) {}
+
+  /// Of the forward pass by itself.
+  std::int64_t forward_bytes() const { return live.offset; }
+  /// Whether a workspace has room for marks, too.
+  bool has_marks(workspace const& space) const { return space.bytes() >= softmaxes.offset; }
+  /// Whether a workspace has room for the softmaxes that are kept, too.
+  bool has_softmaxes(workspace const& space) const { return kept > 0 && space.bytes() >= this->plan.bytes(); }
+
+  loss_marks marks(workspace const& space, linear_loss_shape const& shape, float threshold) const {
+    return {{space[live].data, {token_blocks, words}},
+            {space[bounds].data, {this->splits, shape.tokens}},
+            space[known],
+            space[is_marked],
+            threshold};
+  }
+  kept_softmaxes<value_type> kept_in(workspace const& space, linear_loss_shape const& shape) const {
+    if (kept == 0) {
+      return {};
+    }
+    std::int64_t const tiles = divide_up(kept, std::int64_t{kept_softmaxes<value_type>::tile_entries});
+    return {{space[softmaxes].data, {shape.tokens, kept}, {kept_stride, 1}},
+            {space[references].data, {tiles, shape.tokens}},
+            space[softmax_state]};
+  }
+};
+
+/// How a backward pass cuts the vocabulary into parts: entries whose softmaxes are kept, if any, are one; then come as
+/// many as logits are made again for. Programs that do not use what is kept make all logits again; where all are kept,
+/// in its place.
+template <class Tile, class Reducer, class Filter, class Gradient>
+struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
+  using base = loss_mark_regions<Tile, Reducer>;
+  using layout = loss_tile<Tile>;
+  using program = loss_gradient_tiles<Tile, Filter>;
+  static constexpr std::int64_t tile_columns = layout::columns;
+  static constexpr int least_tile_columns = 128;  ///< of tiles in which an executor may make gradients
+  /// Gradients by logits have fewer exponents than their factors: scale_loss_gradients brings them into range.
+  static constexpr bool has_narrow_gradient =
+      scalar_traits<typename layout::value_type>::exponent_bits < scalar_traits<float>::exponent_bits;
+  std::int64_t entries;  ///< of a part: whole tiles
+  std::int64_t parts;    ///< whose logits are made again
+  std::int64_t row_blocks;
+  std::int64_t row_tiles;
+  region<loss_row_gradient> rows;
+  region<float> largest_factors;
+  region<float> late_scale;
+  region<std::uint16_t> remains;  ///< lower halves of sums of hidden gradients
+  region<typename layout::value_type> gradient;
+  region<std::uint8_t> kept_for_hidden;
+  region<std::uint8_t> kept_for_classifier;
+  region<float> column_sums;
+  region<loss_token_factors> factors;
+  region<std::uint8_t> unclean;
+  region<std::int32_t> list_counts;
+  region<std::int32_t> lists;
+  region<tile_order::place> tiles;
+  region<std::int32_t> tile_count;
+  // Of a filtered pass that takes the vocabulary in another order.
+  region<std::int32_t> entry_of;
+  region<std::int32_t> place_of;
+  region<std::uint8_t> class_of;
+  region<std::int32_t> class_counts;
+  region<std::int64_t> alive;
+  region<std::int32_t> dead_blocks;
+  region<std::int32_t> in_order;
+  region<std::uint8_t> alive_blocks;
+  region<typename layout::value_type> gathered;
+
+  /// Orders: whether the executor takes entries of a filtered pass in another order.
+  loss_gradient_regions(char const* where, linear_loss_shape const& shape, linear_loss_options const& options,
+                        bool orders, std::int64_t kept_entries,
+                        workspace_plan::record record = workspace_plan::record::entries)
+      : loss_gradient_regions(where, shape, record, orders, kept_entries,
+                              entries_within(where, shape, orders, kept_entries, options.workspace_budget)) {}
+
+  /// Of how many entries the budget can keep softmaxes: all, or whole tiles beside what else is usual.
+  static std::int64_t kept_within(char const* where, linear_loss_shape const& shape, std::int64_t budget) {
+    constexpr std::int64_t step = 768;  // whole tiles of 128, 192 and 256
+    auto const bytes = [&](std::int64_t count, std::int64_t entry_count) {
+      return loss_gradient_regions(where, shape, workspace_plan::record::sizes, false, count, entry_count).plan.bytes();
+    };
+    if (bytes(shape.vocabulary, whole(shape)) <= budget) {
+      return shape.vocabulary;
+    }
+    std::int64_t const usual = entries_within(where, shape, false, 0, 0);
+    std::int64_t const most = (shape.vocabulary - 1) / step;
+    if (most == 0 || bytes(step, usual) > budget) {
+      return 0;
+    }
+    std::int64_t fitting = 1;
+    for (std::int64_t more = most; more > 0; more /= 2) {
+      while (fitting + more <= most && bytes((fitting + more) * step, usual) <= budget) {
+        fitting += more;
+      }
+    }
+    return fitting * step;
+  }
+
+  bool keeps_all(linear_loss_shape const& shape) const { return this->kept == shape.vocabulary; }
+
+  /// Of the entries whose softmaxes are kept.
+  loss_gradient_part<typename layout::value_type> kept_part(workspace const& space,
+                                                            linear_loss_shape const& shape) const {
+    return part_of(space, 0, this->kept_in(space, shape).values);
+  }
+  /// Of the part that begins with entry `first`.
+  loss_gradient_part<typename layout::value_type> part(workspace const& space, linear_loss_shape const& shape,
+                                                       std::int64_t first) const {
+    typename layout::value_type* const data = space[keeps_all(shape) ? this->softmaxes : gradient].data;
+    return part_of(space, first, {data, {shape.tokens, min(entries, shape.vocabulary - first)}, {entries, 1}});
+  }
+
+  /// What a forward pass has left here, if it was one.
+  loss_leavings leavings(workspace const& space) const {
+    return {space[this->stamp], this->token_list(space), space[this->is_marked], space[this->softmax_state]};
+  }
+  matrix_view<std::uint16_t> remains_of(workspace const& space, linear_loss_shape const& shape) const {
+    return {space[remains].data, {shape.tokens, shape.channels}, {remains_stride(shape), 1}};
+  }
+
+  static std::int64_t remains_stride(linear_loss_shape const& shape) {
+    return divide_up(shape.channels, std::int64_t{8}) * 8;
+  }
+  static std::int64_t place_blocks(linear_loss_shape const& shape) {
+    return divide_up(shape.vocabulary, std::int64_t{128});
+  }
+  static std::int64_t hidden_panels(linear_loss_shape const& shape) {
+    return divide_up(shape.tokens, std::int64_t{256});
+  }
+  std::int64_t tiles_across() const { return divide_up(entries, std::int64_t{least_tile_columns}); }
+  std::int64_t entry_blocks() const { return divide_up(widest(), std::int64_t{128}); }
+  std::int64_t entry_panels() const { return divide_up(widest(), std::int64_t{256}); }
+
+ private:
+  static constexpr bool has_remains = !std::is_same_v<Gradient, float>;  // else sums fit the result
+
+  std::int64_t widest() const { return max(entries, this->kept_stride); }
+  static std::int64_t whole(linear_loss_shape const& shape) {
+    return divide_up(shape.vocabulary, tile_columns) * tile_columns;
+  }
+
+  loss_gradient_part<typename layout::value_type> part_of(workspace const& space, std::int64_t first,
+                                                          matrix_view<typename layout::value_type> values) const {
+    std::int64_t const across = values.stride(0) / program::block_columns;
+    return {first,
+            values,
+            {space[kept_for_hidden].data, {row_blocks, across}},
+            {space[kept_for_classifier].data, {row_blocks, across}},
+            {space[column_sums].data, {row_tiles, values.extent(1)}, {values.stride(0), 1}}};
+  }
+
+  loss_gradient_regions(char const* where, linear_loss_shape const& shape, workspace_plan::record record, bool orders,
+                        std::int64_t kept_entries, std::int64_t entry_count)
+      : base(where, shape, kept_entries, record),
+        entries(entry_count),
+        parts(divide_up(shape.vocabulary - kept_entries, entry_count)),
+        row_blocks(divide_up(shape.tokens, std::int64_t{layout::rows}) * (layout::rows / program::block_rows)),
+        row_tiles(divide_up(shape.tokens, std::int64_t{layout::rows})),
+        rows(this->plan.template add<loss_row_gradient>("factors of gradients", shape.tokens)),
+        largest_factors(this->plan.template add<float>(
+            "largest factors of gradients",
+            has_narrow_gradient ? divide_up(shape.tokens, std::int64_t{prepare_loss_gradients::lanes}) : 0)),
+        late_scale(this->plan.template add<float>("late factor of gradients", 1)),
+        remains(this->plan.template add<std::uint16_t>(
+            "lower halves of hidden gradients", has_remains && parts + (kept_entries > 0 ? 1 : 0) > 1
+                                                    ? checked_multiply(where, shape.tokens, remains_stride(shape))
+                                                    : 0)),
+        gradient(this->plan.template add<typename layout::value_type>(
+            "gradient of a part of the logits", keeps_all(shape) ? 0 : checked_multiply(where, shape.tokens, entries))),
+        kept_for_hidden(this->plan.template add<std::uint8_t>(
+            "blocks kept for hidden states", checked_multiply(where, row_blocks, widest() / program::block_columns))),
+        kept_for_classifier(this->plan.template add<std::uint8_t>(
+            "blocks kept for the classifier", checked_multiply(where, row_blocks, widest() / program::block_columns))),
+        column_sums(this->plan.template add<float>("column sums", checked_multiply(where, row_tiles, widest()))),
+        factors(this->plan.template add<loss_token_factors>("factors of tokens", shape.tokens)),
+        unclean(this->plan.template add<std::uint8_t>("blocks of tokens to be cleaned", this->token_blocks)),
+        list_counts(this->plan.template add<std::int32_t>("lengths of lists", hidden_panels(shape) + entry_panels())),
+        lists(this->plan.template add<std::int32_t>(
+            "lists of blocks", checked_add(where, checked_multiply(where, hidden_panels(shape), entry_blocks()),
+                                           checked_multiply(where, entry_panels(), this->token_blocks)))),
+        tiles(this->plan.template add<tile_order::place>(
+            "lists of tiles", checked_multiply(where, parts, hidden_panels(shape), tiles_across()))),
+        tile_count(this->plan.template add<std::int32_t>("lengths of the lists of tiles", parts)),
+        entry_of(this->plan.template add<std::int32_t>("order of entries", orders ? shape.vocabulary : 0)),
+        place_of(this->plan.template add<std::int32_t>("places of entries", orders ? shape.vocabulary : 0)),
+        class_of(this->plan.template add<std::uint8_t>("classes of entries", orders ? shape.vocabulary : 0)),
+        class_counts(this->plan.template add<std::int32_t>(
+            "sizes of classes", orders ? loss_entry_order::classes * loss_entry_order::groups(shape.vocabulary) : 0)),
+        alive(this->plan.template add<std::int64_t>("entries with gradients", orders ? 1 : 0)),
+        dead_blocks(this->plan.template add<std::int32_t>("how many blocks have none", orders ? 1 : 0)),
+        in_order(this->plan.template add<std::int32_t>("whether entries keep their order", orders ? 1 : 0)),
+        alive_blocks(this->plan.template add<std::uint8_t>(
+            "blocks with gradients", orders ? checked_multiply(where, this->token_blocks, place_blocks(shape)) : 0)),
+        gathered(this->plan.template add<typename layout::value_type>(
+            "rows of a part of the classifier", orders ? checked_multiply(where, entries, remains_stride(shape)) : 0)) {
+  }
+
+  /// As many entries as fit. Without a budget: into 160 MiB, or as many as make 32 MiB of gradient.
+  static std::int64_t entries_within(char const* where, linear_loss_shape const& shape, bool orders,
+                                     std::int64_t kept_entries, std::int64_t budget) {
+    constexpr std::int64_t usual_budget = std::int64_t{160} << 20;
+    constexpr std::int64_t least_gradient = std::int64_t{32} << 20;
+    std::int64_t const tiles = divide_up(shape.vocabulary, tile_columns);
+    auto const bytes = [&](std::int64_t count) {
+      return loss_gradient_regions(where, shape, workspace_plan::record::sizes, orders, kept_entries,
+                                   count * tile_columns)
+          .plan.bytes();
+    };
+    std::int64_t const most = budget == 0 ? usual_budget : budget;
+    std::int64_t const least = min(bytes(1), bytes(tiles));
+    check<value_error>(budget == 0 || least <= budget, where, ": the workspace needs at least ", least,
+                       " bytes but the budget is ", budget);
+    if (bytes(tiles) <= most) {
+      return tiles * tile_columns;
+    }
+    std::int64_t fitting = 1;
+    for (std::int64_t step = tiles; step > 0; step /= 2) {  // bytes grow with the entries of several parts
+      while (fitting + step < tiles && bytes(fitting + step) <= most) {
+        fitting += step;
+      }
+    }
+    if (budget == 0) {
+      std::int64_t const tile_bytes = max(shape.tokens, std::int64_t{1}) * tile_columns *
+                                      static_cast<std::int64_t>(sizeof(typename layout::value_type));
+      fitting = min(max(fitting, least_gradient / tile_bytes), tiles);
+    }
+    return cheapest(shape, fitting) * tile_columns;
+  }
+
+  /// A part that is a little smaller may keep more of a device busy. Both in tiles.
+  static std::int64_t cheapest(linear_loss_shape const& shape, std::int64_t most) {
+    auto const cost = [&](std::int64_t count) {
+      return loss_part_tuning::cost(shape.tokens, shape.channels, count * tile_columns);
+    };
+    std::int64_t best = most;
+    for (std::int64_t count = most - 1; count >= most - most / 4 && count > 0; --count) {
+      best = cost(count) < cost(best) ? count : best;
+    }
+    return best;
+  }
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `gradient_filter` and what else algorithm/loss/linear_loss.hpp takes and gives: extents, options, outputs.
+///
+///     linear_loss_options options;
+///     options.reduction = loss_reduction::sum;
+///     options.softcap = 30.0F;
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/precision.hpp>
+#include <tessera/program/loss/finish_loss.hpp>
+#include <tessera/program/loss/tokens.hpp>
+#include <tessera/view/array_view.hpp>
+#include <tessera/view/matrix_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// What the backward pass may leave out: blocks of Rows tokens x Columns entries of the vocabulary in which the softmax
+/// and the wanted distribution differ by less than 2^-Bits everywhere. Bits = 0: nothing. Blocks are at most as large
+/// as the tile of the loss and divide it.
+template <int Bits, int Rows = 128, int Columns = 128>
+struct gradient_filter {
+  static_assert(Bits >= 0 && Bits <= 60 && Rows > 0 && Columns > 0,
+                "tessera: a gradient_filter has 0 to 60 bits and blocks that are not empty");
+  /// 2^-Bits; 0: nothing is left out.
+  static constexpr float threshold = Bits == 0 ? 0.0F : 1.0F / static_cast<float>(std::int64_t{1} << Bits);
+  static constexpr int rows = Rows;        ///< tokens of a block
+  static constexpr int columns = Columns;  ///< entries of a block
+};
+
+/// The paper's for operands that are stored as T, of which its authors take a 32nd of epsilon: 2^-12 for bf16, 2^-15
+/// for fp16, 2^-28 for fp32.
+template <class T>
+using gradient_filter_for = gradient_filter<scalar_traits<T>::mantissa_bits + 5>;
+
+/// What becomes of the losses of tokens.
+enum class loss_reduction {
+  none,  ///< a loss for each token
+  sum,
+  mean,  ///< by weight; of nothing it is 0
+};
+
+/// The extents of a problem.
+struct linear_loss_shape {
+  std::int64_t tokens;      ///< rows of hidden states
+  std::int64_t vocabulary;  ///< rows of the classifier
+  std::int64_t channels;    ///< of a hidden state
+};
+
+/// What a call may choose.
+struct linear_loss_options {
+  loss_reduction reduction = loss_reduction::mean;  ///< what becomes of the losses of tokens
+  std::int64_t ignore_index = -100;                 ///< tokens with this label do not count
+  std::int64_t shift = 0;     ///< token t of a sequence has label t + shift; the last ones have none
+  std::int64_t sequence = 0;  ///< tokens of a sequence; 0: all of them are one
+  float softcap = 0.0F;       ///< 0: none
+  float temperature = 1.0F;   ///< logits are divided by it, after the cap
+  float smoothing = 0.0F;     ///< of labels: so much probability is spread over the vocabulary
+  float z_factor = 0.0F;      ///< of the squared log-sum-exp
+  // Of the backward pass.
+  float hidden_threshold = -1.0F;  ///< of the filter, for hidden states; 0: nothing is left out; -1: Filter::threshold
+  float classifier_threshold = -1.0F;  ///< likewise for the classifier; the bias is never filtered
+  /// Most bytes of the workspace; 0: 160 MiB, or what 32 MiB of gradient need. With more forward() may keep softmaxes,
+  /// which the next backward() uses up.
+  std::int64_t workspace_budget = 0;
+};
+
+/// What goes in. Labels: std::int32_t or std::int64_t.
+template <class T, class Label>
+struct linear_loss_inputs {
+  matrix_view<T const> hidden;           ///< tokens x channels
+  matrix_view<T const> classifier;       ///< vocabulary x channels
+  array_view<Label const> labels;        ///< a value for each token
+  array_view<T const> bias = {};         ///< a value for each entry of the vocabulary, or null
+  array_view<float const> weights = {};  ///< a value for each token, or null for ones
+};
+
+/// What comes out; all but the loss may be null. Tokens without a label get zeros and prediction -1, those whose label
+/// is no entry of the vocabulary NaN and -1.
+struct linear_loss_outputs {
+  array_view<float> loss;                        ///< one element; a value for each token without a reduction
+  array_view<float> log_sum_exp = {};            ///< for each token, of the logits
+  array_view<float> log_probability = {};        ///< for each token, of its label; without weight, smoothing and z-loss
+  array_view<float> entropy = {};                ///< for each token, of the softmax, in nats
+  array_view<std::int32_t> prediction = {};      ///< for each token, the likeliest entry, the first of equal ones
+  array_view<float> accuracy = {};               ///< one element: of the predictions for tokens with a label
+  array_view<std::int64_t> labelled_count = {};  ///< one element: tokens with a label
+};
+
+/// What the backward pass writes; null where nobody asks. Gradient: float, or the type of the inputs.
+template <class Gradient>
+struct linear_loss_gradients {
+  matrix_view<Gradient> hidden = {};      ///< tokens x channels; zeros for tokens without a label
+  matrix_view<Gradient> classifier = {};  ///< vocabulary x channels
+  array_view<Gradient> bias = {};         ///< a value for each entry of the vocabulary
+};
+
+}  // namespace v0
+}  // namespace tessera

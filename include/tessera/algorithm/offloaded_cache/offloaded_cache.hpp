@@ -1,0 +1,482 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// A KV cache whose keys are low-rank on the device and whose values are elsewhere, of which each step reads the ring
+/// of latest tokens, a few exact chunks, and the chunks that a selector chooses.
+///
+///     using method = tessera::offloaded_cache<low_rank_projector<160>, landmark_selector<8>, keep_outliers<48>>;
+///     auto const plan = method::plan<bfloat16>(shape, options);
+///     auto const cache = method::open(plan, device_block, pinned_block, rotary);
+///     side_queue<Executor> const side(exec, method::side_marks, true);
+///     method::prefill(exec, side, cache, sequence, keys, values, tessera::workspace(plan.prompt, memory));
+///     method::decode(exec, side, cache, {queries, keys, values}, offload_outputs<bfloat16>{result},
+///                    tessera::workspace(plan.step, memory));
+///
+/// What it is for, costs, accuracy: shadow_kv.hpp, which is this with the paper's parameters. Where everything lies:
+/// program/offloaded_cache/cache_memory.hpp. The portable programs: any executor, any strides.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <math.h>  // not <cmath>: as in core/math.hpp
+#include <utility>
+#include <vector>
+
+#include <tessera/algorithm/offloaded_cache/offloaded_cache_plan.hpp>
+#include <tessera/algorithm/offloaded_cache/offloaded_cache_types.hpp>
+#include <tessera/concepts/refused_call.hpp>
+#include <tessera/config.hpp>
+#include <tessera/core/check.hpp>
+#include <tessera/exec/run_program.hpp>
+#include <tessera/exec/status_calls.hpp>
+#include <tessera/exec/workspace.hpp>
+#include <tessera/program/offloaded_cache/append_tokens.hpp>
+#include <tessera/program/offloaded_cache/archive_chunks.hpp>
+#include <tessera/program/offloaded_cache/assign_slots.hpp>
+#include <tessera/program/offloaded_cache/attend_chunks.hpp>
+#include <tessera/program/offloaded_cache/prefill.hpp>
+#include <tessera/program/offloaded_cache/rebuild_keys.hpp>
+#include <tessera/program/offloaded_cache/refit_keys.hpp>
+#include <tessera/program/offloaded_cache/score_chunks.hpp>
+#include <tessera/program/offloaded_cache/select_chunks.hpp>
+#include <tessera/select/chunk_landmarks.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// A cache in memory: what programs get. Copies are the same cache.
+template <class T, ChunkSelector S, class Codec>
+struct open_cache {
+  offload_plan<T, S, Codec> plan;                                         ///< extents and places
+  offloaded_memory<T, typename chunk_landmarks<S>::element_type> memory;  ///< views of the cache
+  rotary_embedding rotary;                                                ///< of keys and queries
+  S selector;                                                             ///< of chunks
+  float scale;                                                            ///< of scores
+};
+
+/// Projector: says the rank, of which a cache has as many as its keys have channels; S: a ChunkSelector; Outliers:
+/// keep_outliers<n>; Codec: how values are kept, exact_values or a Quantizer.
+template <class Projector, ChunkSelector S, class Outliers, class Codec = exact_values>
+struct offloaded_cache {
+  /// Says which chunks are fetched.
+  using selector_type = S;
+  /// How values are kept.
+  using codec_type = Codec;
+  /// What plan() gives.
+  template <class T>
+  using plan_type = offload_plan<T, S, Codec>;
+  /// What open() gives.
+  template <class T>
+  using cache_type = open_cache<T, S, Codec>;
+  static constexpr std::int64_t rank = Projector::rank;  ///< directions of keys, at most
+  static constexpr int side_marks = most_offload_parts;  ///< of the side queue that steps are given
+
+  /// T: what keys and values are: bfloat16, float16 or float. Throws shape_error or value_error.
+  template <class T>
+  static plan_type<T> plan(offload_shape const& shape, offload_options options = {}, S const& selector = {}) {
+    constexpr char const* here = "offloaded_cache.plan";
+    check_shape(here, shape);
+    offload_extents n{};
+    n.batch = static_cast<std::int64_t>(shape.tokens.size());
+    n.query_heads = shape.query_heads;
+    n.key_heads = shape.key_heads;
+    n.channels = shape.channels;
+    n.rank = min(rank, n.key_heads * n.channels);
+    n.chunk = S::chunk;
+    n.ring = options.ring;
+    n.outliers = Outliers::count;
+    n.strays = options.strays;
+    check<value_error>(n.ring >= 2 * n.chunk && n.ring % n.chunk == 0, here, ": the ring has ", n.ring,
+                       " tokens but needs a multiple of the chunk of ", n.chunk, ", and at least two of them");
+    check<value_error>(n.strays >= 0, here, ": there are ", n.strays, " places for strays but that is no number");
+    check<value_error>(n.ring <= 0x7fffffff && n.strays <= 0x7fffffff / n.chunk, here, ": the ring has ", n.ring,
+                       " tokens and there are places for ", n.strays, " strays but numbers of tokens have 31 bits");
+    std::vector<std::int64_t> rows{0};
+    for (std::int64_t const tokens : shape.tokens) {
+      check<shape_error>(tokens >= 0, here, ": a sequence has room for ", tokens, " tokens but that is no number");
+      std::int64_t const chunks = n.archived(tokens);
+      rows.push_back(checked_add(here, rows.back(), chunks));
+      n.longest = max(n.longest, chunks);
+    }
+    n.rows = rows.back();
+    check<shape_error>(n.rows <= 0x7fffffff / n.chunk, here, ": sequences have ", n.rows, " chunks of ", n.chunk,
+                       " tokens but numbers of tokens have 31 bits");
+    n.budget = selector.budget(n.longest);
+    n.slots = options.slots == 0 ? n.budget : options.slots;
+    check<value_error>(n.slots >= n.budget && n.slots <= most_slots, here, ": there are ", n.slots,
+                       " slots but at least ", n.budget, " are selected, and at most ", most_slots, " can be");
+    check<value_error>(options.renewal_growth >= 1, here, ": directions are renewed at ", options.renewal_growth,
+                       " times the tokens that they were fitted to but at least 1 is needed");
+    check<value_error>(options.renewal_until >= 0, here, ": directions are renewed up to ", options.renewal_until,
+                       " tokens for each of them, which is no number of tokens");
+    check<value_error>(options.residual_limit >= 0, here, ": chunks are strays above ", options.residual_limit,
+                       " times the usual residual, which is no factor");
+    check<value_error>(options.softmax_scale >= 0 && options.softmax_scale < infinity, here,
+                       ": the scale of the softmax is ", options.softmax_scale, " but must be finite and not negative");
+    return plan_type<T>(n, options, selector, std::move(rows));
+  }
+
+  /// The cache in the caller's blocks, which begin at multiples of 256 bytes. Enqueues nothing: sequences begin with
+  /// begin() or prefill(). `host`: pinned memory; nothing where values are kept on the device.
+  template <class T>
+  static cache_type<T> open(plan_type<T> const& plan, array_view<std::byte> device, array_view<std::byte> host,
+                            rotary_embedding const& rotary, S const& selector = {}) {
+    constexpr char const* here = "offloaded_cache.open";
+    offload_extents const& n = plan.extents;
+    std::int64_t const positions = n.longest * n.chunk + n.ring;
+    check<shape_error>(rotary.channels() <= n.channels, here, ": the embedding turns ", rotary.channels(),
+                       " channels but heads have ", n.channels);
+    check<shape_error>(rotary.channels() == 0 || rotary.positions() >= positions, here, ": the embedding has ",
+                       rotary.positions(), " positions but the longest sequence has room for ", positions);
+    check<value_error>(selector.budget(n.longest) <= n.budget, here, ": the selector takes ",
+                       selector.budget(n.longest), " chunks but the plan has room for ", n.budget);
+    std::int64_t const elements = chunk_landmarks<S>::elements(selector, n.channels);
+    check<value_error>(elements == plan.elements, here, ": the selector keeps ", elements,
+                       " elements of a chunk but the plan has room for ", plan.elements);
+    float const chosen = plan.options.softmax_scale;
+    float const scale = chosen > 0 ? chosen : static_cast<float>(1.0 / ::sqrt(static_cast<double>(n.channels)));
+    return {plan, plan.memory(device, host), rotary, selector, scale};
+  }
+
+  // Prompts. Keys and values: key heads x tokens x channels, any strides; keys before their rotation.
+
+  /// All of a prompt at once: begin(), take(), finish().
+  template <class Executor, class Side, class T>
+  static void prefill(Executor const& exec, Side const& side, cache_type<T> const& cache, std::int64_t sequence,
+                      view<std::type_identity_t<T> const, 3> keys, view<std::type_identity_t<T> const, 3> values,
+                      workspace const& space) {
+    offload_prompt prompt = begin(exec, cache, sequence, space);
+    take(exec, side, cache, prompt, keys, values, space);
+    finish(exec, side, cache, prompt, keys, values, space);
+  }
+
+  /// Forgets what the sequence was. The same workspace is for all calls of one prompt, up to finish().
+  template <class Executor, class T>
+  static offload_prompt begin(Executor const& exec, cache_type<T> const& cache, std::int64_t sequence,
+                              workspace const& space) {
+    constexpr char const* here = "offloaded_cache.begin";
+    auto const& plan = cache.plan;
+    check_sequence(here, plan.extents, sequence);
+    check_prompt_room(here, plan, space);
+    auto const first = static_cast<std::int32_t>(plan.first_rows[static_cast<std::size_t>(sequence)]);
+    auto const capacity = static_cast<std::int32_t>(plan.capacity(sequence));
+    run_program(exec, open_sequence<T, element_of<T>>{plan.extents, cache.memory, sequence, first, capacity});
+    matrix_view<float> const gram = gram_of(cache, sequence, space);
+    exec.clear(array_view<float>(gram.data, gram.size()));
+    return {sequence, 0};
+  }
+
+  /// The next tokens of the prompt: a multiple of the chunk, except for the last ones; multiples of 2048 give the same
+  /// bits as all at once. Values go to the store on the side, meanwhile: they stay until finish() has joined it.
+  template <class Executor, class Side, class T>
+  static void take(Executor const& exec, Side const& side, cache_type<T> const& cache, offload_prompt& prompt,
+                   view<std::type_identity_t<T> const, 3> keys, view<std::type_identity_t<T> const, 3> values,
+                   workspace const& space) {
+    constexpr char const* here = "offloaded_cache.take";
+    offload_extents const& n = cache.plan.extents;
+    std::int64_t const count = keys.extent(1);
+    check_sequence(here, n, prompt.sequence);
+    check_prompt_room(here, cache.plan, space);
+    check_heads(here, "keys", keys, {n.key_heads, count, n.channels});
+    check_heads(here, "values", values, {n.key_heads, count, n.channels});
+    check<shape_error>(prompt.tokens >= 0 && prompt.tokens % n.chunk == 0, here, ": ", prompt.tokens,
+                       " tokens came before, which are no whole chunks of ", n.chunk);
+    check_room(here, cache, prompt.sequence, prompt.tokens + count);
+    auto const first_row = cache.plan.first_rows[static_cast<std::size_t>(prompt.sequence)];
+    std::int64_t const before = prompt.tokens / n.chunk;
+    // Chunks that the ring will hold have no row, if there is no room for them.
+    std::int64_t const chunks =
+        max(std::int64_t{0}, min(count / n.chunk, cache.plan.capacity(prompt.sequence) - before));
+    side.follow();
+    run_program(side.executor(),
+                put_values<T, Codec>{values, n.chunk, first_row + before, chunks, cache.memory.values});
+    run_program(exec, summarize_prompt<T, S>{keys, cache.rotary, cache.selector, prompt.tokens, first_row + before,
+                                             chunks, cache.memory.landmarks, cosines_of(cache, space)});
+    cache.plan.search.accumulate(exec, keys, gram_of(cache, prompt.sequence, space), room_of(cache, prompt.sequence));
+    prompt.tokens += count;
+  }
+
+  /// Given all of the prompt once more: finds directions, projects keys, keeps outliers and the latest tokens.
+  template <class Executor, class Side, class T>
+  static void finish(Executor const& exec, Side const& side, cache_type<T> const& cache, offload_prompt const& prompt,
+                     view<std::type_identity_t<T> const, 3> keys, view<std::type_identity_t<T> const, 3> values,
+                     workspace const& space) {
+    constexpr char const* here = "offloaded_cache.finish";
+    offload_extents const& n = cache.plan.extents;
+    check_sequence(here, n, prompt.sequence);
+    check_prompt_room(here, cache.plan, space);
+    check_heads(here, "keys", keys, {n.key_heads, prompt.tokens, n.channels});
+    check_heads(here, "values", values, {n.key_heads, prompt.tokens, n.channels});
+    check_room(here, cache, prompt.sequence, prompt.tokens);
+    auto const& memory = cache.memory;
+    std::int64_t const row = cache.plan.first_rows[static_cast<std::size_t>(prompt.sequence)];
+    std::int64_t const chunks = n.archived(prompt.tokens);
+    cache.plan.search.settle(exec, keys, gram_of(cache, prompt.sequence, space), cache.plan.prompt_parts.search, space);
+    find_directions(exec, cache, prompt.sequence, space, memory.directions[prompt.sequence]);
+    project(exec, cache, prompt.sequence, keys.slice(1, 0, chunks * n.chunk), row * n.chunk);
+    view<float const, 2> const cosines = cosines_of(cache, space);
+    run_program(exec, choose_outliers<T, element_of<T>>{n, memory, prompt.sequence, row, chunks, cosines});
+    run_program(exec, copy_exact<T, element_of<T>>{n, memory, cache.rotary, prompt.sequence, keys, values});
+    run_program(exec,
+                fill_ring<T, element_of<T>>{n, memory, cache.rotary, prompt.sequence, keys, values, chunks * n.chunk});
+    side.mark(0);
+    side.join(0);
+    run_program(exec, finish_prompt{memory.sequences, prompt.sequence, static_cast<std::int32_t>(prompt.tokens),
+                                    static_cast<std::int32_t>(chunks), measures_of(cache, space)});
+  }
+
+  /// A step: a token for each of some sequences, which attends to itself and to what is cached of those before it, and
+  /// is cached. Sequences that are full, never begun, not of the batch, or named by two steps are reported to
+  /// exec.wait() and left as they are. Nothing waits or allocates.
+  template <class Executor, class Side, class T, class Result = T>
+  static void decode(Executor const& exec, Side const& side, cache_type<T> const& cache,
+                     offload_tokens<std::type_identity_t<T>> const& in, offload_outputs<Result> const& out,
+                     workspace const& space) {
+    offload_extents const& n = cache.plan.extents;
+    check_step(n, in, out);
+    using element = element_of<T>;
+    space.check_room("offloaded_cache.decode", cache.plan.step.bytes(), "steps of ", n.batch, " sequences");
+    auto const& memory = cache.memory;
+    offload_step<T> const step = cache.plan.step_of(space, in.queries.extent(0), in.sequences);
+    run_program(exec, append_tokens<T, element>{n, memory, step, cache.rotary, in.queries, in.keys, in.values,
+                                                status_of(exec, {"offloaded_cache.decode", "step"})});
+    side.follow();
+    project_chunks(side.executor(), cache, step);
+    if (cache.plan.options.values == value_store::host) {
+      attend_across_bus(exec, side, cache, step);
+    } else {
+      attend_on_device(exec, side, cache, step);
+    }
+    run_program(exec, merge_chunks<T, element, Result>{n, memory.sequences, step, out.result, out.log_sum_exp});
+    run_program(exec, archive_chunks<T, S, Codec>{n, memory, step, cache.selector, cache.plan.options.residual_limit});
+    run_program(exec, finish_steps<T, element>{n, memory, step, cache.plan.rule()});
+  }
+  /// Says what decode() takes, of calls that it cannot.
+  template <class Executor, class Side, class Cache, class In = anything, class Out = anything, class... More>
+  requires(!(Made<Cache, open_cache> && MadeOrBraces<In, offload_tokens> && MadeOrBraces<Out, offload_outputs> &&
+             IsFirst<workspace, More...>)) static void decode(Executor const&, Side const&, Cache const&, In const&,
+                                                              Out const&, More const&...) {
+    refuse_decode<In>();
+  }
+  /// Likewise, of braces that hold other things.
+  template <class... None>
+  static void decode(anything, anything, anything, anything, anything, anything) {
+    refuse_decode<None...>();
+  }
+
+  /// Finds directions anew, from all keys so far, and writes the coefficients of archived chunks in those; for a cache
+  /// that keeps products, where what streams in leaves more than the prompt did (cached_sequence). In a workspace of a
+  /// prompt.
+  template <class Executor, class T>
+  static void refit(Executor const& exec, cache_type<T> const& cache, std::int64_t sequence, workspace const& space) {
+    constexpr char const* here = "offloaded_cache.refit";
+    auto const& plan = cache.plan;
+    offload_extents const& n = plan.extents;
+    check_sequence(here, n, sequence);
+    check_prompt_room(here, plan, space);
+    check<value_error>(cache.memory.gram.data != nullptr, here,
+                       ": the cache keeps no products of keys; its option keeps_products is 0");
+    matrix_view<T> const directions(space[plan.prompt_parts.directions].data, {n.width(), n.rank});
+    matrix_view<float> const relation(space[plan.prompt_parts.relation].data, {n.rank, n.rank});
+    find_directions(exec, cache, sequence, space, directions);
+    run_program(exec, relate_directions<T>{cache.memory.directions[sequence], directions, relation});
+    run_program(exec,
+                turn_coefficients<T, element_of<T>>{n, cache.memory, relation, sequence, plan.capacity(sequence)});
+    run_program(exec, finish_refit<T, element_of<T>>{n, cache.memory, directions, sequence, measures_of(cache, space)});
+  }
+
+  /// Waits for what was enqueued and tells how it went.
+  template <class Executor, class T>
+  static offload_statistics wait_for_statistics(Executor const& exec, cache_type<T> const& cache) {
+    auto const& memory = cache.memory;
+    offload_statistics found;
+    found.sequences.resize(static_cast<std::size_t>(memory.sequences.size()));
+    found.usage.resize(static_cast<std::size_t>(memory.usage.size()));
+    exec.copy(memory.sequences, found.sequences);
+    exec.copy(array_view<chunk_usage>(memory.usage.data, memory.usage.size()), found.usage);
+    exec.wait();
+    return found;
+  }
+
+ private:
+  template <class T>
+  using element_of = typename plan_type<T>::element_type;
+
+  template <class... Given>
+  static void refuse_decode() {
+    static_assert(never<Given...>,
+                  "tessera: offloaded_cache.decode takes an executor, its side_queue, the cache of open(), "
+                  "offload_tokens<T>, offload_outputs<Result> and a workspace of the plan's step; in braces without a "
+                  "type Result is what the cache holds");
+  }
+
+  // Parts of decode().
+
+  /// Coefficients of the chunk that leaves the ring, if one does; and products, where the cache keeps those.
+  template <class Executor, class T>
+  static void project_chunks(Executor const& exec, cache_type<T> const& cache, offload_step<T> const& step) {
+    auto const& memory = cache.memory;
+    run_program(exec, project_archived<T, element_of<T>>{cache.plan.extents, memory, step});
+    if (memory.gram.data != nullptr) {
+      run_program(exec, add_to_gram<T, element_of<T>>{cache.plan.extents, memory, step});
+    }
+  }
+  template <class Executor, class T>
+  static void attend(Executor const& exec, cache_type<T> const& cache, offload_step<T> const& step, std::int64_t first,
+                     std::int64_t count) {
+    run_program(exec,
+                attend_chunks<T, element_of<T>>{cache.plan.extents, cache.memory, step, cache.scale, first, count});
+  }
+  template <class Executor, class T>
+  static void score(Executor const& exec, cache_type<T> const& cache, offload_step<T> const& part) {
+    run_program(exec, score_chunks<T, S>{cache.plan.extents, cache.memory, part, cache.selector, cache.scale});
+  }
+  /// Which chunks are selected, where they are, and which have to be fetched.
+  template <class Executor, class T>
+  static void choose(Executor const& exec, cache_type<T> const& cache, offload_step<T> const& part) {
+    offload_extents const& n = cache.plan.extents;
+    run_program(exec, select_chunks<T, S>{n, cache.memory, part, cache.selector});
+    run_program(exec, place_chunks<T, element_of<T>>{n, cache.memory, part, cache.plan.options.keeps_slots});
+  }
+
+  /// Values are on the host: those of one part cross the bus while landmarks of the next are read and chosen from.
+  template <class Executor, class Side, class T>
+  static void attend_across_bus(Executor const& exec, Side const& side, cache_type<T> const& cache,
+                                offload_step<T> const& step) {
+    offload_extents const& n = cache.plan.extents;
+    int const parts = cache.plan.parts_of(step.steps());
+    for (int i = 0; i < parts; ++i) {
+      offload_step<T> const part = cache.plan.part_of(step, i);
+      score(exec, cache, part);
+      choose(exec, cache, part);
+      side.follow();
+      run_program(side.executor(), fetch_values<T, element_of<T>, Codec>{n, cache.memory, part, true});
+      side.mark(i);
+    }
+    run_program(exec, rebuild_keys<T, element_of<T>>{n, cache.memory, step, cache.rotary});
+    attend(exec, cache, step, 0, resident_shares(n));
+    for (int i = 0; i < parts; ++i) {
+      side.join(i);
+      attend(exec, cache, cache.plan.part_of(step, i), resident_shares(n), selected_shares(n));
+    }
+  }
+
+  /// Values are on the device. What is resident waits for no selection and goes beside the scores; values are fetched
+  /// while keys are rebuilt.
+  template <class Executor, class Side, class T>
+  static void attend_on_device(Executor const& exec, Side const& side, cache_type<T> const& cache,
+                               offload_step<T> const& step) {
+    offload_extents const& n = cache.plan.extents;
+    attend(side.executor(), cache, step, 0, resident_shares(n));
+    score(exec, cache, step);
+    choose(exec, cache, step);
+    side.follow();
+    run_program(side.executor(), fetch_values<T, element_of<T>, Codec>{n, cache.memory, step, false});
+    side.mark(0);
+    run_program(exec, rebuild_keys<T, element_of<T>>{n, cache.memory, step, cache.rotary});
+    side.join(0);
+    attend(exec, cache, step, resident_shares(n), selected_shares(n));
+  }
+
+  template <class T>
+  static matrix_view<float> gram_of(cache_type<T> const& cache, std::int64_t sequence, workspace const& space) {
+    std::int64_t const width = cache.plan.extents.width();
+    float* const kept = cache.memory.gram.data;
+    return {kept != nullptr ? kept + sequence * width * width : space[cache.plan.prompt_parts.gram].data,
+            {width, width}};
+  }
+  /// Where sums of some of a prompt's tokens can lie: its coefficients are written after the last of them.
+  template <class T>
+  static array_view<float> room_of(cache_type<T> const& cache, std::int64_t sequence) {
+    offload_extents const& n = cache.plan.extents;
+    std::int64_t const row = n.chunk * n.rank * static_cast<std::int64_t>(sizeof(T));
+    auto const first = cache.plan.first_rows[static_cast<std::size_t>(sequence)];
+    auto* const bytes = reinterpret_cast<std::byte*>(cache.memory.coefficients.data) + first * row;
+    return {reinterpret_cast<float*>(bytes), cache.plan.capacity(sequence) * row / std::int64_t{sizeof(float)}};
+  }
+  template <class T>
+  static matrix_view<float> cosines_of(cache_type<T> const& cache, workspace const& space) {
+    return {space[cache.plan.prompt_parts.cosines].data, {cache.plan.extents.key_heads, cache.plan.extents.longest}};
+  }
+  template <class T>
+  static array_view<subspace_measures const> measures_of(cache_type<T> const& cache, workspace const& space) {
+    return key_factorization::measures(cache.plan.prompt_parts.search, space);
+  }
+
+  template <class Executor, class T>
+  static void find_directions(Executor const& exec, cache_type<T> const& cache, std::int64_t sequence,
+                              workspace const& space, matrix_view<std::type_identity_t<T>> directions) {
+    cache.plan.search.find(exec, matrix_view<float const>(gram_of(cache, sequence, space)),
+                           cache.plan.prompt_parts.search, space, directions);
+  }
+
+  /// Coefficients of tokens, from row `first` on.
+  template <class Executor, class T>
+  static void project(Executor const& exec, cache_type<T> const& cache, std::int64_t sequence, view<T const, 3> keys,
+                      std::int64_t first) {
+    key_factorization::project(exec, keys, matrix_view<T const>(cache.memory.directions[sequence]),
+                               cache.memory.coefficients.slice(0, first, keys.extent(1)));
+  }
+
+  static void check_shape(char const* here, offload_shape const& s) {
+    check<shape_error>(s.key_heads >= 1 && s.query_heads >= 1 && s.query_heads % s.key_heads == 0, here, ": there are ",
+                       s.query_heads, " query heads, which are no whole number for each of ", s.key_heads,
+                       " key heads");
+    check<shape_error>(s.query_heads / s.key_heads <= most_group, here, ": ", s.query_heads / s.key_heads,
+                       " query heads share a key head but at most ", most_group, " can");
+    check<shape_error>(s.channels >= 16 && s.channels <= most_channels && s.channels % 16 == 0, here, ": heads have ",
+                       s.channels, " channels but must have a multiple of 16 up to ", most_channels);
+    check<shape_error>(s.key_heads <= 0x7fffffff / s.channels, here, ": there are ", s.key_heads, " key heads of ",
+                       s.channels, " channels but numbers of channels have 31 bits");
+    check<shape_error>(S::chunk * s.channels <= most_chunk_elements, here, ": a chunk of ", S::chunk, " tokens of ",
+                       s.channels, " channels has more than ", most_chunk_elements, " elements");
+  }
+  static void check_sequence(char const* here, offload_extents const& n, std::int64_t sequence) {
+    check<value_error>(sequence >= 0 && sequence < n.batch, here, ": sequence ", sequence,
+                       " is asked for but there are ", n.batch);
+  }
+  template <class T>
+  static void check_prompt_room(char const* here, plan_type<T> const& plan, workspace const& space) {
+    space.check_room(here, plan.prompt.bytes(), "prompts of up to ", plan.extents.longest, " chunks");
+  }
+  template <class T>
+  static void check_room(char const* here, cache_type<T> const& cache, std::int64_t sequence, std::int64_t tokens) {
+    offload_extents const& n = cache.plan.extents;
+    check<shape_error>(n.archived(tokens) <= cache.plan.capacity(sequence), here, ": the prompt has ", tokens,
+                       " tokens but sequence ", sequence, " has room for ",
+                       cache.plan.capacity(sequence) * n.chunk + n.ring - 1);
+  }
+  template <class T>
+  static void check_heads(char const* here, char const* what, view<T, 3> found, std::int64_t const (&expected)[3]) {
+    for (int dimension = 0; dimension < 3; ++dimension) {
+      check<shape_error>(found.extent(dimension) == expected[dimension], here, ": dimension ", dimension, " of the ",
+                         what, " has ", found.extent(dimension), " elements but needs ", expected[dimension]);
+    }
+    check_memory(here, what, found);
+  }
+  template <class T, class Result>
+  static void check_step(offload_extents const& n, offload_tokens<T> const& in, offload_outputs<Result> const& out) {
+    constexpr char const* here = "offloaded_cache.decode";
+    std::int64_t const steps = in.queries.extent(0);
+    check<shape_error>(steps <= n.batch, here, ": there are ", steps, " steps but ", n.batch, " sequences");
+    check_heads(here, "queries", in.queries, {steps, n.query_heads, n.channels});
+    check_heads(here, "keys", in.keys, {steps, n.key_heads, n.channels});
+    check_heads(here, "values", in.values, {steps, n.key_heads, n.channels});
+    check_heads(here, "results", out.result, {steps, n.query_heads, n.channels});
+    check_memory(here, "numbers of sequences", in.sequences);
+    check_memory(here, "log-sum-exps", out.log_sum_exp);
+    check<shape_error>(in.sequences.data == nullptr || in.sequences.size() == steps, here, ": ", in.sequences.size(),
+                       " sequences are named for ", steps, " steps");
+    for (int dimension = 0; out.log_sum_exp.data != nullptr && dimension < 2; ++dimension) {
+      std::int64_t const expected = dimension == 0 ? steps : n.query_heads;
+      check<shape_error>(out.log_sum_exp.extent(dimension) == expected, here, ": dimension ", dimension,
+                         " of the log-sum-exps has ", out.log_sum_exp.extent(dimension), " elements but needs ",
+                         expected);
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera
+
+#if defined(TESSERA_COMPILES_CUDA)
+#include <tessera/algorithm/offloaded_cache/offloaded_cache.cuh>
+#endif

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `offload_plan`: how many bytes an offloaded cache takes where, before any of them is allocated, and where its parts
+/// lie in them.
+///
+///     auto const plan = shadow_kv::plan<bfloat16>(shape, options);
+///     plan.device.bytes();      // on the device, for good
+///     plan.host.bytes();        // pinned memory of the host
+///     plan.prompt.bytes();      // workspace of a prompt
+///     plan.step.bytes();        // workspace of a step
+///     plan.describe();          // a table for people
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <tessera/algorithm/offloaded_cache/offloaded_cache_types.hpp>
+#include <tessera/algorithm/subspace/factorize_keys.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/check.hpp>
+#include <tessera/exec/workspace.hpp>
+#include <tessera/program/offloaded_cache/cache_memory.hpp>
+#include <tessera/program/offloaded_cache/renew_directions.hpp>
+#include <tessera/program/offloaded_cache/value_record.hpp>
+#include <tessera/select/chunk_landmarks.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+namespace detail {
+
+/// Parts of the memory of a cache.
+template <class T, class E>
+struct offload_regions {
+  region<cached_sequence> sequences;
+  region<E> landmarks;
+  region<std::int16_t> places;
+  region<T> coefficients;
+  region<T> directions;
+  region<T> ring_keys;
+  region<T> ring_values;
+  region<T> ring_sources;
+  region<T> exact_keys;
+  region<T> exact_values;
+  region<std::int32_t> exact_ids;
+  region<float> exact_measures;
+  region<T> slot_keys;
+  region<T> slot_values;
+  region<std::int32_t> slot_ids;
+  region<std::int32_t> hands;
+  region<chunk_usage> usage;
+  region<float> gram;
+  region<std::byte> values;
+};
+
+/// Parts of the workspace of a step.
+template <class T>
+struct offload_step_regions {
+  region<std::int32_t> admitted;
+  region<T> queries;
+  region<float> scores;
+  region<scaled_exponentials<float>> score_sums;
+  region<std::int32_t> selected;
+  region<std::int32_t> selected_slots;
+  region<std::int32_t> selected_counts;
+  region<missed_chunk> missed;
+  region<std::int32_t> missed_counts;
+  region<softmax_state<float>> states;
+  region<float> totals;
+  region<float> residuals;
+  region<double> renewal;
+};
+
+/// Parts of the workspace of a prompt.
+template <class T>
+struct offload_prompt_regions {
+  region<float> gram;
+  region<float> cosines;
+  region<T> directions;    ///< of refit()
+  region<float> relation;  ///< likewise
+  subspace_regions search;
+};
+
+}  // namespace detail
+
+/// In how many parts a step of many sequences is at most; more would be too small to fill a device.
+inline constexpr int most_offload_parts = 4;
+
+/// S: the selector, Codec: of values.
+template <class T, ChunkSelector S, class Codec>
+struct offload_plan {
+  /// Of landmarks.
+  using element_type = typename chunk_landmarks<S>::element_type;
+  /// Values of a chunk as they are kept.
+  using record = value_record<Codec, T>;
+
+  offload_extents extents;               ///< heads, channels and chunks
+  offload_options options;               ///< as they were asked for
+  std::vector<std::int64_t> first_rows;  ///< of each sequence, and of all
+  std::int64_t elements;                 ///< of a landmark
+  std::int64_t record_bytes;             ///< bytes of a chunk's values and what goes with them
+  key_factorization search;              ///< for directions of keys
+
+  workspace_plan device{"offloaded_cache, on the device"};  ///< of the cache
+  /// Of the cache; empty if values are on the device.
+  workspace_plan host{"offloaded_cache, pinned memory of the host"};
+  workspace_plan prompt{"offloaded_cache, workspace of a prompt"};  ///< for begin(), take() and finish()
+  workspace_plan step{"offloaded_cache, workspace of a step"};      ///< for a step of decoding
+
+  detail::offload_regions<T, element_type> parts;  ///< regions of the cache
+  detail::offload_step_regions<T> step_parts;      ///< regions of `step`
+  detail::offload_prompt_regions<T> prompt_parts;  ///< regions of `prompt`
+
+  /// Adds all regions; `rows` has the first chunk of each sequence, and the end.
+  offload_plan(offload_extents const& n, offload_options const& chosen, S const& selector,
+               std::vector<std::int64_t> rows)
+      : extents(n),
+        options(chosen),
+        first_rows(std::move(rows)),
+        elements(chunk_landmarks<S>::elements(selector, n.channels)),
+        record_bytes(record::bytes(n.chunk, n.channels)),
+        search(n.width(), n.rank, chosen.search) {
+    add_parts();
+    add_step();
+    prompt_parts.gram =
+        prompt.add<float>("products of channels", chosen.keeps_products ? 0 : size(n.width(), n.width()));
+    prompt_parts.cosines = prompt.add<float>("least cosines of chunks", size(n.key_heads, n.longest));
+    prompt_parts.directions = prompt.add<T>("new directions", chosen.keeps_products ? size(n.width(), n.rank) : 0);
+    prompt_parts.relation =
+        prompt.add<float>("old directions in new ones", chosen.keeps_products ? n.rank * n.rank : 0);
+    prompt_parts.search = search.add_to(prompt);
+  }
+
+  /// Chunks that a sequence has room for.
+  [[nodiscard]] std::int64_t capacity(std::int64_t sequence) const {
+    auto const at = static_cast<std::size_t>(sequence);
+    return first_rows[at + 1] - first_rows[at];
+  }
+
+  /// When steps find directions anew.
+  [[nodiscard]] renewal_rule rule() const { return {options.renewal_growth, options.renewal_until}; }
+
+  /// In how many parts a step of so many sequences goes: up to four where values cross a bus, of which one crosses
+  /// while chunks of the next are chosen; one where values are on the device.
+  [[nodiscard]] int parts_of(std::int64_t steps) const {
+    return options.values == value_store::host
+               ? static_cast<int>(clamp(steps, std::int64_t{1}, std::int64_t{most_offload_parts}))
+               : 1;
+  }
+  /// Part `which` of a step. The first one of four is small, so that the bus has work soon, and the last one is smaller
+  /// than the one before, since its attention overlaps with nothing: 2.5 % of a step. Codes cross so soon that the
+  /// choice takes longer, and are in equal parts: 4 %.
+  [[nodiscard]] offload_step<T> part_of(offload_step<T> const& all, int which) const {
+    constexpr bool are_values = std::is_same_v<Codec, exact_values>;
+    constexpr std::int64_t eighths[most_offload_parts + 1] = {0, 1, 3, 6, 8};
+    std::int64_t const steps = all.steps();
+    int const count = parts_of(steps);
+    auto const end_of = [&](int i) {
+      return count == most_offload_parts && are_values ? divide_up(eighths[i] * steps, std::int64_t{8})
+                                                       : i * steps / count;
+    };
+    return all.part(end_of(which), end_of(which + 1) - end_of(which));
+  }
+
+  /// All regions and their bytes, a table for people.
+  [[nodiscard]] std::string describe() const {
+    return join("offloaded_cache: keys of ", extents.width(), " channels of all heads in ", extents.rank,
+                " directions\n", device.describe(), host.describe(), prompt.describe(), step.describe());
+  }
+
+  /// The cache in blocks of at least as many bytes. `store` holds values: the host's block, or nothing.
+  [[nodiscard]] offloaded_memory<T, element_type> memory(array_view<std::byte> block,
+                                                         array_view<std::byte> store) const {
+    workspace const on_device(device, block);
+    workspace const on_host(host, store);
+    bool const is_offloaded = options.values == value_store::host;
+    offload_extents const& n = extents;
+    auto const at = [&on_device](auto where) { return on_device[where].data; };
+    offloaded_memory<T, element_type> made;
+    made.sequences = on_device[parts.sequences];
+    made.landmarks = {at(parts.landmarks), {n.rows, n.key_heads, elements}};
+    made.places = {at(parts.places), {n.rows, n.key_heads}};
+    made.coefficients = {at(parts.coefficients), {n.rows * n.chunk, n.rank}};
+    made.directions = {at(parts.directions), {n.batch, n.width(), n.rank}};
+    made.values = {is_offloaded ? on_host[parts.values].data : at(parts.values), {n.rows, n.key_heads, record_bytes}};
+    made.ring_keys = {at(parts.ring_keys), {n.batch, n.key_heads, n.ring, n.channels}};
+    made.ring_values = {at(parts.ring_values), {n.batch, n.key_heads, n.ring, n.channels}};
+    made.ring_sources = {at(parts.ring_sources), {n.batch, n.ring, n.width()}};
+    made.exact_keys = {at(parts.exact_keys), {n.batch, n.key_heads, n.exact(), n.chunk, n.channels}};
+    made.exact_values = {at(parts.exact_values), {n.batch, n.key_heads, n.exact(), n.chunk, n.channels}};
+    made.exact_ids = {at(parts.exact_ids), {n.batch, n.key_heads, n.exact()}};
+    made.exact_measures = {at(parts.exact_measures), {n.batch, n.key_heads, n.exact()}};
+    made.slot_keys = {at(parts.slot_keys), {n.batch, n.key_heads, n.slots, n.chunk, n.channels}};
+    made.slot_values = {at(parts.slot_values), {n.batch, n.key_heads, n.slots, n.chunk, n.channels}};
+    made.slot_ids = {at(parts.slot_ids), {n.batch, n.key_heads, n.slots}};
+    made.hands = {at(parts.hands), {n.batch, n.key_heads}};
+    made.usage = {at(parts.usage), {n.batch, n.key_heads}};
+    made.gram = {options.keeps_products ? at(parts.gram) : nullptr, {n.batch, n.width(), n.width()}};
+    return made;
+  }
+
+  /// A step of so many sequences in a workspace.
+  [[nodiscard]] offload_step<T> step_of(workspace const& space, std::int64_t steps,
+                                        array_view<std::int32_t const> sequences) const {
+    offload_extents const& n = extents;
+    std::int64_t const shares = resident_shares(n) + selected_shares(n);
+    offload_step<T> made;
+    made.sequences = sequences;
+    made.admitted = {space[step_parts.admitted].data, steps};
+    made.queries = {space[step_parts.queries].data, {steps, n.query_heads, n.channels}};
+    made.scores = {space[step_parts.scores].data, {n.rows, n.key_heads, n.group()}, {1, n.group() * n.rows, n.rows}};
+    made.score_sums = {space[step_parts.score_sums].data, {steps, score_blocks(), n.query_heads}};
+    made.selected = {space[step_parts.selected].data, {steps, n.key_heads, n.budget}};
+    made.selected_slots = {space[step_parts.selected_slots].data, {steps, n.key_heads, n.budget}};
+    made.selected_counts = {space[step_parts.selected_counts].data, {steps, n.key_heads}};
+    made.missed = {space[step_parts.missed].data, {steps, n.key_heads, n.budget}};
+    made.missed_counts = {space[step_parts.missed_counts].data, {steps, n.key_heads}};
+    made.states = {space[step_parts.states].data, {shares, steps, n.query_heads}};
+    made.totals = {space[step_parts.totals].data, {shares, steps, n.query_heads, n.channels}};
+    made.residuals = {space[step_parts.residuals].data, steps};
+    made.renewal = {space[step_parts.renewal].data, {steps, renewal_elements()}};
+    return made;
+  }
+
+ private:
+  [[nodiscard]] std::int64_t renewal_elements() const {
+    return rule().can_be(extents) ? renewal_memory::elements(extents) : 0;
+  }
+  [[nodiscard]] std::int64_t score_blocks() const { return divide_up(extents.longest, scored_chunks); }
+
+  /// The product of counts.
+  template <class... Counts>
+  [[nodiscard]] static std::int64_t size(Counts... counts) {
+    return checked_multiply("offloaded_cache.plan", counts...);
+  }
+
+  void add_parts() {
+    offload_extents const& n = extents;
+    std::int64_t const heads = size(n.batch, n.key_heads);
+    std::int64_t const elements_of_chunk = n.chunk * n.channels;
+    parts.sequences = device.add<cached_sequence>("sequences", n.batch);
+    parts.landmarks = device.add<element_type>("landmarks", size(n.rows, n.key_heads, elements));
+    parts.places = device.add<std::int16_t>("places of chunks", size(n.rows, n.key_heads));
+    parts.coefficients = device.add<T>("coefficients of keys", size(n.rows, n.chunk, n.rank));
+    parts.directions = device.add<T>("directions of keys", size(n.batch, n.width(), n.rank));
+    parts.ring_keys = device.add<T>("ring, keys", size(heads, n.ring, n.channels));
+    parts.ring_values = device.add<T>("ring, values", size(heads, n.ring, n.channels));
+    parts.ring_sources = device.add<T>("ring, keys before their rotation", size(heads, n.ring, n.channels));
+    parts.exact_keys = device.add<T>("exact chunks, keys", size(heads, n.exact(), elements_of_chunk));
+    parts.exact_values = device.add<T>("exact chunks, values", size(heads, n.exact(), elements_of_chunk));
+    parts.exact_ids = device.add<std::int32_t>("exact chunks, numbers", size(heads, n.exact()));
+    parts.exact_measures = device.add<float>("exact chunks, measures", size(heads, n.exact()));
+    parts.slot_keys = device.add<T>("slots, keys", size(heads, n.slots, elements_of_chunk));
+    parts.slot_values = device.add<T>("slots, values", size(heads, n.slots, elements_of_chunk));
+    parts.slot_ids = device.add<std::int32_t>("slots, numbers of chunks", size(heads, n.slots));
+    parts.hands = device.add<std::int32_t>("slots, next to be taken", heads);
+    parts.usage = device.add<chunk_usage>("usage", heads);
+    parts.gram =
+        device.add<float>("products of channels", options.keeps_products ? size(n.batch, n.width(), n.width()) : 0);
+    auto& store = options.values == value_store::host ? host : device;
+    parts.values = store.template add<std::byte>("values", size(n.rows, n.key_heads, record_bytes));
+  }
+
+  void add_step() {
+    offload_extents const& n = extents;
+    std::int64_t const shares = resident_shares(n) + selected_shares(n);
+    std::int64_t const lists = size(n.batch, n.key_heads, n.budget);
+    step_parts.admitted = step.add<std::int32_t>("sequences that steps are of", n.batch);
+    step_parts.queries = step.add<T>("queries", size(n.batch, n.query_heads, n.channels));
+    step_parts.scores = step.add<float>("scores of chunks", size(n.rows, n.query_heads));
+    step_parts.score_sums =
+        step.add<scaled_exponentials<float>>("sums of scores", size(n.batch, score_blocks(), n.query_heads));
+    step_parts.selected = step.add<std::int32_t>("selected chunks", lists);
+    step_parts.selected_slots = step.add<std::int32_t>("slots of selected chunks", lists);
+    step_parts.selected_counts = step.add<std::int32_t>("numbers of selected chunks", size(n.batch, n.key_heads));
+    step_parts.missed = step.add<missed_chunk>("missed chunks", lists);
+    step_parts.missed_counts = step.add<std::int32_t>("numbers of missed chunks", size(n.batch, n.key_heads));
+    step_parts.states = step.add<softmax_state<float>>("shares of rows, sums", size(shares, n.batch, n.query_heads));
+    step_parts.totals = step.add<float>("shares of rows, values", size(shares, n.batch, n.query_heads, n.channels));
+    step_parts.residuals = step.add<float>("residuals of archived chunks", n.batch);
+    step_parts.renewal = step.add<double>("search for better directions", size(n.batch, renewal_elements()));
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `cache_append_call`: new tokens for a compressed cache, and the portable programs that append them;
+/// run_cache_append() of algorithm/paged_cache/paged_cache.hpp enqueues it.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/bits.hpp>
+#include <tessera/core/check.hpp>
+#include <tessera/exec/workspace.hpp>
+#include <tessera/merge/retain_most_different.hpp>
+#include <tessera/program/paged_cache/cache_memory.hpp>
+#include <tessera/program/paged_cache/measure_pages.hpp>
+#include <tessera/program/paged_cache/page_format.hpp>
+#include <tessera/program/paged_cache/retain_tokens.hpp>
+#include <tessera/program/paged_cache/write_pages.hpp>
+#include <tessera/view/view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// What an append of at most `tokens` new tokens to each of `sequences` sequences needs.
+struct cache_append_regions {
+  std::int64_t sequences;   ///< of the call
+  std::int64_t pages;       ///< of a sequence
+  std::int64_t heads;       ///< of keys
+  workspace_plan plan;      ///< of the regions below
+  region<merged_row> rows;  ///< of the pages to be sealed
+  region<page_mark> marks;  ///< of the pages to be sealed
+
+  /// Throws shape_error for extents whose product is no size.
+  cache_append_regions(char const* where, std::int64_t sequence_count, std::int64_t tokens, std::int64_t head_count)
+      : sequences(sequence_count),
+        pages(divide_up(tokens, std::int64_t{cache_page_format::tokens})),
+        heads(head_count),
+        plan(where),
+        rows(plan.add<merged_row>("pairs of keys and values",
+                                  checked_multiply(where, page_heads(where), 2 * cache_page_format::tokens))),
+        marks(plan.add<page_mark>("marks of pages", page_heads(where))) {}
+
+  /// Sequences x pages x heads x (keys, values) x tokens.
+  [[nodiscard]] view<merged_row, 5> rows_in(workspace const& space) const {
+    return {space[rows].data, {sequences, pages, heads, 2, cache_page_format::tokens}};
+  }
+  /// Sequences x pages x heads.
+  [[nodiscard]] view<page_mark, 3> marks_in(workspace const& space) const {
+    return {space[marks].data, {sequences, pages, heads}};
+  }
+
+ private:
+  [[nodiscard]] std::int64_t page_heads(char const* where) const {
+    return checked_multiply(where, checked_multiply(where, sequences, pages), heads);
+  }
+};
+
+/// New tokens for a cache. Merger: of pairs; of one layer, what makes directions and lengths.
+template <class Merger, class T>
+struct cache_append_call {
+  /// How pairs of vectors are merged.
+  using merger_type = Merger;
+  using value_type = T;
+
+  Merger merger;               ///< of pairs
+  retain_most_different rule;  ///< what is retained
+  bool whole_tokens;           ///< vectors are those of all heads of a token together
+  cache_source<T> source;      ///< without inputs: pages that are complete in the tail are sealed
+  view<merged_row, 5> rows;    ///< memory; see cache_append_regions
+  view<page_mark, 3> marks;    ///< likewise
+};
+
+namespace detail {
+
+template <int Channels, class Executor, class Merger, class T>
+void encode_cache_pages(Executor const& exec, cache_append_call<Merger, T> const& call) {
+  encode_pages<T, Channels> const program{call.source, call.rows, call.marks};
+  exec.run(program, program.groups());
+}
+
+/// The last pass, whoever made the pages.
+template <class Executor, class Merger, class T>
+void keep_new_tokens(Executor const& exec, cache_append_call<Merger, T> const& call) {
+  if (call.source.tokens > 0) {
+    keep_tail<T> const keep{call.source, true};
+    exec.run(keep, keep.groups());
+  }
+}
+
+/// Once thresholds are known.
+template <class Executor, class Merger, class T, class Row>
+void mark_tokens(Executor const& exec, cache_append_call<Merger, T> const& call, view<Row const, 5> rows) {
+  find_apart<T, Row> const find{call.source, rows, call.marks};
+  exec.run(find, find.groups());
+  mark_rows<T> const mark{call.source, call.marks};
+  exec.run(mark, mark.groups());
+}
+
+/// The call, whose programs report to the executor if they report to nobody.
+template <class Executor, class Merger, class T>
+cache_append_call<Merger, T> reporting(Executor const& exec, cache_append_call<Merger, T> call) {
+  call.source.status = call.source.status != nullptr ? call.source.status : exec.status();
+  return call;
+}
+
+template <class Executor, class Merger, class T>
+void append_portably(Executor const& exec, cache_append_call<Merger, T> const& given) {
+  auto const call = reporting(exec, given);
+  if (!call.marks.is_empty()) {
+    measure_pages<Merger, T> const measure{call.merger, call.source, call.rows, call.whole_tokens};
+    exec.run(measure, measure.groups());
+    fit_thresholds<T> const fit{call.rule, call.source, call.rows};
+    exec.run(fit, fit.groups());
+    mark_tokens(exec, call, view<merged_row const, 5>(call.rows));
+    if (call.source.memory.format.channels <= 128) {
+      encode_cache_pages<128>(exec, call);
+    } else {
+      encode_cache_pages<256>(exec, call);
+    }
+  }
+  keep_new_tokens(exec, call);
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// What a compressed cache takes, counted byte by byte: `cache_bytes`.
+///
+///     tessera::cache_bytes const used = cache.wait_for_statistics(exec, sequences);
+///     double const ratio = used.ratio();        // of what the same tokens take uncompressed, to all that is used
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <tessera/algorithm/paged_cache/cache_layout.hpp>
+#include <tessera/core/check.hpp>
+#include <tessera/program/paged_cache/cache_memory.hpp>
+#include <tessera/program/paged_cache/page_format.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+struct cache_bytes {
+  std::int64_t codes = 0;            ///< of keys and values
+  std::int64_t scales = 0;           ///< scales and minima of keys, scales and ratios of values
+  std::int64_t norms = 0;            ///< of keys; those of values are in their scales
+  std::int64_t headers = 0;          ///< of pages, masks of what is retained among them
+  std::int64_t retained = 0;         ///< keys and values of all layers of retained tokens
+  std::int64_t tail = 0;             ///< tokens that are in no page yet
+  std::int64_t bookkeeping = 0;      ///< counters and thresholds of slots; entries of block tables
+  std::int64_t uncompressed = 0;     ///< of the same tokens with 16 bits an element
+  std::int64_t reserved = 0;         ///< all memory of the cache, used or not
+  std::int64_t tokens = 0;           ///< of all sequences
+  std::int64_t retained_tokens = 0;  ///< of all key heads, and of all layers or pairs of layers
+  std::int64_t refused_tokens = 0;   ///< likewise: merged because there was no room to retain them
+
+  /// Bytes that are in use.
+  [[nodiscard]] std::int64_t used() const { return codes + scales + norms + headers + retained + tail + bookkeeping; }
+  /// Of uncompressed bytes to used ones; 0 if none are used.
+  [[nodiscard]] double ratio() const {
+    return used() > 0 ? static_cast<double>(uncompressed) / static_cast<double>(used()) : 0.0;
+  }
+  /// `count` pages of a head.
+  void add_pages(cache_page_format const& format, std::int64_t count) {
+    std::int64_t const of_tokens = 2 * cache_page_format::tokens;
+    codes += count * (format.key_code_bytes() + format.value_code_bytes());
+    scales += count * (4 * format.channels + of_tokens * format.value_groups * (1 + format.layers));
+    norms += count * of_tokens * format.layers;
+    headers += count * static_cast<std::int64_t>(sizeof(cache_page_header));
+  }
+  /// A table for people.
+  [[nodiscard]] std::string describe() const {
+    return join("codes ", codes, ", scales ", scales, ", norms ", norms, ", headers ", headers, ", retained ", retained,
+                ", tail ", tail, ", bookkeeping ", bookkeeping, ": ", used(), " bytes for ", uncompressed, " (", tokens,
+                " tokens), of ", reserved, " reserved");
+  }
+};
+
+namespace detail {
+
+/// A list from where executors run. Waits.
+template <class U, class Executor>
+std::vector<U> fetched(Executor const& exec, U const* data, std::int64_t count) {
+  std::vector<U> list(static_cast<std::size_t>(count));
+  exec.copy(array_view<U const>(data, count), array_view<U>(list.data(), count));
+  exec.wait();
+  return list;
+}
+
+/// Sequences as the host sees them.
+struct fetched_sequences {
+  static constexpr std::int32_t no_slot = -1;  ///< of a sequence of no tokens
+
+  std::vector<std::int32_t> lengths;
+  std::vector<std::int32_t> slots;
+  std::vector<std::int32_t> pages;
+
+  /// Throws value_error for what a cache cannot have.
+  template <class Executor>
+  fetched_sequences(char const* where, Executor const& exec, cache_sequences const& s, cache_extents const& e)
+      : lengths(fetched(exec, s.lengths.data, s.size())) {
+    for (std::int64_t i = 0; i < s.size(); ++i) {
+      slots.push_back(static_cast<std::int32_t>(i));
+      pages.push_back(static_cast<std::int32_t>(s.sealed(i, lengths[static_cast<std::size_t>(i)], e.window)));
+    }
+    if (s.slots.data != nullptr) {
+      slots = fetched(exec, s.slots.data, s.size());
+    }
+    if (s.pages.data != nullptr) {
+      pages = fetched(exec, s.pages.data, s.size());
+    }
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+      check_one(where, i, s.blocks.extent(1), e);
+    }
+  }
+
+ private:
+  void check_one(char const* where, std::size_t i, std::int64_t table, cache_extents const& e) {
+    check<value_error>(lengths[i] >= 0 && lengths[i] <= e.tokens, where, ": sequence ", i, " has ", lengths[i],
+                       " tokens but may have ", e.tokens);
+    if (lengths[i] == 0) {
+      slots[i] = slots[i] >= 0 && slots[i] < e.slots ? slots[i] : no_slot;
+      pages[i] = 0;
+      return;
+    }
+    check<value_error>(slots[i] >= 0 && slots[i] < e.slots, where, ": slot ", slots[i], " of sequence ", i,
+                       " is none of ", e.slots);
+    std::int64_t const most = min(std::int64_t{lengths[i]} / cache_page_format::tokens, table);
+    check<value_error>(pages[i] >= 0 && pages[i] <= most, where, ": sequence ", i, " has ", pages[i],
+                       " sealed pages but may have ", most);
+  }
+};
+
+/// The blocks of sequences, each once.
+template <class Executor>
+std::int64_t count_blocks(Executor const& exec, cache_sequences const& s, std::vector<std::int32_t> const& pages,
+                          std::int64_t blocks) {
+  std::vector<bool> is_used(static_cast<std::size_t>(blocks));
+  std::int64_t count = 0;
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    for (std::int32_t block : fetched(exec, s.blocks[static_cast<std::int64_t>(i)].data, pages[i])) {
+      check<value_error>(block >= 0 && block < blocks, "cache_bytes: block ", block, " is none of ", blocks);
+      count += is_used[static_cast<std::size_t>(block)] ? 0 : 1;
+      is_used[static_cast<std::size_t>(block)] = true;
+    }
+  }
+  return count;
+}
+
+}  // namespace detail
+
+/// What sequences use of all parts of a cache; pages that several have count once, retained tokens of all their slots.
+/// Waits.
+template <class Executor, class T>
+cache_bytes count_cache_bytes(Executor const& exec, cache_extents const& extents,
+                              std::vector<cache_memory<T>> const& parts, cache_sequences const& s) {
+  constexpr std::int64_t slot_bytes = 16;  // of a head: two counters and two thresholds
+  detail::fetched_sequences const known("cache_bytes", exec, s, extents);
+  std::int64_t const blocks = detail::count_blocks(exec, s, known.pages, extents.blocks);
+  cache_bytes found;
+  std::int64_t open = 0;  // tokens in tails
+  for (std::size_t i = 0; i < known.lengths.size(); ++i) {
+    found.tokens += known.lengths[i];
+    open += known.lengths[i] - known.pages[i] * std::int64_t{cache_page_format::tokens};
+    found.bookkeeping += 4 * (known.pages[i] + 3);  // the block table; slot, length and count of pages
+  }
+  for (cache_memory<T> const& of : parts) {
+    std::int64_t const row_bytes = 2 * of.format.layers * extents.channels * std::int64_t{sizeof(T)};
+    found.add_pages(of.format, blocks * extents.heads);
+    found.tail += open * extents.heads * row_bytes;
+    found.uncompressed += found.tokens * extents.heads * row_bytes;
+    found.bookkeeping += s.size() * extents.heads * slot_bytes;
+    auto const taken = detail::fetched(exec, of.row_counts, extents.slots * extents.heads);
+    auto const refused = detail::fetched(exec, of.refused_rows, extents.slots * extents.heads);
+    for (std::int32_t slot : known.slots) {
+      for (std::int64_t head = 0; head < extents.heads && slot != detail::fetched_sequences::no_slot; ++head) {
+        auto const at = static_cast<std::size_t>(of.head_of(slot, head));
+        found.retained_tokens += taken[at];
+        found.retained += taken[at] * row_bytes;
+        found.refused_tokens += refused[at];
+      }
+    }
+  }
+  return found;
+}
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// What a whole model's compressed cache has room for, how its layers are kept, and where they lie.
+///
+///     tessera::cache_layout<bfloat16> const places(extents, parts);
+///     places.plan.describe();                                          // what takes how much
+///     auto const memory = places.memory(0, extents, tessera::workspace(places.plan, block));
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <tessera/algorithm/paged_cache/paged_cache.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/check.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/exec/workspace.hpp>
+#include <tessera/merge/retain_most_different.hpp>
+#include <tessera/program/paged_cache/cache_memory.hpp>
+#include <tessera/program/paged_cache/page_format.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// What a cache has room for.
+struct cache_extents {
+  std::int64_t slots;         ///< sequences
+  std::int64_t tokens;        ///< of a sequence
+  std::int64_t blocks;        ///< of 64 tokens, of all sequences
+  std::int64_t heads;         ///< of keys
+  std::int64_t channels;      ///< of a head
+  std::int64_t window = 128;  ///< newest tokens of a sequence that stay as they are, a multiple of 64
+};
+
+/// How one layer, or two neighbouring ones, are kept.
+struct cache_layers {
+  int layers = 2;        ///< 1: a layer by itself; 2: a merged pair
+  int key_bits = 4;      ///< of a code: 2, 3, 4 or 8
+  int value_bits = 4;    ///< of a code: 2, 3, 4 or 8
+  int value_group = 64;  ///< channels of a value that share a scale; as near below as divides the channels
+  retain_most_different retention = {};  ///< which tokens of a pair are kept with both
+  std::int64_t row_capacity = -1;        ///< retained tokens of a head of a sequence; -1: a twentieth of the tokens
+  bool whole_tokens = false;             ///< vectors are those of all heads of a token together
+};
+
+/// Where all parts of a cache lie, in one block of memory. T: bfloat16 or float16.
+template <class T>
+struct cache_layout {
+  /// The regions of one part.
+  struct place {
+    cache_page_format format;          ///< of a page
+    std::int64_t row_capacity;         ///< retained tokens of a head of a sequence
+    region<std::byte> pages;           ///< blocks x heads
+    region<T> tail;                    ///< slots x heads x newest tokens
+    region<T> rows;                    ///< slots x heads x retained tokens
+    region<std::uint32_t> row_counts;  ///< retained tokens of each slot and head
+    region<std::uint32_t> refused;     ///< tokens that found no room, of each slot and head
+    region<float> thresholds;          ///< angles, for keys and values of each slot and head
+  };
+  workspace_plan plan{"cross_layer_cache"};  ///< of all regions
+  std::vector<place> places;                 ///< of each part
+
+  /// Throws shape_error or value_error for extents and parts that cannot be.
+  cache_layout(cache_extents const& e, std::vector<cache_layers> const& parts) {
+    constexpr char const* where = "cross_layer_cache";
+    check<shape_error>(e.slots >= 0 && e.blocks >= 0 && e.heads >= 1 && e.tokens >= 0, where, ": there are ", e.slots,
+                       " slots of ", e.tokens, " tokens, ", e.blocks, " blocks and ", e.heads,
+                       " heads but none may be negative and heads must be at least 1");
+    check<shape_error>(e.window >= 0 && e.window % cache_page_format::tokens == 0, where, ": the window has ", e.window,
+                       " tokens but must have a multiple of ", cache_page_format::tokens);
+    check<shape_error>(e.channels >= 32 && e.channels <= 256, where, ": heads have ", e.channels,
+                       " channels but must have from 32 to ", 256);
+    for (cache_layers const& part : parts) {
+      add(e, part);
+    }
+  }
+  /// Views of one part.
+  [[nodiscard]] cache_memory<T> memory(std::size_t part, cache_extents const& e, workspace const& space) const {
+    place const& at = places[part];
+    return {at.format,
+            e.heads,
+            e.window,
+            at.row_capacity,
+            e.slots,
+            e.tokens,
+            e.blocks,
+            space[at.pages].data,
+            space[at.tail].data,
+            space[at.rows].data,
+            space[at.row_counts].data,
+            space[at.refused].data,
+            space[at.thresholds].data};
+  }
+
+ private:
+  void add(cache_extents const& e, cache_layers const& part) {
+    constexpr char const* where = "cross_layer_cache";
+    check<value_error>(part.value_group >= 16, where, ": groups of values have ", part.value_group,
+                       " channels but must have at least ", 16);
+    check<value_error>(!is_nan(part.retention.amount), where, ": the amount that is retained is ",
+                       part.retention.amount, " but must be a number");
+    auto const channels = static_cast<int>(e.channels);
+    cache_page_format const format{channels, part.key_bits, part.value_bits, divide_up(channels, part.value_group),
+                                   part.layers};
+    check_page_format(where, format);
+    constexpr std::int64_t share = 20;
+    std::int64_t const capacity = part.row_capacity >= 0 ? part.row_capacity : divide_up(e.tokens, share);
+    std::int64_t const heads = checked_multiply(where, e.slots, e.heads);
+    check<shape_error>(capacity <= INT32_MAX, where, ": ", capacity,
+                       " retained tokens of a head need numbers of more than 31 bits");
+    cache_memory<T> const sizes{format, e.heads, e.window, capacity, e.slots, e.tokens, e.blocks,
+                                {},     {},      {},       {},       {},      {}};
+    std::string const name = "part " + std::to_string(places.size());
+    std::int64_t const head_tail = std::int64_t{2} * format.layers * cache_page_format::tokens * format.channels;
+    std::int64_t const tails = checked_multiply(where, heads, sizes.tail_blocks());
+    std::int64_t const pages = checked_multiply(where, e.blocks, e.heads);
+    place added{format, capacity, {}, {}, {}, {}, {}, {}};
+    added.pages = plan.template add<std::byte>(name + ": pages", checked_multiply(where, pages, format.bytes()));
+    added.tail = plan.template add<T>(name + ": tail", checked_multiply(where, tails, head_tail));
+    added.rows = plan.template add<T>(name + ": retained", sizes.row_values(e.slots));
+    added.row_counts = plan.template add<std::uint32_t>(name + ": counts of retained", heads);
+    added.refused = plan.template add<std::uint32_t>(name + ": counts of refused", heads);
+    added.thresholds = plan.template add<float>(name + ": thresholds", checked_multiply(where, heads, 2));
+    places.push_back(added);
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

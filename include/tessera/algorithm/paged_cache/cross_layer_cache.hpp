@@ -1,0 +1,436 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `cross_layer_cache`: the keys and values of all layers of a model, of which neighbouring ones may share their
+/// directions; compressed to pages, with the newest tokens as they are.
+///
+///     #include <tessera/algorithm/paged_cache/cross_layer_cache.hpp>
+///
+///     using cache_type = tessera::cross_layer_cache<slerp_merger<float>, retain_most_different,
+///                                                   asymmetric_quantizer<4, 64>>;
+///     cache_type cache(exec, extents, cache_type::half_merged(32));
+///
+///     // Prefill. `sequences`: block tables, slots and lengths with the new tokens, where the executor runs.
+///     cache.append(exec, cache.part_of(layer), {{k0, k1}, {v0, v1}}, sequences, {.tokens = n}, append_space);
+///     // A step of decoding, for each layer:
+///     cache.write(exec, layer, k, v, sequences, {.tokens = 1});
+///     cache.attend(exec, layer, q, sequences, {.is_causal = true}, attention_outputs<bfloat16>{result},
+///                  attention_space);
+///     // ... and when both layers of a pair have been through:
+///     cache.seal(exec, cache.part_of(layer), sequences, append_space);
+///     // ... and at the end of prefill or of a step:
+///     cache.advance(exec, sequences, pages);
+///
+/// Errors, costs and what merging is worth: minicache.hpp. Operations: algorithm/paged_cache/paged_cache.hpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <math.h>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tessera/algorithm/attention/attention_types.hpp>
+#include <tessera/algorithm/paged_cache/cache_bytes.hpp>
+#include <tessera/algorithm/paged_cache/cache_layout.hpp>
+#include <tessera/algorithm/paged_cache/paged_cache.hpp>
+#include <tessera/concepts/refused_call.hpp>
+#include <tessera/core/bfloat16.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/check.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/exec/buffer.hpp>
+#include <tessera/exec/status_calls.hpp>
+#include <tessera/exec/workspace.hpp>
+#include <tessera/merge/retain_most_different.hpp>
+#include <tessera/merge/slerp.hpp>
+#include <tessera/program/paged_cache/cache_memory.hpp>
+#include <tessera/program/paged_cache/cache_slots.hpp>
+#include <tessera/quantize/asymmetric.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// What a call brings.
+struct cache_tokens {
+  std::int64_t tokens = 0;           ///< of each sequence, at most
+  sequence_lengths new_tokens = {};  ///< of each sequence; null: `tokens`
+};
+
+/// Merger: see cache_append_call. Retention: retain_most_different or retain_most_different_tokens, and Quantizer: an
+/// asymmetric_quantizer; both are what layers have that say nothing else. T: bfloat16 or float16.
+template <class Merger = slerp_merger<float>, class Retention = retain_most_different,
+          class Quantizer = asymmetric_quantizer<4, 64>, class T = bfloat16>
+class cross_layer_cache {
+ public:
+  using value_type = T;
+  static_assert(sizeof(T) == 2, "tessera: cross_layer_cache holds bfloat16 or float16");
+
+  /// A layer by itself, and a pair.
+  [[nodiscard]] static cache_layers single() { return kept_as(1); }
+  /// Two neighbouring layers that share directions.
+  [[nodiscard]] static cache_layers pair() { return kept_as(2); }
+  /// The paper's choice: the first half of the layers by themselves, then pairs; of an odd rest the first by itself.
+  [[nodiscard]] static std::vector<cache_layers> half_merged(int layers) {
+    int const pairs = layers / 2 / 2;
+    std::vector<cache_layers> parts(static_cast<std::size_t>(layers - 2 * pairs), single());
+    parts.resize(parts.size() + static_cast<std::size_t>(pairs), pair());
+    return parts;
+  }
+
+  /// The memory that a cache takes.
+  [[nodiscard]] static workspace_plan plan(cache_extents const& extents, std::vector<cache_layers> const& parts) {
+    return cache_layout<T>(extents, parts).plan;
+  }
+
+  /// All memory that the cache will ever have, from the executor's. Parts are in the order of layers.
+  template <class Executor>
+  cross_layer_cache(Executor const& exec, cache_extents const& extents, std::vector<cache_layers> parts,
+                    Merger merger = {})
+      : extents_(extents), merger_(merger), parts_(std::move(parts)) {
+    cache_layout<T> const places(extents_, parts_);
+    bytes_ = buffer<std::byte>(exec, places.plan.bytes());
+    workspace const space(places.plan, bytes_.view());
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      memory_.push_back(places.memory(i, extents_, space));
+      for (int layer = 0; layer < parts_[i].layers; ++layer) {
+        part_of_.push_back(static_cast<int>(i));
+      }
+    }
+    for (cache_memory<T> const& of : memory_) {
+      reset_slots<T> const program{of, {}, extents_.slots, status_of(exec, {"cross_layer_cache", "slot"})};
+      exec.run(program, program.groups());
+    }
+    say_what_is_portable(exec);
+  }
+
+  /// What there is room for.
+  [[nodiscard]] cache_extents const& extents() const { return extents_; }
+  /// Layers of the model.
+  [[nodiscard]] int layers() const { return static_cast<int>(part_of_.size()); }
+  /// Pairs of layers, and layers by themselves.
+  [[nodiscard]] int parts() const { return static_cast<int>(parts_.size()); }
+  /// How a part is kept.
+  [[nodiscard]] cache_layers const& layers_of(int part) const { return parts_[checked("part", part, parts())]; }
+  /// The pair that a layer belongs to, or the layer's own part.
+  [[nodiscard]] int part_of(int layer) const { return part_of_[checked("layer", layer, layers())]; }
+  /// 0 for the first layer of its part, 1 for the second.
+  [[nodiscard]] int side_of(int layer) const { return layer > 0 && part_of(layer) == part_of_[as_index(layer - 1)]; }
+  /// Which programs for a part are the executor's own.
+  template <class Executor>
+  [[nodiscard]] cache_programs programs_of(Executor const& exec, int part) const {
+    bool const whole_tokens = layers_of(part).whole_tokens;
+    return cache_programs_of<Merger, T>(exec, memory(part).format, whole_tokens);
+  }
+  /// A part in memory, for programs.
+  [[nodiscard]] cache_memory<T> const& memory(int part) const { return memory_[checked("part", part, parts())]; }
+
+  /// For append(), or for seal() if tokens were written no more than 64 at a time.
+  [[nodiscard]] workspace_plan append_plan(std::int64_t sequences, std::int64_t tokens = 1) const {
+    return regions("cross_layer_cache.append", sequences, tokens).plan;
+  }
+  /// What attend() needs for queries of this shape.
+  [[nodiscard]] workspace_plan attention_plan(attention_shape const& shape) const {
+    return cached_attention_regions("cross_layer_cache.attend", shape).plan;
+  }
+
+  /// Enqueues the compression of new tokens of all layers of a part; what is not sealed yet goes to the tail.
+  template <class Executor>
+  void append(Executor const& exec, int part, cache_inputs<T> const& inputs, cache_sequences const& sequences,
+              cache_tokens const& brings, workspace const& space) const {
+    constexpr char const* where = "cross_layer_cache.append";
+    check_sequences(where, sequences);
+    for (int layer = 0; layer < layers_of(part).layers; ++layer) {
+      check_heads(where, "keys", inputs.keys[layer], sequences, brings.tokens);
+      check_heads(where, "values", inputs.values[layer], sequences, brings.tokens);
+    }
+    run_append(exec, where, part, inputs, sequences, brings, space);
+  }
+
+  /// Enqueues the copy of new tokens of one layer to the tail, at most 64 of a sequence before the next seal().
+  template <class Executor>
+  void write(Executor const& exec, int layer, head_view<T const> keys, head_view<T const> values,
+             cache_sequences const& sequences, cache_tokens const& brings) const {
+    constexpr char const* where = "cross_layer_cache.write";
+    check_sequences(where, sequences);
+    check<shape_error>(brings.tokens <= cache_page_format::tokens, where, ": there are ", brings.tokens,
+                       " new tokens but the tail has room for ", cache_page_format::tokens);
+    check_heads(where, "keys", keys, sequences, brings.tokens);
+    check_heads(where, "values", values, sequences, brings.tokens);
+    cache_inputs<T> inputs;
+    inputs.keys[side_of(layer)] = keys;
+    inputs.values[side_of(layer)] = values;
+    keep_tail<T> const keep{{memory(part_of(layer)), inputs, sequences, brings.tokens, 0, brings.new_tokens,
+                             status_of(exec, {where, "sequence"})},
+                            false};
+    exec.run(keep, keep.groups());
+  }
+
+  /// Enqueues the compression of pages that are complete in the tail, of all layers of a part.
+  template <class Executor>
+  void seal(Executor const& exec, int part, cache_sequences const& sequences, workspace const& space) const {
+    constexpr char const* where = "cross_layer_cache.seal";
+    check_sequences(where, sequences);
+    check<value_error>(sequences.pages.data != nullptr, where, ": the counts of sealed pages are null");
+    run_append(exec, where, part, {}, sequences, {}, space);
+  }
+
+  /// Enqueues the counting of pages that all layers have sealed. `pages` are those of the sequences.
+  template <class Executor>
+  void advance(Executor const& exec, cache_sequences const& sequences, array_view<std::int32_t> pages,
+               std::int64_t tokens = 1) const {
+    constexpr char const* where = "cross_layer_cache.advance";
+    check_sequences(where, sequences);
+    check<shape_error>(pages.size() >= sequences.size(), where, ": there are ", pages.size(), " counts of pages but ",
+                       sequences.size(), " sequences");
+    advance_pages const program{sequences, extents_.window,
+                                divide_up(max(tokens, std::int64_t{1}), std::int64_t{cache_page_format::tokens}), pages,
+                                status_of(exec, {where, "sequence"})};
+    exec.run(program, program.groups());
+  }
+
+  /// Enqueues attention of queries over a layer as it is kept. Options: softmax_scale and is_causal.
+  template <class Executor, class Result = T>
+  void attend(Executor const& exec, int layer, head_view<T const> queries, cache_sequences const& sequences,
+              attention_options const& options, attention_outputs<Result> const& out, workspace const& space,
+              sequence_lengths query_lengths = {}) const {
+    constexpr char const* where = "cross_layer_cache.attend";
+    check_sequences(where, sequences);
+    attention_shape const shape = shape_of(queries, sequences);
+    check_attention(where, shape, queries, options, out);
+    double const plain = 1.0 / ::sqrt(static_cast<double>(extents_.channels));
+    cached_attention_call<T, Result> call{shape,
+                                          memory(part_of(layer)),
+                                          sequences,
+                                          side_of(layer),
+                                          queries,
+                                          options.softmax_scale > 0 ? options.softmax_scale : static_cast<float>(plain),
+                                          options.is_causal,
+                                          out};
+    cached_attention_regions const places(where, shape);
+    space.check_room(where, places.plan.bytes(), shape.batch, " sequences of ", shape.query_heads, " heads and ",
+                     shape.queries, " queries");
+    call.partials = places.partials(space);
+    call.query_lengths = query_lengths;
+    call.status = status_of(exec, {where, "sequence"});
+    run_cached_attention(exec, call);
+  }
+  /// Says what attend() takes, of calls that it cannot.
+  template <class Executor, class Queries = head_view<T const>, class Sequences = cache_sequences,
+            class Options = attention_options, class Out = anything, class... More>
+  requires(!(IsFirst<head_view<T const>, Queries> && IsFirst<cache_sequences, Sequences> &&
+             IsFirst<attention_options, Options> && MadeOrBraces<Out, attention_outputs> &&
+             IsFirst<workspace, More...>)) void attend(Executor const&, int, Queries const&, Sequences const&,
+                                                       Options const&, Out const&, More const&...) const {
+    refuse_attend<Queries>();
+  }
+  /// Likewise, of outputs before options.
+  template <class Executor, class Queries = head_view<T const>, class Sequences = cache_sequences,
+            class Out = attention_outputs<T>, class... More>
+  requires Made<Out, attention_outputs>
+  void attend(Executor const&, int, Queries const&, Sequences const&, Out const&, attention_options const&,
+              More const&...) const {
+    refuse_attend<Queries>();
+  }
+  /// Likewise, of braces that hold other things.
+  template <class... None>
+  void attend(anything, anything, anything, anything, attention_options const&, anything, anything,
+              anything = {}) const {
+    refuse_attend<None...>();
+  }
+
+  /// The extents of attention of such queries; for attention_plan.
+  [[nodiscard]] attention_shape shape_of(head_view<T const> queries, cache_sequences const& sequences) const {
+    return {sequences.size(),
+            queries.extent(1),
+            extents_.heads,
+            queries.extent(2),
+            min(extents_.tokens, sequences.blocks.extent(1) * cache_page_format::tokens + tail_tokens()),
+            extents_.channels};
+  }
+
+  /// Enqueues the writing of a layer's keys and values as the cache knows them.
+  template <class Executor, class Result>
+  void restore(Executor const& exec, int layer, cache_sequences const& sequences, head_view<Result> keys,
+               head_view<Result> values) const {
+    constexpr char const* where = "cross_layer_cache.restore";
+    check_sequences(where, sequences);
+    check_heads(where, "keys", keys, sequences, keys.extent(2));
+    check_heads(where, "values", values, sequences, keys.extent(2));
+    run_cache_restore(exec, cache_restore_call<T, Result>{memory(part_of(layer)), sequences, side_of(layer), keys,
+                                                          values, status_of(exec, {where, "sequence"})});
+  }
+
+  /// Enqueues making slots ready for new sequences. Other sequences do not depend on them, forks of theirs neither.
+  template <class Executor>
+  void reset(Executor const& exec, array_view<std::int32_t const> slots) const {
+    check_memory("cross_layer_cache.reset", "slots", slots);
+    for (cache_memory<T> const& of : memory_) {
+      reset_slots<T> const program{of, slots, slots.size(), status_of(exec, {"cross_layer_cache.reset", "place"})};
+      exec.run(program, program.groups());
+    }
+  }
+
+  /// Enqueues that the sequences in the slots `to` go on where those in `from` are: tails, retained tokens and
+  /// thresholds are copied. Their block tables hold the same sealed pages, or the first of them; all else is their own,
+  /// so that either can end, and its slot be used again, while the other one goes on. A slot that a pair writes to is
+  /// no slot of another pair.
+  template <class Executor>
+  void fork(Executor const& exec, array_view<std::int32_t const> from, array_view<std::int32_t const> to) const {
+    check<shape_error>(from.size() == to.size(), "cross_layer_cache.fork: there are ", from.size(),
+                       " slots to go on from but ", to.size(), " to go on in");
+    check_memory("cross_layer_cache.fork", "slots to go on from", from);
+    check_memory("cross_layer_cache.fork", "slots to go on in", to);
+    for (cache_memory<T> const& of : memory_) {
+      fork_slots<T> const program{of, from, to, status_of(exec, {"cross_layer_cache.fork", "pair"})};
+      exec.run(program, program.groups());
+    }
+  }
+
+  /// Waits for what was enqueued, and counts what the sequences use, pages that several have once.
+  template <class Executor>
+  [[nodiscard]] cache_bytes wait_for_statistics(Executor const& exec, cache_sequences const& sequences) const {
+    check_sequences("cross_layer_cache.wait_for_statistics", sequences);
+    cache_bytes found = count_cache_bytes(exec, extents_, memory_, sequences);
+    found.reserved = static_cast<std::int64_t>(bytes_.bytes());
+    return found;
+  }
+
+ private:
+  template <class... Given>
+  static void refuse_attend() {
+    static_assert(never<Given...>,
+                  "tessera: cross_layer_cache.attend takes an executor, the layer, queries, cache_sequences, "
+                  "attention_options, attention_outputs<Result>, a workspace of attention_plan(), and perhaps lengths; "
+                  "in braces without a type Result is what queries are");
+  }
+  [[nodiscard]] static cache_layers kept_as(int layers) {
+    cache_layers made;
+    made.layers = layers;
+    made.key_bits = Quantizer::bits;
+    made.value_bits = Quantizer::bits;
+    made.value_group = Quantizer::group == whole_tensor ? 256 : Quantizer::group;
+    made.retention = layers == 2 ? retain_most_different(Retention{}) : retain_most_different::none();
+    made.row_capacity = layers == 2 ? -1 : 0;
+    made.whole_tokens = Retention::whole_tokens;
+    return made;
+  }
+
+  [[nodiscard]] static std::size_t as_index(int i) { return static_cast<std::size_t>(i); }
+  [[nodiscard]] static std::size_t checked(char const* what, int i, int count) {
+    check<value_error>(i >= 0 && i < count, "cross_layer_cache: ", what, " ", i, " is none of ", count);
+    return as_index(i);
+  }
+  /// Once, to the error stream: nobody should find out by the clock.
+  template <class Executor>
+  void say_what_is_portable(Executor const& exec) const {
+#if !defined(TESSERA_ACCEPT_PORTABLE_CACHES)
+    for (int part = 0; part < parts(); ++part) {
+      std::string const said = programs_of(exec, part).describe(memory(part).format);
+      if (!said.empty()) {
+        static bool const is_said =
+            std::fputs((said + " (or define TESSERA_ACCEPT_PORTABLE_CACHES)\n").c_str(), stderr) >= 0;
+        static_cast<void>(is_said);
+      }
+    }
+#else
+    static_cast<void>(exec);
+#endif
+  }
+  [[nodiscard]] std::int64_t tail_tokens() const {
+    return extents_.window + 2 * cache_page_format::tokens;
+  }
+  [[nodiscard]] cache_append_regions regions(char const* where, std::int64_t sequences, std::int64_t tokens) const {
+    return {where, sequences, max(tokens, std::int64_t{1}), extents_.heads};
+  }
+
+  template <class Executor>
+  void run_append(Executor const& exec, char const* where, int part, cache_inputs<T> const& inputs,
+                  cache_sequences const& sequences, cache_tokens const& brings, workspace const& space) const {
+    cache_append_regions const places = regions(where, sequences.size(), brings.tokens);
+    space.check_room(where, places.plan.bytes(), sequences.size(), " sequences of ", brings.tokens, " new tokens");
+    cache_layers const& as = layers_of(part);
+    auto const run = [&](auto const& merger) {
+      run_cache_append(exec, cache_append_call<std::remove_cvref_t<decltype(merger)>, T>{
+                                 merger,
+                                 as.retention,
+                                 as.whole_tokens,
+                                 {memory(part), inputs, sequences, brings.tokens, places.pages, brings.new_tokens,
+                                  status_of(exec, {where, "sequence"})},
+                                 places.rows_in(space),
+                                 places.marks_in(space)});
+    };
+    if constexpr (!std::is_same_v<Merger, slerp_merger<float>>) {
+      if (as.layers == 1) {
+        run(slerp_merger<float>{});
+        return;
+      }
+    }
+    run(merger_);
+  }
+
+  void check_sequences(char const* where, cache_sequences const& s) const {
+    check<shape_error>(s.size() >= 0 && s.size() <= s.blocks.extent(0), where, ": there are ", s.size(),
+                       " sequences but block tables of ", s.blocks.extent(0));
+    check<value_error>(s.blocks.data != nullptr || s.blocks.extent(1) == 0 || s.size() == 0, where,
+                       ": the block tables of ", s.size(), " sequences are null");
+    check<shape_error>(s.slots.data != nullptr || s.size() <= extents_.slots, where, ": there are ", s.size(),
+                       " sequences but ", extents_.slots, " slots");
+    check<value_error>(s.lengths.data != nullptr || s.size() == 0, where, ": the lengths of ", s.size(),
+                       " sequences are null");
+    for (array_view<std::int32_t const> const& list : {s.slots, s.lengths, s.pages}) {
+      check<shape_error>(list.data == nullptr || list.size() >= s.size(), where, ": a list of sequences has ",
+                         list.size(), " elements but there are ", s.size());
+    }
+  }
+  template <class U>
+  void check_heads(char const* where, char const* what, head_view<U> found, cache_sequences const& s,
+                   std::int64_t tokens) const {
+    std::int64_t const expected[4] = {s.size(), extents_.heads, tokens, extents_.channels};
+    check<shape_error>(tokens >= 0, where, ": sequences bring ", tokens, " ", what, " but may not bring fewer than ",
+                       0);
+    check<value_error>(found.data != nullptr || s.size() * tokens == 0, where, ": the ", what, " are null");
+    for (int dimension = 0; dimension < 4 && s.size() * tokens > 0; ++dimension) {
+      check<shape_error>(found.extent(dimension) == expected[dimension], where, ": dimension ", dimension, " of the ",
+                         what, " has ", found.extent(dimension), " elements but needs ", expected[dimension]);
+    }
+  }
+  template <class Result>
+  void check_attention(char const* where, attention_shape const& shape, head_view<T const> queries,
+                       attention_options const& options, attention_outputs<Result> const& out) const {
+    check<shape_error>(shape.query_heads >= 1 && shape.query_heads % shape.key_heads == 0, where, ": there are ",
+                       shape.query_heads, " query heads, which are no whole number for each of ", shape.key_heads,
+                       " key heads");
+    std::int64_t const expected[4] = {shape.batch, shape.query_heads, shape.queries, shape.channels};
+    check_memory(where, "queries", queries);
+    check_memory(where, "results", out.result);
+    check_memory(where, "log-sum-exps", out.log_sum_exp);
+    for (int dimension = 0; dimension < 4; ++dimension) {
+      check<shape_error>(queries.extent(dimension) == expected[dimension], where, ": dimension ", dimension,
+                         " of the queries has ", queries.extent(dimension), " elements but needs ",
+                         expected[dimension]);
+      check<shape_error>(out.result.extent(dimension) == expected[dimension], where, ": dimension ", dimension,
+                         " of the result has ", out.result.extent(dimension), " elements but needs ",
+                         expected[dimension]);
+      check<shape_error>(
+          out.log_sum_exp.data == nullptr || dimension == 3 || out.log_sum_exp.extent(dimension) == expected[dimension],
+          where, ": dimension ", dimension, " of the log-sum-exps has ",
+          dimension < 3 ? out.log_sum_exp.extent(dimension) : 0, " elements but needs ", expected[dimension]);
+    }
+    check<value_error>(options.softmax_scale >= 0 && options.softmax_scale < infinity, where,
+                       ": the scale of the softmax is ", options.softmax_scale, " but must be finite and not negative");
+    check<value_error>(options.window_left < 0 && options.window_right < 0, where, ": there are windows of ",
+                       options.window_left, " and ", options.window_right, " keys but caches have none");
+  }
+
+  cache_extents extents_;
+  Merger merger_;
+  std::vector<cache_layers> parts_;
+  std::vector<cache_memory<T>> memory_;
+  std::vector<int> part_of_;
+  buffer<std::byte> bytes_;
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Compressed caches on CUDA devices.
+///
+/// paged_cache.hpp brings it where nvcc compiles: use a cache as on the CPU, with a tessera::cuda executor. For
+/// bfloat16 and float16, on sm_90:
+///
+///   * pages of 4-bit codes of 64, 128 or 256 channels, in groups of 64 or more, are made in one pass over keys and
+///     values (program/paged_cache/write_pages.cuh), and once more where retained tokens could not be known before;
+///   * attention over pages is by the copy engine and mma.sync (program/paged_cache/attend_pages.cuh), with as many
+///     bits for keys as for values: of 4 bits with 64, 96 (in groups of 96 or 48), 128 or 256 channels; of 2, 3 or 8
+///     bits with 64, 128 or 256 channels in groups of 64. Eight rows of the query heads of a key head share a read of
+///     its pages.
+///
+/// Else the portable programs: cache_programs_of() says where, and a cross_layer_cache, once, to the error stream.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/algorithm/attention/decode_attention.cuh>
+#include <tessera/algorithm/attention/decode_shares.hpp>
+#include <tessera/algorithm/paged_cache/cache_compression.hpp>
+#include <tessera/algorithm/paged_cache/paged_cache.hpp>
+#include <tessera/core/bfloat16.hpp>
+#include <tessera/core/float16.hpp>
+#include <tessera/exec/cuda.cuh>
+#include <tessera/program/paged_cache/attend_pages.cuh>
+#include <tessera/program/paged_cache/detail/page_fragments.cuh>
+#include <tessera/program/paged_cache/write_pages.cuh>
+#include <tessera/tuning/attention/decode.hpp>
+
+namespace tessera {
+inline namespace v0 {
+namespace detail {
+
+/// Whether it did. Columns: page_columns.
+template <class Columns, class Architectures, class T, class Result>
+bool try_page_decode(basic_cuda<Architectures> const& exec, cached_attention_call<T, Result> const& call) {
+  constexpr page_decode_policy policy = page_decode_tuning<Columns::channels, Columns::format.key_bits>{}(900);
+  using program_type = page_decode<Columns, T, Result, policy>;
+  auto const is_whole = [](void const* address) { return reinterpret_cast<std::uintptr_t>(address) % 16 == 0; };
+  bool const has_memory = is_whole(call.memory.pages) && is_whole(call.memory.tail) && is_whole(call.memory.rows);
+  if (!has_memory || !has_whole_rows(call.queries) || call.sequences.blocks.stride(1) != 1 ||
+      !has_places_for_decoding(call.shape, call.partials.shares()) || !exec.template has<program_type>()) {
+    return false;
+  }
+  std::int64_t const most = std::int64_t{exec.state->multiprocessors()} * program_type::blocks_per_multiprocessor;
+  auto const partials =
+      decode_partials(call.shape, call.partials, program_type::page_tokens * program_type::warps, most);
+  program_type const program{program_type::works_type::of(call.queries, call.is_causal, writer_of(call), partials),
+                             call.memory,
+                             call.sequences,
+                             call.layer,
+                             call.softmax_scale * 1.4426950408889634F,
+                             status_for(exec, call)};
+  exec.run(program, min(std::int64_t{program.works.count}, most));
+  merge_decoded(exec, writer_of(call), partials);
+  return true;
+}
+
+/// Whether it did, for pages of a format.
+template <int Channels, int Groups, int Bits, class Use>
+bool use_columns(cache_page_format const& format, Use const& use) {
+  return format.channels == Channels && format.value_groups == Groups && format.key_bits == Bits &&
+         format.value_bits == Bits && use(std::type_identity<page_columns<Channels, Groups, Bits>>{});
+}
+/// Calls `use` with the columns for pages of a format, and gives what it does; false where there are none.
+template <class Use>
+bool use_columns(cache_page_format const& format, Use const& use) {
+  auto const other_bits = [&]<int Bits>(std::integral_constant<int, Bits>) {
+    return use_columns<64, 1, Bits>(format, use) || use_columns<128, 2, Bits>(format, use) ||
+           use_columns<256, 4, Bits>(format, use);
+  };
+  return use_columns<64, 1, 4>(format, use) || use_columns<96, 1, 4>(format, use) ||
+         use_columns<96, 2, 4>(format, use) || use_columns<128, 1, 4>(format, use) ||
+         use_columns<128, 2, 4>(format, use) || use_columns<256, 1, 4>(format, use) ||
+         use_columns<256, 2, 4>(format, use) || use_columns<256, 4, 4>(format, use) ||
+         other_bits(std::integral_constant<int, 2>{}) || other_bits(std::integral_constant<int, 3>{}) ||
+         other_bits(std::integral_constant<int, 8>{});
+}
+
+/// What compress_pages reads and writes by 16 bytes.
+template <class Merger, class T>
+bool has_whole_elements(cache_append_call<Merger, T> const& call) {
+  cache_memory<T> const& memory = call.source.memory;
+  bool are_whole = reinterpret_cast<std::uintptr_t>(memory.pages) % 16 == 0 &&
+                   reinterpret_cast<std::uintptr_t>(memory.tail) % 16 == 0;
+  for (int layer = 0; layer < memory.format.layers; ++layer) {
+    are_whole = are_whole &&
+                (call.source.inputs.keys[layer].data == nullptr ||
+                 (has_whole_rows(call.source.inputs.keys[layer]) && has_whole_rows(call.source.inputs.values[layer])));
+  }
+  constexpr std::int64_t most = std::int64_t{1} << 30;
+  return are_whole && call.marks.size() < most;
+}
+
+/// Whether it did. Call: a cache_append_call.
+template <int Channels, int Groups, class Architectures, class Call>
+bool try_compression(basic_cuda<Architectures> const& exec, Call const& call) {
+  using program_type = compress_pages<Channels, Groups, typename Call::merger_type, typename Call::value_type>;
+  cache_page_format const& format = call.source.memory.format;
+  if (format.channels != Channels || format.value_groups != Groups || !exec.template has<program_type>()) {
+    return false;
+  }
+  compress_in_one_pass<program_type>(exec, call, exec.state->multiprocessors());
+  return true;
+}
+
+/// Whether compress_pages makes pages of a format.
+[[nodiscard]] constexpr bool is_compressed_in_one_pass(cache_page_format const& format, bool whole_tokens) {
+  int const groups = format.value_groups;
+  bool const has_groups = format.channels == 64    ? groups == 1
+                          : format.channels == 128 ? groups == 1 || groups == 2
+                                                   : groups == 1 || groups == 2 || groups == 4;
+  bool const has_channels = format.channels == 64 || format.channels == 128 || format.channels == 256;
+  return !whole_tokens && format.key_bits == 4 && format.value_bits == 4 && has_channels && has_groups;
+}
+
+template <class Architectures, class Merger, class T>
+bool try_compression(basic_cuda<Architectures> const& exec, cache_append_call<Merger, T> const& call) {
+  return is_compressed_in_one_pass(call.source.memory.format, call.whole_tokens) && has_whole_elements(call) &&
+         (try_compression<64, 1>(exec, call) || try_compression<128, 1>(exec, call) ||
+          try_compression<128, 2>(exec, call) || try_compression<256, 1>(exec, call) ||
+          try_compression<256, 2>(exec, call) || try_compression<256, 4>(exec, call));
+}
+
+}  // namespace detail
+
+/// For CUDA devices: on sm_90 pages of 4 bits are made in one pass, else by the portable programs.
+template <int... Architectures, class Merger, class T>
+void run_cache_append(basic_cuda<arch_list<Architectures...>> const& exec, cache_append_call<Merger, T> const& given) {
+  auto const call = detail::reporting(exec, given);
+  constexpr bool has_hopper = ((Architectures == 900) || ...);
+  if constexpr (has_hopper && (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>)) {
+    if (!call.marks.is_empty() && detail::try_compression(exec, call)) {
+      detail::keep_new_tokens(exec, call);
+      return;
+    }
+  }
+  detail::append_portably(exec, call);
+}
+
+/// For CUDA devices: on sm_90 a program that reads each page once for all query heads, else the
+/// portable one.
+template <int... Architectures, class T, class Result>
+void run_cached_attention(basic_cuda<arch_list<Architectures...>> const& exec,
+                          cached_attention_call<T, Result> const& call) {
+  constexpr bool has_hopper = ((Architectures == 900) || ...);
+  if constexpr (has_hopper && (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>)) {
+    auto const attend = [&]<class Columns>(std::type_identity<Columns>) {
+      return detail::try_page_decode<Columns>(exec, call);
+    };
+    if (detail::use_columns(call.memory.format, attend)) {
+      return;
+    }
+  }
+  detail::attend_cache_portably(exec, call);
+}
+
+/// For CUDA devices.
+template <class Merger, class T, int... Architectures>
+cache_programs cache_programs_of(basic_cuda<arch_list<Architectures...>> const& exec, cache_page_format const& format,
+                                 bool whole_tokens) {
+  constexpr bool has_hopper = ((Architectures == 900) || ...);
+  if constexpr (has_hopper && (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>)) {
+    if (exec.template has<compress_pages<128, 2, Merger, T>>()) {
+      return {true, detail::is_compressed_in_one_pass(format, whole_tokens),
+              detail::use_columns(format, [](auto) { return true; })};
+    }
+  }
+  return {};
+}
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// The operations on a compressed cache, over memory that is there: append, attend, restore. What
+/// algorithm/paged_cache/cross_layer_cache.hpp is made of; each has a call that an executor with programs of its own
+/// overloads: run_cache_append, run_cached_attention, run_cache_restore; and cache_programs_of, which says for what.
+///
+/// Formats: program/paged_cache/page_format.hpp, program/paged_cache/cache_memory.hpp. Bytes that an append writes are
+/// the same on every executor, and the same whether tokens come at once or one by one, if thresholds are known
+/// (minicache.hpp says when they are not). Nothing waits or allocates: lengths are where executors run, so that a call
+/// can be captured in a CUDA graph and used again. Lists that cannot be are reported to the executor, and what they are
+/// about is left out.
+#pragma once
+
+#include <cstdint>
+#include <math.h>  // not <cmath>: as in core/math.hpp
+#include <string>
+#include <type_traits>
+
+#include <tessera/algorithm/attention/attention_types.hpp>
+#include <tessera/algorithm/paged_cache/cache_append.hpp>
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/check.hpp>
+#include <tessera/core/status.hpp>
+#include <tessera/exec/workspace.hpp>
+#include <tessera/program/attention/split_keys.hpp>
+#include <tessera/program/paged_cache/attend_pages.hpp>
+#include <tessera/program/paged_cache/cache_memory.hpp>
+#include <tessera/program/paged_cache/read_pages.hpp>
+#include <tessera/reduce/online_softmax.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Queries over a cache.
+template <class T, class Result>
+struct cached_attention_call {
+  attention_shape shape;          ///< `keys`: at most so many tokens of a sequence
+  cache_memory<T> memory;         ///< of the layers
+  cache_sequences sequences;      ///< lengths, slots and block tables
+  int layer;                      ///< 0 or 1
+  head_view<T const> queries;     ///< sequences x query heads x queries x channels
+  float softmax_scale;            ///< of scores
+  bool is_causal;                 ///< whether a query sees no key behind its own
+  attention_outputs<Result> out;  ///< what comes out
+  attention_partials<online_softmax<float>::state_type> partials = {};  ///< memory for shares of rows, or null
+  sequence_lengths query_lengths = {};                                  ///< of each sequence; null: all are whole
+  status_word* status = nullptr;  ///< where sequences are reported that cannot be; null: the executor's
+};
+
+/// Keys and values of one layer of a cache, to be restored to 16 or 32 bits.
+template <class T, class Result>
+struct cache_restore_call {
+  cache_memory<T> memory;         ///< of the layers
+  cache_sequences sequences;      ///< lengths, slots and block tables
+  int layer;                      ///< 0 or 1
+  head_view<Result> keys;         ///< sequences x heads x tokens x channels
+  head_view<Result> values;       ///< likewise
+  status_word* status = nullptr;  ///< where sequences are reported that cannot be; null: the executor's
+};
+
+namespace detail {
+
+/// Where programs of a call report.
+template <class Executor, class Call>
+status_word* status_for(Executor const& exec, Call const& call) {
+  return call.status != nullptr ? call.status : exec.status();
+}
+
+template <class T, class Result>
+attention_writer<decode_method, Result> writer_of(cached_attention_call<T, Result> const& call) {
+  return {call.shape, {}, {}, {}, call.query_lengths, {}, {}, call.out.result, call.out.log_sum_exp};
+}
+
+template <int Channels, class Executor, class T, class Result>
+void attend_cache(Executor const& exec, cached_attention_call<T, Result> const& call) {
+  cached_attention<T, Result, Channels> const program{call.memory,     call.sequences,     call.layer,
+                                                      call.queries,    call.softmax_scale, call.is_causal,
+                                                      writer_of(call), call.partials,      status_for(exec, call)};
+  exec.run(program, program.groups());
+  if (call.partials.rows.data != nullptr) {
+    merge_attention<decode_method, Result> const join{call.partials, writer_of(call)};
+    exec.run(join, join.groups());
+  }
+}
+
+template <class Executor, class T, class Result>
+void attend_cache_portably(Executor const& exec, cached_attention_call<T, Result> const& call) {
+  if (call.memory.format.channels <= 128) {
+    attend_cache<128>(exec, call);
+  } else {
+    attend_cache<256>(exec, call);
+  }
+}
+
+}  // namespace detail
+
+/// An executor with programs of its own overloads this for itself.
+template <class Executor, class Merger, class T>
+void run_cache_append(Executor const& exec, cache_append_call<Merger, T> const& call) {
+  detail::append_portably(exec, call);
+}
+
+/// Likewise.
+template <class Executor, class T, class Result>
+void run_cached_attention(Executor const& exec, cached_attention_call<T, Result> const& call) {
+  detail::attend_cache_portably(exec, call);
+}
+
+/// Likewise.
+template <class Executor, class T, class Result>
+void run_cache_restore(Executor const& exec, cache_restore_call<T, Result> const& call) {
+  restore_pages<T, Result> const program{call.memory, call.sequences, call.layer,
+                                         call.keys,   call.values,    detail::status_for(exec, call)};
+  exec.run(program, program.groups());
+}
+
+/// Which programs for a cache are an executor's own.
+struct cache_programs {
+  bool has_any = false;    ///< for some formats of pages; of the host none are
+  bool appends = false;    ///< for making pages of this one
+  bool attention = false;  ///< for attention over pages of this one
+
+  /// A sentence where portable programs take the place of some; "" elsewhere.
+  [[nodiscard]] std::string describe(cache_page_format const& format) const {
+    if (!has_any || (appends && attention)) {
+      return "";
+    }
+    return join("tessera: for pages of ", format.channels, " channels, keys of ", format.key_bits,
+                " bits and values of ", format.value_bits, " bits in ", format.value_groups,
+                " groups, tokens are appended by ", appends ? "the device's own program" : "the portable programs",
+                " and attended to by ", attention ? "the device's own program" : "the portable program",
+                "; portable ones are several times slower");
+  }
+};
+
+/// An executor with programs of its own overloads this for itself. Merger and T: those of the cache.
+template <class Merger, class T, class Executor>
+cache_programs cache_programs_of(Executor const&, cache_page_format const&, bool) {
+  return {};
+}
+
+/// Throws shape_error for a page that no program can make.
+inline void check_page_format(char const* where, cache_page_format const& format) {
+  check<shape_error>(format.channels >= 32 && format.channels <= 256 && format.channels % 32 == 0, where,
+                     ": heads have ", format.channels, " channels but must have a multiple of 32 up to 256");
+  for (int bits : {format.key_bits, format.value_bits}) {
+    check<value_error>(bits == 2 || bits == 3 || bits == 4 || bits == 8, where, ": codes have ", bits,
+                       " bits but must have 2, 3, 4 or 8");
+  }
+  check<shape_error>(
+      format.value_groups >= 1 && format.value_groups <= 16 && format.channels % (16 * format.value_groups) == 0, where,
+      ": values have ", format.value_groups, " groups of ", format.channels,
+      " channels but groups must have a multiple of 16");
+  check<shape_error>(format.layers == 1 || format.layers == 2, where, ": pages have ", format.layers,
+                     " layers but must have 1 or 2");
+}
+
+/// Among how many groups the tokens of a sequence are shared: enough for any machine, but none with less than four
+/// pages. Not a function of the machine, so that results are none.
+[[nodiscard]] inline std::int64_t cached_attention_shares(attention_shape const& s) {
+  constexpr std::int64_t least_tokens = 4 * cache_page_format::tokens;
+  constexpr std::int64_t enough_groups = 1024;
+  constexpr std::int64_t most = 64;
+  constexpr char const* where = "cross_layer_cache.attend";
+  check<shape_error>(s.key_heads >= 1 && s.query_heads >= s.key_heads, where, ": there are ", s.query_heads,
+                     " query heads, which are no whole number for each of ", s.key_heads, " key heads");
+  static_cast<void>(checked_multiply(where, s.batch, s.query_heads, s.queries, s.channels));
+  std::int64_t const together = s.query_heads / s.key_heads * s.queries;
+  std::int64_t const groups = s.batch * s.key_heads * divide_up(together, std::int64_t{cached_attention_rows});
+  std::int64_t const wanted = divide_up(enough_groups, max(groups, std::int64_t{1}));
+  return clamp(min(wanted, s.keys / least_tokens), std::int64_t{1}, most);
+}
+
+/// What attention over a cache needs.
+struct cached_attention_regions {
+  /// Of a row of scores.
+  using state_type = online_softmax<float>::state_type;
+
+  attention_shape shape;                   ///< of the call
+  std::int64_t shares;                     ///< of a row's keys, each for a group
+  workspace_plan plan;                     ///< of the regions below
+  region<float> totals;                    ///< of shares: sums of weighted values
+  region<attention_row<state_type>> rows;  ///< of shares: states of the softmax
+
+  /// For `among` shares of each row.
+  cached_attention_regions(char const* where, attention_shape const& of, std::int64_t among)
+      : shape(of),
+        shares(among),
+        plan(where),
+        totals(plan.add<float>("totals of shares of rows", checked_multiply(where, shared_rows(where), of.channels))),
+        rows(plan.add<attention_row<state_type>>("shares of rows", shared_rows(where))) {}
+  /// For as many shares as keep any machine busy, which do not depend on the machine.
+  cached_attention_regions(char const* where, attention_shape const& of)
+      : cached_attention_regions(where, of, cached_attention_shares(of)) {}
+
+  /// Views of the shares; null if there is one of each row.
+  [[nodiscard]] attention_partials<state_type> partials(workspace const& space) const {
+    attention_shape const& s = shape;
+    if (rows.count == 0) {
+      return {};
+    }
+    return {{space[totals].data, {shares, s.batch, s.query_heads, s.queries, s.channels}},
+            {space[rows].data, {shares, s.batch, s.query_heads, s.queries}}};
+  }
+
+ private:
+  /// 0 where rows are not shared.
+  [[nodiscard]] std::int64_t shared_rows(char const* where) const {
+    return shares == 1 ? 0 : checked_multiply(where, shares, shape.batch, shape.query_heads, shape.queries);
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera
+
+#if defined(TESSERA_COMPILES_CUDA)
+#include <tessera/algorithm/paged_cache/paged_cache.cuh>
+#endif

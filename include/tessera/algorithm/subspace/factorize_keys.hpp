@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// The directions that hold most of the keys of all heads, without a singular value decomposition: the products of all
+/// pairs of channels are added up as keys come, on tensor cores, and a subspace is found from them.
+///
+///     key_factorization const factorization(width, 160);          // {.iterations = 4, .oversampling = 32}
+///     workspace_plan plan("my layer");
+///     auto const regions = factorization.add_to(plan);
+///     ...
+///     exec.clear(array_view<float>(gram.data, gram.size()));
+///     factorization.accumulate(exec, keys, gram, room);           // heads x tokens x channels, in pieces
+///     factorization.settle(exec, keys, gram, regions, space);                   // all of them
+///     factorization.find(exec, matrix_view<float const>(gram), regions, space, directions);      // width x rank
+///     factorization.project(exec, keys, matrix_view<bfloat16 const>(directions), coefficients);  // tokens x rank
+///
+/// Sums of 2048 tokens are added up in fp32 and then to the others, so that pieces of multiples of 2048 tokens give the
+/// same bits as all at once. Of what no `rank` directions can hold the found ones leave at most 1.01 times as much, for
+/// spectra as flat as those of keys (tests/algorithm/subspace/factorize_keys_test.cpp), against 1e-8 more for an
+/// eigenvalue decomposition of the same products. low_rank_projector (project/low_rank.hpp) is the reference in double.
+///
+/// An executor with programs of its own overloads add_products, find_subspace and project_keys for itself:
+/// factorize_keys.cuh.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/algorithm/subspace/subspace_search.hpp>
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/check.hpp>
+#include <tessera/exec/run_program.hpp>
+#include <tessera/exec/workspace.hpp>
+#include <tessera/program/gemm/gemm_tiles.hpp>
+#include <tessera/program/gemm/store_sums.hpp>
+#include <tessera/program/gemm/sum_maps.hpp>
+#include <tessera/program/subspace/iterate.hpp>
+#include <tessera/program/subspace/key_product_schedule.hpp>
+#include <tessera/program/subspace/large_products.hpp>
+#include <tessera/tile/source/dense.hpp>
+#include <tessera/tile/source/joined_heads.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// gram += the products of all pairs of channels.
+template <class T>
+struct gram_call {
+  view<T const, 3> keys;    ///< heads x tokens x channels
+  matrix_view<float> gram;  ///< width x width
+  array_view<float> room;   ///< for sums of parts of the tokens, at a multiple of 16 bytes; or null
+};
+
+/// coefficients = keys directions.
+template <class T>
+struct projection_call {
+  view<T const, 3> keys;            ///< heads x tokens x channels
+  matrix_view<T const> directions;  ///< width x rank
+  matrix_view<T> coefficients;      ///< tokens x rank
+};
+
+namespace detail {
+
+template <class Executor, class T>
+void add_products_portably(Executor const& exec, gram_call<T> const& call) {
+  constexpr std::int64_t block_tokens = gram_works::part_tokens;
+  for (std::int64_t first = 0; first < call.keys.extent(1); first += block_tokens) {
+    std::int64_t const count = min(block_tokens, call.keys.extent(1) - first);
+    turned_heads<T> const source{{call.keys.slice(1, first, count)}};
+    using epilogue = store_sums<float, add_matrix<float>>;
+    gemm_tiles<T, turned_heads<T>, turned_heads<T>, epilogue> const program{source, source, {call.gram, {call.gram}}};
+    run_program(exec, program, program.tiles());
+  }
+}
+
+template <class Executor, class T>
+void project_keys_portably(Executor const& exec, projection_call<T> const& call) {
+  using epilogue = store_sums<T, plain_sum>;
+  gemm_tiles<T, joined_heads<T>, dense<T>, epilogue> const program{
+      {call.keys}, {call.directions.transposed()}, {call.coefficients, {}}};
+  run_program(exec, program, program.tiles());
+}
+
+}  // namespace detail
+
+/// An executor with programs of its own overloads this for itself.
+template <class Executor, class T>
+void add_products(Executor const& exec, gram_call<T> const& call) {
+  detail::add_products_portably(exec, call);
+}
+
+/// An executor with programs of its own overloads this for itself.
+template <class Executor, class T>
+void project_keys(Executor const& exec, projection_call<T> const& call) {
+  detail::project_keys_portably(exec, call);
+}
+
+/// Finds the `rank` directions that hold most of the keys of all heads, and coefficients of keys in them.
+class key_factorization {
+ public:
+  static constexpr std::int64_t block_tokens = gram_works::part_tokens;  ///< summed before they are added to others
+
+  /// `width`: channels of all heads together. Throws value_error for ranks and options that cannot be.
+  key_factorization(std::int64_t width, std::int64_t rank, subspace_options options = {})
+      : width_(width),
+        rank_(rank),
+        columns_(min(rank + max(options.oversampling, 0), width)),
+        iterations_(options.iterations) {
+    check<value_error>(rank >= 1 && rank <= width, "key_factorization: the rank is ", rank,
+                       " but keys of all heads have ", width, " channels");
+    check<value_error>(columns_ <= key_directions, "key_factorization: ", columns_,
+                       " directions are looked for but at most ", key_directions, " can be");
+    check<value_error>(options.iterations >= 1, "key_factorization: there are ", options.iterations,
+                       " iterations but at least 1 is needed");
+  }
+
+  /// Adds what find() needs to a plan.
+  [[nodiscard]] subspace_regions add_to(workspace_plan& plan) const {
+    std::int64_t const blocks =
+        subspace_rounds::suits(rank_) ? align_up(rank_, std::int64_t{block_products::block}) : 0;
+    return {plan.add<float>("directions that are tried", width_ * columns_),
+            plan.add<float>("their images", width_ * columns_),
+            plan.add<double>("products of directions", columns_ * columns_),
+            plan.add<double>("their eigenvectors", columns_ * columns_),
+            plan.add<double>("shares of products", product_shares::shares * blocks * blocks),
+            plan.add<double>("factor of products", blocks * blocks),
+            plan.add<double>("what channels hold", width_),
+            plan.add<std::int32_t>("order of directions", rank_),
+            plan.add<subspace_measures>("measures of keys", 1)};
+  }
+
+  /// Elements of the room with which accumulate() is fastest on GPUs; with a fraction it does less at a time, and
+  /// without any for the sums of a part it falls back to portable programs.
+  [[nodiscard]] static std::int64_t room_elements(std::int64_t width) {
+    return gram_works::parts_at_a_time(width) * gram_works::part_elements(width);
+  }
+
+  /// gram += the products of all pairs of channels, over the tokens given. What is in `room` is overwritten.
+  template <class Executor, class T>
+  void accumulate(Executor const& exec, view<T const, 3> keys, matrix_view<float> gram,
+                  array_view<float> room = {}) const {
+    add_products(exec, gram_call<T>{keys, gram, room});
+  }
+
+  /// Given all keys once more: where their products are so large that sums in fp32 are infinite, those of keys times a
+  /// power of two (`scale` of the measures) take their place. Slow where it happens: each of width^2 / 2 sums is in
+  /// double. Before find(), for keys that may be as large as 1e15.
+  template <class Executor, class T>
+  void settle(Executor const& exec, view<T const, 3> keys, matrix_view<float> gram, subspace_regions const& at,
+              workspace const& space) const {
+    run_program(exec, weigh_channels<T>{keys, gram, space[at.held]});
+    run_program(exec, scale_products<T>{keys, space[at.held], gram, space[at.measures]});
+  }
+
+  /// The measures of a search, where its directions are found.
+  [[nodiscard]] static array_view<subspace_measures const> measures(subspace_regions const& at,
+                                                                    workspace const& space) {
+    return space[at.measures];
+  }
+
+  /// Enqueues the search: `gram`, the products of all pairs of channels, to `directions`, width x rank and orthonormal.
+  template <class Executor, class T>
+  void find(Executor const& exec, matrix_view<float const> gram, subspace_regions const& at, workspace const& space,
+            matrix_view<T> directions) const {
+    find_subspace(exec, subspace_search<T>{gram, directions, columns_, iterations_, at, space});
+  }
+
+  /// coefficients = keys directions, of each token.
+  template <class Executor, class T>
+  static void project(Executor const& exec, view<T const, 3> keys, matrix_view<T const> directions,
+                      matrix_view<T> coefficients) {
+    project_keys(exec, projection_call<T>{keys, directions, coefficients});
+  }
+
+ private:
+  std::int64_t width_;
+  std::int64_t rank_;
+  std::int64_t columns_;
+  int iterations_;
+};
+
+}  // namespace v0
+}  // namespace tessera
+
+#if defined(TESSERA_COMPILES_CUDA)
+#include <tessera/algorithm/subspace/factorize_keys.cuh>
+#endif

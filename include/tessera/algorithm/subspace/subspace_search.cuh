@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Searches for directions of keys on CUDA devices: in rounds for up to 192 directions, up to 160 where a thread block
+/// has less than 171 KiB of shared memory; else by subspace_iteration.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/algorithm/subspace/subspace_search.hpp>
+#include <tessera/exec/cuda.cuh>
+#include <tessera/program/subspace/factor_blocks.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// In rounds where there is the shared memory: see above.
+template <class Architectures, class T>
+void find_subspace(basic_cuda<Architectures> const& exec, subspace_search<T> const& search) {
+  constexpr int exchange = 1024;  // of a thread block's lanes
+  std::int64_t const available = exec.state->shared_bytes() - exchange;
+  auto const needed =
+      static_cast<std::int64_t>(subspace_rounds::is_small(search.rank()) ? sizeof(factor_blocks<5>::scratch_type)
+                                                                         : sizeof(factor_blocks<6>::scratch_type));
+  if (subspace_rounds::suits(search.rank()) && needed <= available) {
+    subspace_rounds::run(exec, search);
+  } else {
+    subspace_iteration::run(exec, search);
+  }
+}
+
+}  // namespace v0
+}  // namespace tessera

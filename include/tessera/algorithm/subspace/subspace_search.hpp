@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// How algorithm/subspace/factorize_keys.hpp searches for directions, given the products G of all pairs of channels.
+/// Two ways:
+///
+///     subspace_iteration    more columns than directions, then the eigenvectors of Y^T G Y: the reference
+///     subspace_rounds       as many columns as directions, four times the rounds, no eigenvectors: what GPUs run
+///
+/// Both iterate Y = orthonormal columns of (G + m) Y, the second with every other product made orthonormal: a column of
+/// which the others leave nothing but rounding begins anew (factor_blocks). What they leave, over what the best
+/// directions leave, for 1024 channels and 160 directions, eigenvalue i as the first column says (in double, each
+/// product made orthonormal, m = 1e-6 of the trace):
+///
+///                                        iteration, 32 more columns      rounds
+///     rounds                                 2        4        5         4        8       12       16
+///     (i + 1)^-1/2                         1.0464   1.0101   1.0056    1.0172   1.0044   1.0020   1.0011
+///     (i + 1)^-1                           1.0327   1.0047   1.0023    1.0140   1.0037   1.0018   1.0011
+///     (i + 1)^-2                           1.0237   1.0021   1.0008    1.0167   1.0045   1.0021   1.0013
+///     exp(-i / 8) + 1e-4                   1.0085   1.0034   1.0026    1.0039   1.0018   1.0012   1.0009
+///     exp(-i / 32) + 1e-4                  1.0037   1.0000   1.0000    1.0221   1.0047   1.0017   1.0006
+///     1 for 160, then 0.5                  1.0654   1.0127   1.0041    1.0245   1.0022   1.0001   1.0000
+///     1 - i / 1024                         1.0442   1.0202   1.0147    1.0267   1.0105   1.0053   1.0031
+///     1e4, then (i + 1)^-1                 1.2481   1.0829   1.0517    1.1126   1.0281   1.0114   1.0063
+///     1 for 150, 0.9 for 150, then 0.01    1.0354   1.0302   1.0276    1.0409   1.0304   1.0217   1.0148
+///     normal, 2048 rows                    1.0532   1.0163   1.0101    1.0264   1.0078   1.0036   1.0020
+///
+/// So sixteen rounds leave no more than four iterations do, but for 0.06 % where these are exact to 1e-5; and nothing
+/// waits for the eigenvectors of a matrix, which one thread block would take milliseconds for. The programs themselves,
+/// with their fp32, 16 rounds and m = 1e-7 of the trace, leave what the last column says, 1.0033 for 1e4, then
+/// (i + 1)^-1; but 1.38 beside a mean with 1e6 times the energy of the next direction. That is 7e-7 of the trace: below
+/// 1e-6 of it products in fp32 say nothing.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/exec/run_program.hpp>
+#include <tessera/exec/workspace.hpp>
+#include <tessera/program/subspace/block_products.hpp>
+#include <tessera/program/subspace/factor_blocks.hpp>
+#include <tessera/program/subspace/iterate.hpp>
+#include <tessera/program/subspace/iterate_in_blocks.hpp>
+#include <tessera/view/matrix_view.hpp>
+#include <tessera/view/view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// How directions of keys are looked for.
+struct subspace_options {
+  int iterations = 4;     ///< of subspace_iteration; four rounds of subspace_rounds for each, or eight
+  int oversampling = 32;  ///< directions more than are kept at last, of subspace_iteration
+};
+
+/// Memory of a search.
+struct subspace_regions {
+  region<float> columns;               ///< directions that are tried
+  region<float> images;                ///< of those, by the products of keys
+  region<double> products;             ///< inner products of directions
+  region<double> vectors;              ///< eigenvectors of those
+  region<double> shares;               ///< of inner products, by some channels each
+  region<double> factor;               ///< of inner products
+  region<double> held;                 ///< of the keys, by each channel
+  region<std::int32_t> order;          ///< of directions, by falling weight
+  region<subspace_measures> measures;  ///< of the keys, for the accuracy of the search
+};
+
+/// What a search is given.
+template <class T>
+struct subspace_search {
+  matrix_view<float const> gram;  ///< symmetric to the bit
+  matrix_view<T> directions;      ///< width x rank
+  std::int64_t columns;           ///< that subspace_iteration tries
+  int iterations;                 ///< see subspace_options
+  subspace_regions at;            ///< memory of the search
+  workspace space;                ///< that it is in
+
+  /// Channels of all heads.
+  [[nodiscard]] std::int64_t width() const { return directions.extent(0); }
+  /// Directions.
+  [[nodiscard]] std::int64_t rank() const { return directions.extent(1); }
+};
+
+/// The reference: more columns than directions, and eigenvectors of their products.
+struct subspace_iteration {
+  /// Enqueues the search.
+  template <class Executor, class T>
+  static void run(Executor const& exec, subspace_search<T> const& search) {
+    auto const& [gram, directions, tried, iterations, at, space] = search;
+    matrix_view<float> const columns(space[at.columns].data, {search.width(), tried});
+    matrix_view<float> const images(space[at.images].data, {search.width(), tried});
+    matrix_view<double> const products(space[at.products].data, {tried, tried});
+    matrix_view<double> const vectors(space[at.vectors].data, {tried, tried});
+    array_view<subspace_measures> const measures = space[at.measures];
+    run_program(exec, start_subspace{gram, columns, measures});
+    make_orthonormal(exec, columns, products, columns);
+    for (int i = 0; i < iterations; ++i) {
+      run_program(exec, multiply_gram{gram, measures, columns, images});
+      make_orthonormal(exec, images, products, columns);
+    }
+    make_orthonormal(exec, columns, products, columns);  // of what a large condition has left
+    run_program(exec, multiply_gram{gram, {}, columns, images});
+    run_program(exec, inner_products{columns, images, products});
+    run_program(exec, diagonalize{products, vectors}, 1);
+    run_program(exec, order_values{products, space[at.order], measures}, 1);
+    run_program(exec, write_directions<T>{columns, vectors, space[at.order], directions});
+  }
+
+ private:
+  template <class Executor>
+  static void make_orthonormal(Executor const& exec, matrix_view<float const> from, matrix_view<double> products,
+                               matrix_view<float> to) {
+    run_program(exec, inner_products{from, from, products});
+    run_program(exec, factor_products{products}, 1);
+    run_program(exec, solve_rows{products, from, to});
+  }
+};
+
+/// As many columns as directions, without eigenvectors.
+struct subspace_rounds {
+  /// Where most directions are kept, what is left is in a few like each other, which takes longer to tell apart: with
+  /// 160 of 192, (i + 1)^-1/2, 16 rounds leave 1.0143 and 32 leave 1.0042; with 128 of 256, 16 leave 1.0041.
+  [[nodiscard]] static constexpr int rounds(std::int64_t width, std::int64_t rank, int iterations) {
+    return (8 * rank > 5 * width ? 8 : 4) * iterations;
+  }
+
+  /// Whether as many directions can be looked for.
+  [[nodiscard]] static constexpr bool suits(std::int64_t rank) { return rank <= solve_blocks::most_columns; }
+  /// Whether their products are factored in the smaller of two scratches: 123 KiB, else 171.
+  [[nodiscard]] static constexpr bool is_small(std::int64_t rank) { return rank <= factor_blocks<5>::size; }
+
+  /// Enqueues the search, for a rank that suits().
+  template <class Executor, class T>
+  static void run(Executor const& exec, subspace_search<T> const& search) {
+    memory const on{search};
+    array_view<subspace_measures> const measures = search.space[search.at.measures];
+    array_view<double> const held = search.space[search.at.held];
+    run_program(exec, start_rounds{search.gram, on.columns, measures});
+    make_orthonormal(exec, on, on.columns);
+    int const count = rounds(search.width(), search.rank(), search.iterations);
+    for (int i = 0; i < count / 2; ++i) {
+      run_program(exec, gram_images{search.gram, measures, on.columns, on.images});
+      run_program(exec, gram_images{search.gram, measures, on.images, on.columns});
+      make_orthonormal(exec, on, on.columns);
+    }
+    make_orthonormal(exec, on, on.columns);  // of what a large condition has left
+    run_program(exec, gram_images{search.gram, {}, on.columns, on.images});
+    run_program(exec, keep_directions<T>{on.columns, on.images, search.directions, held});
+    run_program(exec, finish_rounds{held, measures}, 1);
+  }
+
+ private:
+  struct memory {
+    std::int64_t whole;  ///< columns, in blocks
+    matrix_view<float> columns;
+    matrix_view<float> images;
+    view<double, 3> shares;
+    matrix_view<double> factor;
+
+    template <class T>
+    explicit memory(subspace_search<T> const& search)
+        : whole(align_up(search.rank(), std::int64_t{block_products::block})),
+          columns(search.space[search.at.columns].data, {search.width(), search.rank()}),
+          images(search.space[search.at.images].data, {search.width(), search.rank()}),
+          shares(search.space[search.at.shares].data, {product_shares::shares, whole, whole}),
+          factor(search.space[search.at.factor].data, {whole, whole}) {}
+  };
+
+  template <class Executor>
+  static void make_orthonormal(Executor const& exec, memory const& on, matrix_view<float const> from) {
+    run_program(exec, product_shares{from, on.shares});
+    factor(exec, on);
+    run_program(exec, solve_blocks{on.factor, from, on.columns});
+  }
+
+  /// Columns beyond the matrix count as orthonormal, so fewer blocks need no program of their own.
+  template <class Executor>
+  static void factor(Executor const& exec, memory const& on) {
+    std::int64_t const columns = on.columns.extent(1);
+    if (is_small(columns)) {
+      run_program(exec, factor_blocks<5>{on.shares, columns, on.factor}, 1);
+    } else {
+      run_program(exec, factor_blocks<6>{on.shares, columns, on.factor}, 1);
+    }
+  }
+};
+
+/// An executor with programs of its own overloads this for itself.
+template <class Executor, class T>
+void find_subspace(Executor const& exec, subspace_search<T> const& search) {
+  subspace_iteration::run(exec, search);
+}
+
+}  // namespace v0
+}  // namespace tessera
+
+#if defined(TESSERA_COMPILES_CUDA)
+#include <tessera/algorithm/subspace/subspace_search.cuh>
+#endif

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// A linear layer whose weights stay compressed: outputs = inputs * weights^T + bias, with no decoded copy of the
+/// weights in memory.
+///
+///     using linear = tessera::compressed_linear<tessera::neuzip>;
+///     linear::layer layer{spec, stream};           // rows x columns weights, row-major; a bias may follow
+///     auto plan = linear::plan(exec, spec);
+///     // inputs: tokens x columns; outputs: tokens x rows
+///     linear::forward(exec, layer, inputs, outputs, tessera::workspace(plan, memory));
+///
+/// The portable program: any executor, any of the formats, any strides of inputs and outputs, the same bits everywhere
+/// (the order of additions is in program/weights/linear.hpp). Weights are decoded anew for every 16 tokens, so with
+/// many tokens it is faster to decode the layer once and to multiply by other means.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/algorithm/weights/compressed_weights.hpp>
+#include <tessera/core/check.hpp>
+#include <tessera/entropy/weight_stream.hpp>
+#include <tessera/exec/status_calls.hpp>
+#include <tessera/exec/workspace.hpp>
+#include <tessera/program/weights/linear.hpp>
+#include <tessera/program/weights/reader.hpp>
+#include <tessera/view/array_view.hpp>
+#include <tessera/view/matrix_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Codec: the compressed_weights that made the streams.
+template <class Codec>
+struct compressed_linear {
+  using value_type = typename Codec::value_type;
+
+  /// What belongs to a layer. Nothing is copied.
+  struct layer {
+    expected_weight_stream spec;             ///< made by the codec's spec(), or what inspect_weight_stream found
+    array_view<std::byte const> stream;      ///< 16-byte aligned
+    array_view<value_type const> bias = {};  ///< as many as outputs have columns; null for none
+  };
+
+  /// What forward() needs beyond its arguments.
+  template <class Executor>
+  static workspace_plan plan(Executor const&, expected_weight_stream const&) {
+    return regions().plan;
+  }
+
+  /// Enqueues the product. A stream that is not sound is reported by exec.wait(); its bad blocks count as zeros. Throws
+  /// shape_error or value_error for what does not fit together.
+  template <class Executor, class Input, class Output>
+  static void forward(Executor const& exec, layer const& weights, view<Input, 2> inputs, view<Output, 2> outputs,
+                      workspace const& space) {
+    check_shapes(weights, inputs, outputs);
+    linear_workspace const places = regions();
+    space.check_room("compressed_linear.forward", places.plan.bytes(), weights.spec.spec().count, " weights");
+    if (inputs.extent(0) == 0 || outputs.extent(1) == 0) {
+      return;
+    }
+    weight_decoding<value_type> decoding;
+    decoding.spec = weights.spec.spec();
+    decoding.stream = reinterpret_cast<std::uint8_t const*>(weights.stream.data);
+    decoding.stream_bytes = weights.stream.size();
+    decoding.is_inspected = weights.spec.is_inspected();
+    decoding.header_checksum = weights.spec.header_checksum();
+    decoding.table = space[places.table].data;
+    decoding.status = status_of(exec, {"compressed_linear.forward", "block"});
+    exec.run(open_weights<value_type>{decoding}, 1);
+    with_block_steps<value_type, typename Codec::mantissa_type>(exec, [&](auto steps) {
+      using reader = weight_reader<value_type, typename Codec::mantissa_type, decltype(steps)>;
+      using rows = compressed_linear_rows<reader, std::remove_const_t<Input>, Output>;
+      rows const program{reader{decoding}, inputs, weights.bias, outputs,
+                         rows::rows_of_band(decoding.spec.block_weights(), inputs.extent(1))};
+      exec.run(program, program.groups());
+    });
+  }
+
+ private:
+  struct linear_workspace {
+    workspace_plan plan{"compressed_linear.forward"};
+    region<weight_decode_table> table;
+  };
+  static linear_workspace regions() {
+    linear_workspace result;
+    result.table = result.plan.template add<weight_decode_table>("decode table", 1);
+    return result;
+  }
+
+  template <class Input, class Output>
+  static void check_shapes(layer const& weights, view<Input, 2> inputs, view<Output, 2> outputs) {
+    constexpr char const* where = "compressed_linear.forward";
+    std::int64_t const rows = outputs.extent(1);
+    std::int64_t const columns = inputs.extent(1);
+    std::int64_t const count = weights.spec.spec().count;
+    std::int64_t const needed = weights.spec.smallest_bytes();
+    Codec::check_spec(where, weights.spec.spec());
+    check<shape_error>(inputs.extent(0) == outputs.extent(0), where, ": the inputs have ", inputs.extent(0),
+                       " tokens but the outputs have ", outputs.extent(0));
+    check<shape_error>(checked_multiply(where, rows, columns) == count, where, ": ", rows, " outputs of ", columns,
+                       " inputs take ", rows * columns, " weights but the stream has ", count);
+    check<shape_error>(weights.bias.data == nullptr || weights.bias.size() == rows, where, ": the bias has ",
+                       weights.bias.size(), " values but the outputs have ", rows, " columns");
+    for (int dimension = 0; dimension < 2; ++dimension) {
+      check<shape_error>(outputs.is_empty() || outputs.extent(dimension) < 2 || outputs.stride(dimension) != 0, where,
+                         ": dimension ", dimension, " of the outputs has ", outputs.extent(dimension),
+                         " elements with a stride of 0");
+    }
+    check_memory(where, "inputs", inputs);
+    check_memory(where, "outputs", outputs);
+    check_memory(where, "biases", weights.bias);
+    check_memory(where, "bytes of the stream", weights.stream);
+    check<shape_error>(weights.stream.size() >= needed, where, ": the stream has ", weights.stream.size(),
+                       " bytes but needs at least ", needed);
+    check<shape_error>(weights.stream.is_contiguous(), where, ": the stream has a stride of ", weights.stream.stride(0),
+                       " but must have a stride of ", 1);
+    auto const beyond = reinterpret_cast<std::uintptr_t>(weights.stream.data) % 16;
+    check<value_error>(beyond == 0, where, ": the stream starts ", beyond, " bytes past a multiple of ", 16);
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Compressed weights on CUDA devices: lossless streams go through programs of their own, all else through the portable
+/// ones.
+///
+/// compressed_weights.hpp brings it where nvcc compiles: call compressed_weights as on the CPU, with a tessera::cuda
+/// executor; nothing else changes. Lossless encoding is four launches for up to 32 tensors, decoding one; nothing
+/// waits, allocates or looks at data on the host.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/algorithm/weights/compressed_weights.hpp>
+#include <tessera/exec/cuda.cuh>
+#include <tessera/program/weights/decode.cuh>
+#include <tessera/program/weights/encode.cuh>
+#include <tessera/tuning/weights/neuzip.hpp>
+
+namespace tessera {
+inline namespace v0 {
+namespace detail {
+
+/// Calls use(policy) with what a tuning says of the device at hand, as a compile-time constant. Only policies for
+/// architectures that are compiled for are instantiated.
+template <class Tuning, int... Architectures, class Use>
+void with_policy(basic_cuda<arch_list<Architectures...>> const& exec, Use&& use) {
+  constexpr bool has_new = sizeof...(Architectures) == 0 || ((Architectures >= 900) || ...);
+  constexpr bool has_old = sizeof...(Architectures) == 0 || ((Architectures < 900) || ...);
+  int major = 0;
+  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, exec.state->device()), "neuzip",
+             "cudaDeviceGetAttribute");
+  if constexpr (has_new) {
+    if (major >= 9 || !has_old) {
+      return use(std::integral_constant<typename Tuning::policy_type, Tuning{}(900)>{});
+    }
+  }
+  if constexpr (has_old) {
+    use(std::integral_constant<typename Tuning::policy_type, Tuning{}(800)>{});
+  }
+}
+
+/// As many thread blocks as the device runs at a time.
+template <class Architectures>
+std::int64_t resident_blocks(basic_cuda<Architectures> const& exec, int blocks_per_multiprocessor) {
+  return std::int64_t{exec.state->multiprocessors()} * blocks_per_multiprocessor;
+}
+
+/// Tiles of a tensor: a thread block encodes as many blocks of weights at a time as it has warps.
+inline std::int64_t tiles_of(weight_stream_spec const& spec, neuzip_encode_policy policy) {
+  return divide_up(spec.block_count(), std::int64_t{policy.threads / 32});
+}
+
+/// Up to 32 lossless tensors: histograms, codebooks, blocks.
+template <class T, class Architectures, class Policy>
+void encode_on_warps(basic_cuda<Architectures> const& exec, array_view<weight_encoding<T> const> list, Policy) {
+  constexpr neuzip_encode_policy policy = Policy::value;
+  count_exponents_on_blocks<T> count{};
+  write_codebooks_on_blocks codebooks{};
+  encode_weights_on_warps<T, policy> encode{};
+  std::int64_t sampled = 0;
+  std::int64_t tiles = 0;
+  for (std::int64_t i = 0; i < list.size(); ++i) {
+    weight_encoding<T> const& encoding = list[i];
+    // The first word is the counter of tiles taken, of which only the first tensor's is used.
+    count.task[i] = encode_task<T>::of(encoding, encoding.tile_sums + 1, sampled);
+    codebooks.writing[i] = codebook_writing::of(encoding);
+    encode.task[i] = encode_task<T>::of(encoding, encoding.tile_sums + 1, tiles);
+    sampled += divide_up(encoding.spec.block_count(), histogram_stride(encoding.spec.block_count()));
+    tiles += tiles_of(encoding.spec, policy);
+  }
+  count.tasks = encode.tasks = static_cast<int>(list.size());
+  encode.tiles = tiles;
+  encode.next_tile = reinterpret_cast<std::uint32_t*>(list[0].tile_sums);
+  encode.status = list[0].status;
+  exec.run(count, sampled);
+  exec.run(codebooks, list.size());
+  exec.run(encode, min(tiles, resident_blocks(exec, policy.blocks_per_multiprocessor)));
+  for (std::int64_t i = 0; i < list.size(); ++i) {
+    if (list[i].spec.block_checksums) {
+      exec.run(checksum_blocks<T>{list[i]}, list[i].spec.block_count());
+    }
+  }
+}
+
+template <class T, class Architectures, class Policy>
+void decode_on_warps(basic_cuda<Architectures> const& exec, array_view<weight_decoding<T> const> list, Policy) {
+  constexpr neuzip_decode_policy policy = Policy::value;
+  decode_weights_on_warps<T, policy> program{};
+  for (std::int64_t i = 0; i < list.size(); ++i) {
+    program.task[i] = decode_task<T>::of(list[i], program.blocks);
+    program.blocks += list[i].blocks;
+  }
+  std::int64_t const shares = min(program.blocks, resident_blocks(exec, policy.blocks_per_multiprocessor));
+  program.tasks = static_cast<int>(list.size());
+  program.shares = static_cast<int>(shares);
+  program.blocks_a_run = static_cast<int>(min(divide_up(program.blocks, shares), std::int64_t{program.warps}));
+  program.blocks_a_share = program.blocks / shares;
+  program.longer_shares = static_cast<int>(program.blocks % shares);
+  program.status = list[0].status;
+  exec.run(program, program.shares);
+}
+
+/// Calls run(part) for parts of the list of at most `most` elements.
+template <class Element, class Run>
+void in_parts(array_view<Element> list, std::int64_t most, Run&& run) {
+  for (std::int64_t first = 0; first < list.size(); first += most) {
+    run(array_view<Element>(list.data + first, min(most, list.size() - first)));
+  }
+}
+
+}  // namespace detail
+
+/// CUDA places lossless blocks as it codes them: a word for each tile.
+template <class Architectures, class T, class Mantissa>
+requires(Mantissa::template is_lossless<T>) struct placement_needs<basic_cuda<Architectures>, T, Mantissa> {
+  /// Words for the tiles' running sum, and one to count tiles.
+  static std::int64_t tile_sums(weight_stream_spec const& spec) {
+    // The policy with the smallest tiles needs the most.
+    return 1 + detail::tiles_of(spec, neuzip_encode_tuning{}(800));
+  }
+  /// None: blocks are written where they stay.
+  static std::int64_t slots(weight_stream_spec const&) { return 0; }
+};
+
+/// Lossless coding on CUDA devices: all tensors of the list in a few launches.
+template <class Mantissa, class T, class Architectures>
+requires(Mantissa::template is_lossless<T>) void run_encode(basic_cuda<Architectures> const& exec,
+                                                            array_view<weight_encoding<T> const> list) {
+  detail::with_policy<neuzip_encode_tuning>(exec, [&](auto policy) {
+    detail::in_parts(list, count_exponents_on_blocks<T>::most_tasks,
+                     [&](array_view<weight_encoding<T> const> part) { detail::encode_on_warps(exec, part, policy); });
+  });
+}
+
+/// Lossless decoding on CUDA devices: all streams of the list in a few launches.
+template <class Mantissa, class T, class Architectures>
+requires(Mantissa::template is_lossless<T>) void run_decode(basic_cuda<Architectures> const& exec,
+                                                            array_view<weight_decoding<T> const> list) {
+  detail::with_policy<neuzip_decode_tuning>(exec, [&](auto policy) {
+    detail::in_parts(list, decode_weights_on_warps<T, decltype(policy)::value>::most_tasks,
+                     [&](array_view<weight_decoding<T> const> part) { detail::decode_on_warps(exec, part, policy); });
+  });
+  for (std::int64_t i = 0; i < list.size(); ++i) {
+    if (list[i].spec.block_checksums && list[i].verify_checksums) {
+      exec.run(verify_blocks<T>{list[i]}, list[i].blocks);
+    }
+  }
+}
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Compresses the weights of a tensor into a stream of bytes and gets them back, on any executor.
+///
+///     using codec = tessera::compressed_weights<tessera::exponent_split<tessera::bfloat16>, tessera::rans_coder<12>,
+///                                               tessera::keep_mantissa<7>>;
+///     tessera::cpu exec;
+///     auto stream = codec::encode(exec, weights);               // two thirds of the bytes
+///     codec::decode(exec, stream, weights);                     // the same bits
+///
+/// On a GPU keep the spec, from which all sizes follow, whatever the stream holds:
+///
+///     auto spec = codec::spec(count);
+///     auto plan = codec::encode_plan(exec, spec);               // plan.bytes() of workspace
+///     codec::encode(exec, spec, weights, stream, stream_bytes, tessera::workspace(plan, memory));
+///
+/// Of a stream that comes from elsewhere decode() takes what inspect_weight_stream found in its place. Either way the
+/// codec throws value_error for a spec that is not its own: another type, coder or number of mantissa bits, or sizes of
+/// blocks that no spec() gives.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tessera/algorithm/weights/inspect_weight_stream.hpp>
+#include <tessera/algorithm/weights/list_of_weights.hpp>
+#include <tessera/algorithm/weights/weight_codec_specs.hpp>
+#include <tessera/config.hpp>
+#include <tessera/core/check.hpp>
+#include <tessera/core/cpu_features.hpp>
+#include <tessera/entropy/fixed_coder.hpp>
+#include <tessera/entropy/weight_stream.hpp>
+#include <tessera/exec/buffer.hpp>
+#include <tessera/exec/check_reach.hpp>
+#include <tessera/exec/cpu.hpp>
+#include <tessera/exec/status_calls.hpp>
+#include <tessera/exec/workspace.hpp>
+#include <tessera/program/weights/block_avx2.hpp>
+#include <tessera/program/weights/block_avx512.hpp>
+#include <tessera/program/weights/decode.hpp>
+#include <tessera/program/weights/encode.hpp>
+#include <tessera/program/weights/store_raw.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Which block steps an executor's programs use: use(steps) is called with the fastest there are.
+template <class T, class Mantissa, class Executor, class Use>
+void with_block_steps(Executor const&, Use&& use) {
+  use(weight_block_steps<T, Mantissa>{});
+}
+/// On CPUs: AVX-512 or AVX2 where the machine has it, else the portable steps.
+template <class T, class Mantissa, class Use>
+void with_block_steps(cpu const&, Use&& use) {
+  switch (best_simd_level()) {
+    case simd_level::avx512:
+      return use(weight_block_steps_avx512<T, Mantissa>{});
+    case simd_level::avx2:
+      return use(weight_block_steps_avx2<T, Mantissa>{});
+    default:
+      return use(weight_block_steps<T, Mantissa>{});
+  }
+}
+
+/// What an executor needs of workspace to place coded blocks: words for its tiles, or room for every block.
+template <class Executor, class T, class Mantissa>
+struct placement_needs {
+  /// 64-bit words for a running sum over tiles.
+  static std::int64_t tile_sums(weight_stream_spec const&) { return 0; }
+  /// Bytes for all blocks before they are moved together.
+  static std::int64_t slots(weight_stream_spec const& spec) {
+    return spec.block_count() * spec.raw_payload_bytes(spec.block_weights());
+  }
+};
+
+/// Codes the tensors of a list (the workspace's counters are zero). Executors with programs of their own overload both.
+template <class Mantissa, class T, class Executor>
+void run_encode(Executor const& exec, array_view<weight_encoding<T> const> list) {
+  for (std::int64_t i = 0; i < list.size(); ++i) {
+    weight_encoding<T> const& encoding = list[i];
+    std::int64_t const blocks = encoding.spec.block_count();
+    if (encoding.spec.log2_normalizer_block > 0) {
+      std::int64_t const normalizers =
+          divide_up(encoding.spec.count, std::int64_t{1} << encoding.spec.log2_normalizer_block);
+      exec.run(normalize_weights<T>{encoding}, normalizers);
+    }
+    with_block_steps<T, Mantissa>(exec, [&](auto steps) {
+      using count = count_exponents<T, Mantissa, decltype(steps)>;
+      exec.run(count{encoding}, count::groups(encoding.spec));
+      exec.run(write_codebook{codebook_writing::of(encoding)}, 1);
+      exec.run(encode_weights<T, Mantissa, decltype(steps)>{encoding}, blocks);
+    });
+    exec.run(place_blocks<T>{encoding}, 1);
+    exec.run(move_payloads<T>{encoding}, blocks);
+    if (encoding.spec.block_checksums) {
+      exec.run(checksum_blocks<T>{encoding}, blocks);
+    }
+  }
+}
+
+/// Decodes the streams of a list.
+template <class Mantissa, class T, class Executor>
+void run_decode(Executor const& exec, array_view<weight_decoding<T> const> list) {
+  for (std::int64_t i = 0; i < list.size(); ++i) {
+    weight_decoding<T> const& decoding = list[i];
+    exec.run(read_codebook<T>{decoding}, 1);
+    with_block_steps<T, Mantissa>(
+        exec, [&](auto steps) { exec.run(decode_weights<T, Mantissa, decltype(steps)>{decoding}, decoding.blocks); });
+  }
+}
+
+/// The codec: a split of the values, a coder for exponents (rans_coder<12> or fixed_coder), what is kept of mantissas.
+///
+/// Lossless if Mantissa keeps all bits, for every pattern. Determinism: the stream's bytes depend on the weights, the
+/// spec and the seed alone, never on the executor or the number of threads. Nothing here waits or allocates, save the
+/// two functions marked so.
+template <class Split, class Coder, class Mantissa>
+struct compressed_weights {
+  using value_type = typename Split::value_type;
+  /// How exponents are coded.
+  using coder_type = Coder;
+  /// What is kept of mantissas.
+  using mantissa_type = Mantissa;
+  /// Its streams' layouts.
+  using specs = weight_codec_specs<value_type, Coder, Mantissa>;
+  /// Whether every weight comes back bit for bit.
+  static constexpr bool is_lossless = specs::is_lossless;
+
+  /// The layout of a tensor's stream. Throws shape_error for a count and value_error for options out of range.
+  static weight_stream_spec spec(std::int64_t count, weight_stream_options options = {}) {
+    return specs::make(count, options);
+  }
+  /// Throws value_error, or shape_error for the number of weights, unless streams of this spec are the codec's.
+  static void check_spec(char const* where, weight_stream_spec const& spec) { specs::check_own(where, spec); }
+
+  /// Bytes that hold any stream of this spec.
+  static std::int64_t largest_bytes(weight_stream_spec const& spec) { return spec.largest_bytes(); }
+
+  /// A tensor to encode.
+  struct source {
+    weight_stream_spec spec;                ///< as spec() makes them
+    array_view<value_type const> weights;   ///< spec.count of them, contiguous
+    array_view<std::byte> stream;           ///< 16-byte aligned; largest_bytes(spec) always suffice
+    array_view<std::int64_t> stream_bytes;  ///< one element: the result
+    std::uint64_t seed = 0;                 ///< for stochastic rounding
+  };
+
+  /// A stream to decode, or a range of its blocks.
+  struct target {
+    static constexpr std::int64_t all_blocks = -1;  ///< in `blocks`: from first_block to the last one
+    expected_weight_stream spec;                    ///< made by spec(), or what inspect_weight_stream found
+    array_view<std::byte const> stream;             ///< 16-byte aligned
+    array_view<value_type> weights;                 ///< of the blocks, contiguous
+    std::int64_t first_block = 0;                   ///< of the stream
+    std::int64_t blocks = all_blocks;               ///< of the stream
+  };
+
+  /// What encode needs beyond its arguments.
+  template <class Executor>
+  static workspace_plan encode_plan(Executor const&, array_view<source const> sources) {
+    return encode_regions<Executor>(sources).plan;
+  }
+  /// What encode of one tensor needs.
+  template <class Executor>
+  static workspace_plan encode_plan(Executor const& exec, weight_stream_spec const& spec) {
+    source const alone{spec, {}, {}, {}};
+    return encode_plan(exec, array_view<source const>(&alone, 1));
+  }
+  /// What decode needs beyond its arguments.
+  template <class Executor>
+  static workspace_plan decode_plan(Executor const&, array_view<target const> targets) {
+    return decode_regions(targets).plan;
+  }
+  /// What decode of one whole stream needs.
+  template <class Executor>
+  static workspace_plan decode_plan(Executor const& exec, expected_weight_stream const& spec) {
+    target const alone{spec, {}, {}};
+    return decode_plan(exec, array_view<target const>(&alone, 1));
+  }
+
+  /// Writes the streams of many tensors, on a GPU in a few launches for all of them. A stream that does not fit its
+  /// room is reported when exec.wait() is called; what the weights were is not lost, since they are not touched.
+  template <class Executor>
+  static void encode(Executor const& exec, array_view<source const> sources, workspace const& space) {
+    auto const regions = encode_regions<Executor>(sources);
+    space.check_room("compressed_weights.encode", regions.plan.bytes(), sources.size(), " tensors");
+    std::vector<weight_encoding<value_type>> coded;
+    std::int64_t counters = 0;
+    for (std::int64_t i = 0; i < sources.size(); ++i) {
+      weight_encoding<value_type> encoding = encoding_of(exec, sources[i]);
+      if (encoding.spec.coder == weight_coder::stored) {
+        exec.run(store_weights<value_type>{encoding}, 1);
+        continue;
+      }
+      encoding.counts = space[regions.counters].data + counters;
+      encoding.tile_sums = encoding.counts + histogram_counts;
+      encoding.table = space[regions.tables].data + i;
+      encoding.slots = space[regions.slots].data;
+      counters += counters_of<Executor>(encoding.spec);
+      coded.push_back(encoding);
+    }
+    if (!coded.empty()) {
+      exec.clear(space[regions.counters]);
+      run_encode<Mantissa>(exec, array_view<weight_encoding<value_type> const>(coded.data(), std::ssize(coded)));
+    }
+  }
+
+  /// Writes the stream of `weights` to `stream` and its size to stream_bytes[0].
+  template <class Executor>
+  static void encode(Executor const& exec, weight_stream_spec const& spec, array_view<value_type const> weights,
+                     array_view<std::byte> stream, array_view<std::int64_t> stream_bytes, workspace const& space,
+                     std::uint64_t seed = 0) {
+    source const alone{spec, weights, stream, stream_bytes, seed};
+    encode(exec, array_view<source const>(&alone, 1), space);
+  }
+
+  /// Writes the weights of many streams, on a GPU in a few launches for all of them. What is wrong with a stream is
+  /// reported when exec.wait() is called, with the number of the first block that is not sound; they become zeros.
+  template <class Executor>
+  static void decode(Executor const& exec, array_view<target const> targets, workspace const& space) {
+    auto const regions = decode_regions(targets);
+    space.check_room("compressed_weights.decode", regions.plan.bytes(), targets.size(), " streams");
+    std::vector<weight_decoding<value_type>> coded;
+    for (std::int64_t i = 0; i < targets.size(); ++i) {
+      weight_decoding<value_type> decoding = decoding_of(exec, targets[i]);
+      if (decoding.spec.coder == weight_coder::stored) {
+        exec.run(load_stored_weights<value_type>{decoding}, 1);
+        continue;
+      }
+      decoding.table = space[regions.tables].data + i;
+      if (decoding.blocks > 0) {
+        coded.push_back(decoding);
+      }
+    }
+    if (!coded.empty()) {
+      run_decode<Mantissa>(exec, array_view<weight_decoding<value_type> const>(coded.data(), std::ssize(coded)));
+    }
+  }
+
+  /// Writes the weights of one stream.
+  template <class Executor>
+  static void decode(Executor const& exec, expected_weight_stream const& spec, array_view<std::byte const> stream,
+                     array_view<value_type> weights, workspace const& space) {
+    target const alone{spec, stream, weights};
+    decode(exec, array_view<target const>(&alone, 1), space);
+  }
+
+  /// Writes the weights of `blocks` blocks from `first_block` on; `weights` starts with those of the first. A tensor
+  /// that is stored as it is counts as blocks, too.
+  template <class Executor>
+  static void decode_blocks(Executor const& exec, expected_weight_stream const& spec,
+                            array_view<std::byte const> stream, std::int64_t first_block, std::int64_t blocks,
+                            array_view<value_type> weights, workspace const& space) {
+    target const alone{spec, stream, weights, first_block, blocks};
+    decode(exec, array_view<target const>(&alone, 1), space);
+  }
+
+  /// The stream of `weights`, of exactly the size needed, in the executor's memory. Allocates, and waits.
+  template <class Executor, class Weights = array_view<value_type const>>
+  static buffer<std::byte> encode(Executor const& exec, Weights const& weights, weight_stream_options options = {}) {
+    auto const list = detail::list_of_weights<value_type const>(exec, "compressed_weights.encode", weights);
+    weight_stream_spec const layout = spec(list.size(), options);
+    workspace_plan const plan = encode_plan(exec, layout);
+    buffer<std::byte> memory(exec, plan.bytes());
+    buffer<std::byte> room(exec, largest_bytes(layout));
+    buffer<std::int64_t> bytes(exec, 1);
+    encode(exec, layout, list, room, bytes, workspace(plan, memory));
+    std::int64_t size = 0;
+    exec.copy(bytes, array_view<std::int64_t>(&size, 1));
+    exec.wait();
+    buffer<std::byte> stream(exec, size);
+    exec.copy(room.view().slice(0, 0, size), stream);
+    exec.wait();
+    return stream;
+  }
+
+  /// Decodes a stream, whatever its options were. Allocates, and waits. Throws corrupt_data.
+  template <class Executor, class Weights = array_view<value_type>>
+  static void decode(Executor const& exec, array_view<std::byte const> stream, Weights&& weights) {
+    constexpr char const* where = "compressed_weights.decode";
+    auto const list = detail::list_of_weights<value_type>(exec, where, std::forward<Weights>(weights));
+    check_stream(where, stream, 0);
+    check_reach(exec, where, "bytes of the stream", stream);
+    inspected_weight_stream const found = wait_for_header(exec, stream);
+    workspace_plan const plan = decode_plan(exec, found);
+    buffer<std::byte> memory(exec, plan.bytes());
+    decode(exec, found, stream, list, workspace(plan, memory));
+    exec.wait();
+  }
+
+ private:
+  static constexpr std::int64_t histogram_counts = 256;
+
+  /// What the header of a stream says, which need not be where the host reads.
+  template <class Executor>
+  static inspected_weight_stream wait_for_header(Executor const& exec, array_view<std::byte const> stream) {
+    std::byte header[sizeof(weight_stream_header)] = {};
+    std::int64_t const bytes = min(stream.size(), static_cast<std::int64_t>(sizeof(header)));
+    exec.copy(stream.slice(0, 0, bytes), array_view<std::byte>(header, bytes));
+    exec.wait();
+    return inspect_weight_stream(header, stream.size());
+  }
+
+  template <class Executor>
+  static std::int64_t counters_of(weight_stream_spec const& spec) {
+    return spec.coder == weight_coder::stored
+               ? 0
+               : histogram_counts + placement_needs<Executor, value_type, Mantissa>::tile_sums(spec);
+  }
+
+  struct encode_workspace {
+    workspace_plan plan{"compressed_weights.encode"};
+    region<std::uint64_t> counters;
+    region<pair_coder::encode_table> tables;
+    region<std::uint8_t> slots;
+  };
+  template <class Executor>
+  static encode_workspace encode_regions(array_view<source const> sources) {
+    encode_workspace regions;
+    std::int64_t counters = 0;
+    std::int64_t slots = 0;
+    for (std::int64_t i = 0; i < sources.size(); ++i) {
+      weight_stream_spec const& spec = sources[i].spec;
+      check_spec("compressed_weights.encode", spec);
+      counters = checked_add("compressed_weights.encode", counters, counters_of<Executor>(spec));
+      // Tensors are coded one after the other where slots are needed at all.
+      slots = max(slots, placement_needs<Executor, value_type, Mantissa>::slots(spec));
+    }
+    regions.counters = regions.plan.template add<std::uint64_t>("histograms and sums of tiles", counters);
+    regions.tables = regions.plan.template add<pair_coder::encode_table>("encode tables", sources.size());
+    regions.slots = regions.plan.template add<std::uint8_t>("coded blocks", slots);
+    return regions;
+  }
+
+  struct decode_workspace {
+    workspace_plan plan{"compressed_weights.decode"};
+    region<weight_decode_table> tables;
+  };
+  static decode_workspace decode_regions(array_view<target const> targets) {
+    decode_workspace regions;
+    for (std::int64_t i = 0; i < targets.size(); ++i) {
+      check_spec("compressed_weights.decode", targets[i].spec.spec());
+    }
+    regions.tables = regions.plan.template add<weight_decode_table>("decode tables", targets.size());
+    return regions;
+  }
+
+  template <class Executor>
+  static weight_encoding<value_type> encoding_of(Executor const& exec, source const& from) {
+    check_weights("compressed_weights.encode", from.spec.count, from.weights);
+    check_stream("compressed_weights.encode", from.stream, from.spec.smallest_bytes());
+    check<shape_error>(from.stream_bytes.size() >= 1, "compressed_weights.encode: stream_bytes has ",
+                       from.stream_bytes.size(), " elements but must have ", 1);
+    check_memory("compressed_weights.encode", "sizes of streams", from.stream_bytes);
+    weight_encoding<value_type> encoding;
+    encoding.spec = from.spec;
+    encoding.weights = from.weights.data;
+    encoding.stream = reinterpret_cast<std::uint8_t*>(from.stream.data);
+    encoding.capacity = from.stream.size();
+    encoding.stream_bytes = from.stream_bytes.data;
+    encoding.seed = from.seed;
+    encoding.status = status_of(exec, {"compressed_weights.encode", "byte"});
+    return encoding;
+  }
+
+  template <class Executor>
+  static weight_decoding<value_type> decoding_of(Executor const& exec, target const& to) {
+    weight_stream_spec const& spec = to.spec.spec();
+    std::int64_t const there = divide_up(spec.count, spec.block_weights());
+    bool const is_all = to.blocks == target::all_blocks && to.first_block >= 0 && to.first_block <= there;
+    std::int64_t const blocks = is_all ? there - to.first_block : to.blocks;
+    check<shape_error>(to.first_block >= 0 && blocks >= 0 && to.first_block <= there - blocks,
+                       "compressed_weights.decode: blocks ", to.first_block, " and on, ", blocks,
+                       " of them, but there are ", there);
+    std::int64_t const first = to.first_block * spec.block_weights();
+    std::int64_t const last = min(spec.count, first + blocks * spec.block_weights());
+    check_weights("compressed_weights.decode", max(last - first, std::int64_t{0}), to.weights);
+    check_stream("compressed_weights.decode", to.stream, to.spec.smallest_bytes());
+    weight_decoding<value_type> decoding;
+    decoding.spec = spec;
+    decoding.stream = reinterpret_cast<std::uint8_t const*>(to.stream.data);
+    decoding.stream_bytes = to.stream.size();
+    decoding.first_block = to.first_block;
+    decoding.blocks = blocks;
+    decoding.weights = to.weights.data;
+    decoding.is_inspected = to.spec.is_inspected();
+    decoding.header_checksum = to.spec.header_checksum();
+    decoding.status = status_of(exec, {"compressed_weights.decode", "block"});
+    return decoding;
+  }
+
+  template <class Element>
+  static void check_weights(char const* where, std::int64_t count, array_view<Element> weights) {
+    check<shape_error>(weights.size() == count, where, ": there are ", weights.size(), " weights but the spec is for ",
+                       count);
+    check_memory(where, "weights", weights);
+    check<shape_error>(weights.is_contiguous(), where, ": the weights have a stride of ", weights.stride(0),
+                       " but must have a stride of ", 1);
+  }
+
+  template <class Byte>
+  static void check_stream(char const* where, array_view<Byte> stream, std::int64_t needed) {
+    check<shape_error>(stream.size() >= needed, where, ": the stream has ", stream.size(), " bytes but needs at least ",
+                       needed);
+    check_memory(where, "bytes of the stream", stream);
+    check<shape_error>(stream.is_contiguous(), where, ": the stream has a stride of ", stream.stride(0),
+                       " but must have a stride of ", 1);
+    auto const beyond = reinterpret_cast<std::uintptr_t>(stream.data) % 16;
+    check<value_error>(beyond == 0, where, ": the stream starts ", beyond, " bytes past a multiple of ", 16);
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera
+
+#if defined(TESSERA_COMPILES_CUDA)
+#include <tessera/algorithm/weights/compressed_weights.cuh>
+#endif

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `summarize_tiles`: sums of keys, for means of middles, and ranges of values of each tile of 128 tokens, or of so
+/// many of a sample of them, the bits of summarize_heads, for finish_tiles. A block takes a tile.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/known_divisor.hpp>
+#include <tessera/program/attention/channel_statistics.hpp>
+#include <tessera/program/attention/detail/head_lanes.cuh>
+#include <tessera/quantize/token_sample.hpp>
+#include <tessera/tile/cuda/bytes.cuh>
+#include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/maximum_or_nan.cuh>
+#include <tessera/tile/cuda/stream_order.cuh>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Means that are subtracted before coding.
+struct quantized_means {
+  bool of_keys;         ///< of each key head
+  bool of_values;       ///< of each key head
+  bool samples_values;  ///< scales of values, and their means, are of a sample
+};
+
+/// Floats of summaries: batch x key heads x tiles x channels; where no mean of values is wanted `highest` has the
+/// largest magnitudes and the others are not written.
+struct tile_summaries {
+  float* key_sum;  ///< of keys, for a mean of middles
+  float* highest;  ///< of values, or the largest magnitude
+  float* lowest;   ///< of values
+  float* sum;      ///< of values
+};
+
+/// T: bfloat16 or float16; rows of inputs begin at multiples of 16 bytes and their channels lie next to each other.
+/// Channels: 64, 128 or 256, or the next larger one.
+template <class T, int Channels, quantized_means Means>
+struct summarize_tiles : head_lanes<T, Channels> {
+  using base = head_lanes<T, Channels>;
+  using base::lanes, base::passes, base::row_lanes, base::rows, base::vector;
+  static constexpr bool is_persistent = true;
+  static constexpr bool waits_for_stream = true;
+  static constexpr int blocks_per_multiprocessor = (Means.of_values ? 512 : 1024) / lanes;
+
+  struct scratch_type {
+    /// Of rows of lanes.
+    alignas(16) float numbers[rows][Channels];
+  };
+
+  tiled_heads<T> keys;    ///< null: no sums of keys
+  tiled_heads<T> values;  ///< null: no ranges of values
+  tile_summaries summaries;
+  std::int32_t heads;         ///< of all batches
+  token_sample key_sample;    ///< which are added up
+  token_sample value_sample;  ///< which are taken into ranges
+  known_divisor tiles;        ///< of a head's samples
+  std::int32_t channels;      ///< that there are
+
+  /// 1 for keys and 1 for values, if they are wanted.
+  [[nodiscard]] TESSERA_FN std::int32_t kinds() const {
+    return (keys.heads.data != nullptr ? 1 : 0) + (values.heads.data != nullptr ? 1 : 0);
+  }
+  [[nodiscard]] TESSERA_FN std::int32_t count() const { return heads * kinds() * tiles.value(); }
+
+  __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t which,
+                                             scratch_type& scratch) const {
+    wait_for_stream();
+    let_next_kernel_start();  // only now: its next may read inputs before it waits
+    auto const index = static_cast<std::int32_t>(which);
+    std::int32_t const list = index / tiles;
+    std::int32_t const tile = index - list * tiles.value();
+    bool const has_both = kinds() == 2;
+    std::int32_t const head = has_both ? list >> 1 : list;
+    if (has_both ? (list & 1) == 0 : keys.heads.data != nullptr) {
+      if constexpr (Means.of_keys) {
+        summarize_keys(group, head, tile, scratch);
+      }
+    } else {
+      summarize_values(group, head, tile, scratch);
+    }
+  }
+
+ private:
+  using pair = typename base::pair;
+
+  /// Tokens row, row + 16 ... of a tile of a sample; how many there are. Lanes beyond the channels get zeros.
+  template <bool IsOfMiddle>
+  __device__ __forceinline__ std::int32_t bring(tiled_heads<T> const& of, token_sample sample, std::int32_t head,
+                                                std::int32_t at, int row, int channel, pair (&words)[passes][4]) const {
+    std::int32_t const length = of.length(head);
+    auto const step = static_cast<std::int32_t>(sample.step(length));
+    std::int32_t const sampled = IsOfMiddle ? tokens_of_middle(length / step) : length / step;
+    std::int32_t const in_tile = clamp(sampled - at * base::tile, 0, base::tile);
+    std::int32_t const tokens = channel < channels ? in_tile : 0;
+    if (step == 1) {  // all of them are too many to be in L2 when encode_tiles comes to them
+      base::template load<rows, true>(of.first(head, at) + channel, of.heads.strides[2], row, tokens, words);
+      return in_tile;
+    }
+    T const* const from = of.first(head, 0) + channel;
+#pragma unroll
+    for (int i = 0; i < passes; ++i) {
+      std::int32_t const token = token_sample::token(at * base::tile + row + i * rows, step);
+      base::template take<false>(from + token * of.heads.strides[2], row + i * rows < tokens, words[i]);
+    }
+    return in_tile;
+  }
+  [[nodiscard]] __device__ __forceinline__ std::int64_t place_of(std::int32_t head, std::int32_t tile) const {
+    return (std::int64_t{head} * tiles.value() + tile) * channels;
+  }
+
+  __device__ __forceinline__ void summarize_keys(cuda_block<lanes> const& group, std::int32_t head, std::int32_t tile,
+                                                 scratch_type& scratch) const {
+    int const row = group.lane / row_lanes;
+    int const channel = group.lane % row_lanes * vector;
+    pair words[passes][4];
+    std::int32_t const tokens = bring<true>(keys, key_sample, head, tile, row, channel, words);
+    float sums[vector];
+    base::add_tokens(words, sums);
+    leave(row, channel, sums, scratch);
+    group.sync();
+    add_middle_rows(group, scratch, tokens, summaries.key_sum + place_of(head, tile));
+  }
+
+  __device__ __forceinline__ void summarize_values(cuda_block<lanes> const& group, std::int32_t head, std::int32_t tile,
+                                                   scratch_type& scratch) const {
+    int const row = group.lane / row_lanes;
+    int const channel = group.lane % row_lanes * vector;
+    pair words[passes][4];
+    std::int32_t const tokens = bring<false>(values, value_sample, head, tile, row, channel, words);
+    std::int64_t const to = place_of(head, tile);
+    if constexpr (Means.of_values) {
+      float lowest[vector];
+      float highest[vector];
+      base::find_range(words, row, tokens, lowest, highest);
+      leave(row, channel, highest, scratch);
+      group.sync();
+      join_rows(group, scratch, typename base::larger_or_nan{}, summaries.highest + to);
+      group.sync();
+      leave(row, channel, lowest, scratch);
+      group.sync();
+      join_rows(group, scratch, typename base::smaller_or_nan{}, summaries.lowest + to);
+      group.sync();
+      base::add_tokens(words, highest);
+      leave(row, channel, highest, scratch);
+      group.sync();
+      add_rows(group, scratch, summaries.sum + to);
+    } else {
+      pair highest[4];
+      base::find_magnitudes(words, highest);
+      auto* const pairs = reinterpret_cast<pair*>(&scratch);
+      reinterpret_cast<uint4*>(pairs)[group.lane] = {highest[0], highest[1], highest[2], highest[3]};
+      group.sync();
+      if (2 * group.lane < channels) {
+        pair joined = pairs[group.lane];
+#pragma unroll
+        for (int i = 1; i < rows; ++i) {
+          joined = larger_pair_or_nan<T>(joined, pairs[i * Channels / 2 + group.lane]);
+        }
+        reinterpret_cast<float2*>(summaries.highest + to)[group.lane] = unpack_pair<T>(joined);
+      }
+    }
+  }
+
+  __device__ __forceinline__ static void leave(int row, int channel, float const (&numbers)[vector],
+                                               scratch_type& scratch) {
+    auto* const to = reinterpret_cast<float4*>(&scratch.numbers[row][channel]);
+    to[0] = {numbers[0], numbers[1], numbers[2], numbers[3]};
+    to[1] = {numbers[4], numbers[5], numbers[6], numbers[7]};
+  }
+  __device__ __forceinline__ void add_rows(cuda_block<lanes> const& group, scratch_type const& scratch,
+                                           float* to) const {
+    if (group.lane < channels) {
+      float found[rows];
+#pragma unroll
+      for (int i = 0; i < rows; ++i) {
+        found[i] = scratch.numbers[i][group.lane];
+      }
+      to[group.lane] = detail::add_halves(found);
+    }
+  }
+  __device__ __forceinline__ void add_middle_rows(cuda_block<lanes> const& group, scratch_type const& scratch,
+                                                  std::int32_t tokens, float* to) const {
+    if (group.lane < channels) {
+      float found[rows];
+      if (tokens >= rows || tokens == 0) {
+#pragma unroll
+        for (int i = 0; i < rows; ++i) {
+          found[i] = scratch.numbers[i][group.lane];
+        }
+      } else {
+#pragma unroll
+        for (int i = 0; i < rows; ++i) {
+          found[i] = scratch.numbers[i % tokens][group.lane];
+        }
+      }
+      to[group.lane] = detail::add_middle(found);
+    }
+  }
+  template <class Combine>
+  __device__ __forceinline__ void join_rows(cuda_block<lanes> const& group, scratch_type const& scratch,
+                                            Combine combine, float* to) const {
+    if (group.lane < channels) {
+      float joined = scratch.numbers[0][group.lane];
+#pragma unroll
+      for (int i = 1; i < rows; ++i) {
+        joined = combine(joined, scratch.numbers[i][group.lane]);
+      }
+      to[group.lane] = joined;
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

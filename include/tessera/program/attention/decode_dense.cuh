@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `dense_decode`: attention of a few queries over many keys and values as they are, of 16 bits, where memory is what
+/// one waits for (sm_90).
+///
+/// A work (program/attention/decode_schedule.cuh) has keys and values in pieces of a few tokens. One thread has the
+/// copy engine bring them into a ring in shared memory, from work to work without a pause. Each of the other warps
+/// takes the next piece in turn and keeps decode_columns of its own, so that warps wait for each other at the end of a
+/// work only.
+///
+/// For each token and key head 4 * channels bytes are read: at 4.6 TB/s and 132 multiprocessors 32 tokens of 128
+/// channels every 820 cycles. Their products are 32 with keys and 32 with values, and as many matrices are read from
+/// shared memory: a fifth of what a multiprocessor can do.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/bits.hpp>
+#include <tessera/program/attention/decode_fragments.cuh>
+#include <tessera/program/attention/decode_schedule.cuh>
+#include <tessera/program/attention/quantized_operands.hpp>
+#include <tessera/tile/cuda/barrier.cuh>
+#include <tessera/tile/cuda/bulk_tensor.cuh>
+#include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/ring_place.cuh>
+#include <tessera/tile/cuda/tensor_map.cuh>
+#include <tessera/tile/cuda/worker_warps.cuh>
+#include <tessera/tuning/attention/decode.hpp>
+#include <tessera/view/matrix_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Keys or values as rows of a matrix: token n of a sequence is in row n % block_tokens of a block.
+struct dense_rows {
+  tensor_map map;             ///< boxes of tokens x channels
+  std::int32_t block_rows;    ///< from block to block
+  std::int32_t head_rows;     ///< from head to head; 0 where heads lie side by side
+  std::int32_t head_columns;  ///< likewise; 0 where they do not
+};
+
+/// Which tokens of a key head a program takes at a time, and where they lie in shared memory.
+template <int Channels, int Tokens>
+struct dense_piece {
+  static constexpr int panel_channels = 64;  ///< 128 bytes, swizzled
+  static constexpr int panels = Channels / panel_channels;
+  static constexpr int panel_bytes = Tokens * 128;    ///< of a panel
+  static constexpr int bytes = panels * panel_bytes;  ///< of keys, and of values
+
+  /// Where eight channels of a token lie; of tokens beyond the last one that of the last.
+  struct rows {
+    std::uint32_t base;  ///< in shared memory
+    int last;            ///< the last token that there is
+    /// Where the lane's eight channels of a row lie.
+    __device__ __forceinline__ std::uint32_t operator()(int row, int strip, int half) const {
+      int const kept = min(row, last);
+      auto const lane = base + static_cast<std::uint32_t>(kept * 128 + ((kept % 8) ^ half) * 16);
+      return (lane ^ static_cast<std::uint32_t>(strip % 4 * 32)) + static_cast<std::uint32_t>(strip / 4 * panel_bytes);
+    }
+  };
+  static_assert(Channels % panel_channels == 0 && panel_bytes % 1024 == 0,
+                "tessera: dense_decode takes multiples of 64 channels and of 8 tokens");
+};
+
+/// T: of queries, keys and values.
+template <int Channels, class T, class Result, dense_decode_policy Policy>
+struct dense_decode {
+  static constexpr int warps = Policy.warps;  ///< that multiply; one more starts copies
+  static constexpr int tokens = Policy.tokens;
+  static constexpr int tiles = tokens / 16;  ///< of 16 tokens, of a piece
+  static constexpr int stages = Policy.stages;
+  /// Those that multiply, and one that starts copies.
+  using block_warps = worker_warps<warps>;
+  static constexpr int lanes = block_warps::lanes;
+  static constexpr int blocks_per_multiprocessor = 1;
+  static constexpr int from_architecture = 900;
+  static constexpr int before_architecture = 1000;
+  static constexpr bool is_persistent = true;
+  static constexpr bool waits_for_stream = true;
+
+  /// A warp that comes to a place in the ring was the last one to be there, so that it knows the phase by its parity.
+  static_assert(stages % warps == 0, "tessera: dense_decode has whole rounds of its warps in its ring");
+
+  using works_type = decode_works<Channels, warps, T, Result>;
+  using columns_type = typename works_type::columns_type;
+  /// Where tokens lie in shared memory.
+  using piece = dense_piece<Channels, tokens>;
+  using ahead_type = decode_ahead<Channels, 2>;
+  using place_type = ring_place<stages>;
+
+  struct scratch_type {
+    /// Pieces of keys.
+    alignas(1024) unsigned char key[stages][piece::bytes];
+    /// Pieces of values.
+    alignas(1024) unsigned char value[stages][piece::bytes];
+    decode_share<Channels> shares[warps];  ///< of warps, at the end of a work
+    ahead_type ahead;
+    shared_barrier full[stages];
+    shared_barrier empty[stages];
+  };
+
+  works_type works;
+  dense_rows keys;    ///< as the copy engine finds them
+  dense_rows values;  ///< as the copy engine finds them
+  sequence_lengths key_lengths;
+  matrix_view<std::int32_t const> blocks;  ///< sequence x block of a sequence; null: a sequence is a block
+  std::int32_t block_tokens;               ///< a multiple of `tokens`
+  float factor;                            ///< of scores: the softmax's scale and log2(e)
+
+  /// The launch has as many blocks as run at a time, or fewer.
+  __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
+                                             scratch_type& scratch) const {
+    auto const own = block_warps::of(group);
+    own.begin([&] { init_barriers(scratch); });
+    if (own.warp < warps) {
+      block_warps::wait_for_barriers();
+      attend(scratch, own.warp, own.lane);
+    } else {
+      produce(scratch, own.lane);
+    }
+  }
+
+ private:
+  __device__ __forceinline__ void init_barriers(scratch_type& scratch) const {
+    prefetch_tensor_map(keys.map);
+    prefetch_tensor_map(values.map);
+#pragma unroll
+    for (int stage = 0; stage < stages; ++stage) {
+      scratch.full[stage].init(1);
+      scratch.empty[stage].init(1);
+    }
+    scratch.ahead.init(warps);
+    fence_barrier_init();
+  }
+
+  [[nodiscard]] __device__ __forceinline__ std::int32_t length(decode_work const& work) const {
+    return static_cast<std::int32_t>(length_of(key_lengths, work.sequence, works.results.shape.keys));
+  }
+
+  /// One lane brings keys and values, others queries.
+  __device__ __forceinline__ void produce(scratch_type& scratch, int lane) const {
+    place_type place;
+    unsigned turn = 0;
+    for (std::uint32_t number = blockIdx.x; number < works.count; number += gridDim.x) {
+      decode_work const work = works.at(number);
+      std::int32_t const total = length(work);
+      std::int32_t const pieces = works.pieces_of(work, divide_up(total, tokens));
+      works.bring(scratch.ahead, turn++, work, total, pieces, lane);
+      if (lane == 0) {
+        for (std::int32_t i = 0; i < pieces; ++i) {
+          bring_piece(scratch, place, work, (work.share + i * works.shares()) * tokens);
+          place.advance();
+        }
+      }
+      __syncwarp();
+    }
+  }
+  __device__ __forceinline__ void bring_piece(scratch_type& scratch, place_type place, decode_work const& work,
+                                              std::int32_t first) const {
+    std::int32_t block = work.sequence;
+    std::int32_t row = first;
+    if (blocks.data != nullptr) {
+      std::int32_t const of_sequence = first / block_tokens;
+      block = blocks(work.sequence, of_sequence);
+      row = first - of_sequence * block_tokens;
+    }
+    scratch.empty[place.stage].wait(place.phase ^ 1U);
+    scratch.full[place.stage].arrive_and_expect(2 * piece::bytes);
+    bring(scratch.key[place.stage], keys, scratch.full[place.stage], block, work.key_head, row);
+    bring(scratch.value[place.stage], values, scratch.full[place.stage], block, work.key_head, row);
+  }
+  __device__ __forceinline__ static void bring(unsigned char* to, dense_rows const& from, shared_barrier& full,
+                                               std::int32_t block, std::int32_t head, std::int32_t row) {
+    std::int32_t const first = block * from.block_rows + head * from.head_rows + row;
+#pragma unroll
+    for (int panel = 0; panel < piece::panels; ++panel) {
+      load_box(to + panel * piece::panel_bytes, from.map, full,
+               {head * from.head_columns + panel * piece::panel_channels, first});
+    }
+  }
+
+  __device__ __forceinline__ void attend(scratch_type& scratch, int warp, int lane) const {
+    auto const shares = [&scratch](int which) -> decode_share<Channels>& { return scratch.shares[which]; };
+    place_type place;
+    place.skip(warp);
+    std::int32_t next = warp;  // the warp's next piece, from the work's first one on
+    unsigned turn = 0;
+    for (std::uint32_t number = blockIdx.x; number < works.count; number += gridDim.x) {
+      decode_work const work = works.at(number);
+      std::uint32_t queries[works_type::strips][2];
+      works.load_query(works.await(scratch.ahead, turn, work, lane), lane, queries);
+      std::int32_t const total = scratch.ahead.length[ahead_type::place(turn)];
+      std::int32_t const pieces = scratch.ahead.pieces[ahead_type::place(turn)];
+      std::int32_t seen[2];
+      works.find_seen(work, lane, total, seen);
+      columns_type columns;
+      columns.clear();
+      for (; next < pieces; next += warps) {
+        std::int32_t const first = (work.share + next * works.shares()) * tokens;
+        scratch.full[place.stage].wait(place.phase);
+        take(scratch, place.stage, columns, queries, {first, min(tokens, total - first) - 1, seen[0], seen[1]},
+             first + tokens > works.seen_by_all(total), lane);
+        block_warps::release(scratch.empty[place.stage], lane);
+        place.skip(warps);
+      }
+      next -= pieces;
+      if (lane == 0) {
+        scratch.ahead.leave(turn);
+      }
+      ++turn;
+      works.finish(work, columns, shares, warp, lane);
+      block_warps::sync();  // the next work's shares come to the same place
+    }
+  }
+
+  struct token_range {
+    std::int32_t first;
+    std::int32_t last;  ///< from there on
+    std::int32_t seen[2];
+  };
+
+  __device__ __forceinline__ void take(scratch_type const& scratch, int stage, columns_type& columns,
+                                       std::uint32_t const (&queries)[works_type::strips][2], token_range const& range,
+                                       bool is_masked, int lane) const {
+    typename piece::rows const key_rows{detail::plain_shared_address(scratch.key[stage]), range.last};
+    typename piece::rows const value_rows{detail::plain_shared_address(scratch.value[stage]), range.last};
+    float scores[tiles][4] = {};
+    columns_type::template add_keys<T>(scores, queries, key_rows, lane);
+#pragma unroll
+    for (int tile = 0; tile < tiles; ++tile) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        scores[tile][i] *= factor;
+        std::int32_t const token = range.first + 16 * tile + lane / 4 + i / 2 * 8;
+        if (is_masked && token >= range.seen[i % 2]) {
+          scores[tile][i] = -__int_as_float(0x7f800000);
+        }
+      }
+    }
+    float largest[2];
+    columns_type::find_largest(scores, largest);
+    if (__any_sync(0xffffffffU, columns.are_beyond(largest))) {
+      float factors[2];
+      columns.raise(largest, 0.0F, factors);
+    }
+    float2 const sums = columns_type::weigh(scores, columns.reference[0], columns.reference[1]);
+    columns.sum[0] += sums.x;
+    columns.sum[1] += sums.y;
+    std::uint32_t weights[tiles][2];
+    columns_type::template make_operands<T>(scores, weights);
+    columns_type::template add_values<T>(columns.outputs, weights, value_rows, lane);
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `decode_works`: how attention of few queries is shared among blocks, and what becomes of what their warps have added
+/// up; for programs whose warps each keep decode_columns of their own.
+///
+/// A work is up to eight rows of a key head, which are the queries of all query heads that share it, head after head,
+/// and a share of its keys: pieces share, share + shares, ... of the sequence.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/bits.hpp>
+#include <tessera/core/known_divisor.hpp>
+#include <tessera/core/precision.hpp>
+#include <tessera/program/attention/decode_fragments.cuh>
+#include <tessera/program/attention/quantized_operands.hpp>
+#include <tessera/program/attention/split_keys.hpp>
+#include <tessera/reduce/online_softmax.hpp>
+#include <tessera/tile/cuda/barrier.cuh>
+#include <tessera/tile/cuda/bulk_tensor.cuh>
+#include <tessera/tile/cuda/worker_warps.cuh>
+#include <tessera/view/head_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Up to eight rows of a key head, and a share of its keys.
+struct decode_work {
+  std::int32_t sequence;   ///< of the batch
+  std::int32_t key_head;   ///< of the sequence
+  std::int32_t share;      ///< of the keys
+  std::int32_t first_row;  ///< among the rows of the key head
+};
+
+/// What a warp leaves to the others of its block.
+template <int Channels>
+struct decode_share {
+  static constexpr int padded_channels = Channels + 4;  ///< rows of four lanes lie in different banks
+  float reference[decode_rows];                         ///< of each row, in base 2
+  float sum[decode_rows];                               ///< of weights
+  float totals[decode_rows][padded_channels];           ///< of weighted values
+};
+
+/// What warps want to know when they begin a work, of `Works` works in turn: brought with the first keys.
+template <int Channels, int Works>
+struct decode_ahead {
+  static constexpr int row_bytes = 2 * Channels;                          ///< of a query
+  alignas(16) unsigned char queries[Works][decode_rows][row_bytes + 16];  ///< rows lie in different banks
+  shared_barrier full[Works];
+  shared_barrier empty[Works];
+  std::int32_t length[Works];  ///< tokens of the work's sequence
+  std::int32_t pieces[Works];  ///< of keys that the work has
+
+  /// One thread, before all others know of it.
+  __device__ __forceinline__ void init(int warps) {
+    for (int i = 0; i < Works; ++i) {
+      full[i].init(1);
+      empty[i].init(warps);
+    }
+  }
+  /// Where what is known of a work lies; `turn` counts works.
+  [[nodiscard]] __device__ __forceinline__ static unsigned place(unsigned turn) { return turn % Works; }
+  /// The parity of its barriers.
+  [[nodiscard]] __device__ __forceinline__ static unsigned phase(unsigned turn) { return turn / Works & 1U; }
+  /// One lane of each warp, when it needs nothing of that any more.
+  __device__ __forceinline__ void leave(unsigned turn) { empty[place(turn)].arrive(); }
+};
+
+/// Warps: of a block, that keep columns. T: of queries.
+template <int Channels, int Warps, class T, class Result>
+struct decode_works {
+  using softmax_type = online_softmax<float>;
+  using row_type = attention_row<softmax_type::state_type>;
+  using columns_type = decode_columns<Channels>;
+  using share_type = decode_share<Channels>;
+  static constexpr int strips = Channels / 16;
+
+  head_view<T const> queries;  ///< sequence x query head x query x channel
+  bool is_causal;
+  attention_writer<decode_method, Result> results;
+  attention_partials<softmax_type::state_type> partials;
+  std::int32_t rows;         ///< of a key head
+  std::int32_t head_group;   ///< query heads of a key head
+  std::uint32_t count;       ///< of all works
+  known_divisor by_blocks;   ///< of rows
+  known_divisor by_shares;   ///< shares of a key head's keys
+  known_divisor by_heads;    ///< key heads of a sequence
+  known_divisor by_queries;  ///< queries of a sequence
+
+  /// Numbers of works and of rows have 31 bits.
+  [[nodiscard]] static decode_works of(head_view<T const> const& queries, bool is_causal,
+                                       attention_writer<decode_method, Result> const& results,
+                                       attention_partials<softmax_type::state_type> const& partials) {
+    attention_shape const& s = results.shape;
+    auto const word = [](std::int64_t number) { return static_cast<std::uint32_t>(number); };
+    std::int64_t const group = s.query_heads / s.key_heads;
+    std::int64_t const blocks = divide_up(group * s.queries, std::int64_t{decode_rows});
+    return {queries,
+            is_causal,
+            results,
+            partials,
+            static_cast<std::int32_t>(group * s.queries),
+            static_cast<std::int32_t>(group),
+            word(partials.shares() * s.batch * s.key_heads * blocks),
+            known_divisor::of(word(blocks)),
+            known_divisor::of(word(partials.shares())),
+            known_divisor::of(word(s.key_heads)),
+            known_divisor::of(word(s.queries))};
+  }
+
+  /// Shares of a key head's keys.
+  [[nodiscard]] TESSERA_FN constexpr std::int32_t shares() const {
+    return static_cast<std::int32_t>(by_shares.divisor);
+  }
+
+  /// Works that read the same keys follow each other.
+  [[nodiscard]] __device__ __forceinline__ decode_work at(std::uint32_t number) const {
+    std::uint32_t const share = by_blocks.quotient(number);
+    std::uint32_t const head = by_shares.quotient(share);
+    std::uint32_t const sequence = by_heads.quotient(head);
+    return {static_cast<std::int32_t>(sequence), static_cast<std::int32_t>(head - sequence * by_heads.divisor),
+            static_cast<std::int32_t>(share - head * by_shares.divisor),
+            static_cast<std::int32_t>(number - share * by_blocks.divisor) * decode_rows};
+  }
+  /// Pieces of a share, of `pieces` of a sequence.
+  [[nodiscard]] __device__ __forceinline__ std::int32_t pieces_of(decode_work const& work, std::int32_t pieces) const {
+    std::int32_t const last = pieces - work.share - 1;
+    return last >= 0 ? static_cast<std::int32_t>(by_shares.quotient(static_cast<std::uint32_t>(last))) + 1 : 0;
+  }
+
+  /// Whose query a row is.
+  struct row_place {
+    std::int32_t head;   ///< of the queries
+    std::int32_t query;  ///< of the sequence
+  };
+  /// Of row `row` of a work.
+  [[nodiscard]] __device__ __forceinline__ row_place row_of(decode_work const& work, int row) const {
+    auto const which = static_cast<std::uint32_t>(work.first_row + row);
+    std::uint32_t const of_group = by_queries.quotient(which);
+    return {work.key_head * head_group + static_cast<std::int32_t>(of_group),
+            static_cast<std::int32_t>(which - of_group * by_queries.divisor)};
+  }
+  /// How many tokens a row sees.
+  [[nodiscard]] __device__ __forceinline__ std::int32_t seen(decode_work const& work, int row,
+                                                             std::int32_t length) const {
+    if (!is_causal) {
+      return length;
+    }
+    auto const count_of_queries =
+        static_cast<std::int32_t>(length_of(results.query_lengths, work.sequence, results.shape.queries));
+    return max(length - max(count_of_queries - 1 - row_of(work, row).query, 0), 0);
+  }
+  /// Likewise, of the lane's columns.
+  __device__ __forceinline__ void find_seen(decode_work const& work, int lane, std::int32_t length,
+                                            std::int32_t (&tokens)[2]) const {
+    tokens[0] = seen(work, 2 * (lane % 4), length);
+    tokens[1] = seen(work, 2 * (lane % 4) + 1, length);
+  }
+  /// And what all rows of any work do.
+  [[nodiscard]] __device__ __forceinline__ std::int32_t seen_by_all(std::int32_t length) const {
+    return is_causal ? max(length - static_cast<std::int32_t>(by_queries.divisor) + 1, 0) : length;
+  }
+
+  /// The last eight lanes of a warp: queries of the block's work number `turn`, and what is known of its sequence.
+  template <class Ahead>
+  __device__ __forceinline__ void bring(Ahead& ahead, unsigned turn, decode_work const& work, std::int32_t length,
+                                        std::int32_t pieces, int lane) const {
+    int const row = lane - (32 - decode_rows);
+    int const row_count = min(decode_rows, rows - work.first_row);
+    if (row < 0 || row >= row_count) {
+      return;
+    }
+    unsigned const which = ahead.place(turn);
+    row_place const place = row_of(work, row);
+    ahead.empty[which].wait(ahead.phase(turn) ^ 1U);
+    if (row == 0) {
+      ahead.length[which] = length;
+      ahead.pieces[which] = pieces;
+      ahead.full[which].arrive_and_expect(row_count * ahead.row_bytes);
+    }
+    load_bytes(ahead.queries[which][row], &queries(work.sequence, place.head, place.query, 0), ahead.row_bytes,
+               ahead.full[which]);
+  }
+  /// Waits for that. Gives the lane's row lane / 4; null for one that is none.
+  template <class Ahead>
+  [[nodiscard]] __device__ __forceinline__ T const* await(Ahead& ahead, unsigned turn, decode_work const& work,
+                                                          int lane) const {
+    unsigned const which = ahead.place(turn);
+    ahead.full[which].wait(ahead.phase(turn));
+    bool const is_inside = work.first_row + lane / 4 < rows;
+    return is_inside ? reinterpret_cast<T const*>(ahead.queries[which][lane / 4]) : nullptr;
+  }
+  /// As second operands of products with keys.
+  __device__ __forceinline__ static void load_query(T const* query, int lane, std::uint32_t (&words)[strips][2]) {
+    auto const* const from = reinterpret_cast<std::uint32_t const*>(query) + lane % 4;
+#pragma unroll
+    for (int strip = 0; strip < strips; ++strip) {
+      words[strip][0] = query != nullptr ? from[8 * strip] : 0U;
+      words[strip][1] = query != nullptr ? from[8 * strip + 4] : 0U;
+    }
+  }
+
+  /// Joins what the block's warps have, and writes results or shares of them. Columns are in their final units. `all`
+  /// is memory for each warp, which others read until the next sync of the warps.
+  template <class Shares>
+  __device__ __forceinline__ void finish(decode_work const& work, columns_type& columns, Shares const& all, int warp,
+                                         int lane) const {
+    int const row_count = min(decode_rows, rows - work.first_row);
+    share_type& own = all(warp);
+#pragma unroll
+    for (int column = 0; column < 2; ++column) {
+      int const row = 2 * (lane % 4) + column;
+      float const sum = columns_type::sum_of_column(columns.sum[column]);
+      if (lane / 4 == 0) {
+        own.reference[row] = columns.reference[column];
+        own.sum[row] = sum;
+      }
+      if (row < row_count) {
+#pragma unroll
+        for (int strip = 0; strip < strips; ++strip) {
+          own.totals[row][16 * strip + lane / 4] = columns.outputs[strip][column];
+          own.totals[row][16 * strip + lane / 4 + 8] = columns.outputs[strip][2 + column];
+        }
+      }
+    }
+    worker_warps<Warps>::sync();
+    constexpr int pairs = Channels / 2;
+    for (int i = 32 * warp + lane; i < row_count * pairs; i += 32 * Warps) {
+      join(work, all, i / pairs, i % pairs);
+    }
+  }
+
+ private:
+  /// Two channels of a row.
+  template <class Shares>
+  __device__ __forceinline__ void join(decode_work const& work, Shares const& all, int number, int pair) const {
+    float reference = columns_type::no_reference;
+#pragma unroll
+    for (int warp = 0; warp < Warps; ++warp) {
+      reference = fmaxf(reference, all(warp).reference[number]);
+    }
+    float sum = 0.0F;
+    float2 total{0.0F, 0.0F};
+#pragma unroll
+    for (int warp = 0; warp < Warps; ++warp) {
+      float const factor = fast_exp2(all(warp).reference[number] - reference);
+      float2 const part = reinterpret_cast<float2 const*>(all(warp).totals[number])[pair];
+      sum = __fmaf_rn(factor, all(warp).sum[number], sum);
+      total.x = __fmaf_rn(factor, part.x, total.x);
+      total.y = __fmaf_rn(factor, part.y, total.y);
+    }
+    float const known = sum == 0.0F ? -__int_as_float(0x7f800000) : reference;
+    write(work, row_of(work, number), pair, {{known, known, sum}, sum}, total);
+  }
+  __device__ __forceinline__ void write(decode_work const& work, row_place const& place, int pair, row_type const& row,
+                                        float2 total) const {
+    if (partials.rows.data != nullptr) {
+      float* const to = &partials.totals(work.share, work.sequence, place.head, place.query, 2 * pair);
+      *reinterpret_cast<float2*>(to) = total;
+      if (pair == 0) {
+        partials.rows(work.share, work.sequence, place.head, place.query) = row;
+      }
+      return;
+    }
+    finished_row const finished = results.finish(work.sequence, place.head, place.query, row);
+    bool const is_empty = finished.inverse == 0.0F;
+    Result* const to = &results.out(work.sequence, place.head, place.query, 2 * pair);
+    to[0] = store<Result>(is_empty ? 0.0F : total.x * finished.inverse);
+    to[results.out.strides[3]] = store<Result>(is_empty ? 0.0F : total.y * finished.inverse);
+    if (pair == 0) {
+      results.write_log_sum_exp(work.sequence, place.head, place.query, finished);
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

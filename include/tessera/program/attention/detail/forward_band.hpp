@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Which tiles of keys a block of queries needs, and in which order blocks are worked on.
+///
+///     key_band const band = key_band::causal(1000, 1500);              // query i sees keys 0 to i + 500
+///     tile_range const range = band.tiles({128, 256}, 1500);           // of queries 128 to 255: [0, 6)
+///     range.end;                                                       // 6; of these, [0, 4) without a mask
+///     attention_schedule const schedule{.heads = 32, .blocks = 8, .section = 8, .longest_first = true};
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/program/attention/mask.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+inline constexpr std::int32_t attention_tile_keys = 128;  ///< of a tile
+
+/// Rows of a head, from `begin` to before `end`.
+struct row_range {
+  std::int32_t begin;  ///< the first row
+  std::int32_t end;    ///< behind the last row
+};
+
+/// Tiles of keys from `begin` to before `end`; of these, all rows see all keys of those from `full_begin` to before
+/// `full_end`.
+struct tile_range {
+  std::int32_t begin;       ///< the first tile
+  std::int32_t end;         ///< behind the last tile
+  std::int32_t full_begin;  ///< the first tile without a mask
+  std::int32_t full_end;    ///< behind the last tile without a mask
+
+  /// Tiles of the range.
+  [[nodiscard]] TESSERA_FN constexpr std::int32_t count() const { return end - begin; }
+  /// Those of them that lie from `first` to before `beyond`.
+  [[nodiscard]] TESSERA_FN constexpr tile_range between(std::int32_t first, std::int32_t beyond) const {
+    return {clamp(begin, first, beyond), clamp(end, first, beyond), clamp(full_begin, first, beyond),
+            clamp(full_end, first, beyond)};
+  }
+};
+
+/// Query i sees the keys from i + first to i + last, of those that there are.
+struct key_band {
+  static constexpr std::int32_t unlimited = 1 << 30;  ///< all keys on that side
+  std::int32_t first = -unlimited;                    ///< from the query's number
+  std::int32_t last = unlimited;                      ///< from the query's number
+
+  /// What a mask shows, of fewer than 2^29 queries and keys.
+  [[nodiscard]] TESSERA_FN static constexpr key_band of(attention_mask const& mask) {
+    std::int64_t const own = mask.keys - mask.queries;
+    std::int64_t const most = unlimited;
+    return {static_cast<std::int32_t>(mask.left < 0 ? -most : clamp(own - mask.left, -most, most)),
+            static_cast<std::int32_t>(mask.right < 0 ? most : min(own + min(mask.right, most), most))};
+  }
+  /// The last query sees the last key.
+  [[nodiscard]] TESSERA_FN static constexpr key_band causal(std::int32_t queries, std::int32_t keys) {
+    return {-unlimited, keys - queries};
+  }
+  /// What the same mask shows where the last query's own key lies `by` keys further behind the query's number.
+  [[nodiscard]] TESSERA_FN constexpr key_band moved(std::int32_t by) const {
+    return {first == -unlimited ? first : max(first + by, -unlimited),
+            last == unlimited ? last : min(last + by, unlimited)};
+  }
+
+  /// Of some rows, at least one. Without a key to see the range is empty.
+  [[nodiscard]] TESSERA_FN constexpr tile_range tiles(row_range rows, std::int32_t keys) const {
+    constexpr std::int32_t size = attention_tile_keys;
+    std::int32_t const last_row = rows.end - 1;
+    std::int32_t const begin = clamp(rows.begin + first, 0, keys);
+    std::int32_t const end = clamp(last_row + last + 1, 0, keys);
+    if (rows.begin >= rows.end || begin >= end) {
+      return {0, 0, 0, 0};
+    }
+    tile_range range{begin / size, divide_up(end, size), 0, 0};
+    range.full_begin = clamp(divide_up(clamp(last_row + first, 0, keys), size), range.begin, range.end);
+    range.full_end = clamp(clamp(rows.begin + last + 1, 0, keys) / size, range.full_begin, range.end);
+    return range;
+  }
+};
+
+/// A block of queries of one head.
+struct attention_work {
+  std::int32_t head;   ///< of all batches
+  std::int32_t block;  ///< of queries, from the first
+};
+
+/// Heads in sections, whose keys and values fit a cache; in each all blocks, block by block, or head by head.
+struct attention_schedule {
+  std::int32_t heads;    ///< of all batches
+  std::int32_t blocks;   ///< of queries, of each head
+  std::int32_t section;  ///< heads
+  bool longest_first;    ///< the last blocks of all heads of a section first
+
+  [[nodiscard]] TESSERA_FN constexpr std::int32_t count() const { return heads * blocks; }
+  /// The work that is the index-th to be done.
+  [[nodiscard]] TESSERA_FN constexpr attention_work at(std::int32_t index) const {
+    if (!longest_first) {
+      return {index / blocks, index % blocks};
+    }
+    std::int32_t const works = section * blocks;
+    std::int32_t const which = index / works;
+    std::int32_t const within = index - which * works;
+    std::int32_t const together = min(section, heads - which * section);
+    std::int32_t const row = within / together;
+    return {which * section + (within - row * together), blocks - 1 - row};
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `attention_output`: what a warp makes of its 16 rows of attention once all keys are done: divides by the sums of
+/// weights, those of sinks among them, applies the values' scales and means, and writes bfloat16 or float16, and
+/// log-sum-exps, to where rows of the sequence belong.
+///
+/// Four lanes have 2 channels of 8 each; they exchange them, so that each writes 16 bytes.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/math.hpp>
+#include <tessera/program/attention/detail/merge_forward_splits.hpp>
+#include <tessera/program/attention/quantized_operands.hpp>
+#include <tessera/program/attention/split_keys.hpp>
+#include <tessera/reduce/online_softmax.hpp>
+#include <tessera/tile/cuda/convert.cuh>
+#include <tessera/tile/cuda/exponential.cuh>
+#include <tessera/view/array_view.hpp>
+#include <tessera/view/view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Where a warp's rows belong.
+struct warp_rows_place {
+  std::int32_t batch;     ///< number of the sequence
+  std::int32_t head;      ///< of queries, of this batch
+  std::int32_t key_head;  ///< of all batches
+  std::int32_t row;       ///< the warp's first
+  std::int32_t queries;   ///< of this batch; rows beyond them are nothing
+
+  /// The lane's first (0) or second row.
+  [[nodiscard]] __device__ __forceinline__ std::int32_t row_of(int half) const {
+    return row + static_cast<std::int32_t>(threadIdx.x % 32 / 4) + 8 * half;
+  }
+};
+
+/// How a row's weights are related to the exponentials of its logits: their sum is `total` 2^reference / 448.
+struct weighted_row {
+  float total;      ///< sum of the rounded weights, in codes
+  float reference;  ///< in base 2
+};
+
+/// What a warp leaves of its rows where their keys are shared (attention/detail/merge_forward_splits.hpp).
+struct attention_share_output {
+  /// Where shares are left.
+  using slots_type = attention_share_slots<online_softmax<float>::state_type>;
+  slots_type slots;  ///< one for each share
+
+  /// sums: as for attention_output::write_rows. `row`: the warp's first, of the slot.
+  template <int Channels, int Registers>
+  __device__ __forceinline__ void write_rows(float const (&sums)[Registers], weighted_row const (&rows)[2],
+                                             std::int32_t slot, std::int32_t row) const {
+    constexpr float of_top = 1.0F / 448.0F;
+    auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    float* const first = slots.totals_of(slot, row + lane / 4) + 2 * (lane % 4);
+    float* const second = first + 8 * slots.pitch;
+#pragma unroll
+    for (int channel = 0; channel < Channels; channel += 8) {
+      int const at = channel / 2;
+      *reinterpret_cast<float2*>(first + channel) = float2{sums[at], sums[at + 1]};
+      *reinterpret_cast<float2*>(second + channel) = float2{sums[at + 2], sums[at + 3]};
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      std::int32_t const own = row + lane / 4 + 8 * half;
+      if (lane % 4 == 0) {
+        float const reference = rows[half].reference;
+        slots.row_of(slot, own) = {{reference, reference, rows[half].total * of_top}, rows[half].total};
+      }
+    }
+  }
+};
+
+template <class T>
+struct attention_output {
+  view<T, 4> target;              ///< batch, head, token, channel; channels lie next to each other
+  bool has_whole_words;           ///< rows begin at multiples of 16 bytes
+  float const* value_scales;      ///< batch, head of keys, channel
+  float const* value_means;       ///< likewise, or null
+  view<float, 3> log_sum_exps;    ///< batch, head of queries, token, or null
+  float const* logit_offsets;     ///< likewise, one behind the other, by which logits are too small, or null
+  array_view<float const> sinks;  ///< a logit of each head of queries, or null
+  sequence_starts starts;         ///< of what is written
+
+  /// With the sink's weight w beside the sum s of the others: s / (s + w) and log(s + w), by log2(w / s).
+  [[nodiscard]] __device__ __forceinline__ finished_row finish(weighted_row const& row, warp_rows_place place,
+                                                               int half) const {
+    constexpr float ln_2 = 0.693147181F;
+    constexpr float log2_of_top = 8.807354922F;
+    std::int32_t const query = place.row_of(half);
+    if (query >= place.queries) {
+      return no_attention_row();
+    }
+    float const sink = sinks.data == nullptr ? -infinity : sinks[place.head];
+    if (row.total == 0.0F) {
+      return {0.0F, 0.0F, sink};
+    }
+    float const offset = logit_offsets == nullptr ? 0.0F : logit_offsets[offset_place(place, query)];
+    float const log2_sum = fast_log2(row.total) + (row.reference - log2_of_top);
+    if (sink == -infinity) {
+      return {fast_reciprocal(row.total), 1.0F, log2_sum * ln_2 + offset};
+    }
+    float const apart = (sink - offset) / ln_2 - log2_sum;
+    float const share = fast_reciprocal(1.0F + fast_exp2(apart));
+    float const log2_all = fmaxf(log2_sum, log2_sum + apart) + fast_log2(1.0F + fast_exp2(-fabsf(apart)));
+    return {share * fast_reciprocal(row.total), share, log2_all * ln_2 + offset};
+  }
+
+  /// Writes the log-sum-exps of the lane's rows, by one lane of the four that have a row.
+  __device__ __forceinline__ void write_log_sum_exps(finished_row const (&rows)[2], warp_rows_place place) const {
+    if (log_sum_exps.data == nullptr || threadIdx.x % 4 != 0) {
+      return;
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      std::int64_t const at = token_of(place, place.row_of(half));
+      if (at >= 0) {
+        log_sum_exps(place.batch, place.head, at) = rows[half].log_sum_exp;
+      }
+    }
+  }
+
+  /// sums[4 j + 2 h + i]: row lane / 4 + 8 h, channel 8 j + 2 (lane % 4) + i, of the target's channels, a multiple of
+  /// 16 up to Most.
+  template <int Most, int Registers>
+  __device__ __forceinline__ void write_rows(float const (&sums)[Registers], finished_row const (&rows)[2],
+                                             warp_rows_place place) const {
+    auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    auto const channels = static_cast<std::int32_t>(target.extents[3]);
+    float const* const scales = value_scales + std::int64_t{place.key_head} * channels + 2 * (lane % 4);
+    float const* const means = value_means + std::int64_t{place.key_head} * channels + 2 * (lane % 4);
+    T* const to[2] = {channels_of(place, place.row_of(0)), channels_of(place, place.row_of(1))};
+#pragma unroll
+    for (int first = 0; first < Most; first += 32) {
+      std::uint32_t words[2][4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        int const channel = first + 8 * j;
+        if (channel >= channels) {
+          words[0][j] = words[1][j] = 0;
+          continue;
+        }
+        float2 const scale = *reinterpret_cast<float2 const*>(scales + channel);
+        float2 const mean =
+            value_means == nullptr ? float2{0.0F, 0.0F} : *reinterpret_cast<float2 const*>(means + channel);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          int const at = channel / 2 + 2 * half;
+          float const share = rows[half].share;
+          float const inverse = rows[half].inverse;
+          std::uint32_t const both = pack_pair<T>(__fmaf_rn(sums[at] * inverse, scale.x, share * mean.x),
+                                                  __fmaf_rn(sums[at + 1] * inverse, scale.y, share * mean.y));
+          words[half][j] = inverse == 0.0F ? 0 : both;  // also where a scale is NaN
+        }
+      }
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        exchange(words[half]);
+        if (to[half] != nullptr && first + 8 * (lane % 4) < channels) {
+          store(to[half] + first, words[half]);
+        }
+      }
+    }
+  }
+
+ private:
+  [[nodiscard]] __device__ __forceinline__ std::int64_t offset_place(warp_rows_place place, std::int32_t query) const {
+    return (place.batch * target.extents[1] + place.head) * target.extents[2] + query;
+  }
+  /// Where a row is written; -1: nowhere, for behind a sequence that is not padded the next one begins.
+  [[nodiscard]] __device__ __forceinline__ std::int64_t token_of(warp_rows_place place, std::int32_t query) const {
+    if (starts.first.data == nullptr) {
+      return query < target.extents[2] ? query : -1;
+    }
+    return query < place.queries ? starts.place(place.batch, query) : -1;
+  }
+  /// Where the lane's channels of a row are; null: nowhere.
+  [[nodiscard]] __device__ __forceinline__ T* channels_of(warp_rows_place place, std::int32_t query) const {
+    std::int64_t const token = token_of(place, query);
+    return token < 0 ? nullptr
+                     : &target(place.batch, place.head, token, 8 * static_cast<std::int32_t>(threadIdx.x % 4));
+  }
+
+  /// Word j of lane t of four to word t of lane j.
+  __device__ __forceinline__ static void exchange(std::uint32_t (&words)[4]) {
+#pragma unroll
+    for (int distance = 1; distance < 4; distance *= 2) {
+      bool const is_upper = (threadIdx.x & static_cast<unsigned>(distance)) != 0;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        if ((j & distance) == 0) {
+          std::uint32_t& low = words[j];
+          std::uint32_t& high = words[j + distance];
+          std::uint32_t const received = __shfl_xor_sync(0xffffffffU, is_upper ? low : high, distance);
+          low = is_upper ? received : low;
+          high = is_upper ? high : received;
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ void store(T* to, std::uint32_t const (&words)[4]) const {
+    if (has_whole_words) {
+      *reinterpret_cast<uint4*>(to) = uint4{words[0], words[1], words[2], words[3]};
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      reinterpret_cast<std::uint16_t*>(to)[i] = static_cast<std::uint16_t>(words[i / 2] >> (16 * (i % 2)));
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

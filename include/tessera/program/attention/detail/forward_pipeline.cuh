@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `attention_pieces`: extents and shared memory of attention_on_warpgroups, and the thread that hands out works and
+/// has the copy engine bring queries, keys and values.
+///
+/// A thread block works on one block of queries after the other, or on shares of them; which comes next, that thread
+/// fetches. Keys and values come in tiles of 128 tokens, from the last tile to the first.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/bits.hpp>
+#include <tessera/program/attention/detail/forward_band.hpp>
+#include <tessera/program/attention/detail/forward_splits.hpp>
+#include <tessera/program/attention/quantized_operands.hpp>
+#include <tessera/tile/cuda/barrier.cuh>
+#include <tessera/tile/cuda/bulk_tensor.cuh>
+#include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/ring_place.cuh>
+#include <tessera/tile/cuda/tensor_map.cuh>
+#include <tessera/tuning/attention/attention.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Extents of attention_on_warpgroups: threads, rows, bytes of tiles.
+template <int Channels, warpgroup_attention_policy Policy>
+struct warpgroup_attention_shape {
+  static constexpr int channels = Channels;  ///< of a head, as the program has them
+  static constexpr int warpgroup = 128;      ///< threads
+  static constexpr int warpgroup_rows = 64;  ///< queries that a warpgroup multiplies
+  static constexpr int lanes = warpgroup * (Policy.consumers + 1);
+  static constexpr int rows = warpgroup_rows * Policy.consumers;  ///< of queries, of a block
+  static constexpr int query_stages = 2;                          ///< blocks of queries in shared memory
+  static constexpr int work_stages = query_stages;                ///< a work's are at the same place
+  static constexpr int row_bytes = Channels > 64 ? 128 : 64;  ///< of queries and keys, which lie in panels of so many
+  static constexpr int panels = Channels / row_bytes;
+  static constexpr int depth_steps = Channels / 32;
+  static constexpr int query_bytes = rows * Channels;                       ///< of a block's codes
+  static constexpr int key_bytes = attention_tile_keys * Channels;          ///< of a tile's codes
+  static constexpr int value_bytes = attention_tile_keys * (Channels + 8);  ///< with a column of ones
+
+  static constexpr box_swizzle swizzle = row_bytes == 128 ? box_swizzle::bytes_128 : box_swizzle::bytes_64;
+
+  /// Where 32 channels lie in a tile of so many rows.
+  TESSERA_FN static constexpr int step_bytes(int step, int tile_rows) {
+    return 32 * step / row_bytes * (tile_rows * row_bytes) + 32 * step % row_bytes;
+  }
+
+  /// Of the product with values whose first channel is `first`.
+  TESSERA_FN static constexpr int value_columns(int first) {
+    int const left = Channels - first;
+    return left > Policy.value_channels ? Policy.value_channels : left + 8;
+  }
+
+  static_assert(Channels == 64 || Channels == 128 || Channels == 256,
+                "tessera: attention by sm_90a's tensor cores takes 64, 128 or 256 channels");
+  static constexpr int registers_at_entry = 65536 / lanes / 8 * 8;  ///< of a thread, a multiple of 8
+  static_assert(Policy.producer_registers + Policy.consumers * Policy.consumer_registers <=
+                    (1 + Policy.consumers) * registers_at_entry,
+                "tessera: warpgroups cannot have more registers together than at the kernel's entry");
+};
+
+template <int Channels, warpgroup_attention_policy Policy>
+struct attention_pieces {
+  using shape = warpgroup_attention_shape<Channels, Policy>;
+  using place_type = ring_place<Policy.stages>;
+
+  /// What of a work concerns a warp. Tiles are those that are brought, those its warpgroup's rows see, and those of
+  /// them that need no mask. Aligned so that its place is made by a shift, without another register.
+  struct alignas(64) warp_work {
+    std::int32_t head;        ///< of queries, of all batches
+    std::int32_t row;         ///< the first of its warpgroup
+    std::int32_t slot;        ///< see attention_share
+    std::int32_t queries;     ///< of its sequence
+    std::int32_t keys;        ///< likewise
+    std::int32_t low;         ///< the warp's first row sees the keys from here
+    std::int32_t high;        ///< to before here
+    std::int32_t begin;       ///< the first tile that is brought
+    std::int32_t end;         ///< behind the last tile that is brought
+    std::int32_t own_begin;   ///< the first tile that its rows see
+    std::int32_t own_end;     ///< behind the last tile that its rows see
+    std::int32_t full_begin;  ///< the first of these without a mask
+    std::int32_t full_end;    ///< behind the last of these without a mask
+  };
+
+  struct scratch_type {
+    /// Blocks of queries' codes.
+    alignas(1024) unsigned char query[shape::query_stages][shape::query_bytes];
+    /// Tiles of keys' codes.
+    alignas(1024) unsigned char key[Policy.stages][shape::key_bytes];
+    /// Tiles of values' codes.
+    alignas(1024) unsigned char value[Policy.stages][shape::value_bytes];
+    /// Of each block of queries.
+    alignas(16) float query_scales[shape::query_stages][shape::rows / 2];
+    /// Of each tile of keys.
+    alignas(16) float key_scales[Policy.stages][lane_scales];
+    shared_barrier query_full[shape::query_stages];
+    shared_barrier query_empty[shape::query_stages];
+    shared_barrier key_full[Policy.stages];
+    shared_barrier key_empty[Policy.stages];
+    shared_barrier value_full[Policy.stages];
+    shared_barrier value_empty[Policy.stages];
+    shared_barrier work_full[shape::work_stages];
+    shared_barrier work_empty[shape::work_stages];  ///< all have read
+    std::int32_t work[shape::work_stages];          ///< numbers of shares, negative behind the last
+    warp_work looked_up[4 * Policy.consumers];      ///< by each warp that multiplies
+  };
+
+  tensor_map query_map;         ///< codes: (batch, head, padded token) x channel
+  tensor_map key_map;           ///< likewise
+  tensor_map value_map;         ///< codes: (batch, head, tile, channel) x place of 128 tokens; a box is a tile
+  float const* query_scales;    ///< batch, head, group of 2 tokens
+  float const* key_scales;      ///< batch, head, tile, 4 groups
+  std::int32_t queries;         ///< of a sequence, at most
+  std::int32_t keys;            ///< of a sequence, at most
+  std::int32_t padded_queries;  ///< of a head in memory
+  std::int32_t padded_keys;     ///< of a head in memory
+  std::int32_t query_heads;     ///< of each batch
+  std::int32_t key_heads;       ///< likewise; a divisor
+  key_band band;
+  sequence_lengths query_lengths;  ///< of each batch; or null
+  sequence_lengths key_lengths;    ///< likewise
+  attention_schedule schedule;
+  std::int32_t* taken;      ///< turns that were handed out, beyond each block's first: 0 at launch
+  std::int32_t channels;    ///< that there are, a multiple of 16
+  attention_shares shares;  ///< of the schedule's works
+
+  /// The key head, of all batches, of a query head of all batches.
+  [[nodiscard]] __device__ __forceinline__ std::int32_t key_head_of(std::int32_t head) const {
+    return head / query_heads * key_heads + head % query_heads / (query_heads / key_heads);
+  }
+
+  /// Of a sequence.
+  struct sequence_extents {
+    std::int32_t queries;  ///< its queries
+    std::int32_t keys;     ///< its keys
+    key_band band;
+
+    /// The tiles that some rows see.
+    [[nodiscard]] __device__ __forceinline__ tile_range tiles(std::int32_t row, std::int32_t count) const {
+      return band.tiles({row, min(row + count, queries)}, keys);
+    }
+  };
+  /// What a head's sequence has.
+  [[nodiscard]] __device__ __forceinline__ sequence_extents extents_of(std::int32_t head) const {
+    if (query_lengths.data == nullptr && key_lengths.data == nullptr) {
+      return {queries, keys, band};
+    }
+    std::int32_t const sequence = head / query_heads;
+    auto const own_queries = static_cast<std::int32_t>(length_of(query_lengths, sequence, queries));
+    auto const own_keys = static_cast<std::int32_t>(length_of(key_lengths, sequence, keys));
+    return {own_queries, own_keys, band.moved((own_keys - own_queries) - (keys - queries))};
+  }
+
+  /// Initialises the barriers; all threads call it, and see them after it.
+  __device__ __forceinline__ void prepare(cuda_block<shape::lanes> const& group, scratch_type& scratch) const {
+    fill_ones(group, scratch);
+    if (group.lane == 0) {
+      prefetch_tensor_map(query_map);
+      prefetch_tensor_map(key_map);
+      prefetch_tensor_map(value_map);
+      init_barriers(scratch);
+    }
+    group.sync();
+  }
+
+  /// One thread: hands out works and brings what they need.
+  __device__ __forceinline__ void produce(scratch_type& scratch) const {
+    ring_place<shape::work_stages> work_place;
+    ring_place<shape::query_stages> query;
+    place_type place;
+    std::int32_t index = shares.first(static_cast<std::int32_t>(blockIdx.x));
+    send_work(scratch, work_place, index);
+    while (true) {
+      scratch.work_full[work_place.stage].wait(work_place.phase);
+      index = *const_cast<std::int32_t volatile*>(&scratch.work[work_place.stage]);
+      scratch.work_empty[work_place.stage].arrive();
+      work_place.advance();
+      if (index < 0) {
+        return;
+      }
+      std::int32_t next = shares.next(index);
+      if (next < 0) {
+        next = shares.first(static_cast<std::int32_t>(gridDim.x) + atomicAdd(taken, 1));
+      }
+      bring_work(scratch, index, query, place);
+      query.advance();
+      send_work(scratch, work_place, next);
+    }
+  }
+
+  /// A share of a work, and its tiles.
+  struct work_share {
+    attention_work work;       ///< head and block of queries
+    sequence_extents extents;  ///< of its sequence
+    tile_range tiles;          ///< that this share has
+    std::int32_t slot;         ///< see attention_share
+  };
+  /// The share with this number.
+  [[nodiscard]] __device__ __forceinline__ work_share share_of(std::int32_t index) const {
+    attention_work const work = schedule.at(shares.at(index).work);  // the rest of it later: registers are scarce
+    sequence_extents const extents = extents_of(work.head);
+    tile_range const tiles = extents.tiles(work.block * shape::rows, shape::rows);
+    attention_share const share = shares.at(index);
+    return {work, extents, share.of(tiles), share.slot};
+  }
+
+  /// A warp's turn to learn its next work: a number of `shares`, negative behind the last.
+  __device__ __forceinline__ static std::int32_t next_work(scratch_type& scratch,
+                                                           ring_place<shape::work_stages> place) {
+    scratch.work_full[place.stage].wait(place.phase);
+    std::int32_t index = 0;
+    if (threadIdx.x % 32 == 0) {
+      index = *const_cast<std::int32_t volatile*>(&scratch.work[place.stage]);
+      scratch.work_empty[place.stage].arrive();
+    }
+    return __shfl_sync(0xffffffffU, index, 0);
+  }
+
+  /// A warp gives back to the producer what tensor cores have read for it: a lane does for all. Queries and keys come
+  /// with scales, which all lanes read: all give them back.
+  __device__ __forceinline__ static void release(shared_barrier& barrier) {
+    if (threadIdx.x % 32 == 0) {
+      barrier.arrive();
+    }
+  }
+
+ private:
+  /// Values have 8 channels more that never change: one of ones, 7 of zeros.
+  __device__ __forceinline__ static void fill_ones(cuda_block<shape::lanes> const& group, scratch_type& scratch) {
+    constexpr std::uint32_t four_ones = 0x38383838U;  // e4m3
+    constexpr int words = 8 * attention_tile_keys / 4;
+    for (int stage = 0; stage < Policy.stages; ++stage) {
+      auto* const added = reinterpret_cast<std::uint32_t*>(scratch.value[stage] + Channels * attention_tile_keys);
+      for (int i = group.lane; i < words; i += shape::lanes) {
+        added[i] = i < attention_tile_keys / 4 ? four_ones : 0;
+      }
+    }
+    fence_async_proxy();
+  }
+
+  __device__ __forceinline__ static void init_barriers(scratch_type& scratch) {
+    constexpr int warps = 4 * Policy.consumers;
+    for (int stage = 0; stage < shape::query_stages; ++stage) {
+      scratch.query_full[stage].init(1);
+      scratch.query_empty[stage].init(32 * warps);
+    }
+    for (int stage = 0; stage < Policy.stages; ++stage) {
+      scratch.key_full[stage].init(1);
+      scratch.value_full[stage].init(1);
+      scratch.key_empty[stage].init(32 * warps);
+      scratch.value_empty[stage].init(warps);
+    }
+    for (int stage = 0; stage < shape::work_stages; ++stage) {
+      scratch.work_full[stage].init(1);
+      scratch.work_empty[stage].init(warps + 1);
+    }
+    fence_barrier_init();
+  }
+
+  __device__ __forceinline__ static void send_work(scratch_type& scratch, ring_place<shape::work_stages> place,
+                                                   std::int32_t index) {
+    scratch.work_empty[place.stage].wait(place.phase ^ 1);
+    *const_cast<std::int32_t volatile*>(&scratch.work[place.stage]) = index;
+    scratch.work_full[place.stage].arrive();
+  }
+
+  __device__ __forceinline__ void bring_work(scratch_type& scratch, std::int32_t index,
+                                             ring_place<shape::query_stages> query, place_type& place) const {
+    auto const [work, extents, tiles, slot] = share_of(index);
+    std::int32_t const key_head = key_head_of(work.head);
+    if (tiles.count() > 0) {
+      bring_queries(scratch, work.head, work.block * shape::rows, query);
+    } else {
+      bring_no_queries(scratch, query);
+    }
+    for (std::int32_t tile = tiles.end - 1; tile >= tiles.begin; --tile) {
+      bring_keys(scratch, place, key_head, tile);
+      bring_values(scratch, place, key_head, tile);
+      place.advance();
+    }
+  }
+
+  __device__ __forceinline__ static void bring_no_queries(scratch_type& scratch,
+                                                          ring_place<shape::query_stages> query) {
+    scratch.query_empty[query.stage].wait(query.phase ^ 1);
+    scratch.query_full[query.stage].arrive();
+  }
+
+  /// Rows beyond the last are another head's, or zeros; their scales are not brought.
+  __device__ __forceinline__ void bring_queries(scratch_type& scratch, std::int32_t head, std::int32_t row,
+                                                ring_place<shape::query_stages> query) const {
+    std::int32_t const groups = clamp(padded_queries - row, 0, shape::rows) / 2;
+    int const scale_bytes = groups * static_cast<int>(sizeof(float));
+    float const* const scales = query_scales + (std::int64_t{head} * padded_queries + row) / 2;
+    shared_barrier& full = scratch.query_full[query.stage];
+    scratch.query_empty[query.stage].wait(query.phase ^ 1);
+    full.arrive_and_expect(shape::query_bytes + scale_bytes);
+    if (scale_bytes > 0) {
+      load_bytes(scratch.query_scales[query.stage], scales, scale_bytes, full);
+    }
+#pragma unroll
+    for (int panel = 0; panel < shape::panels; ++panel) {
+      load_box(scratch.query[query.stage] + panel * shape::rows * shape::row_bytes, query_map, full,
+               {panel * shape::row_bytes, head * padded_queries + row});
+    }
+  }
+  __device__ __forceinline__ void bring_keys(scratch_type& scratch, place_type place, std::int32_t head,
+                                             std::int32_t tile) const {
+    shared_barrier& full = scratch.key_full[place.stage];
+    scratch.key_empty[place.stage].wait(place.phase ^ 1);
+    constexpr int scale_bytes = lane_scales * static_cast<int>(sizeof(float));
+    std::int32_t const which = head * (padded_keys / attention_tile_keys) + tile;
+    full.arrive_and_expect(shape::key_bytes + scale_bytes);
+    load_bytes(scratch.key_scales[place.stage], key_scales + lane_scales * std::int64_t{which}, scale_bytes, full);
+#pragma unroll
+    for (int panel = 0; panel < shape::panels; ++panel) {
+      load_box(scratch.key[place.stage] + panel * attention_tile_keys * shape::row_bytes, key_map, full,
+               {panel * shape::row_bytes, head * padded_keys + tile * attention_tile_keys});
+    }
+  }
+  __device__ __forceinline__ void bring_values(scratch_type& scratch, place_type place, std::int32_t head,
+                                               std::int32_t tile) const {
+    shared_barrier& full = scratch.value_full[place.stage];
+    scratch.value_empty[place.stage].wait(place.phase ^ 1);
+    std::int32_t const which = head * (padded_keys / attention_tile_keys) + tile;
+    full.arrive_and_expect(channels * attention_tile_keys);
+    load_box(scratch.value[place.stage], value_map, full, {0, which * channels});
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

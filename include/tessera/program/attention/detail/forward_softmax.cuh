@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `attention_weights`: a warpgroup's online softmax over tiles of 64 queries x 128 keys, whose scores are sums of
+/// 8-bit codes in registers, as warpgroup_mma.cuh lays them out, and whose weights are to be e4m3 operands.
+///
+/// A lane has scores of two rows that share one scale, of keys that share another (that is what the groups of
+/// quantized queries and keys are for), so one factor c makes logits of all its scores s: log2 of a weight is c s.
+///
+/// Weights of a tile are relative to the largest logit of the row in this tile, not to the largest so far: all tiles
+/// use all of e4m3's range, however much larger earlier weights were. So for tile j, with m_j its largest logit and
+/// M_j the largest so far,
+///
+///     r_j = max(m_j, M_j - 64)        P_j = 448 2^(c s - r_j)        O_j = 2^(r_(j-1) - r_j) O_(j-1) + P_j V_j
+///
+/// where the bound of 64 keeps factors finite. The sum of products P_j V_j begins at zero in each tile, for tensor
+/// cores keep but 13 bits of sums of 8-bit floats; O is kept in fp32, and costs one multiply-add for an element.
+///
+/// Instructions for each score: an addition, which makes a float of it (1.5 2^23 + s has s in its lower bits), half a
+/// maximum of three, a multiply-add that also takes the 1.5 2^23 away, and what lane_weights says: half a conversion
+/// for piecewise_linear_softmax; an exponential and half a conversion for online_softmax. Where c is 1/32 or more, as
+/// where products of single channels exceed 500, the 1.5 2^23 is taken away first, for c 1.5 2^23 would be rounded too
+/// coarsely. Blocks of queries that meet such a scale say so (tile_scales::any).
+///
+/// A NaN among scales, and a score beyond 3e38, make the row's factor NaN, and with it all that was added up.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/math.hpp>
+#include <tessera/program/attention/lane_weights.cuh>
+#include <tessera/reduce/online_softmax.hpp>
+#include <tessera/reduce/piecewise_linear_softmax.hpp>
+#include <tessera/tile/cuda/exponential.cuh>
+#include <tessera/tile/cuda/largest_of_three.cuh>
+#include <tessera/tile/cuda/maximum_or_nan.cuh>
+#include <tessera/tile/cuda/warpgroup_mma.cuh>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Which keys of a tile are hidden from some rows: none; those from some key on; or those before some key, too.
+enum class tile_mask { none, behind, both };
+
+/// What is known of the scales of logits: that all are below piecewise_linear_softmax::most_scale; or nothing.
+enum class tile_scales { small, any };
+
+/// Which keys the lane's rows see, of key k = 8 j + 2 (lane % 4) + i of the tile as 8 j + i: the first row those from
+/// `low`, the second those from low + 8, to before their `high`.
+struct key_limits {
+  std::int32_t low;      ///< the first key that the first row sees
+  std::int32_t high[2];  ///< behind the last key that each row sees
+};
+
+/// Of rows t / 4 and t / 4 + 8 of a warp. Softmax: one with lane_weights.
+template <class Softmax>
+struct attention_weights {
+  /// How codes are made.
+  using weights = lane_weights<Softmax>;
+  static constexpr int registers = 64;  ///< scores of a lane
+  /// Added to an integer's bits it makes a float of it.
+  static constexpr float integer_magic = piecewise_linear_softmax::integer_magic;
+  static constexpr std::int32_t magic_bits = 0x4b400000;  ///< of integer_magic, as an integer
+  /// Less than all sums; with magic_bits added the bits of minus infinity.
+  static constexpr std::int32_t hidden = -1270874112;
+
+  float largest[2] = {-infinity, -infinity};    ///< M
+  float reference[2] = {-infinity, -infinity};  ///< r
+
+  /// Scores become what pack() takes. `factor`: what the sums of earlier tiles are to be multiplied by. Scales: whether
+  /// they may be large or NaN. is_first: the tile is the first of the sequence.
+  template <tile_mask Mask, tile_scales Scales>
+  __device__ __forceinline__ void take(std::int32_t (&scores)[registers], float scale, key_limits const& limits,
+                                       bool is_first, float (&factor)[2]) {
+    if constexpr (Mask != tile_mask::none) {
+      hide<Mask>(scores, limits);
+    }
+    refer<Mask, Scales>(scores, scale, factor);
+    float slope = weights::steps * scale;
+    float addend[2];
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      addend[row] = __fmaf_rn(slope, -integer_magic, __fmaf_rn(-weights::steps, reference[row], weights::top));
+    }
+    if constexpr (Mask != tile_mask::none) {
+      slope = fmaxf(slope, 1e-37F);  // times minus infinity it is not NaN
+    }
+    if constexpr (Scales == tile_scales::any) {
+      if (!(scale < piecewise_linear_softmax::most_scale)) {
+        subtract_first(scores, scale);
+        slope = 1.0F / weights::exact_steps;
+        addend[0] = addend[1] = -integer_magic / weights::exact_steps;
+      }
+    }
+    weigh(scores, slope, addend);
+    if constexpr (weights::has_low_line) {
+      if (is_first) {
+        take_low_line(scores);
+      }
+    }
+  }
+
+  /// Weights as the left operand of 64 x 32 codes, four registers for each 32 keys, whose order is that of quantized
+  /// values: in each 16 keys 2 t, 2 t + 1, 2 t + 8 and 2 t + 9 are neighbours.
+  __device__ __forceinline__ static void pack(std::int32_t const (&taken)[registers],
+                                              std::uint32_t (&packed)[registers / 16][4]) {
+#pragma unroll
+    for (int i = 0; i < registers / 16; ++i) {
+#pragma unroll
+      for (int word = 0; word < 4; ++word) {
+        int const at = 16 * i + 8 * (word / 2) + 2 * (word % 2);
+        packed[i][word] = weights::pack(__int_as_float(taken[at]), __int_as_float(taken[at + 1]),
+                                        __int_as_float(taken[at + 4]), __int_as_float(taken[at + 5]));
+      }
+    }
+  }
+
+ private:
+  template <tile_mask Mask>
+  __device__ __forceinline__ static void hide(std::int32_t (&scores)[registers], key_limits const& limits) {
+#pragma unroll
+    for (int i = 0; i < registers; ++i) {
+      scores[i] = i / 4 * 8 + i % 2 < limits.high[i / 2 % 2] ? scores[i] : hidden;
+    }
+    if constexpr (Mask == tile_mask::both) {
+      pin_registers(scores);  // one after the other, for want of registers
+#pragma unroll
+      for (int i = 0; i < registers; ++i) {
+        scores[i] = i / 4 * 8 + i % 2 - i / 2 % 2 * 8 >= limits.low ? scores[i] : hidden;
+      }
+    }
+  }
+
+  /// Four chains of 16 scores, so that they wait for each other less.
+  __device__ __forceinline__ static std::int32_t largest_of_row(std::int32_t const (&scores)[registers], int row) {
+    int const first = 2 * row;
+    std::int32_t even = scores[first] > scores[first + 1] ? scores[first] : scores[first + 1];
+    std::int32_t odd = scores[first + 4] > scores[first + 5] ? scores[first + 4] : scores[first + 5];
+#pragma unroll
+    for (int i = 8; i < registers; i += 8) {
+      even = largest_of_three(even, scores[first + i], scores[first + i + 1]);
+      odd = largest_of_three(odd, scores[first + i + 4], scores[first + i + 5]);
+    }
+    return even > odd ? even : odd;
+  }
+
+  /// The tile's references.
+  template <tile_mask Mask, tile_scales Scales>
+  __device__ __forceinline__ void refer(std::int32_t const (&scores)[registers], float scale, float (&factor)[2]) {
+    constexpr float most_below = online_softmax<float>::lowest_reference;
+    constexpr bool is_masked = Mask != tile_mask::none;
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      std::int32_t const most = largest_of_row(scores, row);
+      float here = scale * (__int_as_float(most + magic_bits) - integer_magic);
+      if constexpr (Scales == tile_scales::any) {
+        here = __fmaf_rn(here, 0.0F, here);  // infinity becomes NaN
+      }
+      if constexpr (is_masked) {
+        here = most == hidden ? -infinity : here;
+      }
+      here = maximum_or_nan(here, __shfl_xor_sync(0xffffffffU, here, 1));
+      here = maximum_or_nan(here, __shfl_xor_sync(0xffffffffU, here, 2));
+      largest[row] = maximum_or_nan(largest[row], here);
+      float next = maximum_or_nan(here, largest[row] - most_below);
+      if constexpr (is_masked) {
+        next = here == -infinity ? reference[row] : next;  // a row that sees nothing here stays as it is
+        factor[row] = here == -infinity ? 1.0F : fast_exp2(reference[row] - next);
+      } else {
+        factor[row] = fast_exp2(reference[row] - next);
+      }
+      reference[row] = next;
+    }
+  }
+
+  /// Scores that are to be weights::of(score * slope + addend).
+  __device__ __forceinline__ static void weigh(std::int32_t (&scores)[registers], float slope,
+                                               float const (&addend)[2]) {
+#pragma unroll
+    for (int i = 0; i < registers; ++i) {
+      float const score = __int_as_float(scores[i] + magic_bits);
+      scores[i] = __float_as_int(weights::of(__fmaf_rn(score, slope, addend[i / 2 % 2])));
+    }
+  }
+
+  __device__ __forceinline__ static void take_low_line(std::int32_t (&scores)[registers]) {
+#pragma unroll
+    for (int i = 0; i < registers; ++i) {
+      scores[i] = __float_as_int(piecewise_linear_softmax::low_line(__int_as_float(scores[i])));
+    }
+  }
+
+  /// Scores become integers again, exact_steps to a step of weights::of, which have references subtracted.
+  __device__ __forceinline__ void subtract_first(std::int32_t (&scores)[registers], float scale) const {
+    constexpr float least = -4194303.0F;  // integers that integer_magic takes
+#pragma unroll
+    for (int i = 0; i < registers; ++i) {
+      float const logit = scale * (__int_as_float(scores[i] + magic_bits) - integer_magic);
+      float const step = __fmaf_rn(weights::steps, logit - reference[i / 2 % 2], weights::top);
+      scores[i] = __float2int_rn(fmaxf(step * weights::exact_steps, least));
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

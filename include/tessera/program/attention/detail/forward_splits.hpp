@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `attention_shares`: how works of attention are handed out to thread blocks so that all end at the same time: the
+/// first ones whole, the last ones in ranges of equal cost, each of which may be the end of one work and the beginning
+/// of the next (stream-K). A work that two ranges have to do with is cut into shares along its keys; what comes of them
+/// is merged (attention/detail/merge_forward_splits.hpp).
+///
+///     auto const shares = attention_shares::of({.works = 12, .multiprocessors = 5, .most_ranges = 5, .is_even = true},
+///                                              [](std::int32_t) { return 400; }, policy);
+///     // turns 0 to 9: works 0 to 9; turns 10 to 14: fifths of works 10 and 11 together
+///     for (std::int32_t id = shares.first(turn); id >= 0; id = shares.next(id)) {
+///       attention_share const share = shares.at(id);      // of work share.work
+///       tile_range const tiles = share.of(all_its_tiles);
+///     }
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/program/attention/detail/forward_band.hpp>
+#include <tessera/tuning/attention/attention.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Part of a work: from `begin` to before `end`, of `cost`.
+struct attention_share {
+  static constexpr std::int32_t most_cost = 65535;  ///< of a work that is shared; it may have as many tiles
+
+  std::int32_t work;   ///< which it is a part of
+  std::int32_t begin;  ///< in units of cost
+  std::int32_t end;    ///< in units of cost
+  std::int32_t cost;   ///< of the whole work
+  std::int32_t slot;   ///< where its sums are left; -1: it is the whole work
+
+  /// Of as many tiles as there are, not only as many as were thought of: each tile is in one share.
+  [[nodiscard]] TESSERA_FN constexpr tile_range of(tile_range all) const {
+    return slot < 0 ? all : all.between(all.begin + place(begin, all.count()), all.begin + place(end, all.count()));
+  }
+
+ private:
+  [[nodiscard]] TESSERA_FN constexpr std::int32_t place(std::int32_t at, std::int32_t tiles) const {
+    return static_cast<std::int32_t>(static_cast<std::uint32_t>(at) * static_cast<std::uint32_t>(tiles) /
+                                     static_cast<std::uint32_t>(cost));
+  }
+};
+
+/// What is to be handed out.
+struct attention_load {
+  std::int32_t works;            ///< how many there are
+  std::int32_t multiprocessors;  ///< that run at the same time
+  std::int32_t most_ranges;      ///< that there is memory for, two slots each
+  bool is_even;                  ///< all works cost about as much
+};
+
+struct attention_shares {
+  static constexpr std::int32_t most_works = 255;  ///< that are handed out in ranges
+
+  std::int32_t whole;                   ///< works that are handed out whole, before the others
+  std::int32_t works;                   ///< that are handed out in ranges
+  std::int32_t ranges;                  ///< how many
+  std::int32_t length;                  ///< of a range
+  std::int32_t starts[most_works + 1];  ///< cost of the works in ranges before each
+
+  /// All works whole, where that is no worse. `cost_of(work)`: at least 0.
+  template <class CostOf>
+  [[nodiscard]] static constexpr attention_shares of(attention_load const& load, CostOf const& cost_of,
+                                                     attention_sharing_policy const& policy) {
+    attention_shares const all_whole{load.works, 0, 0, 1, {}};
+    std::int32_t const waves = load.works / load.multiprocessors;
+    attention_shares found = all_whole;
+    found.whole = load.is_even ? waves * load.multiprocessors : 0;
+    found.works = load.works - found.whole;
+    if (found.works == 0 || found.works > most_works || !found.add_up(cost_of)) {
+      return all_whole;
+    }
+    std::int32_t const total = found.starts[found.works];
+    std::int32_t const wanted = min(min(load.multiprocessors * policy.ranges, load.most_ranges), total / policy.least);
+    if (wanted < 2) {
+      return all_whole;
+    }
+    found.length = divide_up(total, wanted);
+    found.ranges = divide_up(total, found.length);
+    std::int64_t const before = load.is_even ? found.largest() : makespan(load, cost_of);
+    std::int64_t const saved = before - found.cost_of_ranges(load, policy);
+    std::int64_t const all = before + (load.is_even ? std::int64_t{waves} * found.largest() : 0);
+    return saved > 0 && saved * policy.least_gain >= all ? found : all_whole;
+  }
+
+  /// A block takes one turn after the other.
+  [[nodiscard]] TESSERA_FN constexpr std::int32_t turns() const { return whole + ranges; }
+
+  /// The first share of a turn; -1: there is no such turn.
+  [[nodiscard]] TESSERA_FN constexpr std::int32_t first(std::int32_t turn) const {
+    if (turn < whole) {
+      return turn;
+    }
+    std::int32_t const range = turn - whole;
+    if (range >= ranges) {
+      return -1;
+    }
+    std::int32_t low = 0;  // starts[low] <= range * length < starts[high]
+    std::int32_t high = works;
+    while (high - low > 1) {
+      std::int32_t const middle = (low + high) / 2;
+      if (starts[middle] <= range * length) {
+        low = middle;
+      } else {
+        high = middle;
+      }
+    }
+    return whole + low * ranges + range;
+  }
+
+  /// The one after it in the same turn; -1: there is none.
+  [[nodiscard]] TESSERA_FN constexpr std::int32_t next(std::int32_t id) const {
+    if (id < whole) {
+      return -1;
+    }
+    std::int32_t const which = (id - whole) / ranges;
+    std::int32_t const range = (id - whole) % ranges;
+    return which + 1 < works && starts[which + 1] < (range + 1) * length ? id + ranges : -1;
+  }
+
+  /// The share with this id; one with slot -1 for a whole work.
+  [[nodiscard]] TESSERA_FN constexpr attention_share at(std::int32_t id) const {
+    if (id < whole) {
+      return {id, 0, 1, 1, -1};
+    }
+    std::int32_t const which = (id - whole) / ranges;
+    std::int32_t const range = (id - whole) % ranges;
+    std::int32_t const start = starts[which];
+    std::int32_t const cost = starts[which + 1] - start;
+    return {whole + which, max(range * length - start, 0), min((range + 1) * length - start, cost), cost,
+            is_cut(which) ? slot(which, range) : -1};
+  }
+
+  // Of those works that are handed out in ranges, the first of which is work `whole`.
+
+  /// The range in which a work begins.
+  [[nodiscard]] TESSERA_FN constexpr std::int32_t first_range(std::int32_t which) const {
+    return starts[which] / length;
+  }
+  /// The range in which a work ends.
+  [[nodiscard]] TESSERA_FN constexpr std::int32_t last_range(std::int32_t which) const {
+    return (starts[which + 1] - 1) / length;
+  }
+  /// Whether a work has more than one share.
+  [[nodiscard]] TESSERA_FN constexpr bool is_cut(std::int32_t which) const {
+    return first_range(which) != last_range(which);
+  }
+  /// Of a range's cut works one begins before it or with it, and one ends behind it.
+  [[nodiscard]] TESSERA_FN constexpr std::int32_t slot(std::int32_t which, std::int32_t range) const {
+    return 2 * range + (starts[which] > range * length ? 1 : 0);
+  }
+
+ private:
+  /// Whether costs are small enough. No work costs nothing: each is in a range.
+  template <class CostOf>
+  [[nodiscard]] constexpr bool add_up(CostOf const& cost_of) {
+    for (std::int32_t i = 0; i < works; ++i) {
+      std::int64_t const cost = cost_of(whole + i);
+      if (cost > attention_share::most_cost) {
+        return false;
+      }
+      starts[i + 1] = starts[i] + static_cast<std::int32_t>(max(cost, std::int64_t{1}));
+    }
+    return true;
+  }
+  [[nodiscard]] constexpr std::int32_t largest() const {
+    std::int32_t found = 0;
+    for (std::int32_t i = 0; i < works; ++i) {
+      found = max(found, starts[i + 1] - starts[i]);
+    }
+    return found;
+  }
+
+  [[nodiscard]] constexpr std::int64_t cost_of_ranges(attention_load const& load,
+                                                      attention_sharing_policy const& policy) const {
+    std::int64_t const shares_cost = std::int64_t{policy.share} * (works + ranges) / ranges;
+    return divide_up(ranges, load.multiprocessors) * (length + shares_cost) + policy.merging;
+  }
+
+  /// When the last block is done if each takes a work whenever it is done with one.
+  template <class CostOf>
+  [[nodiscard]] static constexpr std::int64_t makespan(attention_load const& load, CostOf const& cost_of) {
+    std::int64_t busy[most_works] = {};
+    std::int32_t const blocks = min(load.multiprocessors, load.works);
+    std::int64_t latest = 0;
+    for (std::int32_t work = 0; work < load.works; ++work) {
+      std::int32_t next_free = work < blocks ? work : 0;
+      for (std::int32_t block = 1; work >= blocks && block < blocks; ++block) {
+        next_free = busy[block] < busy[next_free] ? block : next_free;
+      }
+      busy[next_free] += cost_of(work);
+      latest = max(latest, busy[next_free]);
+    }
+    return latest;
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

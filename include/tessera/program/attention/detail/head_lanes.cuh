@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `head_lanes`: what lanes do with the elements that they hold, 16 bytes of each of 8 tokens of a tile of a head:
+/// bring them, add them up and find their range for summaries, and make codes of them.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bfloat16.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/known_divisor.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/program/attention/quantized_operands.hpp>
+#include <tessera/quantize/code_scale.hpp>
+#include <tessera/reduce/absolute_maximum_or_nan.hpp>
+#include <tessera/tile/cuda/bytes.cuh>
+#include <tessera/tile/cuda/convert.cuh>
+#include <tessera/tile/cuda/maximum_or_nan.cuh>
+#include <tessera/view/head_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Heads that are taken by tiles of 128 tokens.
+template <class T>
+struct tiled_heads {
+  static constexpr std::int32_t tile = static_cast<std::int32_t>(attention_padding);  ///< tokens
+
+  head_view<T const> heads;  ///< batch x heads x tokens x channels; or null
+  sequence_lengths lengths;
+  known_divisor heads_each;  ///< of a sequence
+
+  tiled_heads() = default;
+  /// Heads and how long their sequences are.
+  tiled_heads(head_view<T const> const& of, sequence_lengths const& as_long)
+      : heads(of), lengths(as_long), heads_each(known_divisor::of_count(of.extent(1))) {}
+
+  /// The first element of tile `at` of a head.
+  __device__ __forceinline__ T const* first(std::int32_t head, std::int32_t at) const {
+    std::int32_t const sequence = head / heads_each;
+    return heads.data + sequence * heads.strides[0] + (head - sequence * heads_each.value()) * heads.strides[1] +
+           std::int64_t{at} * tile * heads.strides[2];
+  }
+  /// Tokens of the head's sequence.
+  [[nodiscard]] __device__ __forceinline__ std::int32_t length(std::int32_t head) const {
+    return static_cast<std::int32_t>(length_of(lengths, head / heads_each, heads.extents[2]));
+  }
+  /// Tokens of a tile that there are.
+  [[nodiscard]] __device__ __forceinline__ std::int32_t tokens(std::int32_t head, std::int32_t at) const {
+    return clamp(length(head) - at * tile, 0, tile);
+  }
+};
+
+/// T: bfloat16 or float16. Channels: 64, 128 or 256; there may be fewer.
+template <class T, int Channels>
+struct head_lanes {
+  static_assert(sizeof(T) == 2 && (Channels == 64 || Channels == 128 || Channels == 256),
+                "tessera: lanes hold 64, 128 or 256 channels of 16 bits");
+  static constexpr int lanes = 2 * Channels;
+  static constexpr int tile = tiled_heads<T>::tile;    ///< tokens
+  static constexpr int rows = 16;                      ///< of tokens, that lanes hold at a time
+  static constexpr int passes = tile / rows;           ///< 8
+  static constexpr int vector = 8;                     ///< channels of a lane
+  static constexpr int row_lanes = Channels / vector;  ///< that have a token
+  static_assert(passes == 8, "tessera: lanes exchange 8 numbers each");
+
+  using pair = std::uint32_t;  ///< of values as they are stored
+
+  /// The larger, or NaN.
+  struct larger_or_nan {
+    /// Of two numbers.
+    __device__ __forceinline__ float operator()(float a, float b) const { return maximum_or_nan(a, b); }
+  };
+  /// The smaller, or NaN.
+  struct smaller_or_nan {
+    /// Of two numbers.
+    __device__ __forceinline__ float operator()(float a, float b) const { return minimum_or_nan(a, b); }
+  };
+  /// The sum.
+  struct sum_of_two {
+    /// Of two numbers.
+    __device__ __forceinline__ float operator()(float a, float b) const { return a + b; }
+  };
+
+  /// Of tokens `row` + i `Step`; zeros for those that there are not.
+  template <int Step, bool IsOnce = false>
+  __device__ __forceinline__ static void load(T const* from, std::int64_t stride, int row, std::int32_t tokens,
+                                              pair (&words)[passes][4]) {
+    T const* address = from + row * stride;
+    std::int64_t const step = Step * stride;
+#pragma unroll
+    for (int i = 0; i < passes; ++i) {
+      take<IsOnce>(address, row + i * Step < tokens, words[i]);
+      address += step;
+    }
+  }
+  /// Eight channels of a token, zeros if there is none.
+  template <bool IsOnce>
+  __device__ __forceinline__ static void take(T const* from, bool exists, pair (&words)[4]) {
+    uint4 found{0, 0, 0, 0};
+    if (exists) {
+      auto const* const address = reinterpret_cast<uint4 const*>(from);
+      found = IsOnce ? load_once(address) : begin_load_from_l2(address);
+    }
+    words[0] = found.x;
+    words[1] = found.y;
+    words[2] = found.z;
+    words[3] = found.w;
+  }
+  /// Eight floats, zeros if there are none.
+  __device__ __forceinline__ static void load_eight(float const* from, bool exists, float (&found)[vector]) {
+    float4 low{0.0F, 0.0F, 0.0F, 0.0F};
+    float4 high = low;
+    if (exists) {
+      auto const* const address = reinterpret_cast<float4 const*>(from);
+      low = load_from_l2(address);
+      high = load_from_l2(address + 1);
+    }
+    float const all[vector] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+    for (int i = 0; i < vector; ++i) {
+      found[i] = all[i];
+    }
+  }
+  /// A NaN.
+  __device__ __forceinline__ static float not_a_number() {
+    return __int_as_float(0x7fffffff);
+  }
+
+  // Summaries.
+
+  /// Of tokens in order. What is not finite counts as zero: only where there is such a value is a sum not finite at
+  /// first, or where it overflows.
+  __device__ __forceinline__ static void add_tokens(pair const (&words)[passes][4], float (&sums)[vector]) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      float2 sum{0.0F, 0.0F};
+#pragma unroll
+      for (int i = 0; i < passes; ++i) {
+        add(sum, words[i][j]);
+      }
+      if (!is_finite(sum.x) || !is_finite(sum.y)) {
+        sum = {0.0F, 0.0F};
+#pragma unroll
+        for (int i = 0; i < passes; ++i) {
+          add(sum, finite_halves(words[i][j]));
+        }
+      }
+      sums[2 * j] = sum.x;
+      sums[2 * j + 1] = sum.y;
+    }
+  }
+  /// Adds both halves of a pair.
+  __device__ __forceinline__ static void add(float2& sum, pair word) {
+    float2 const both = unpack_pair<T>(word);
+    sum.x += both.x;
+    sum.y += both.y;
+  }
+  /// A pair with zeros for what is not finite.
+  __device__ __forceinline__ static pair finite_halves(pair word) {
+    constexpr std::uint32_t exponent = std::is_same_v<T, bfloat16> ? 0x7f80U : 0x7c00U;
+    pair const low = (word & exponent) == exponent ? 0 : word & 0xffffU;
+    pair const high = (word >> 16 & exponent) == exponent ? 0 : word & 0xffff0000U;
+    return low | high;
+  }
+
+  /// As channel_summary: NaN for one infinity or NaN. Of rows that there are.
+  __device__ __forceinline__ static void find_range(pair const (&words)[passes][4], int row, std::int32_t tokens,
+                                                    float (&lowest)[vector], float (&highest)[vector]) {
+#pragma unroll
+    for (int j = 0; j < vector; ++j) {
+      lowest[j] = infinity;
+      highest[j] = -infinity;
+#pragma unroll
+      for (int i = 0; i < passes; ++i) {
+        float2 const both = unpack_pair<T>(words[i][j / 2]);
+        float const value = j % 2 == 0 ? both.x : both.y;
+        if (i * rows + row < tokens) {
+          lowest[j] = minimum_or_nan(lowest[j], value);
+          highest[j] = maximum_or_nan(highest[j], value);
+        }
+      }
+      bool const is_known = row >= tokens || (is_finite(lowest[j]) && is_finite(highest[j]));
+      lowest[j] = is_known ? lowest[j] : not_a_number();
+      highest[j] = is_known ? highest[j] : not_a_number();
+    }
+  }
+  /// The largest magnitudes of each pair of channels over the tokens.
+  __device__ __forceinline__ static void find_magnitudes(pair const (&words)[passes][4], pair (&highest)[4]) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      highest[j] = magnitudes(words[0][j]);
+#pragma unroll
+      for (int i = 1; i < passes; ++i) {
+        highest[j] = larger_pair_or_nan<T>(highest[j], magnitudes(words[i][j]));
+      }
+    }
+  }
+  /// Both without their signs.
+  __device__ __forceinline__ static pair magnitudes(pair word) {
+    return word & 0x7fff7fffU;
+  }
+
+  // Codes of queries and keys.
+
+  /// The largest magnitude of a token's channels of this lane, or NaN.
+  __device__ __forceinline__ static float magnitude_of(pair const (&words)[4]) {
+    pair const low = larger_pair_or_nan<T>(magnitudes(words[0]), magnitudes(words[1]));
+    pair const high = larger_pair_or_nan<T>(magnitudes(words[2]), magnitudes(words[3]));
+    float2 const both = unpack_pair<T>(larger_pair_or_nan<T>(low, high));
+    return maximum_or_nan(both.x, both.y);
+  }
+  /// The same, of what is left when a mean is subtracted.
+  __device__ __forceinline__ static float magnitude_of(pair const (&words)[4], float const (&mean)[vector]) {
+    float largest = 0.0F;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      float2 const value = unpack_pair<T>(words[j]);
+      largest = maximum_or_nan(largest, fabsf(value.x - mean[2 * j]));
+      largest = maximum_or_nan(largest, fabsf(value.y - mean[2 * j + 1]));
+    }
+    return largest;
+  }
+  /// Of a group whose largest code is `Highest`.
+  template <int Highest>
+  __device__ __forceinline__ static code_scale scale_of(float magnitude) {
+    absolute_maximum_or_nan_reducer const known;
+    return fit_scale(known.value(__float_as_uint(magnitude)), static_cast<float>(Highest));
+  }
+
+  /// 8 codes of a token, by a reciprocal of 0 zeros. The sum of 1.5 2^23 and a number has the nearest integer, of two
+  /// the even one, in its lower bits.
+  __device__ __forceinline__ static uint2 encode(pair const (&words)[4], float const (&mean)[vector],
+                                                 float reciprocal) {
+    constexpr float magic = 12582912.0F;
+    std::uint32_t codes[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      std::uint32_t bits[4];
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        int const at = 4 * half + 2 * j;
+        float2 const value = unpack_pair<T>(recompute(words[2 * half + j]));
+        bits[2 * j] = __float_as_uint(__fadd_rn(__fmul_rn(value.x - mean[at], reciprocal), magic));
+        bits[2 * j + 1] = __float_as_uint(__fadd_rn(__fmul_rn(value.y - mean[at + 1], reciprocal), magic));
+      }
+      std::uint32_t const four =
+          pick_bytes(pick_bytes(bits[0], bits[1], 0x0040), pick_bytes(bits[2], bits[3], 0x0040), 0x5410);
+      codes[half] = reciprocal == 0.0F ? 0 : four;
+    }
+    return {codes[0], codes[1]};
+  }
+  /// The same without a mean.
+  __device__ __forceinline__ static uint2 encode(pair const (&words)[4], float reciprocal) {
+    constexpr float no_mean[vector] = {};
+    return encode(words, no_mean, reciprocal);
+  }
+
+  /// Several numbers of each lane become one of a lane: lanes that differ in bits A and B, or A, B and C, exchange
+  /// them, and have that number which these bits spell, the first of them the highest.
+  template <int A, int B, class Combine>
+  __device__ __forceinline__ static float scatter(float const (&numbers)[4], int lane, Combine combine) {
+    float two[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      float const other = __shfl_xor_sync(0xffffffffU, (lane & A) != 0 ? numbers[i] : numbers[i + 2], A);
+      two[i] = combine((lane & A) != 0 ? numbers[i + 2] : numbers[i], other);
+    }
+    float const other = __shfl_xor_sync(0xffffffffU, (lane & B) != 0 ? two[0] : two[1], B);
+    return combine((lane & B) != 0 ? two[1] : two[0], other);
+  }
+  /// The same for eight numbers and three bits.
+  template <int A, int B, int C, class Combine>
+  __device__ __forceinline__ static float scatter(float const (&numbers)[8], int lane, Combine combine) {
+    float four[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      float const other = __shfl_xor_sync(0xffffffffU, (lane & A) != 0 ? numbers[i] : numbers[i + 4], A);
+      four[i] = combine((lane & A) != 0 ? numbers[i + 4] : numbers[i], other);
+    }
+    return scatter<B, C>(four, lane, combine);
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `merge_attention_shares`: results of works of attention that were cut into shares
+/// (attention/detail/forward_splits.hpp), from what each share left in its slot of memory.
+///
+/// A warp adds up shares of a row in order, four channels a lane; or, where works have many shares, four warps a
+/// quarter of them each, and the quarters in order: results are functions of how works were cut.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/program/attention/detail/forward_band.hpp>
+#include <tessera/program/attention/detail/forward_splits.hpp>
+#include <tessera/program/attention/split_keys.hpp>
+#include <tessera/view/array_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Slots of memory: sums of rows, channel by channel, relative to the references of their rows.
+template <class State>
+struct attention_share_slots {
+  using row_type = attention_row<State>;
+  float* totals = nullptr;      ///< slots x rows x pitch: channels, and behind them what nobody reads
+  row_type* rows = nullptr;     ///< slots x rows
+  std::int32_t block_rows = 0;  ///< of a slot
+  std::int32_t pitch = 0;       ///< of rows of totals: a multiple of 4
+
+  /// Memory of a slot.
+  [[nodiscard]] TESSERA_FN static constexpr std::int64_t floats_of_slot(std::int64_t rows, std::int64_t pitch) {
+    return rows * (pitch + static_cast<std::int64_t>(sizeof(row_type) / sizeof(float)));
+  }
+  /// As many as fit; the memory begins at a multiple of 16 bytes.
+  static attention_share_slots in(array_view<float> memory, std::int32_t slots, std::int32_t rows, std::int32_t pitch) {
+    float* const behind = memory.data + std::int64_t{slots} * rows * pitch;
+    return {memory.data, reinterpret_cast<row_type*>(behind), rows, pitch};
+  }
+  /// The sums of a row.
+  [[nodiscard]] TESSERA_FN constexpr float* totals_of(std::int32_t slot, std::int32_t row) const {
+    return totals + (std::int64_t{slot} * block_rows + row) * pitch;
+  }
+  /// The state of a row.
+  [[nodiscard]] TESSERA_FN constexpr row_type& row_of(std::int32_t slot, std::int32_t row) const {
+    return rows[std::int64_t{slot} * block_rows + row];
+  }
+};
+
+template <class Method, class T>
+struct merge_attention_shares {
+  using softmax_type = typename Method::softmax;
+  using state_type = typename softmax_type::state_type;
+  using row_type = attention_row<state_type>;
+  static constexpr int warps = 4;
+  static constexpr int lanes = 32 * warps;
+  static constexpr int most_channels = 256;
+  static constexpr int at_a_time = 4;  ///< shares that are asked for before the first is there
+
+  struct scratch_type {
+    row_type rows[warps];                 ///< of the shares of each warp's row
+    float factors[warps];                 ///< by which shares are multiplied
+    finished_row finished[warps];         ///< of each warp
+    float totals[warps * most_channels];  ///< of each warp
+  };
+
+  attention_shares shares;  ///< that were cut
+  attention_schedule schedule;
+  attention_share_slots<state_type> slots;  ///< where they are
+  attention_writer<Method, T> results;
+  std::int32_t parts;  ///< 1 or 4 warps for a row
+
+  /// Few enough for a warp, or not.
+  static constexpr std::int32_t parts_of(attention_shares const& shares) {
+    return shares.ranges > 8 * shares.works ? warps : 1;
+  }
+
+  TESSERA_FN constexpr std::int64_t groups() const { return std::int64_t{shares.works} * groups_of_work(); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+    auto const number = static_cast<std::int32_t>(which / groups_of_work());
+    if (!shares.is_cut(number)) {
+      return;
+    }
+    attention_work const work = schedule.at(shares.whole + number);
+    auto const first_row = static_cast<std::int32_t>(which % groups_of_work()) * rows_of_group();
+    for (int lane : group) {
+      add_up(number, first_row + lane / 32 / parts, lane, scratch);
+    }
+    group.sync();
+    for (int lane : group) {
+      std::int64_t const query = std::int64_t{work.block} * slots.block_rows + first_row + lane;
+      if (lane < rows_of_group() && query < results.shape.queries) {
+        finish(work.head, query, lane, scratch);
+      }
+    }
+    group.sync();
+    for (int lane : group) {
+      for (std::int32_t i = lane; i < rows_of_group() * channels(); i += lanes) {
+        std::int64_t const query = std::int64_t{work.block} * slots.block_rows + first_row + i / channels();
+        if (query < results.shape.queries) {
+          write(work.head, query, i / channels(), i % channels(), scratch);
+        }
+      }
+    }
+  }
+
+ private:
+  struct alignas(16) four_floats {
+    float values[4];
+  };
+
+  TESSERA_FN constexpr std::int32_t channels() const { return static_cast<std::int32_t>(results.shape.channels); }
+  TESSERA_FN constexpr std::int32_t rows_of_group() const { return warps / parts; }
+  TESSERA_FN constexpr std::int32_t groups_of_work() const { return slots.block_rows / rows_of_group(); }
+
+  /// A warp's part of a row's shares.
+  TESSERA_FN void add_up(std::int32_t number, std::int32_t row, int lane, scratch_type& scratch) const {
+    int const warp = lane / 32;
+    std::int32_t const first = shares.first_range(number);
+    std::int32_t const beyond = shares.last_range(number) + 1;
+    std::int32_t const each = divide_up(beyond - first, parts);
+    std::int32_t const begin = first + warp % parts * each;
+    std::int32_t const end = min(begin + each, beyond);
+    for (std::int32_t channel = lane % 32 * 4; channel < channels(); channel += 128) {
+      auto whole = row_type::nothing(softmax_type{});
+      four_floats totals{};
+      for (std::int32_t range = begin; range < end; range += at_a_time) {
+        add_shares(whole, totals, number, row, channel, range, end);
+      }
+      for (int i = 0; i < 4; ++i) {
+        scratch.totals[warp * most_channels + channel + i] = totals.values[i];
+      }
+      if (channel == 0) {
+        scratch.rows[warp] = whole;
+      }
+    }
+  }
+
+  TESSERA_FN void add_shares(row_type& whole, four_floats& totals, std::int32_t number, std::int32_t row,
+                             std::int32_t channel, std::int32_t first, std::int32_t end) const {
+    row_type rows[at_a_time];
+    four_floats values[at_a_time];
+    for (int i = 0; i < at_a_time; ++i) {
+      std::int32_t const slot = shares.slot(number, min(first + i, end - 1));
+      rows[i] = slots.row_of(slot, row);
+      values[i] = *reinterpret_cast<four_floats const*>(slots.totals_of(slot, row) + channel);
+    }
+    for (int i = 0; i < at_a_time; ++i) {
+      if (first + i < end) {
+        auto const by = whole.merge(softmax_type{}, rows[i]);
+        for (int j = 0; j < 4; ++j) {
+          totals.values[j] = totals.values[j] * by.of_first + values[i].values[j] * by.of_second;
+        }
+      }
+    }
+  }
+
+  /// A row, of its warps.
+  TESSERA_FN void finish(std::int32_t head, std::int64_t query, int row, scratch_type& scratch) const {
+    softmax_type const softmax;
+    auto whole = row_type::nothing(softmax);
+    for (std::int32_t part = 0; part < parts; ++part) {
+      whole.merge(softmax, scratch.rows[row * parts + part]);
+    }
+    for (std::int32_t part = 0; part < parts; ++part) {
+      int const warp = row * parts + part;
+      scratch.factors[warp] = softmax.merge_factors(scratch.rows[warp].state, whole.state).of_first;
+    }
+    place_type const place = place_of(head);
+    scratch.finished[row] = results.finish(place.sequence, place.head, query, whole);
+    results.write_log_sum_exp(place.sequence, place.head, query, scratch.finished[row]);
+  }
+
+  TESSERA_FN void write(std::int32_t head, std::int64_t query, std::int32_t row, std::int32_t channel,
+                        scratch_type const& scratch) const {
+    float total = 0.0F;
+    for (std::int32_t part = 0; part < parts; ++part) {
+      int const warp = row * parts + part;
+      total += scratch.totals[warp * most_channels + channel] * scratch.factors[warp];
+    }
+    place_type const place = place_of(head);
+    finished_row const& finished = scratch.finished[row];
+    results.write(place.sequence, place.head, query, channel, finished.inverse, finished.share, total);
+  }
+
+  struct place_type {
+    std::int64_t sequence;
+    std::int64_t head;
+  };
+  [[nodiscard]] TESSERA_FN place_type place_of(std::int32_t head) const {
+    auto const heads = static_cast<std::int32_t>(results.shape.query_heads);
+    return {head / heads, head % heads};
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `few_query_works`: how attention of few queries is shared out. A work is 16 rows of a key head and a share of its
+/// keys. Rows are the queries of all query heads that share the key head, head after head.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/known_divisor.hpp>
+#include <tessera/program/attention/mask.hpp>
+#include <tessera/program/attention/quantized_operands.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Up to 16 rows of a key head, and a share of its keys.
+struct few_query_work {
+  std::int64_t sequence;    ///< of the batch
+  std::int64_t key_head;    ///< of the sequence
+  std::int64_t share;       ///< of the keys
+  std::int64_t first_row;   ///< among the rows of the key head
+  attention_mask mask;      ///< of the sequence
+  std::int64_t first_tile;  ///< of the share
+  std::int32_t tiles;       ///< of 128 keys
+};
+
+/// Whose query a row is.
+struct few_query_row {
+  std::int64_t head;   ///< of the queries
+  std::int64_t query;  ///< of the sequence
+  bool is_inside;      ///< else there is no such row
+};
+
+/// Numbers of rows and works have 31 bits, and so have tiles of a sequence times shares.
+struct few_query_works {
+  static constexpr std::int64_t rows = few_queries;  ///< of a work
+
+  attention_shape shape;
+  sequence_lengths query_lengths;
+  sequence_lengths key_lengths;
+  std::int64_t left;         ///< see attention_mask
+  std::int64_t right;        ///< likewise
+  known_divisor by_shares;   ///< of a key head's keys
+  known_divisor by_blocks;   ///< of rows of a key head
+  known_divisor by_heads;    ///< key heads of a sequence
+  known_divisor by_batch;    ///< sequences
+  known_divisor by_queries;  ///< of a sequence
+  std::uint32_t head_group;  ///< query heads of a key head
+
+  /// Of a batch that is not empty.
+  [[nodiscard]] static constexpr few_query_works of(attention_shape const& s, sequence_lengths const& query_lengths,
+                                                    sequence_lengths const& key_lengths, std::int64_t left,
+                                                    std::int64_t right, std::int64_t shares) {
+    auto const divisor = [](std::int64_t number) { return known_divisor::of(static_cast<std::uint32_t>(number)); };
+    std::int64_t const group = s.query_heads / s.key_heads;
+    return {s,
+            query_lengths,
+            key_lengths,
+            left,
+            right,
+            divisor(shares),
+            divisor(divide_up(group * s.queries, rows)),
+            divisor(s.key_heads),
+            divisor(s.batch),
+            divisor(s.queries),
+            static_cast<std::uint32_t>(group)};
+  }
+
+  /// Of a key head's keys.
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t shares() const { return by_shares.divisor; }
+  /// Works in all.
+  [[nodiscard]] TESSERA_FN constexpr std::uint32_t count() const {
+    return by_shares.divisor * by_batch.divisor * by_heads.divisor * by_blocks.divisor;
+  }
+
+  /// The work with this number; those that read the same keys follow each other.
+  [[nodiscard]] TESSERA_FN constexpr few_query_work at(std::uint32_t work) const {
+    std::uint32_t const head = by_blocks.quotient(work);
+    std::uint32_t const sequence = by_heads.quotient(head);
+    few_query_work found{};
+    found.first_row = (work - head * by_blocks.divisor) * rows;
+    found.key_head = head - sequence * by_heads.divisor;
+    found.share = by_batch.quotient(sequence);
+    found.sequence = sequence - static_cast<std::uint32_t>(found.share) * by_batch.divisor;
+    found.mask = {length_of(query_lengths, found.sequence, shape.queries),
+                  length_of(key_lengths, found.sequence, shape.keys), left, right};
+    find_tiles(found);
+    return found;
+  }
+
+  /// Row `row` of a work.
+  [[nodiscard]] TESSERA_FN constexpr few_query_row row_of(few_query_work const& work, int row) const {
+    std::uint32_t const which = static_cast<std::uint32_t>(work.first_row) + static_cast<std::uint32_t>(row);
+    std::uint32_t const of_group = by_queries.quotient(which);
+    return {work.key_head * head_group + of_group, which - of_group * by_queries.divisor, of_group < head_group};
+  }
+
+ private:
+  /// Those that any row sees, in parts that differ by one at most.
+  TESSERA_FN constexpr void find_tiles(few_query_work& work) const {
+    std::int64_t const lowest = work.mask.of(0).first / attention_padding;
+    std::int64_t const seen = work.mask.queries > 0 ? work.mask.of(work.mask.queries - 1).end : 0;
+    std::int64_t const found = max(divide_up(seen, attention_padding) - lowest, std::int64_t{0});
+    auto const count = static_cast<std::uint32_t>(found);
+    auto const share = static_cast<std::uint32_t>(work.share);
+    std::uint32_t const begin = by_shares.quotient(share * count);
+    work.first_tile = lowest + begin;
+    work.tiles = static_cast<std::int32_t>(by_shares.quotient((share + 1) * count) - begin);
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `head_source`: where the tokens of attention heads come from: a padded batch or sequences one behind the other, as
+/// they are stored or through a function on the way in.
+///
+///     head_source<bfloat16> const keys{view, lengths};
+///     float const value = keys(sequence, head, token, channel);
+///
+///     struct rotated {                                                       // a user's function: a rotary embedding
+///       view<float const, 2> cosines;                                        // tokens x channels / 2
+///       view<float const, 2> sines;
+///       template <class Stored>
+///       TESSERA_FN float operator()(Stored const& x, std::int64_t sequence, std::int64_t head, std::int64_t token,
+///                                   std::int64_t channel) const {
+///         std::int64_t const half = cosines.extent(1);
+///         std::int64_t const i = channel % half;
+///         float const other = x(sequence, head, token, (channel + half) % (2 * half));
+///         return x(sequence, head, token, channel) * cosines(token, i) +
+///                (channel < half ? -other : other) * sines(token, i);
+///       }
+///     };
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/precision.hpp>
+#include <tessera/program/attention/quantized_operands.hpp>
+#include <tessera/view/head_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// The function that changes nothing.
+struct as_stored {
+  /// The channel itself.
+  template <class Stored>
+  TESSERA_FN float operator()(Stored const& stored, std::int64_t sequence, std::int64_t head, std::int64_t token,
+                              std::int64_t channel) const {
+    return stored(sequence, head, token, channel);
+  }
+};
+
+/// Values in memory, as floats.
+template <class T>
+struct stored_heads {
+  head_view<T const> heads;       ///< batch x heads x tokens of the longest sequence x channels
+  sequence_lengths lengths = {};  ///< of each; null: all are whole
+  sequence_starts starts = {};    ///< where sequences lie one behind the other
+
+  TESSERA_FN float operator()(std::int64_t sequence, std::int64_t head, std::int64_t token,
+                              std::int64_t channel) const {
+    std::int64_t const at = starts.place(sequence, token);
+    return at < 0 ? 0.0F : static_cast<float>(load(heads(sequence, head, at, channel)));
+  }
+};
+
+template <class T, class Map = as_stored>
+struct head_source {
+  stored_heads<T> stored;  ///< as they lie
+  Map map = {};            ///< through which they are read
+
+  /// Sequences.
+  TESSERA_FN constexpr std::int64_t batch() const { return stored.heads.extent(0); }
+  /// Of a sequence.
+  TESSERA_FN constexpr std::int64_t heads() const { return stored.heads.extent(1); }
+  /// Of a sequence, at most.
+  TESSERA_FN constexpr std::int64_t tokens() const { return stored.heads.extent(2); }
+  /// Of a head.
+  TESSERA_FN constexpr std::int64_t channels() const { return stored.heads.extent(3); }
+  /// Tokens of a sequence.
+  TESSERA_FN std::int64_t length(std::int64_t sequence) const { return length_of(stored.lengths, sequence, tokens()); }
+  TESSERA_FN float operator()(std::int64_t sequence, std::int64_t head, std::int64_t token,
+                              std::int64_t channel) const {
+    return map(stored, sequence, head, token, channel);
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `encode_tiles`: codes of queries, keys and values, by means and scales of finish_tiles: the bits of encode_tokens
+/// and encode_values. A block takes a tile of 128 tokens; tiles of keys and values come first, in the reverse of the
+/// order in which summarize_tiles read them, for the last ones may still be in L2.
+///
+/// Instructions for an element, about: 6 for a key's or a query's code: widen, subtract the mean, take into the
+/// largest, multiply, round by adding 1.5 2^23 (then the lower byte is the code), most of one to pack; 3 for a value's,
+/// and one more to see whether it has room where its scale is that of a sample: for what has none encode_again follows.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/float8.hpp>
+#include <tessera/core/known_divisor.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/program/attention/channel_statistics.cuh>
+#include <tessera/program/attention/detail/head_lanes.cuh>
+#include <tessera/program/attention/quantized_operands.hpp>
+#include <tessera/quantize/code_scale.hpp>
+#include <tessera/quantize/sampled_range.hpp>
+#include <tessera/quantize/scaled_float.hpp>
+#include <tessera/quantize/token_sample.hpp>
+#include <tessera/tile/cuda/bytes.cuh>
+#include <tessera/tile/cuda/convert.cuh>
+#include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/maximum_or_nan.cuh>
+#include <tessera/tile/cuda/stream_order.cuh>
+
+namespace tessera {
+inline namespace v0 {
+
+/// T, Channels: as of summarize_tiles. Largest: code of queries and keys.
+template <class T, int Channels, int Largest, quantized_means Means>
+struct encode_tiles : head_lanes<T, Channels> {
+  using base = head_lanes<T, Channels>;
+  using base::lanes, base::passes, base::row_lanes, base::rows, base::tile, base::vector;
+  static constexpr bool is_persistent = true;
+  static constexpr bool waits_for_stream = true;
+  static constexpr int blocks_per_multiprocessor = 1024 / lanes;
+
+  union scratch_type {
+    float magnitude[rows];             ///< of each row, by lanes
+    uint4 codes[Channels][tile / 16];  ///< of values, turned over
+  };
+
+  tiled_heads<T> queries;          ///< null: no codes of queries; likewise
+  tiled_heads<T> keys;             ///< null: no codes of keys
+  tiled_heads<T> values;           ///< null: no codes of values
+  std::int32_t query_heads;        ///< of all batches
+  std::int32_t key_heads;          ///< of all batches
+  known_divisor query_tiles;       ///< of a head
+  known_divisor key_tiles;         ///< of a head
+  known_divisor group_heads;       ///< query heads of a key head
+  std::int32_t channels;           ///< that there are
+  bool is_after_summaries;         ///< of the same call: inputs are there before all that was enqueued is done
+  float factor;                    ///< scales of queries are multiplied by it after codes are made
+  float softmax_scale;             ///< of mean_scores
+  std::int8_t* query_codes;        ///< as quantized_queries has them
+  float* query_scales;             ///< as quantized_queries has them
+  float* mean_scores;              ///< batch x query heads x tokens, or null
+  std::int8_t* key_codes;          ///< as quantized_keys has them
+  float* key_scales;               ///< as quantized_keys has them
+  float const* key_mean;           ///< if Means.of_keys
+  float8_e4m3* value_codes;        ///< as quantized_value_heads has them
+  float const* value_mean;         ///< if Means.of_values
+  float const* value_reciprocals;  ///< of values' scales: batch x key heads x channels
+  token_sample value_sample;       ///< that those scales are of
+  std::uint32_t* beyond;           ///< largest bits of values without room in them: batch x key heads x channels; then
+                                   ///< of each head whether it has any; if Means.samples_values
+
+  /// 1 for keys and 1 for values, if they are wanted.
+  [[nodiscard]] TESSERA_FN std::int32_t kinds() const {
+    return (keys.heads.data != nullptr ? 1 : 0) + (values.heads.data != nullptr ? 1 : 0);
+  }
+  /// Works for keys and values.
+  [[nodiscard]] TESSERA_FN std::int32_t key_count() const { return key_heads * kinds() * key_tiles.value(); }
+  [[nodiscard]] TESSERA_FN std::int32_t count() const {
+    return key_count() + (queries.heads.data != nullptr ? query_heads * query_tiles.value() : 0);
+  }
+
+  __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t which,
+                                             scratch_type& scratch) const {
+    let_next_kernel_start();
+    if (!is_after_summaries) {
+      wait_for_stream();  // else tiles are asked for while sums are being joined
+    }
+    auto index = static_cast<std::int32_t>(which);
+    std::int32_t const keys_and_values = key_count();
+    if (index >= keys_and_values) {
+      index -= keys_and_values;
+      std::int32_t const head = index / query_tiles;
+      return encode_queries(group, head, index - head * query_tiles.value());
+    }
+    index = keys_and_values - 1 - index;
+    std::int32_t const list = index / key_tiles;
+    std::int32_t const at = index - list * key_tiles.value();
+    bool const has_both = kinds() == 2;
+    std::int32_t const head = has_both ? list >> 1 : list;
+    if (has_both ? (list & 1) == 0 : keys.heads.data != nullptr) {
+      encode_keys(group, head, at, scratch);
+    } else {
+      encode_values<Means.samples_values>(group, head, at, scratch);
+    }
+  }
+
+  /// Of heads that had values beyond their range, by a scale for all.
+  __device__ __forceinline__ void encode_values_again(cuda_block<lanes> const& group, std::int32_t head,
+                                                      std::int32_t at, scratch_type& scratch) const {
+    encode_values<false>(group, head, at, scratch);
+  }
+
+ private:
+  using pair = typename base::pair;
+  using larger = typename base::larger_or_nan;
+
+  /// Where a lane's tokens are: row + 8 i, which share a scale of keys, and each two of them one of queries.
+  struct place {
+    int row;
+    int channel;
+    TESSERA_FN explicit place(int lane)
+        : row(lane / row_lanes % 8 + lane / row_lanes / 8 * 64), channel(lane % row_lanes * vector) {}
+  };
+  static constexpr int step = 8;
+
+  __device__ __forceinline__ void bring(tiled_heads<T> const& of, std::int32_t head, std::int32_t at, place where,
+                                        std::int32_t tokens, pair (&words)[passes][4]) const {
+    base::template load<step>(of.first(head, at) + where.channel, of.heads.strides[2], where.row,
+                              where.channel < channels ? tokens : 0, words);
+  }
+
+  // Codes of queries.
+
+  __device__ __forceinline__ void encode_queries(cuda_block<lanes> const& group, std::int32_t head,
+                                                 std::int32_t at) const {
+    constexpr int pairs = passes / 2;
+    constexpr int high = row_lanes / 2;
+    constexpr int low = row_lanes / 4;
+    place const where(group.lane);
+    int const lane = group.lane % 32;
+    pair words[passes][4];
+    bring(queries, head, at, where, queries.tokens(head, at), words);
+    wait_for_stream();
+    if (mean_scores != nullptr) {  // first: after codes were made, what they are made of would be kept for it
+      write_mean_scores(where, lane, head, at, words);
+    }
+    float largest[pairs];
+#pragma unroll
+    for (int i = 0; i < pairs; ++i) {
+      largest[i] = maximum_or_nan(base::magnitude_of(words[2 * i]), base::magnitude_of(words[2 * i + 1]));
+    }
+    float of_pair = base::template scatter<high, low>(largest, lane, larger{});
+#pragma unroll
+    for (int distance = low / 2; distance > 0; distance /= 2) {
+      of_pair = maximum_or_nan(of_pair, __shfl_xor_sync(0xffffffffU, of_pair, distance));
+    }
+    code_scale const fitted = base::template scale_of<Largest>(of_pair);
+    std::int64_t const first = (std::int64_t{head} * query_tiles.value() + at) * tile;
+    if (lane % low == 0) {
+      int const of_tile = where.row / 64 * pairs + lane % row_lanes / low;
+      query_scales[first / 2 + of_tile * 8 + where.row % 8] = fitted.scale * factor;
+    }
+    std::int8_t* const to = query_codes + (first + where.row) * channels + where.channel;
+#pragma unroll
+    for (int i = 0; i < passes; ++i) {
+      float const reciprocal = __shfl_sync(0xffffffffU, fitted.reciprocal, lane / row_lanes * row_lanes + i / 2 * low);
+      uint2 const codes = base::encode(words[i], reciprocal);
+      if (where.channel < channels) {
+        store_here(reinterpret_cast<uint2*>(to + i * step * channels), codes);
+      }
+    }
+  }
+
+  /// softmax_scale * query . mean key.
+  __device__ __forceinline__ void write_mean_scores(place where, int lane, std::int32_t head, std::int32_t at,
+                                                    pair const (&words)[passes][4]) const {
+    constexpr int bit = row_lanes / 2;
+    std::int64_t const key_head = head / group_heads;
+    float mean[vector];
+    base::load_eight(key_mean + key_head * channels + where.channel, where.channel < channels, mean);
+    float products[passes];
+#pragma unroll
+    for (int i = 0; i < passes; ++i) {
+      products[i] = 0.0F;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        float2 const value = unpack_pair<T>(recompute(words[i][j]));
+        products[i] = __fmaf_rn(value.x, mean[2 * j], products[i]);
+        products[i] = __fmaf_rn(value.y, mean[2 * j + 1], products[i]);
+      }
+    }
+    float sum = base::template scatter<bit, bit / 2, bit / 4>(products, lane, typename base::sum_of_two{});
+#pragma unroll
+    for (int distance = bit / 8; distance > 0; distance /= 2) {
+      sum += __shfl_xor_sync(0xffffffffU, sum, distance);
+    }
+    constexpr int share = bit / 4;  // lanes that have the same sum
+    std::int64_t const query = std::int64_t{at} * tile + where.row + lane % row_lanes / share * step;
+    if (query < queries.heads.extents[2] && lane % share == 0) {
+      mean_scores[head * queries.heads.extents[2] + query] = softmax_scale * sum;
+    }
+  }
+
+  // Codes of keys.
+
+  __device__ __forceinline__ void encode_keys(cuda_block<lanes> const& group, std::int32_t head, std::int32_t at,
+                                              scratch_type& scratch) const {
+    place const where(group.lane);
+    std::int32_t const tokens = keys.tokens(head, at);
+    std::int32_t const left = tokens - where.row;
+    pair words[passes][4];
+    bring(keys, head, at, where, tokens, words);
+    wait_for_stream();
+    float mean[vector] = {};
+    if constexpr (Means.of_keys) {
+      base::load_eight(key_mean + std::int64_t{head} * channels + where.channel, where.channel < channels, mean);
+    }
+    float largest = 0.0F;
+#pragma unroll
+    for (int i = 0; i < passes; ++i) {
+      if (i * step < left) {
+        largest = maximum_or_nan(largest, magnitude_of(words[i], mean));
+      }
+    }
+    code_scale const fitted = base::template scale_of<Largest>(join_scale_group(group, where, largest, scratch));
+    std::int64_t const first = (std::int64_t{head} * key_tiles.value() + at) * tile;
+    if (where.row < 8 && where.row % 2 == 0 && where.channel == 0) {
+      key_scales[first / 32 + where.row / 2] = fitted.scale;
+    }
+    if (where.channel >= channels) {
+      return;
+    }
+    std::int8_t* to = key_codes + (first + where.row) * channels + where.channel;
+#pragma unroll
+    for (int i = 0; i < passes; ++i) {
+      uint2 const codes = encode(words[i], mean, i * step < left ? fitted.reciprocal : 0.0F);
+      store_here(reinterpret_cast<uint2*>(to), codes);
+      to += step * channels;
+    }
+  }
+  __device__ __forceinline__ static float magnitude_of(pair const (&words)[4], float const (&mean)[vector]) {
+    if constexpr (Means.of_keys) {
+      return base::magnitude_of(words, mean);
+    } else {
+      return base::magnitude_of(words);
+    }
+  }
+  __device__ __forceinline__ static uint2 encode(pair const (&words)[4], float const (&mean)[vector],
+                                                 float reciprocal) {
+    if constexpr (Means.of_keys) {
+      return base::encode(words, mean, reciprocal);
+    } else {
+      return base::encode(words, reciprocal);
+    }
+  }
+  /// The largest of tokens n with the same n % 8 / 2: of two neighbouring rows of lanes, in both halves of the tile.
+  __device__ __forceinline__ static float join_scale_group(cuda_block<lanes> const& group, place where, float largest,
+                                                           scratch_type& scratch) {
+    constexpr int together = row_lanes == 32 ? 32 : 2 * row_lanes;
+    constexpr int members = 4 * row_lanes / together;
+#pragma unroll
+    for (int distance = together / 2; distance > 0; distance /= 2) {
+      largest = maximum_or_nan(largest, __shfl_xor_sync(0xffffffffU, largest, distance));
+    }
+    float* const of_group = scratch.magnitude + where.row % 8 / 2 * members;
+    if (group.lane % together == 0) {
+      of_group[where.row / 64 * (members / 2) + (members == 4 ? where.row % 2 : 0)] = largest;
+    }
+    group.sync();
+#pragma unroll
+    for (int i = 0; i < members; ++i) {
+      largest = maximum_or_nan(largest, of_group[i]);
+    }
+    return largest;
+  }
+
+  // Codes of values: a lane has those of four tokens that lie next to each other in a channel, twice, of 8 channels.
+
+  /// Of tokens 2 q + row_of(k) of every 16.
+  TESSERA_FN static constexpr int row_of(int k) {
+    return k / 2 * 8 + k % 2;
+  }
+  static_assert(value_place(2) == 4 && value_place(3) == 5 && value_place(10) == 6 && value_place(11) == 7,
+                "tessera: tokens 2 q, 2 q + 1, 2 q + 8 and 2 q + 9 are neighbours among codes of values");
+
+  __device__ __forceinline__ void bring_quads(std::int32_t head, std::int32_t at, int row, int channel,
+                                              std::int32_t tokens, pair (&words)[2][4][4]) const {
+    std::int64_t const stride = values.heads.strides[2];
+    std::int32_t const end = channel < channels ? tokens : 0;
+    T const* const from = values.first(head, at) + channel + row * stride;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        int const beyond = i * rows + row_of(k);
+        base::template take<false>(from + beyond * stride, row + beyond < end, words[i][k]);
+      }
+    }
+  }
+
+  template <bool NotesBeyond>
+  __device__ __forceinline__ void encode_values(cuda_block<lanes> const& group, std::int32_t head, std::int32_t at,
+                                                scratch_type& scratch) const {
+    constexpr int halves = Channels / 64;
+    int const warp = group.lane / 32;
+    int const quad = group.lane % 32 / 8;
+    int const turn = group.lane % 8;
+    int const channel = (warp % halves * 8 + turn) * vector;
+    int const pass = warp / halves * 2;
+    int const row = pass * rows + 2 * quad;
+    std::int32_t const tokens = values.tokens(head, at);
+    pair words[2][4][4];
+    bring_quads(head, at, row, channel, tokens, words);
+    wait_for_stream();
+    std::int64_t const of_head = std::int64_t{head} * channels + channel;
+    float reciprocals[vector];
+    base::load_eight(value_reciprocals + of_head, channel < channels, reciprocals);
+    float mean[vector] = {};
+    if constexpr (Means.of_values) {
+      base::load_eight(value_mean + of_head, channel < channels, mean);
+    }
+    std::uint32_t is_largest = 0;
+    bool has_zero = false;
+#pragma unroll
+    for (int j = 0; j < vector; ++j) {
+      has_zero = has_zero || reciprocals[j] == 0.0F;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        float four[4];
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+          float2 const both = unpack_pair<T>(words[i][k][j / 2]);
+          float value = j % 2 == 0 ? both.x : both.y;
+          if constexpr (Means.of_values) {
+            value = row + i * rows + row_of(k) < tokens ? value - mean[j] : 0.0F;
+          }
+          four[k] = __fmul_rn(value, reciprocals[j]);
+        }
+        std::uint32_t const codes = pack_four_e4m3(four[0], four[1], four[2], four[3]);
+        is_largest |= (codes & 0x7f7f7f7fU) + 0x02020202U;  // the highest bits of bytes that are 0x7e or NaN
+        reinterpret_cast<std::uint32_t*>(&scratch.codes[channel + j][(pass + i) ^ turn])[quad] =
+            reciprocals[j] == 0.0F ? 0 : codes;
+      }
+    }
+    if constexpr (NotesBeyond) {
+      bool const may_be = (is_largest & 0x80808080U) != 0 || has_zero;
+      if (may_be && channel < channels && value_sample.step(values.length(head)) > 1) {
+        note_beyond(head, at, row, channel, tokens, reciprocals, mean);
+      }
+    }
+    group.sync();
+    write_values(group, head, at, scratch);
+  }
+
+  /// The largest of what has no room: values are read again, for hardly ever there is any.
+  __device__ __forceinline__ void note_beyond(std::int32_t head, std::int32_t at, int row, int channel,
+                                              std::int32_t tokens, float const (&reciprocals)[vector],
+                                              float const (&mean)[vector]) const {
+    pair words[2][4][4];
+    bring_quads(head, at, row, channel, tokens, words);
+#pragma unroll
+    for (int j = 0; j < vector; ++j) {
+      std::uint32_t largest = 0;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+          float2 const both = unpack_pair<T>(words[i][k][j / 2]);
+          float value = j % 2 == 0 ? both.x : both.y;
+          if constexpr (Means.of_values) {
+            value = row + i * rows + row_of(k) < tokens ? value - mean[j] : 0.0F;
+          }
+          largest = max(largest, __float_as_uint(fabsf(value)));
+        }
+      }
+      if (!sampled_range<float8_quantizer<float8_e4m3>>::has_room(__uint_as_float(largest), reciprocals[j])) {
+        atomicMax(beyond + std::int64_t{head} * channels + channel + j, largest);
+        beyond[std::int64_t{key_heads} * channels + head] = 1;
+      }
+    }
+  }
+
+  __device__ __forceinline__ void write_values(cuda_block<lanes> const& group, std::int32_t head, std::int32_t at,
+                                               scratch_type const& scratch) const {
+    constexpr int pieces = tile / 16;
+    constexpr int together = lanes / pieces;
+    int const piece = group.lane % pieces;
+    int const first = group.lane / pieces;
+    float8_e4m3* const to =
+        value_codes + (std::int64_t{head} * key_tiles.value() + at) * tile * channels + group.lane * 16;
+#pragma unroll
+    for (int i = 0; i < Channels / together; ++i) {
+      int const channel = i * together + first;
+      if (channel < channels) {
+        *reinterpret_cast<uint4*>(to + i * lanes * 16) = scratch.codes[channel][piece ^ (channel / vector % 8)];
+      }
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

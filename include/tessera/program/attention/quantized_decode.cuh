@@ -1,0 +1,473 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `attention_of_few_queries`: attention of a few queries over many quantized keys, where memory is what
+/// one waits for (sm_90).
+///
+/// A work is 16 rows of a key head and a share of its keys (attention/detail/quantized_decode_schedule.hpp): the
+/// queries of all query heads that share the key head, so that they share one read of its keys and values. One thread
+/// has the copy engine bring tiles of 128 keys, their scales and values into a ring in shared memory, from work to work
+/// without a pause; eight warps go through the tiles together. Of each tile a warp
+///
+///  * multiplies all rows by 16 keys (mma.sync of int8), and leaves the largest score of each row to the others;
+///  * makes the weights of these scores: e4m3 codes, as fp16, relative to the tile's largest score, as
+///    program/attention/quantized_forward.hpp says, in shared memory for the others;
+///  * multiplies the weights of all 128 keys by an eighth of the channels of their values, whose codes become fp16 on
+///    the way (sm_90's mma.sync has no e4m3): products and sums are exact but for the rounding of fp32 sums.
+///
+/// In turns between two syncs a warp makes the weights of a tile, the products with values of the tile before, and the
+/// scores of the next one. Shares of rows go to join_decoded.
+///
+/// Where there are 8 rows or fewer, the other 8 are multiplied but have no weights. Where there are fewer channels than
+/// the program has, the others of queries and keys are zeros, and those of values whatever lies there: outputs of such
+/// are not stored.
+///
+/// For each key and key head 2 * channels bytes are read, and an eighth of a byte of scales: at 4.6 TB/s and 132
+/// multiprocessors a tile of 128 channels every 1600 cycles. A warp's turn has about 8 products of scores, 16 with
+/// values, 32 conversions and 8 exponentials for each lane, in about 350 instructions, which eight warps issue in 700
+/// cycles of four schedulers.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/bits.hpp>
+#include <tessera/core/float8.hpp>
+#include <tessera/program/attention/detail/quantized_decode_schedule.hpp>
+#include <tessera/program/attention/detail/quantized_decode_shape.cuh>
+#include <tessera/program/attention/lane_weights.cuh>
+#include <tessera/program/attention/quantized_operands.hpp>
+#include <tessera/program/attention/split_keys.hpp>
+#include <tessera/tile/cuda/barrier.cuh>
+#include <tessera/tile/cuda/bulk_tensor.cuh>
+#include <tessera/tile/cuda/convert.cuh>
+#include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/load_matrix.cuh>
+#include <tessera/tile/cuda/mma.cuh>
+#include <tessera/tile/cuda/ring_place.cuh>
+#include <tessera/tile/cuda/tensor_map.cuh>
+#include <tessera/tile/cuda/worker_warps.cuh>
+#include <tessera/tuning/attention/attention.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Method: an attention_method whose scales are per_thread and whose values are e4m3. T: of results.
+template <int Channels, class Method, class T, few_queries_policy Policy>
+struct attention_of_few_queries {
+  using shape = few_queries_shape<Channels>;
+  using softmax_type = typename Method::softmax;
+  using row_type = attention_row<typename softmax_type::state_type>;
+  /// Those that multiply, and one that starts copies.
+  using block_warps = worker_warps<shape::warps>;
+  static constexpr int lanes = block_warps::lanes;
+  static constexpr int blocks_per_multiprocessor = Policy.blocks;
+  static constexpr int from_architecture = 900;
+  static constexpr int before_architecture = 1000;
+  static constexpr bool is_persistent = true;
+  static constexpr bool waits_for_stream = true;
+
+  /// Of a row of a work, what each warp has.
+  struct row_sums {
+    float sum[shape::warps];      ///< of weights before rounding
+    float rounded[shape::warps];  ///< of weights as they are rounded
+  };
+  struct scratch_type {
+    /// Tiles of keys' codes.
+    alignas(1024) unsigned char key[Policy.stages][shape::tile_bytes];
+    /// Tiles of values' codes.
+    alignas(1024) unsigned char value[Policy.stages][shape::tile_bytes];
+    alignas(16) float key_scale[Policy.stages][lane_scales];                  ///< of tiles of keys
+    alignas(16) std::uint32_t weights[2][shape::rows * shape::weight_words];  ///< pairs of fp16; of tiles in turn
+    alignas(16) float largest[2][shape::rows][shape::warps];                  ///< likewise
+    alignas(16) row_sums sums[2][shape::rows];                                ///< of works in turn
+    shared_barrier key_full[Policy.stages];
+    shared_barrier key_empty[Policy.stages];
+    shared_barrier value_full[Policy.stages];
+    shared_barrier value_empty[Policy.stages];
+  };
+
+  tensor_map key_map;              ///< codes: (batch, head, padded token) x channel
+  tensor_map value_map;            ///< codes: (batch, head, tile, channel) x place of 128 tokens
+  std::int8_t const* query_codes;  ///< as quantized_queries has them
+  float const* query_scales;       ///< as quantized_queries has them
+  float const* key_scales;         ///< as quantized_keys has them
+  few_query_works works;           ///< that are handed out
+  attention_writer<Method, T> results;
+  attention_partials<typename softmax_type::state_type> partials;  ///< where splits of rows go, if they have several
+
+  /// The launch has as many blocks as run at a time, or fewer.
+  __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
+                                             scratch_type& scratch) const {
+    auto const own = block_warps::of(group);
+    own.begin([&] { init_barriers(scratch); });
+    if (own.warp < shape::warps) {
+      attend(scratch, own.warp, own.lane);
+    } else if (own.lane == 0) {
+      produce(scratch);
+    }
+  }
+
+ private:
+  using scores_mma = warp_mma<std::int8_t>;
+  using values_mma = warp_mma<float16>;
+  using place_type = ring_place<Policy.stages>;
+
+  // One thread: brings keys and values.
+
+  __device__ __forceinline__ void init_barriers(scratch_type& scratch) const {
+    prefetch_tensor_map(key_map);
+    prefetch_tensor_map(value_map);
+#pragma unroll
+    for (int stage = 0; stage < Policy.stages; ++stage) {
+      scratch.key_full[stage].init(1);
+      scratch.value_full[stage].init(1);
+      scratch.key_empty[stage].init(lane_scales * shape::warps);
+      scratch.value_empty[stage].init(shape::warps);
+    }
+    fence_barrier_init();
+  }
+
+  __device__ __forceinline__ void produce(scratch_type& scratch) const {
+    auto const count = works.count();
+    place_type place;
+    for (std::uint32_t work = blockIdx.x; work < count; work += gridDim.x) {
+      few_query_work const at = works.at(work);
+      std::int64_t const head = at.sequence * results.shape.key_heads + at.key_head;
+      std::int64_t const tiles_of_head = padded_tokens(results.shape.keys) / shape::keys;
+      for (std::int32_t i = 0; i < at.tiles; ++i) {
+        std::int64_t const tile = head * tiles_of_head + at.first_tile + i;
+        bring_keys(scratch, place, tile);
+        bring_values(scratch, place, tile);
+        place.advance();
+      }
+    }
+  }
+  __device__ __forceinline__ void bring_keys(scratch_type& scratch, place_type place, std::int64_t tile) const {
+    shared_barrier& full = scratch.key_full[place.stage];
+    scratch.key_empty[place.stage].wait(place.phase ^ 1U);
+    constexpr int scale_bytes = sizeof(scratch.key_scale[0]);
+    full.arrive_and_expect(shape::tile_bytes + scale_bytes);
+    load_bytes(scratch.key_scale[place.stage], key_scales + lane_scales * tile, scale_bytes, full);
+#pragma unroll
+    for (int panel = 0; panel < shape::panels; ++panel) {
+      load_box(scratch.key[place.stage] + panel * shape::keys * shape::row_bytes, key_map, full,
+               {panel * shape::row_bytes, static_cast<std::int32_t>(tile * shape::keys)});
+    }
+  }
+  __device__ __forceinline__ void bring_values(scratch_type& scratch, place_type place, std::int64_t tile) const {
+    scratch.value_empty[place.stage].wait(place.phase ^ 1U);
+    auto const channels = static_cast<std::int32_t>(results.shape.channels);
+    scratch.value_full[place.stage].arrive_and_expect(channels * shape::keys);
+    load_box(scratch.value[place.stage], value_map, scratch.value_full[place.stage],
+             {0, static_cast<std::int32_t>(tile) * channels});
+  }
+
+  // Eight warps: rows lane / 4 and lane / 4 + 8 of a work, in two halves.
+
+  /// Of a warp, in registers.
+  struct warp_state {
+    int warp;
+    int lane;
+    place_type key;
+    place_type value;
+    std::uint32_t queries[shape::depth_steps][4];
+    bool has_second_half;  ///< else rows from 8 on are none, and nothing is known of them
+    float query_scale[2];
+    std::int32_t first_key[2];  ///< that the row sees
+    std::int32_t seen_keys[2];  ///< from there on
+    float scores[2][4];         ///< sums of codes; minus infinity where hidden
+    float score_scale[2];       ///< that makes logits of scores, in base 2
+    float factor[2];            ///< for outputs, before the next products are added
+    row_type rows[2];
+    float outputs[shape::column_steps][4];
+  };
+
+  __device__ __forceinline__ void attend(scratch_type& scratch, int warp, int lane) const {
+    warp_state state;
+    state.warp = warp;
+    state.lane = lane;
+    auto const count = works.count();
+    int turn = 0;
+    for (std::uint32_t work = blockIdx.x; work < count; work += gridDim.x) {
+      few_query_work const at = works.at(work);
+      begin_work(state, at);
+      if (work == blockIdx.x) {
+        block_warps::wait_for_barriers();
+      }
+      auto const first_key = static_cast<std::int32_t>(at.first_tile * shape::keys);
+      if (at.tiles > 0) {
+        make_scores(scratch, state, first_key, 0);
+      }
+      for (std::int32_t i = 0; i < at.tiles; ++i) {
+        block_warps::sync();
+        float const before[2] = {state.factor[0], state.factor[1]};
+        make_weights(scratch, state, i % 2, at.first_tile + i == 0);
+        if (i > 0) {
+          add_values(scratch, state, before, (i - 1) % 2);
+        }
+        if (i + 1 < at.tiles) {
+          make_scores(scratch, state, first_key + (i + 1) * shape::keys, (i + 1) % 2);
+        }
+      }
+      if (at.tiles > 0) {
+        block_warps::sync();
+        add_values(scratch, state, state.factor, (at.tiles - 1) % 2);
+      }
+      finish(scratch, state, at, turn);
+      turn ^= 1;
+    }
+  }
+
+  __device__ __forceinline__ void begin_work(warp_state& state, few_query_work const& at) const {
+    attention_shape const& s = results.shape;
+    std::int64_t const padded = padded_tokens(s.queries);
+    state.has_second_half = works.row_of(at, 8).is_inside;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      few_query_row const row = works.row_of(at, state.lane / 4 + 8 * half);
+      std::int64_t const head = at.sequence * s.query_heads + row.head;
+      auto const* const codes =
+          reinterpret_cast<std::uint32_t const*>(query_codes + (head * padded + row.query) * s.channels);
+#pragma unroll
+      for (int step = 0; step < shape::depth_steps; ++step) {
+        int const word = 8 * step + state.lane % 4;
+        state.queries[step][half] = row.is_inside && 4 * word < s.channels ? codes[word] : 0U;
+        state.queries[step][half + 2] = row.is_inside && 4 * word + 16 < s.channels ? codes[word + 4] : 0U;
+      }
+      std::int64_t const scale = head * Method::query_groups::count(padded) + Method::query_groups::group_of(row.query);
+      state.query_scale[half] = row.is_inside ? query_scales[scale] : 0.0F;
+      key_interval const seen = row.is_inside ? at.mask.of(row.query) : key_interval{0, 0};
+      state.first_key[half] = static_cast<std::int32_t>(seen.first);
+      state.seen_keys[half] = static_cast<std::int32_t>(seen.end - seen.first);
+      state.factor[half] = 1.0F;
+      state.rows[half] = row_type::nothing(softmax_type{});
+    }
+#pragma unroll
+    for (auto& column : state.outputs) {
+#pragma unroll
+      for (float& output : column) {
+        output = 0.0F;
+      }
+    }
+  }
+
+  /// Of the warp's keys of a tile, with each row's largest for all warps.
+  __device__ __forceinline__ static void make_scores(scratch_type& scratch, warp_state& state, std::int32_t first_key,
+                                                     int turn) {
+    std::int32_t sums[2][4] = {};
+    scratch.key_full[state.key.stage].wait(state.key.phase);
+    multiply_keys(detail::plain_shared_address(scratch.key[state.key.stage]), state, sums);
+    float const read = state.lane < lane_scales ? scratch.key_scale[state.key.stage][state.lane] : 0.0F;
+    float const key_scale = __shfl_sync(0xffffffffU, read, state.lane % lane_scales);
+    block_warps::release(scratch.key_empty[state.key.stage], state.lane, lane_scales);  // by those who have read
+    state.key.advance();
+    std::int32_t const own_key = first_key + shape::warp_keys * state.warp + 2 * (state.lane % 4);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (half == 1 && !state.has_second_half) {
+        break;
+      }
+      float const scale = state.query_scale[half] * key_scale;
+      float largest = -infinity;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        auto const behind = static_cast<std::uint32_t>(own_key + i / 2 * 8 + i % 2 - state.first_key[half]);
+        bool const is_seen = behind < static_cast<std::uint32_t>(state.seen_keys[half]);
+        auto const score = static_cast<float>(sums[i / 2][2 * half + i % 2]);
+        state.scores[half][i] = is_seen ? score : -infinity;
+        largest = fmaxf(largest, is_seen ? scale * score : -infinity);
+      }
+      state.score_scale[half] = scale;
+      largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, 1));
+      largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, 2));
+      if (state.lane % 4 == 0) {
+        scratch.largest[turn][state.lane / 4 + 8 * half][state.warp] = largest;
+      }
+    }
+  }
+
+  /// Two products of 16 rows and 8 keys.
+  __device__ __forceinline__ static void multiply_keys(std::uint32_t keys, warp_state const& state,
+                                                       std::int32_t (&sums)[2][4]) {
+    constexpr int row_chunks = shape::row_bytes / 16;
+    int const row = state.lane % 8;
+    int const swizzled = shape::row_bytes == 128 ? row : row / 2;
+#pragma unroll
+    for (int i = 0; i < shape::depth_steps / 2; ++i) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        int const chunk = 4 * i % row_chunks + state.lane / 8;
+        int const panel = 4 * i / row_chunks;
+        int const key = shape::warp_keys * state.warp + 8 * half + row;
+        int const offset = (panel * shape::keys + key) * shape::row_bytes + (chunk ^ swizzled) * 16;
+        std::uint32_t codes[4];
+        load_matrix_x4(codes, keys + static_cast<std::uint32_t>(offset));
+        scores_mma::multiply(sums[half], state.queries[2 * i], {codes[0], codes[1]});
+        scores_mma::multiply(sums[half], state.queries[2 * i + 1], {codes[2], codes[3]});
+      }
+    }
+  }
+
+  /// Of all rows and the warp's keys.
+  __device__ __forceinline__ static void make_weights(scratch_type& scratch, warp_state& state, int turn,
+                                                      bool is_first) {
+    softmax_type const softmax;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (half == 1 && !state.has_second_half) {
+        break;
+      }
+      int const row = state.lane / 4 + 8 * half;
+      row_type& own = state.rows[half];
+      state.factor[half] = softmax.turn(own.state, largest_of(scratch.largest[turn][row]));
+      four_weights const weights =
+          lane_weights<softmax_type>::weigh(own.state.reference, state.score_scale[half], state.scores[half], is_first);
+      own.state.sum += weights.sum;
+      uint2 const codes = unpack_four_e4m3(weights.codes);
+      float2 const first = unpack_pair<float16>(codes.x);
+      float2 const second = unpack_pair<float16>(codes.y);
+      own.rounded = own.rounded * state.factor[half] + ((first.x + first.y) + (second.x + second.y));
+      std::uint32_t* const to =
+          scratch.weights[turn] + row * shape::weight_words + shape::warp_keys / 2 * state.warp + state.lane % 4;
+      to[0] = codes.x;
+      to[4] = codes.y;
+    }
+  }
+  __device__ __forceinline__ static float largest_of(float const (&parts)[shape::warps]) {
+    static_assert(shape::warps == 8);
+    float4 const a = *reinterpret_cast<float4 const*>(parts);
+    float4 const b = *reinterpret_cast<float4 const*>(parts + 4);
+    return fmaxf(fmaxf(fmaxf(a.x, a.y), fmaxf(a.z, a.w)), fmaxf(fmaxf(b.x, b.y), fmaxf(b.z, b.w)));
+  }
+
+  /// All weights of a tile by the warp's channels; even and odd sixteens of keys are added up apart.
+  __device__ __forceinline__ static void add_values(scratch_type& scratch, warp_state& state, float const (&factor)[2],
+                                                    int turn) {
+    float sums[2][shape::column_steps][4] = {};
+    std::uint32_t const weights =
+        detail::plain_shared_address(scratch.weights[turn]) +
+        static_cast<std::uint32_t>(state.lane % 16 * shape::weight_words * 4 + state.lane / 16 * 16);
+    std::uint32_t const values =
+        detail::plain_shared_address(scratch.value[state.value.stage]) +
+        static_cast<std::uint32_t>((shape::warp_channels * state.warp + state.lane % 8) * shape::keys);
+    scratch.value_full[state.value.stage].wait(state.value.phase);
+#pragma unroll
+    for (int quarter = 0; quarter < 2; ++quarter) {
+      std::uint32_t left_operands[4][4];
+#pragma unroll
+      for (int step = 0; step < 4; ++step) {
+        load_matrix_x4(left_operands[step], weights + static_cast<std::uint32_t>(4 * quarter + step) * 32U);
+      }
+      auto const chunk = static_cast<std::uint32_t>((4 * quarter + state.lane / 8) ^ (state.lane % 8));
+#pragma unroll
+      for (int column = 0; column < shape::column_steps; ++column) {
+        std::uint32_t codes[4];
+        load_matrix_x4(codes, values + static_cast<std::uint32_t>(column * 8 * shape::keys) + chunk * 16U);
+#pragma unroll
+        for (int step = 0; step < 4; ++step) {
+          uint2 const pairs = unpack_four_e4m3(codes[step]);
+          values_mma::multiply(sums[step % 2][column], left_operands[step], {pairs.x, pairs.y});
+        }
+      }
+    }
+    block_warps::release(scratch.value_empty[state.value.stage], state.lane);
+    state.value.advance();
+#pragma unroll
+    for (int column = 0; column < shape::column_steps; ++column) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        state.outputs[column][i] =
+            __fmaf_rn(state.outputs[column][i], factor[i / 2], sums[0][column][i] + sums[1][column][i]);
+      }
+    }
+  }
+
+  /// Adds up what warps know of rows, and writes results or shares of them.
+  __device__ __forceinline__ void finish(scratch_type& scratch, warp_state& state, few_query_work const& at,
+                                         int turn) const {
+    bool const is_shared = partials.rows.data != nullptr;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      row_sums& to = scratch.sums[turn][state.lane / 4 + 8 * half];
+      float const sum = sum_of_four(state.rows[half].state.sum);
+      float const rounded = sum_of_four(state.rows[half].rounded);
+      if (state.lane % 4 == 0) {
+        to.sum[state.warp] = sum;
+        to.rounded[state.warp] = rounded;
+      }
+    }
+    block_warps::sync();
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (half == 1 && !state.has_second_half) {
+        break;
+      }
+      int const number = state.lane / 4 + 8 * half;
+      few_query_row const place = works.row_of(at, number);
+      row_type row = state.rows[half];
+      row.state.sum = sum_of_warps(scratch.sums[turn][number].sum);
+      row.rounded = sum_of_warps(scratch.sums[turn][number].rounded);
+      if (place.is_inside && is_shared) {
+        leave_row(state, at, place, half, row);
+      } else if (place.is_inside) {
+        write_row(state, at, place, half, row);
+      }
+    }
+  }
+  __device__ __forceinline__ static float sum_of_warps(float const (&parts)[shape::warps]) {
+    float sum = 0.0F;
+#pragma unroll
+    for (int warp = 0; warp < shape::warps; ++warp) {
+      sum += parts[warp];
+    }
+    return sum;
+  }
+  __device__ __forceinline__ static float sum_of_four(float value) {
+    value += __shfl_xor_sync(0xffffffffU, value, 1);
+    return value + __shfl_xor_sync(0xffffffffU, value, 2);
+  }
+
+  /// The first of the lane's channels; the others are the next one, and eight further on.
+  [[nodiscard]] __device__ __forceinline__ static int first_channel(warp_state const& state) {
+    return shape::warp_channels * state.warp + 2 * (state.lane % 4);
+  }
+  __device__ __forceinline__ void leave_row(warp_state const& state, few_query_work const& at,
+                                            few_query_row const& place, int half, row_type const& row) const {
+    if (state.warp == 0 && state.lane % 4 == 0) {
+      partials.rows(at.share, at.sequence, place.head, place.query) = row;
+    }
+    int const first = first_channel(state);
+    float* const to = &partials.totals(at.share, at.sequence, place.head, place.query, first);
+    std::int64_t const step = partials.totals.strides[4];
+#pragma unroll
+    for (int column = 0; column < shape::column_steps; ++column) {
+      if (first + 8 * column < results.shape.channels) {
+        to[8 * column * step] = state.outputs[column][2 * half];
+        to[(8 * column + 1) * step] = state.outputs[column][2 * half + 1];
+      }
+    }
+  }
+  __device__ __forceinline__ void write_row(warp_state const& state, few_query_work const& at,
+                                            few_query_row const& place, int half, row_type const& row) const {
+    value_terms terms[shape::column_steps][2];
+    int const first = first_channel(state);
+#pragma unroll
+    for (int i = 0; i < 2 * shape::column_steps; ++i) {
+      std::int64_t const channel = min(first + i / 2 * 8 + i % 2, static_cast<int>(results.shape.channels) - 1);
+      terms[i / 2][i % 2] = results.terms_of(at.sequence, place.head, channel);
+    }
+    finished_row const finished = results.finish(at.sequence, place.head, place.query, row);
+    if (state.warp == 0 && state.lane % 4 == 0) {
+      results.write_log_sum_exp(at.sequence, place.head, place.query, finished);
+    }
+#pragma unroll
+    for (int i = 0; i < 2 * shape::column_steps; ++i) {
+      int const channel = first + i / 2 * 8 + i % 2;
+      if (channel < results.shape.channels) {
+        results.write(at.sequence, place.head, place.query, channel, finished, terms[i / 2][i % 2],
+                      state.outputs[i / 2][2 * half + i % 2]);
+      }
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `attention_on_warpgroups`: attention over quantized queries, keys and values by sm_90a's tensor cores: int8 for
+/// scores and e4m3 for products with values (SageAttention2, arXiv 2411.10958).
+///
+/// A work is a block of queries of one head, or a share of its keys (attention/detail/forward_splits.hpp). One thread
+/// has the copy engine bring the queries, and tiles of 128 keys and values through rings in shared memory. Three
+/// warpgroups (four, for 64 channels; two, for 256) take 64 rows of queries each through all tiles that their rows see,
+/// from the last to the first. For each tile a warpgroup
+///
+///  * multiplies queries by keys: S, 64 x 128 sums of int8 products, in 64 registers of each thread;
+///  * makes weights P of them (attention/detail/forward_softmax.cuh), four to a register, in the place where the tensor
+///    cores take them as the left operand: quantized values are permuted so that no lane needs another's;
+///  * multiplies P by values, the sums beginning at zero, and adds that to O in fp32 (two-level accumulation).
+///
+/// one after the other: meanwhile the others keep the tensor cores busy.
+///
+/// Cycles of a multiprocessor for a tile of a warpgroup without a mask, 64 x 128 scores (8192 8-bit operations a cycle,
+/// an instruction of a warp a cycle on each of four schedulers), with a column of ones, by piecewise_linear_softmax;
+/// online_softmax takes 528 cycles for exponentials besides, 16 a cycle:
+///
+///     channels   tensor cores   instructions
+///     256        512 + 528      494
+///     128        256 + 272      368
+///      64        128 + 144      328
+///
+/// Bytes: a block of 192 rows copies 256 bytes of each channel for 192 x 128 scores: at the tensor cores' full speed 21
+/// bytes a cycle through L2; a block of 128 rows of 256 channels 31.
+///
+/// Heads with fewer channels than the program has: the copy engine fills queries and keys with zeros. Values of the
+/// channels that are missing are whatever lies in shared memory, and so are their outputs, which nobody stores.
+///
+/// Sequences of a batch may have fewer queries and keys than the others: what differs is looked up once for a work, and
+/// kept in shared memory. Works without a tile bring nothing and write zeros.
+///
+/// What few tiles need, masks of causal attention and ends, is in loops of its own.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/bits.hpp>
+#include <tessera/core/float8.hpp>
+#include <tessera/program/attention/detail/forward_band.hpp>
+#include <tessera/program/attention/detail/forward_output.cuh>
+#include <tessera/program/attention/detail/forward_pipeline.cuh>
+#include <tessera/program/attention/detail/forward_softmax.cuh>
+#include <tessera/tile/cuda/barrier.cuh>
+#include <tessera/tile/cuda/bulk_tensor.cuh>
+#include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/register_budget.cuh>
+#include <tessera/tile/cuda/thread_index.cuh>
+#include <tessera/tile/cuda/warpgroup_mma.cuh>
+#include <tessera/tuning/attention/attention.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Softmax: one with lane_weights. Output: of results.
+template <int Channels, class Softmax, class Output, warpgroup_attention_policy Policy>
+struct attention_on_warpgroups {
+  using shape = warpgroup_attention_shape<Channels, Policy>;
+  using pieces_type = attention_pieces<Channels, Policy>;
+  using scratch_type = typename pieces_type::scratch_type;
+  static constexpr int lanes = shape::lanes;
+  static constexpr int from_architecture = 900;
+  static constexpr int before_architecture = 1000;
+  static constexpr bool needs_specific_architecture = true;
+  static constexpr bool is_persistent = true;
+
+  pieces_type pieces;                   ///< extents and maps of the operands
+  attention_output<Output> output;      ///< where rows that are whole works go
+  attention_share_output share_output;  ///< where shares of rows go
+
+  /// The launch has as many blocks as run at a time, or fewer.
+  __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
+                                             scratch_type& scratch) const {
+    pieces.prepare(group, scratch);
+    int const warpgroup = __shfl_sync(0xffffffffU, group.lane / shape::warpgroup, 0);
+    if (warpgroup == Policy.consumers) {
+      lower_registers<Policy.producer_registers>();
+      if (group.lane == shape::warpgroup * Policy.consumers) {
+        pieces.produce(scratch);
+      }
+    } else {
+      raise_registers<Policy.consumer_registers>();
+      consume(scratch);
+    }
+    group.sync();
+  }
+
+ private:
+  using place_type = typename pieces_type::place_type;
+  using warp_work = typename pieces_type::warp_work;
+  using score_mma = warpgroup_mma<std::int8_t, attention_tile_keys>;
+  static constexpr int product_sets = Policy.product_sets > 0 ? Policy.product_sets : 1;
+  static constexpr int product_registers = Policy.value_channels / 2 + 4;
+  static constexpr int output_registers = Channels / 2 + 2;  ///< the last two are sums of weights
+
+  /// Of a warpgroup that multiplies, in registers.
+  struct consumer_state {
+    int warp;                   ///< of those that multiply
+    place_type tile;            ///< in the rings of keys and of values
+    std::uint32_t query;        ///< address of this warpgroup's rows
+    float const* query_scales;  ///< of all warpgroups
+    std::int32_t scores[score_mma::registers];
+    std::uint32_t weights[score_mma::registers / 16][4];
+    float outputs[output_registers];
+    float products[product_sets][product_registers];
+    float factor[2];  ///< for outputs, before the products of `weights` are added
+    attention_weights<Softmax> rows;
+  };
+
+  __device__ __forceinline__ void consume(scratch_type& scratch) const {
+    consumer_state state;
+    state.warp = uniform(static_cast<int>(threadIdx.x / 32));
+    ring_place<shape::query_stages> query;
+    while (true) {
+      std::int32_t const index = pieces_type::next_work(scratch, query);
+      if (index < 0) {
+        return;
+      }
+      attend(scratch, state, query, index);
+      query.advance();
+    }
+  }
+
+  __device__ __forceinline__ void attend(scratch_type& scratch, consumer_state& state,
+                                         ring_place<shape::query_stages> query, std::int32_t index) const {
+    look_up(scratch, index, state.warp);
+    begin_work(scratch, state, query);
+    skip(scratch, state, uniform(own(scratch, state).end - own(scratch, state).own_end));
+    if (uniform(own(scratch, state).own_end - own(scratch, state).own_begin) > 0) {
+      attend_tiles(scratch, state, query);
+    } else {
+      scratch.query_empty[query.stage].arrive();
+    }
+    skip(scratch, state, uniform(own(scratch, state).own_begin - own(scratch, state).begin));
+    finish(scratch, state);
+  }
+
+  /// Leaves it in shared memory, for registers are scarce. A warp's lanes have done with what was there.
+  __device__ __forceinline__ void look_up(scratch_type& scratch, std::int32_t index, int warp) const {
+    auto const [work, extents, all, slot] = pieces.share_of(index);
+    std::int32_t const row = work.block * shape::rows + warp / 4 * shape::warpgroup_rows;
+    std::int32_t const first = row + row_of_warp(warp);
+    tile_range const seen = extents.tiles(row, shape::warpgroup_rows).between(all.begin, all.end);
+    __syncwarp();
+    scratch.looked_up[warp] = {work.head,
+                               row,
+                               slot,
+                               extents.queries,
+                               extents.keys,
+                               first + extents.band.first,
+                               first + extents.band.last + 1,
+                               all.begin,
+                               all.end,
+                               seen.begin,
+                               seen.end,
+                               seen.full_begin,
+                               seen.full_end};
+    __syncwarp();
+  }
+  /// Nothing of it stays in a register.
+  __device__ __forceinline__ static warp_work const volatile& own(scratch_type const& scratch,
+                                                                  consumer_state const& state) {
+    return scratch.looked_up[state.warp];
+  }
+
+  __device__ __forceinline__ void begin_work(scratch_type& scratch, consumer_state& state,
+                                             ring_place<shape::query_stages> query) const {
+    state.query = detail::plain_shared_address(scratch.query[query.stage]) +
+                  static_cast<std::uint32_t>(state.warp / 4 * shape::warpgroup_rows * shape::row_bytes);
+    state.query_scales = scratch.query_scales[query.stage];
+    state.rows = {};
+#pragma unroll
+    for (int i = 0; i < output_registers; ++i) {
+      state.outputs[i] = 0.0F;
+    }
+    scratch.query_full[query.stage].wait(query.phase);
+    route_large_scales(scratch, state);
+  }
+
+  /// From the last tile to the first: masks of causal attention are met at once. From the first full tile on no key is
+  /// hidden for lying before those that a row sees.
+  __device__ __forceinline__ void attend_tiles(scratch_type& scratch, consumer_state& state,
+                                               ring_place<shape::query_stages> query) const {
+    std::int32_t tile = uniform(own(scratch, state).own_end);
+    for (std::int32_t left = tile - uniform(own(scratch, state).full_end); left > 0; --left) {
+      --tile;
+      do_tile<tile_mask::behind, tile_scales::small>(scratch, state, tile);
+    }
+    attend_full_tiles(scratch, state, tile);
+    for (std::int32_t left = tile - uniform(own(scratch, state).own_begin); left > 0; --left) {
+      --tile;
+      do_tile<tile_mask::both, tile_scales::any>(scratch, state, tile);
+    }
+    scratch.query_empty[query.stage].arrive();
+  }
+
+  /// From before `tile` to the first of those that need no mask, which `tile` becomes.
+  __device__ __forceinline__ void attend_full_tiles(scratch_type& scratch, consumer_state& state,
+                                                    std::int32_t& tile) const {
+    if constexpr (Policy.has_first_tile_apart) {
+      std::int32_t const full_begin = uniform(own(scratch, state).full_begin);
+      for (std::int32_t left = tile - max(full_begin, 1); left > 0; --left) {
+        do_tile<tile_mask::none, tile_scales::small>(scratch, state, 1);  // one behind the first, no matter which
+      }
+      if (full_begin == 0 && tile > 0) {
+        do_tile<tile_mask::none, tile_scales::small>(scratch, state, 0);
+      }
+      tile = min(tile, full_begin);
+    } else {
+      for (std::int32_t left = tile - uniform(own(scratch, state).full_begin); left > 0; --left) {
+        --tile;
+        do_tile<tile_mask::none, tile_scales::small>(scratch, state, tile);
+      }
+    }
+  }
+
+  /// Where a scale of the warpgroup's queries times one of the work's keys is too large for weights of integers, all
+  /// tiles go the way of those that are cut on both sides. Scales are not negative, so their bits are in their order,
+  /// NaN the greatest; all warps of the warpgroup find the same.
+  __device__ __forceinline__ void route_large_scales(scratch_type& scratch, consumer_state const& state) const {
+    warp_work const volatile& work = own(scratch, state);
+    auto const lane = static_cast<std::int32_t>(thread_index_here() % 32);
+    std::int32_t const end = uniform(work.end);
+    auto const* const scales =
+        reinterpret_cast<uint4 const*>(pieces.key_scales) +
+        std::int64_t{pieces.key_head_of(uniform(work.head))} * (pieces.padded_keys / attention_tile_keys);
+    std::uint32_t most = 0;
+    for (std::int32_t first = uniform(work.begin); first < end; first += 32) {
+      uint4 const of_tile = scales[min(first + lane, end - 1)];
+      most = max(most, max(max(of_tile.x, of_tile.y), max(of_tile.z, of_tile.w)));
+    }
+    float const key_scale = __uint_as_float(__reduce_max_sync(0xffffffffU, most));
+    auto const query_bits = __float_as_uint(state.query_scales[state.warp / 4 * shape::warpgroup_rows / 2 + lane]);
+    float const query_scale = __uint_as_float(__reduce_max_sync(0xffffffffU, query_bits));
+    bool const is_small = query_scale * key_scale < piecewise_linear_softmax::most_scale;
+    std::int32_t const own_end = work.own_end;
+    std::int32_t const full_begin = is_small ? work.full_begin : own_end;
+    std::int32_t const full_end = is_small ? work.full_end : own_end;
+    __syncwarp();
+    scratch.looked_up[state.warp].full_begin = full_begin;
+    scratch.looked_up[state.warp].full_end = full_end;
+    __syncwarp();
+  }
+
+  template <tile_mask Mask, tile_scales Scales>
+  __device__ __forceinline__ void do_tile(scratch_type& scratch, consumer_state& state, std::int32_t tile) const {
+    scratch.key_full[state.tile.stage].wait(state.tile.phase);
+    start_scores(scratch, state);
+    float const scale = scale_of(scratch, state);
+    await_multiply<0>(state.scores);
+    scratch.key_empty[state.tile.stage].arrive();
+    key_limits limits{};
+    if constexpr (Mask != tile_mask::none) {
+      limits = limits_of(scratch, state, tile);
+    }
+    state.rows.template take<Mask, Scales>(state.scores, scale, limits, tile == 0, state.factor);
+    state.rows.pack(state.scores, state.weights);
+    scratch.value_full[state.tile.stage].wait(state.tile.phase);
+    float own[shape::value_columns(0) / 2];
+    auto& products = products_of<0>(state, own);
+    start_products<0>(scratch, state, products);
+    multiply_values<0>(scratch, state, products);
+    pieces_type::release(scratch.value_empty[state.tile.stage]);
+    state.tile.advance();
+  }
+
+  /// Some channels at a time, so that products take fewer registers. Those from First on have been started.
+  template <int First, int Registers>
+  __device__ __forceinline__ void multiply_values(scratch_type& scratch, consumer_state& state,
+                                                  float (&products)[Registers]) const {
+    constexpr int next = First + Policy.value_channels;
+    if constexpr (next >= Channels) {
+      await_multiply<0>(products);
+      add_products<First>(state, products);
+    } else {
+      float own[shape::value_columns(next) / 2];
+      auto& next_products = products_of<next>(state, own);
+      if constexpr (Policy.product_sets > 1) {
+        start_products<next>(scratch, state, next_products);
+        await_multiply<1>(products);
+        add_products<First>(state, products);
+      } else {
+        await_multiply<0>(products);
+        add_products<First>(state, products);
+        start_products<next>(scratch, state, next_products);
+      }
+      multiply_values<next>(scratch, state, next_products);
+    }
+  }
+
+  template <int First, int Registers>
+  __device__ __forceinline__ static auto& products_of(consumer_state& state, float (&own)[Registers]) {
+    if constexpr (Policy.product_sets > 0) {
+      return reinterpret_cast<float(&)[Registers]>(state.products[First / Policy.value_channels % product_sets]);
+    } else {
+      return own;
+    }
+  }
+
+  /// All codes of this warpgroup's queries by those of 128 keys.
+  __device__ __forceinline__ void start_scores(scratch_type& scratch, consumer_state& state) const {
+    matrix_descriptor const keys = matrix_descriptor::rows_of<shape::row_bytes>(
+        detail::plain_shared_address(scratch.key[0]) + static_cast<std::uint32_t>(state.tile.stage * shape::key_bytes));
+    matrix_descriptor const queries = matrix_descriptor::rows_of<shape::row_bytes>(state.query);
+    begin_multiply(state.scores);
+#pragma unroll
+    for (int step = 0; step < shape::depth_steps; ++step) {
+      score_mma::multiply(state.scores, queries.further(shape::step_bytes(step, shape::rows)),
+                          keys.further(shape::step_bytes(step, attention_tile_keys)), step != 0);
+    }
+    commit_multiply();
+  }
+
+  /// Weights of 128 keys by some channels of their values, and by ones behind the last. `is_never` is nothing that the
+  /// compiler knows: it takes products that follow others in their registers for dependent on them. Else it puts off
+  /// additions of the others, and takes more registers than there are.
+  template <int First, int Registers>
+  __device__ __forceinline__ void start_products(scratch_type& scratch, consumer_state& state,
+                                                 float (&products)[Registers]) const {
+    using mma = warpgroup_mma<float8_e4m3, 2 * Registers>;
+    matrix_descriptor const values = matrix_descriptor::rows_of<128>(
+        detail::plain_shared_address(scratch.value[0]) +
+        static_cast<std::uint32_t>(state.tile.stage * shape::value_bytes + First * attention_tile_keys));
+    constexpr int unused = Policy.product_sets > 0 ? Policy.product_sets * Policy.value_channels : Channels;
+    bool const is_never = First >= unused && pieces.keys < 0;
+    begin_multiply(products);
+#pragma unroll
+    for (int step = 0; step < attention_tile_keys / 32; ++step) {
+      mma::multiply(products, state.weights[step], values.further(32 * step), step != 0 || is_never);
+    }
+    commit_multiply();
+  }
+
+  template <int First, int Registers>
+  __device__ __forceinline__ static void add_products(consumer_state& state, float const (&products)[Registers]) {
+#pragma unroll
+    for (int i = 0; i < Registers; ++i) {
+      int const at = First / 2 + i;
+      if (at < Channels / 2) {
+        state.outputs[at] = __fmaf_rn(state.outputs[at], state.factor[i / 2 % 2], products[i]);
+      } else if (i % 2 == 0) {  // the first of 8 columns is the one of ones
+        float& sum = state.outputs[Channels / 2 + i / 2 % 2];
+        sum = __fmaf_rn(sum, state.factor[i / 2 % 2], products[i]);
+      }
+    }
+  }
+
+  __device__ __forceinline__ static key_limits limits_of(scratch_type const& scratch, consumer_state const& state,
+                                                         std::int32_t tile) {
+    warp_work const volatile& work = own(scratch, state);
+    auto const lane = static_cast<std::int32_t>(thread_index_here() % 32);
+    std::int32_t const first_key = tile * attention_tile_keys + 2 * (lane % 4);
+    std::int32_t const row = lane / 4 - first_key;
+    std::int32_t const high = work.high + row;
+    std::int32_t const end = work.keys - first_key;
+    return {work.low + row, {min(high, end), min(high + 8, end)}};
+  }
+
+  /// Tiles that other rows of the block need.
+  __device__ __forceinline__ void skip(scratch_type& scratch, consumer_state& state, std::int32_t tiles) const {
+    for (; tiles > 0; --tiles) {
+      scratch.key_full[state.tile.stage].wait(state.tile.phase);
+      scratch.key_empty[state.tile.stage].arrive();
+      scratch.value_full[state.tile.stage].wait(state.tile.phase);
+      pieces_type::release(scratch.value_empty[state.tile.stage]);
+      state.tile.advance();
+    }
+  }
+
+  /// Makes logits of the lane's scores of the tile at `state.tile`.
+  __device__ __forceinline__ static float scale_of(scratch_type const& scratch, consumer_state const& state) {
+    unsigned const index = thread_index_here();
+    return state.query_scales[index / 4] * scratch.key_scales[state.tile.stage][index % 4];
+  }
+
+  __device__ __forceinline__ void finish(scratch_type const& scratch, consumer_state& state) const {
+    weighted_row rows[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      rows[half].total =
+          __shfl_sync(0xffffffffU, state.outputs[Channels / 2 + half], static_cast<int>(threadIdx.x & 28U));
+      rows[half].reference = state.rows.reference[half];
+    }
+    std::int32_t const slot = uniform(own(scratch, state).slot);
+    if (slot >= 0) {
+      share_output.template write_rows<Channels>(state.outputs, rows, slot,
+                                                 state.warp / 4 * shape::warpgroup_rows + row_of_warp(state.warp));
+      return;
+    }
+    std::int32_t const heads = pieces.query_heads;
+    std::int32_t const head = own(scratch, state).head;
+    warp_rows_place const place{head / heads, head % heads, pieces.key_head_of(head),
+                                own(scratch, state).row + row_of_warp(state.warp), own(scratch, state).queries};
+    finished_row const finished[2] = {output.finish(rows[0], place, 0), output.finish(rows[1], place, 1)};
+    output.template write_rows<Channels>(state.outputs, finished, place);
+    output.write_log_sum_exps(finished, place);
+  }
+
+  /// In a warpgroup's rows.
+  __device__ __forceinline__ static std::int32_t row_of_warp(int warp) {
+    return warp % 4 * 16;
+  }
+
+  /// The same in all lanes, and known to be.
+  __device__ __forceinline__ static std::int32_t uniform(std::int32_t value) {
+    return __shfl_sync(0xffffffffU, value, 0);
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `attention_tiles`: softmax(scores) * values over quantized operands, without the scores in memory: the portable
+/// program of algorithm/attention/attention.hpp.
+///
+/// A group takes 64 queries of a head and walks over their keys from first to last, 128 at a time:
+///
+///     x  = query scale * key scale * sum of codes (+ correction + bias)        in base 2; minus infinity where masked
+///     w  = 2^(x - r)                                                           r: the tile's largest x, by row
+///     p  = the code nearest to w * highest                                     the weights' static scale, or the
+///                                                                              softmax's own (weigh())
+///     O  = 2^(r before - r) O + p V                                            p V summed from zero for each tile
+///     l  = 2^(r before - r) l + sum of p        L likewise, of w
+///
+///     result = O / l * scale of values (+ their mean)                          lse = ln 2 (r + log2 L) (+ mean score)
+///
+/// That is, two-level accumulation (SageAttention2, arXiv 2411.10958, section 3.4): tensor cores that keep 13 bits of
+/// sums of 8-bit floats add up no more than a tile. The reference of each tile is its own (reduce/online_softmax.hpp):
+/// weights are rounded with their whole range, whatever came before. Results are divided by the sum of the rounded
+/// weights, so that they are means of values: values that are all equal come back. A lane adds the weights of 64
+/// columns in order. So the order of additions depends on the extents alone.
+///
+/// Where there are several shares, a group takes a share of the keys, too, and leaves what it has to merge_attention.
+///
+/// Cost for each head: 4 * queries * keys * channels operations and queries * keys exponentials, less what a mask
+/// leaves out in whole tiles of 64 x 128.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/float16.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/core/precision.hpp>
+#include <tessera/core/shape.hpp>
+#include <tessera/program/attention/mask.hpp>
+#include <tessera/program/attention/quantized_operands.hpp>
+#include <tessera/program/attention/split_keys.hpp>
+#include <tessera/quantize/two_to_a_byte.hpp>
+#include <tessera/tile/gemm_tile.hpp>
+#include <tessera/tile/per_lane.hpp>
+#include <tessera/tile/source/dense.hpp>
+#include <tessera/tile/staged_tile.hpp>
+#include <tessera/view/array_view.hpp>
+#include <tessera/view/head_view.hpp>
+#include <tessera/view/matrix_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Which quantizers and which softmax: QK for queries and keys, a symmetric_quantizer with a granularity; PV for
+/// weights and values.
+template <class QK, class PV, class Softmax>
+struct attention_method {
+  /// Of queries and keys.
+  using score_quantizer = QK;
+  /// Of weights and values.
+  using value_quantizer = PV;
+  using softmax = Softmax;
+  /// Queries that share a scale: a token_groups.
+  using query_groups = typename QK::granularity_type::queries;
+  /// Keys that share a scale: a token_groups.
+  using key_groups = typename QK::granularity_type::keys;
+  /// What codes of queries and keys lie in: std::int8_t or int4x2.
+  using score_code = stored_code<QK>;
+  /// The code of a value and of a weight.
+  using value_code = typename PV::code_type;
+};
+
+/// No bias. A user's own is a trivially copyable function object: what is added to the score (natural, scaled) of a
+/// query and a key; minus infinity masks it.
+struct no_bias {
+  /// Nothing is added.
+  TESSERA_FN float operator()(std::int64_t, std::int64_t, std::int64_t, std::int64_t) const { return 0.0F; }
+};
+
+namespace detail {
+
+/// Codes of 8-bit integers are multiplied as fp16, in which they and the sums of a tile are exact.
+template <class Code>
+struct weight_operand {
+  using type = Code;
+  TESSERA_FN static type of(Code code) { return code; }
+  TESSERA_FN static float value(Code code) { return load(code); }
+};
+template <>
+struct weight_operand<std::int8_t> {
+  using type = float16;
+  TESSERA_FN static type of(std::int8_t code) { return store<float16>(static_cast<float>(code)); }
+  TESSERA_FN static float value(std::int8_t code) { return static_cast<float>(code); }
+};
+
+}  // namespace detail
+
+/// Method: an attention_method. T: what results are rounded to. Bias: `bias(sequence, head, query, key)`. Channels: at
+/// most so many; a multiple of 64.
+template <class Method, class T, class Bias, int Channels>
+struct attention_tiles {
+  using softmax_type = typename Method::softmax;
+  /// What codes of queries and keys lie in.
+  using score_code = typename Method::score_code;
+  /// The quantizer of weights.
+  using weights = typename Method::value_quantizer;
+  using code_type = typename weights::code_type;
+  using operand = detail::weight_operand<code_type>;
+  using operand_type = typename operand::type;
+  using state_type = typename softmax_type::state_type;
+  using row_type = attention_row<state_type>;
+  static constexpr int lanes = 128;
+  static constexpr int rows = 64;                             ///< queries
+  static constexpr int columns = 128;                         ///< keys
+  static constexpr int depth = 64 / codes_in<score_code>;     ///< elements of 64 channels of scores, at a time
+  static constexpr int width = 64;                            ///< channels of values at a time
+  static constexpr int parts = Channels / width;              ///< of 64 channels of values
+  static constexpr int row_columns = columns * rows / lanes;  ///< of a lane
+  static constexpr float log2_e = 1.4426950408889634F;
+  static_assert(parts * width == Channels && columns == attention_padding,
+                "tessera: attention_tiles has a whole number of 64 channels");
+
+  /// Rows of scores lie one further apart than they are long: lanes that each read a row meet in different banks.
+  struct scratch_type {
+    staged_tile<score_code, rows, depth> q;       ///< codes of queries
+    staged_tile<score_code, columns, depth> k;    ///< codes of keys
+    staged_tile<operand_type, rows, columns> p;   ///< codes of weights
+    staged_tile<operand_type, width, columns> v;  ///< codes of values, by channels
+    /// In base 2, but for their scales (score_scale); minus infinity where masked.
+    float scores[rows * (columns + 1)];
+    float query_scale[rows];   ///< of each row
+    float key_scale[columns];  ///< of each column
+    float largest[lanes];      ///< score that each lane has seen
+    float factor[rows];        ///< that earlier sums are multiplied by
+    row_type second[rows];     ///< what the second lane of each row knows
+    float inverse[rows];       ///< see finished_row
+    float share[rows];         ///< likewise
+    /// The score of a query and a key of the tiles.
+    TESSERA_FN float& score(int row, int column) { return scores[row * (columns + 1) + column]; }
+  };
+
+  attention_shape shape;
+  quantized_queries<score_code> queries;    ///< codes and scales
+  quantized_keys<score_code> keys;          ///< codes and scales
+  quantized_value_heads<code_type> values;  ///< codes and scales
+  sequence_lengths query_lengths;
+  sequence_lengths key_lengths;
+  std::int64_t left;          ///< see attention_mask
+  std::int64_t right;         ///< likewise
+  attention_block_list list;  ///< null: all tiles
+  Bias bias;                  ///< added to scores, natural
+  attention_writer<Method, T> results;
+  attention_partials<state_type> partials;  ///< where shares of rows go, if they have several
+
+  /// Blocks of 64 queries of a head.
+  TESSERA_FN constexpr std::int64_t query_blocks() const { return divide_up(shape.queries, std::int64_t{rows}); }
+  TESSERA_FN constexpr std::int64_t groups() const {
+    return shape.batch * shape.query_heads * query_blocks() * partials.shares();
+  }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+    using product =
+        gemm_tile<operand_type, tessera::shape<rows, width, 32 / static_cast<int>(sizeof(operand_type))>, Group>;
+    place const at = place_of(which);
+    per_lane<state_type, Group> state;
+    per_lane<float, Group> rounded;
+    typename product::sum_tile totals[parts];
+    for (int part = 0; part < parts; ++part) {
+      product::clear(group, totals[part]);
+    }
+    for (int lane : group) {
+      state[lane] = softmax_type{}.identity();
+      rounded[lane] = 0.0F;
+      if (lane < rows) {
+        std::int64_t const query = at.first_query + lane;
+        scratch.query_scale[lane] =
+            query < shape.queries ? queries.scales(at.sequence, at.head, Method::query_groups::group_of(query)) : 0.0F;
+      }
+    }
+    tile_range const tiles = tiles_of(at, which % partials.shares());
+    for (std::int64_t i = tiles.first; i < tiles.end; ++i) {
+      std::int64_t const tile = tile_at(at, i);
+      if (tile < tiles.lowest || tile >= tiles.beyond) {
+        continue;
+      }
+      make_scores(group, at, tile * columns, scratch);
+      make_weights(group, state, rounded, tile == 0, scratch);
+      for (int part = 0; part < parts; ++part) {
+        if (part * width < shape.channels) {
+          add_values<product>(group, at, tile * columns, part, scratch, totals[part]);
+        }
+      }
+    }
+    finish_rows(group, at, which % partials.shares(), state, rounded, scratch);
+    for (int part = 0; part < parts; ++part) {
+      product::each(group, totals[part], write{*this, at, which % partials.shares(), part * width, scratch});
+    }
+  }
+
+ private:
+  struct place {
+    std::int64_t sequence;
+    std::int64_t head;
+    std::int64_t key_head;
+    std::int64_t first_query;
+    attention_mask mask;
+
+    /// The keys that any of the block's queries sees.
+    TESSERA_FN key_interval seen() const {
+      std::int64_t const last = min(first_query + rows, mask.queries) - 1;
+      return {mask.of(first_query).first, last < first_query ? 0 : mask.of(last).end};
+    }
+  };
+
+  /// Of a list of tiles of keys, or of all in order, those from `first` to `end` - 1; if they are at least `lowest` and
+  /// below `beyond`.
+  struct tile_range {
+    std::int64_t first;
+    std::int64_t end;
+    std::int64_t lowest;
+    std::int64_t beyond;
+  };
+
+  TESSERA_FN tile_range tiles_of(place const& at, std::int64_t share) const {
+    key_interval const seen = at.seen();
+    std::int64_t const lowest = seen.first / columns;
+    std::int64_t const beyond = divide_up(seen.end, std::int64_t{columns});
+    bool const has_list = list.counts.data != nullptr;
+    std::int64_t const begin = has_list ? 0 : lowest;
+    std::int64_t const count = has_list ? list.count(at.sequence, at.head, at.first_query / rows) : beyond - lowest;
+    std::int64_t const each = divide_up(max(count, std::int64_t{0}), partials.shares());
+    return {begin + share * each, begin + min((share + 1) * each, count), lowest, beyond};
+  }
+  TESSERA_FN std::int64_t tile_at(place const& at, std::int64_t i) const {
+    return list.counts.data != nullptr ? list.tiles(at.sequence, at.head, at.first_query / rows, i) : i;
+  }
+
+  TESSERA_FN place place_of(std::int64_t number) const {
+    std::int64_t const which = number / partials.shares();
+    std::int64_t const head = which / query_blocks() % shape.query_heads;
+    std::int64_t const sequence = which / query_blocks() / shape.query_heads;
+    return {
+        sequence,
+        head,
+        head / (shape.query_heads / shape.key_heads),
+        which % query_blocks() * rows,
+        {length_of(query_lengths, sequence, shape.queries), length_of(key_lengths, sequence, shape.keys), left, right}};
+  }
+
+  /// Fills the tile of scores. Ends with a sync.
+  template <class Group>
+  TESSERA_FN void make_scores(Group const& group, place const& at, std::int64_t first, scratch_type& scratch) const {
+    using product = gemm_tile<score_code, tessera::shape<rows, columns, 32>, Group>;
+    dense<score_code> const q{queries.codes[at.sequence][at.head]};
+    dense<score_code> const k{keys.codes[at.sequence][at.key_head]};
+    typename product::sum_tile sums;
+    product::clear(group, sums);
+    for (std::int64_t element = 0; element < q.columns(); element += depth) {
+      group.sync();  // the tiles before have been read
+      q.load(group, scratch.q, at.first_query, element);
+      k.load(group, scratch.k, first, element);
+      for (int step = 0; step < depth; step += product::depth) {
+        typename product::a_tile a;
+        typename product::b_tile b;
+        product::load_a(group, a, scratch.q.values + step, scratch.q.stride);
+        product::load_b_transposed(group, b, scratch.k.values + step, scratch.k.stride);
+        product::multiply(group, a, b, sums);
+      }
+    }
+    for (int lane : group) {
+      scratch.key_scale[lane] = keys.scales(at.sequence, at.key_head, Method::key_groups::group_of(first + lane));
+    }
+    group.sync();
+    product::each(group, sums, keep{*this, at, first, scratch});
+    group.sync();
+  }
+
+  struct keep {
+    attention_tiles const& program;
+    place const& at;
+    std::int64_t first;
+    scratch_type& scratch;
+
+    TESSERA_FN void operator()(int row, int column, std::int32_t sum) const {
+      std::int64_t const query = at.first_query + row;
+      std::int64_t const key = first + column;
+      key_interval const seen = at.mask.of(query);
+      float score = -infinity;
+      if (key >= seen.first && key < seen.end) {
+        score = static_cast<float>(sum);
+        if (program.has_addends()) {
+          score *= scratch.query_scale[row] * scratch.key_scale[column];
+          if (program.queries.corrections.data != nullptr) {
+            score += program.queries.corrections(at.sequence, at.head, query / rows, key);
+          }
+          if constexpr (!std::is_same_v<Bias, no_bias>) {
+            score += program.bias(at.sequence, at.head, query, key) * log2_e;
+          }
+        }
+      }
+      scratch.score(row, column) = score;
+    }
+  };
+
+  /// Whether something is added to products of codes, so that they are scaled before they are kept.
+  TESSERA_FN bool has_addends() const { return !std::is_same_v<Bias, no_bias> || queries.corrections.data != nullptr; }
+  /// By which a kept score is still to be multiplied.
+  TESSERA_FN float score_scale(scratch_type const& scratch, int row, int column) const {
+    return has_addends() ? 1.0F : scratch.query_scale[row] * scratch.key_scale[column];
+  }
+
+  /// From scores to weights, and what is known of their rows. Ends with a sync.
+  template <class Group>
+  TESSERA_FN void make_weights(Group const& group, per_lane<state_type, Group>& state, per_lane<float, Group>& rounded,
+                               bool is_first, scratch_type& scratch) const {
+    for (int lane : group) {
+      float largest = -infinity;
+      for (int i = 0; i < row_columns; ++i) {
+        int const column = lane / rows * row_columns + i;
+        float const score = scratch.score(lane % rows, column);
+        largest = max(largest, score == -infinity ? score : score_scale(scratch, lane % rows, column) * score);
+      }
+      scratch.largest[lane] = largest;
+    }
+    group.sync();
+    for (int lane : group) {
+      int const row = lane % rows;
+      softmax_type const softmax;
+      float const factor = softmax.turn(state[lane], max(scratch.largest[row], scratch.largest[row + rows]));
+      rounded[lane] *= factor;
+      if (lane < rows) {
+        scratch.factor[row] = factor;
+      }
+      for (int i = 0; i < row_columns; ++i) {
+        int const column = lane / rows * row_columns + i;
+        auto const [code, weight] = softmax.template weigh<weights>(state[lane], score_scale(scratch, row, column),
+                                                                    scratch.score(row, column), is_first);
+        state[lane].sum += weight;
+        rounded[lane] += operand::value(code);
+        scratch.p(row, value_place(column)) = operand::of(code);
+      }
+    }
+    group.sync();
+  }
+
+  template <class Product, class Group>
+  TESSERA_FN void add_values(Group const& group, place const& at, std::int64_t first, int part, scratch_type& scratch,
+                             typename Product::sum_tile& totals) const {
+    group.sync();  // the values before have been read
+    load_values(group, values.codes[at.sequence][at.key_head][first / columns], part * width, scratch.v);
+    typename Product::sum_tile sums;
+    Product::clear(group, sums);
+    for (int step = 0; step < columns; step += Product::depth) {
+      typename Product::a_tile a;
+      typename Product::b_tile b;
+      Product::load_a(group, a, scratch.p.values + step, scratch.p.stride);
+      Product::load_b_transposed(group, b, scratch.v.values + step, scratch.v.stride);
+      Product::multiply(group, a, b, sums);
+    }
+    Product::each_pair(group, sums, totals, add{scratch});
+  }
+
+  struct add {
+    scratch_type const& scratch;
+    TESSERA_FN void operator()(int row, int, float sum, float& total) const {
+      total = scratch.factor[row] * total + sum;
+    }
+  };
+
+  /// Channels beyond the last are zeros. Ends with a sync.
+  template <class Group>
+  TESSERA_FN void load_values(Group const& group, matrix_view<code_type const> codes, std::int64_t first_channel,
+                              staged_tile<operand_type, width, columns>& tile) const {
+    if constexpr (std::is_same_v<code_type, operand_type>) {
+      dense<code_type>{codes}.load(group, tile, first_channel, 0);
+    } else {
+      for (int lane : group) {
+        for (int channel = 0; channel < width; ++channel) {
+          bool const is_inside = first_channel + channel < codes.extent(0);
+          tile(channel, lane) = is_inside ? operand::of(codes(first_channel + channel, lane)) : operand_type{};
+        }
+      }
+      group.sync();
+    }
+  }
+
+  /// What results are multiplied by, and log-sum-exps. Ends with a sync.
+  template <class Group>
+  TESSERA_FN void finish_rows(Group const& group, place const& at, std::int64_t share,
+                              per_lane<state_type, Group> const& state, per_lane<float, Group> const& rounded,
+                              scratch_type& scratch) const {
+    for (int lane : group) {
+      if (lane >= rows) {
+        scratch.second[lane - rows] = {state[lane], rounded[lane]};
+      }
+    }
+    group.sync();
+    for (int lane : group) {
+      if (lane < rows && at.first_query + lane < shape.queries) {
+        row_type row{state[lane], rounded[lane] + scratch.second[lane].rounded};
+        row.state.sum += scratch.second[lane].state.sum;  // both lanes have the same reference
+        finish_row(at, share, lane, row, scratch);
+      }
+    }
+    group.sync();
+  }
+
+  TESSERA_FN void finish_row(place const& at, std::int64_t share, int lane, row_type const& row,
+                             scratch_type& scratch) const {
+    std::int64_t const query = at.first_query + lane;
+    if (partials.rows.data != nullptr) {
+      partials.rows(share, at.sequence, at.head, query) = row;
+      return;
+    }
+    finished_row const finished = results.finish(at.sequence, at.head, query, row);
+    scratch.inverse[lane] = finished.inverse;
+    scratch.share[lane] = finished.share;
+    results.write_log_sum_exp(at.sequence, at.head, query, finished);
+  }
+
+  struct write {
+    attention_tiles const& program;
+    place const& at;
+    std::int64_t share;
+    int first_channel;
+    scratch_type const& scratch;
+
+    TESSERA_FN void operator()(int row, int column, float total) const {
+      std::int64_t const query = at.first_query + row;
+      std::int64_t const channel = first_channel + column;
+      if (query >= program.shape.queries || channel >= program.shape.channels) {
+        return;
+      }
+      if (program.partials.rows.data != nullptr) {
+        program.partials.totals(share, at.sequence, at.head, query, channel) = total;
+      } else {
+        program.results.write(at.sequence, at.head, query, channel, scratch.inverse[row], scratch.share[row], total);
+      }
+    }
+  };
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// What smoothing takes away from scores and attention needs back: `mean_scores`, of the mean key, for log-sum-exps,
+/// and `query_corrections`, of mean queries, for every score. SageAttention2 (arXiv 2411.10958), section 3.1. In fp32.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/program/attention/quantize_heads.hpp>
+#include <tessera/program/attention/quantized_operands.hpp>
+#include <tessera/view/head_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// scale * query . mean key, for each query. A group takes 128 queries.
+template <class Source>
+struct mean_scores {
+  static constexpr int lanes = 128;
+  struct scratch_type {};
+
+  Source queries;                  ///< as they are read
+  view<float const, 3> key_means;  ///< batch x key heads x channels
+  float scale;                     ///< of scores
+  view<float, 3> scores;           ///< batch x query heads x queries
+
+  /// Groups of queries of a head.
+  TESSERA_FN constexpr std::int64_t blocks() const { return divide_up(queries.tokens(), std::int64_t{lanes}); }
+  TESSERA_FN constexpr std::int64_t groups() const { return queries.batch() * queries.heads() * blocks(); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    std::int64_t const head = which / blocks() % queries.heads();
+    std::int64_t const sequence = which / blocks() / queries.heads();
+    std::int64_t const key_head = head / (queries.heads() / key_means.extent(1));
+    for (int lane : group) {
+      std::int64_t const query = which % blocks() * lanes + lane;
+      if (query < queries.length(sequence)) {
+        float sum = 0.0F;
+        for (std::int64_t channel = 0; channel < queries.channels(); ++channel) {
+          sum += queries(sequence, head, query, channel) * key_means(sequence, key_head, channel);
+        }
+        scores(sequence, head, query) = scale * sum;
+      }
+    }
+  }
+};
+
+/// Keys as their codes say, without their mean: a source for query_corrections where keys themselves were not kept.
+template <class Code, class Groups>
+struct decoded_keys {
+  quantized_keys<Code> keys;  ///< codes and scales
+  sequence_lengths lengths;
+  std::int64_t tokens;  ///< of a sequence
+
+  /// Key heads.
+  TESSERA_FN constexpr std::int64_t heads() const { return keys.codes.extent(1); }
+  /// Tokens of a sequence.
+  TESSERA_FN std::int64_t length(std::int64_t sequence) const { return length_of(lengths, sequence, tokens); }
+  TESSERA_FN float operator()(std::int64_t sequence, std::int64_t head, std::int64_t token,
+                              std::int64_t channel) const {
+    return static_cast<float>(keys.code(sequence, head, token, channel)) *
+           keys.scales(sequence, head, Groups::group_of(token));
+  }
+};
+
+/// factor * mean query . (key - mean key), for each block of queries and each key. A group takes 128 keys and up to 64
+/// rows of scores, a row being a block of queries of any of the query heads that share the keys: keys are read from
+/// memory once for all of them.
+template <class Source>
+struct query_corrections {
+  static constexpr int lanes = 128;
+  static constexpr int most_rows = 64;  ///< of a group
+  static constexpr int together = 8;    ///< rows that a key's channel is multiplied with while it is in a register
+  struct scratch_type {};
+
+  view<float const, 4> query_means;  ///< batch x query heads x blocks x channels
+  smoothed_heads<Source> keys;       ///< codes, as what they decode to
+  float factor;                      ///< that makes scores of products: the softmax's scale, in base 2
+  view<float, 4> corrections;        ///< batch x query heads x blocks x padded keys
+
+  /// Groups of keys of a head.
+  TESSERA_FN constexpr std::int64_t key_blocks() const { return corrections.extent(3) / lanes; }
+  /// Of a key head.
+  TESSERA_FN constexpr std::int64_t rows() const {
+    return corrections.extent(1) / keys.source.heads() * corrections.extent(2);
+  }
+  /// Groups of rows of a key head.
+  TESSERA_FN constexpr std::int64_t parts() const { return divide_up(rows(), std::int64_t{most_rows}); }
+  TESSERA_FN constexpr std::int64_t groups() const {
+    return corrections.extent(0) * keys.source.heads() * parts() * key_blocks();
+  }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    std::int64_t const part = which / key_blocks() % parts();
+    std::int64_t const key_head = which / key_blocks() / parts() % keys.source.heads();
+    std::int64_t const sequence = which / key_blocks() / parts() / keys.source.heads();
+    std::int64_t const end = min((part + 1) * most_rows, rows());
+    for (int lane : group) {
+      std::int64_t const key = which % key_blocks() * lanes + lane;
+      for (std::int64_t row = part * most_rows; row < end; row += together) {
+        correct(sequence, key_head, key, row, end);
+      }
+    }
+  }
+
+ private:
+  /// The rows from `row` on, but before `end`.
+  TESSERA_FN void correct(std::int64_t sequence, std::int64_t key_head, std::int64_t key, std::int64_t row,
+                          std::int64_t end) const {
+    std::int64_t const blocks = corrections.extent(2);
+    std::int64_t const first_head = key_head * (corrections.extent(1) / keys.source.heads());
+    float sums[together] = {};
+    if (key < keys.length(sequence)) {
+      float const* means[together];
+      for (int i = 0; i < together; ++i) {
+        std::int64_t const at = min(row + i, end - 1);  // what is beyond is the last once more
+        means[i] = &query_means(sequence, first_head + at / blocks, at % blocks, 0);
+      }
+      for (std::int64_t channel = 0; channel < query_means.extent(3); ++channel) {
+        float const value = keys(sequence, key_head, key, channel);
+        for (int i = 0; i < together; ++i) {
+          sums[i] += means[i][channel * query_means.stride(3)] * value;
+        }
+      }
+    }
+    for (int i = 0; i < together; ++i) {
+      if (row + i < end) {
+        corrections(sequence, first_head + (row + i) / blocks, (row + i) % blocks, key) = factor * sums[i];
+      }
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

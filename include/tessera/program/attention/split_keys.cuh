@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `join_decoded`: puts together rows of attention whose keys were shared among a few blocks, as merge_attention does
+/// (program/attention/split_keys.hpp); for decoding, where its time counts.
+///
+/// A block takes 32 channels of a row, and each of its four warps every fourth share of them, so that all of a row's
+/// shares are asked for at once, by as many blocks as there are multiprocessors. Blocks are small enough to be there,
+/// and know their places, before those that make the shares have left. The order of additions depends on the number of
+/// shares alone.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/bits.hpp>
+#include <tessera/core/known_divisor.hpp>
+#include <tessera/program/attention/split_keys.hpp>
+#include <tessera/tile/cuda/bytes.cuh>
+#include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/stream_order.cuh>
+
+namespace tessera {
+inline namespace v0 {
+
+/// A group takes some channels of a row.
+template <class Method, class Result>
+struct join_decoded {
+  using softmax_type = typename Method::softmax;
+  using state_type = typename softmax_type::state_type;
+  using row_type = attention_row<state_type>;
+  static_assert(sizeof(row_type) == sizeof(float4), "tessera: join_decoded loads rows as four words");
+  static constexpr int parts = 4;  ///< warps, which take shares in turn
+  static constexpr int lanes = 32 * parts;
+  static constexpr int columns = 32;                                 ///< channels of a group
+  static constexpr int lane_rows = most_attention_shares / 32;       ///< shares whose rows a lane knows
+  static constexpr int warp_shares = most_attention_shares / parts;  ///< that a warp adds up
+  static constexpr int blocks_per_multiprocessor = 6;  ///< so few registers that one is there beside other programs
+  static constexpr bool waits_for_stream = true;
+
+  struct scratch_type {
+    float totals[parts][columns];  ///< of each warp
+  };
+
+  attention_partials<state_type> partials;  ///< the shares
+  attention_writer<Method, Result> results;
+  known_divisor by_columns;  ///< groups of a row
+  known_divisor by_queries;  ///< queries of a sequence
+  known_divisor by_heads;    ///< query heads of a sequence
+
+  /// For the shares of a call; groups have 31 bits.
+  [[nodiscard]] static join_decoded of(attention_partials<state_type> const& partials,
+                                       attention_writer<Method, Result> const& results) {
+    attention_shape const& s = results.shape;
+    auto const divisor = [](std::int64_t number) { return known_divisor::of(static_cast<std::uint32_t>(number)); };
+    return {partials, results, divisor(divide_up(s.channels, std::int64_t{columns})), divisor(s.queries),
+            divisor(s.query_heads)};
+  }
+  [[nodiscard]] std::int64_t groups() const {
+    return results.shape.batch * results.shape.query_heads * results.shape.queries * by_columns.divisor;
+  }
+
+  __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t which,
+                                             scratch_type& scratch) const {
+    auto const number = static_cast<std::uint32_t>(which);
+    std::uint32_t const row = by_columns.quotient(number);
+    std::uint32_t const head = by_queries.quotient(row);
+    std::uint32_t const sequence = by_heads.quotient(head);
+    place const at{sequence, head - sequence * by_heads.divisor, row - head * by_queries.divisor};
+    int const lane = group.lane % 32;
+    int const part = group.lane / 32;
+    auto const channel = static_cast<int>(number - row * by_columns.divisor) * columns + lane;
+    auto const channels = static_cast<int>(results.shape.channels);
+    let_next_kernel_start();
+    wait_for_stream();
+    value_terms const terms = results.terms_of(at.sequence, at.head, min(channel, channels - 1));
+    row_type whole;
+    scratch.totals[part][lane] = add(at, min(channel, channels - 1), part, lane, whole);
+    finished_row const finished = results.finish(at.sequence, at.head, at.query, whole);
+    group.sync();
+    if (part == 0 && channel < channels) {
+      float total = scratch.totals[0][lane];
+#pragma unroll
+      for (int other = 1; other < parts; ++other) {
+        total += scratch.totals[other][lane];
+      }
+      results.write(at.sequence, at.head, at.query, channel, finished, terms, total);
+      if (channel == 0) {
+        results.write_log_sum_exp(at.sequence, at.head, at.query, finished);
+      }
+    }
+  }
+
+ private:
+  struct place {
+    std::uint32_t sequence;
+    std::uint32_t head;
+    std::uint32_t query;
+  };
+
+  /// A warp's part of a channel, relative to the largest reference of all shares. All warps give the same row.
+  __device__ __forceinline__ float add(place const& at, int channel, int part, int lane, row_type& whole) const {
+    float const* const totals = &partials.totals(0, at.sequence, at.head, at.query, channel);
+    auto const* const rows = reinterpret_cast<float4 const*>(&partials.rows(0, at.sequence, at.head, at.query));
+    auto const count = static_cast<int>(partials.shares());
+    float4 row[lane_rows];
+#pragma unroll
+    for (int i = 0; i < lane_rows; ++i) {
+      int const share = lane + 32 * i;
+      row[i] = share < count ? load_from_l2(rows + share * partials.rows.strides[0]) : nothing();
+    }
+    float total[warp_shares];
+#pragma unroll
+    for (int i = 0; i < warp_shares; ++i) {
+      int const share = part + parts * i;
+      total[i] = share < count ? load_from_l2(totals + share * partials.totals.strides[0]) : 0.0F;
+    }
+    float factor[lane_rows];
+    find_factors(row, factor, whole);
+    float sum = 0.0F;
+#pragma unroll
+    for (int i = 0; i < warp_shares; ++i) {
+      float const by = __shfl_sync(0xffffffffU, factor[parts * i / 32], part + parts * i % 32);
+      sum = part + parts * i < count ? __fmaf_rn(total[i], by, sum) : sum;
+    }
+    return sum;
+  }
+  __device__ __forceinline__ static float4 nothing() {
+    float const lowest = -__int_as_float(0x7f800000);
+    return {lowest, lowest, 0.0F, 0.0F};
+  }
+
+  /// By which shares are multiplied, and all rows together.
+  __device__ __forceinline__ static void find_factors(float4 const (&row)[lane_rows], float (&factor)[lane_rows],
+                                                      row_type& whole) {
+    softmax_type const softmax;
+    whole = row_type::nothing(softmax);
+#pragma unroll
+    for (float4 const& one : row) {
+      whole.state.largest = fmaxf(whole.state.largest, one.x);
+      whole.state.reference = fmaxf(whole.state.reference, one.y);
+    }
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+      whole.state.largest = fmaxf(whole.state.largest, __shfl_xor_sync(0xffffffffU, whole.state.largest, step));
+      whole.state.reference = fmaxf(whole.state.reference, __shfl_xor_sync(0xffffffffU, whole.state.reference, step));
+    }
+#pragma unroll
+    for (int i = 0; i < lane_rows; ++i) {
+      row_type const share{{row[i].x, row[i].y, row[i].z}, row[i].w};
+      factor[i] = softmax.merge_factors(share.state, whole.state).of_first;
+      whole.add(share, factor[i]);
+    }
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+      whole.state.sum += __shfl_xor_sync(0xffffffffU, whole.state.sum, step);
+      whole.rounded += __shfl_xor_sync(0xffffffffU, whole.rounded, step);
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

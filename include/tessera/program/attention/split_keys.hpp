@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// What becomes of a row of attention when its keys are done: `finish_attention_row`; and `merge_attention`, which puts
+/// together rows whose keys were shared among groups (split-KV, for queries that are few).
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/core/precision.hpp>
+#include <tessera/program/attention/quantized_operands.hpp>
+#include <tessera/reduce/online_softmax.hpp>
+#include <tessera/view/array_view.hpp>
+#include <tessera/view/head_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// What is known of a row's keys so far.
+template <class State>
+struct attention_row {
+  State state;    ///< of the softmax
+  float rounded;  ///< the sum of the weights' codes
+
+  /// Before the first key.
+  template <class Softmax>
+  [[nodiscard]] TESSERA_FN static constexpr attention_row nothing(Softmax const& softmax) {
+    return {softmax.identity(), 0.0F};
+  }
+  /// Adds sums of other keys of the row, which `factor` makes relative to this row's reference.
+  TESSERA_FN void add(attention_row const& other, float factor) {
+    state.sum += other.state.sum * factor;
+    rounded += other.rounded * factor;
+  }
+  /// Adds other keys of the row. Gives what totals by the weights of both are to be multiplied by.
+  template <class Softmax>
+  TESSERA_FN typename Softmax::factors merge(Softmax const& softmax, attention_row const& other) {
+    auto const by = softmax.merge(state, other.state);
+    rounded = rounded * by.of_first + other.rounded * by.of_second;
+    return by;
+  }
+};
+
+constexpr int most_attention_shares = 64;  ///< of the keys of a row
+
+/// Shares of rows: their values are added up relative to their own references.
+template <class State>
+struct attention_partials {
+  view<float, 5> totals;               ///< shares x batch x query heads x queries x channels
+  view<attention_row<State>, 4> rows;  ///< shares x batch x query heads x queries
+
+  /// Shares of a row; 1 without memory for more.
+  [[nodiscard]] TESSERA_FN constexpr std::int64_t shares() const { return rows.data == nullptr ? 1 : rows.extent(0); }
+};
+
+/// What results are made with.
+struct finished_row {
+  float inverse;      ///< what totals are multiplied by; 0 for a row without keys
+  float share;        ///< of values in the row's weights: less than 1 with a sink
+  float log_sum_exp;  ///< natural, with the mean key's score
+};
+
+/// Of a channel of values, before they became codes.
+struct value_terms {
+  float scale;  ///< what codes are multiplied by
+  float mean;   ///< what was taken from all values
+};
+
+/// `sink`: minus infinity for none. `mean_score`: of the mean key, by which scores are less than they should be.
+template <class Softmax>
+TESSERA_FN finished_row finish_attention_row(attention_row<typename Softmax::state_type> row, float sink,
+                                             float mean_score) {
+  constexpr float log2_e = 1.4426950408889634F;
+  Softmax const softmax;
+  bool const is_empty = row.state.sum == 0.0F;
+  float const shift = is_empty ? 0.0F : mean_score;
+  float share = 1.0F;
+  if (sink != -infinity) {
+    auto all = row.state;
+    softmax.push(all, (sink - shift) * log2_e);
+    share = row.state.sum * softmax.merge_factors(row.state, all).of_first / all.sum;
+    row.state = all;
+  }
+  float const poison = is_nan(row.state.sum) ? row.state.sum : 1.0F;  // codes of integers have no NaN
+  return {is_empty ? 0.0F : poison * share / row.rounded, share, softmax.value(row.state) + shift};
+}
+
+/// Rows beyond the length of their sequence: zeros and minus infinity.
+TESSERA_FN constexpr finished_row no_attention_row() {
+  return {0.0F, 1.0F, -infinity};
+}
+
+/// All that attention_writer and merge_attention ask of a method, where neither keys nor values have codes of one:
+/// attention of a few queries over keys as they are, and over pages.
+struct decode_method {
+  using softmax = online_softmax<float>;
+};
+
+/// Codes to results: the last step of attention_tiles and merge_attention.
+template <class Method, class T>
+struct attention_writer {
+  using softmax_type = typename Method::softmax;
+  using row_type = attention_row<typename softmax_type::state_type>;
+
+  attention_shape shape;
+  view<float const, 3> mean_scores;   ///< of quantized_queries, or null
+  view<float const, 3> value_scales;  ///< batch x key heads x channels; null: all 1
+  view<float const, 3> value_mean;    ///< likewise, or null
+  sequence_lengths query_lengths;
+  array_view<float const> sinks;  ///< or null
+  sequence_starts starts;         ///< of queries
+  head_view<T> out;               ///< results
+  view<float, 3> log_sum_exp;     ///< or null
+
+  /// What a row's totals become.
+  TESSERA_FN finished_row finish(std::int64_t sequence, std::int64_t head, std::int64_t query,
+                                 row_type const& row) const {
+    if (query >= length_of(query_lengths, sequence, shape.queries)) {
+      return no_attention_row();
+    }
+    float const mean_score = mean_scores.data != nullptr ? mean_scores(sequence, head, query) : 0.0F;
+    return finish_attention_row<softmax_type>(row, sinks.data != nullptr ? sinks[head] : -infinity, mean_score);
+  }
+  /// Writes a row's log-sum-exp, where anybody wants it.
+  TESSERA_FN void write_log_sum_exp(std::int64_t sequence, std::int64_t head, std::int64_t query,
+                                    finished_row const& row) const {
+    std::int64_t const at = place(sequence, query);
+    if (log_sum_exp.data != nullptr && at >= 0) {
+      log_sum_exp(sequence, head, at) = row.log_sum_exp;
+    }
+  }
+  /// What values of a channel were before they became codes.
+  TESSERA_FN value_terms terms_of(std::int64_t sequence, std::int64_t head, std::int64_t channel) const {
+    auto const group = static_cast<std::uint32_t>(shape.query_heads) / static_cast<std::uint32_t>(shape.key_heads);
+    std::int64_t const key_head = static_cast<std::uint32_t>(head) / group;
+    return {value_scales.data != nullptr ? value_scales(sequence, key_head, channel) : 1.0F,
+            value_mean.data != nullptr ? value_mean(sequence, key_head, channel) : 0.0F};
+  }
+  /// Writes one channel of a row; inverse and share are those of finished_row.
+  TESSERA_FN void write(std::int64_t sequence, std::int64_t head, std::int64_t query, std::int64_t channel,
+                        float inverse, float share, float total) const {
+    write(sequence, head, query, channel, {inverse, share, 0.0F}, terms_of(sequence, head, channel), total);
+  }
+  /// The same, where terms_of() is known.
+  TESSERA_FN void write(std::int64_t sequence, std::int64_t head, std::int64_t query, std::int64_t channel,
+                        finished_row const& row, value_terms const& terms, float total) const {
+    std::int64_t const at = place(sequence, query);
+    if (at >= 0) {
+      float const result = row.inverse != 0.0F ? total * row.inverse * terms.scale + row.share * terms.mean : 0.0F;
+      out(sequence, head, at, channel) = store<T>(result);
+    }
+  }
+
+ private:
+  /// Of a row; -1 for nowhere: behind a sequence that is not padded the next one begins.
+  TESSERA_FN std::int64_t place(std::int64_t sequence, std::int64_t query) const {
+    bool const is_beyond = starts.first.data != nullptr && query >= length_of(query_lengths, sequence, shape.queries);
+    return is_beyond ? -1 : starts.place(sequence, query);
+  }
+};
+
+/// Adds the shares of rows relative to the largest of their references: four quarters of them at the same time, each in
+/// order, then the quarters in order. A group takes a row.
+template <class Method, class T>
+struct merge_attention {
+  using softmax_type = typename Method::softmax;
+  using state_type = typename softmax_type::state_type;
+  using row_type = attention_row<state_type>;
+  static constexpr int parts = 4;         ///< shares that are added at the same time
+  static constexpr int part_lanes = 128;  ///< lanes that add a part
+  static constexpr int lanes = parts * part_lanes;
+  static constexpr int most_channels = 256;
+  static constexpr int at_a_time = 8;  ///< shares that are asked for before the first is there
+
+  struct scratch_type {
+    row_type rows[most_attention_shares];  ///< of all shares
+    float factors[most_attention_shares];  ///< by which shares are multiplied
+    row_type part_rows[parts];             ///< of each part
+    float totals[parts * most_channels];   ///< of each part, by channels
+  };
+
+  attention_partials<state_type> partials;  ///< the shares
+  attention_writer<Method, T> results;
+
+  TESSERA_FN constexpr std::int64_t groups() const {
+    return results.shape.batch * results.shape.query_heads * results.shape.queries;
+  }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+    place const at{which / results.shape.queries / results.shape.query_heads,
+                   which / results.shape.queries % results.shape.query_heads, which % results.shape.queries};
+    auto const shares = static_cast<int>(partials.shares());
+    for (int lane : group) {
+      if (lane < shares) {
+        scratch.rows[lane] = partials.rows(lane, at.sequence, at.head, at.query);
+      }
+    }
+    group.sync();
+    for (int lane : group) {
+      if (lane < shares) {
+        scratch.factors[lane] = factor_of(scratch, lane);
+      }
+    }
+    group.sync();
+    for (int lane : group) {
+      add_shares(scratch, at, lane / part_lanes, lane % part_lanes);
+    }
+    group.sync();
+    for (int lane : group) {
+      for (std::int64_t channel = lane; channel < results.shape.channels; channel += lanes) {
+        finish(at, channel, scratch);
+      }
+    }
+  }
+
+ private:
+  struct place {
+    std::int64_t sequence;
+    std::int64_t head;
+    std::int64_t query;
+  };
+
+  /// What a share is multiplied by, so that it can be added to the others.
+  TESSERA_FN float factor_of(scratch_type const& scratch, int share) const {
+    softmax_type const softmax;
+    state_type whole = softmax.identity();
+    for (int i = 0; i < static_cast<int>(partials.shares()); ++i) {
+      whole.reference = max(whole.reference, scratch.rows[i].state.reference);
+    }
+    return softmax.merge_factors(scratch.rows[share].state, whole).of_first;
+  }
+
+  TESSERA_FN void add_shares(scratch_type& scratch, place const& at, int part, int lane) const {
+    auto const shares = static_cast<int>(partials.shares());
+    int const each = divide_up(shares, parts);
+    int const begin = min(part * each, shares);
+    int const end = min(begin + each, shares);
+    for (int channel = lane; channel < static_cast<int>(results.shape.channels); channel += part_lanes) {
+      float total = 0.0F;
+      for (int share = begin; share < end; share += at_a_time) {
+        add_some(scratch, total, at, channel, share, end);
+      }
+      scratch.totals[part * most_channels + channel] = total;
+    }
+    if (lane == 0) {
+      auto sum = row_type::nothing(softmax_type{});
+      for (int share = begin; share < end; ++share) {
+        add(sum, scratch.rows[share], scratch.factors[share]);
+      }
+      scratch.part_rows[part] = sum;
+    }
+  }
+
+  TESSERA_FN void add_some(scratch_type const& scratch, float& total, place const& at, int channel, int first,
+                           int end) const {
+    float totals[at_a_time];
+    for (int i = 0; i < at_a_time; ++i) {
+      totals[i] = partials.totals(min(first + i, end - 1), at.sequence, at.head, at.query, channel);
+    }
+    for (int i = 0; i < at_a_time; ++i) {
+      if (first + i < end) {
+        total += totals[i] * scratch.factors[first + i];
+      }
+    }
+  }
+
+  TESSERA_FN void finish(place const& at, std::int64_t channel, scratch_type const& scratch) const {
+    auto whole = row_type::nothing(softmax_type{});
+    float total = 0.0F;
+    for (int part = 0; part < parts; ++part) {
+      add(whole, scratch.part_rows[part], 1.0F);
+      total += scratch.totals[part * most_channels + channel];
+    }
+    finished_row const row = results.finish(at.sequence, at.head, at.query, whole);
+    results.write(at.sequence, at.head, at.query, channel, row.inverse, row.share, total);
+    if (channel == 0) {
+      results.write_log_sum_exp(at.sequence, at.head, at.query, row);
+    }
+  }
+
+  /// Sums by the same reference, once `factor` was applied.
+  TESSERA_FN static void add(row_type& whole, row_type const& part, float factor) {
+    whole.state.largest = max(whole.state.largest, part.state.largest);
+    whole.state.reference = max(whole.state.reference, part.state.reference);
+    whole.add(part, factor);
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

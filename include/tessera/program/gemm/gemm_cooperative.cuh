@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `gemm_on_warpgroups`: the matrix product a b^T by sm_90a's tensor cores, tiles by a schedule, and whatever an
+/// epilogue makes of the sums.
+///
+/// Each thread block computes 128 x columns sums at a time and goes on to the next until there are none (the grid fills
+/// the chip once). One of its warpgroups, of which one thread works, has the copy engine bring pieces 128 bytes deep of
+/// a and of b into a ring in shared memory; two warpgroups multiply 64 x columns each and hand the sums, in registers,
+/// to the epilogue. Two blocks of a cluster compute tiles one below the other: each copies half of the rows of b, for
+/// both. While one warpgroup is in its epilogue the other may still multiply, and copies for the next tile are under
+/// way.
+///
+/// Cost of 8192^3 in bf16 with 256 columns and clusters of two: 1.1e12 operations; for 4.2e6 of them a block copies 32
+/// KiB through L2.
+///
+/// A schedule is one of tile/gemm_schedule.hpp; its rows are of clusters: 128 or 256 rows of a.
+///
+/// An epilogue is a trivially copyable type with `scratch_type` (a warp's own, in shared memory, kept from tile to
+/// tile), prepare(), which one thread calls, operator()(sums, place, scratch) for the 16 x columns sums of a warp, laid
+/// out as warpgroup_mma.cuh says, which it may change, and finish(), both called by whole warps. One that has a
+/// template `deferred_type<registers>` has, instead of operator(), defer(sums, place, deferred), which leaves in
+/// registers what is still to be done, and run_deferred<0> and <1>(deferred, place, scratch), which do it while the
+/// tensor cores work on the next tile: of 240 registers the sums take columns / 2, and the program about 20.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/bits.hpp>
+#include <tessera/program/gemm/gemm_pipeline.cuh>
+#include <tessera/tile/cuda/barrier.cuh>
+#include <tessera/tile/cuda/bulk_tensor.cuh>
+#include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/register_budget.cuh>
+#include <tessera/tile/cuda/shared_access.cuh>
+#include <tessera/tile/cuda/warpgroup_mma.cuh>
+#include <tessera/tile/gemm_operand.hpp>
+#include <tessera/tile/gemm_schedule.hpp>
+#include <tessera/tuning/gemm/linear.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+namespace detail {
+
+/// Whether an epilogue puts off a part of its work, until the next tile's multiplications are under way.
+template <class Epilogue>
+inline constexpr bool is_deferring = requires {
+  typename Epilogue::template deferred_type<4>;
+};
+
+/// What the epilogue of the tile before has put off, in registers.
+template <class Epilogue, int Registers>
+struct deferred_work {
+  template <int Half, class Scratch>
+  __device__ __forceinline__ void run(Epilogue const&, Scratch&) const {}
+};
+template <class Epilogue, int Registers>
+requires is_deferring<Epilogue>
+struct deferred_work<Epilogue, Registers> {
+  typename Epilogue::template deferred_type<Registers> work;
+  box_place place{0, -1};  // no tile begins in row -1: there is none yet
+
+  template <class Sums>
+  __device__ __forceinline__ void take(Epilogue const& epilogue, Sums const& sums, box_place first) {
+    epilogue.defer(sums, first, work);
+    place = first;
+  }
+  template <int Half, class Scratch>
+  __device__ __forceinline__ void run(Epilogue const& epilogue, Scratch& scratch) const {
+    if (place.row >= 0) {
+      epilogue.template run_deferred<Half>(work, place, scratch);
+    }
+  }
+};
+
+}  // namespace detail
+
+template <class Operand, class Schedule, class Epilogue, warpgroup_gemm_policy Policy>
+struct gemm_on_warpgroups {
+  using shape = warpgroup_gemm_shape;
+  using pieces_type = gemm_pieces<Operand, Policy>;
+  using mma = warpgroup_mma<Operand, Policy.columns>;
+  static constexpr int lanes = pieces_type::lanes;
+  static constexpr int blocks_per_cluster = Policy.blocks;
+  static constexpr int from_architecture = 900;
+  static constexpr int before_architecture = 1000;
+  static constexpr bool needs_specific_architecture = true;
+  static constexpr bool is_persistent = true;
+  static constexpr int rows = pieces_type::rows;              ///< of a cluster's tile
+  static constexpr int columns = pieces_type::columns;        ///< likewise
+  static constexpr int b_box_rows = pieces_type::b_box_rows;  ///< of the boxes of b; those of a have 128
+  static constexpr int depth = pieces_type::depth;            ///< of a piece, and of all boxes
+  static constexpr int a_bytes = pieces_type::a_bytes;
+  static constexpr int b_bytes = pieces_type::b_bytes;
+
+  struct scratch_type {
+    alignas(1024) unsigned char a[Policy.stages][a_bytes];
+    alignas(1024) unsigned char b[Policy.stages][b_bytes];
+    typename Epilogue::scratch_type of_warp[4 * shape::consumers];  ///< of epilogues, a warp each
+    shared_barrier full[Policy.stages];                             ///< a piece is there
+    shared_barrier empty[Policy.stages];  ///< all blocks of the cluster have multiplied with a piece
+  };
+
+  tensor_map a;
+  tensor_map b;
+  Schedule schedule;
+  Epilogue epilogue;
+
+  /// The launch has as many blocks as run at a time, or fewer.
+  __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t block,
+                                             scratch_type& scratch) const {
+    if (group.lane == 0) {
+      prepare(scratch);
+    }
+    pieces_type::sync_all(group);
+    auto const first_work = static_cast<std::int32_t>(block / Policy.blocks);
+    int const warpgroup = __shfl_sync(0xffffffffU, group.lane / shape::warpgroup, 0);
+    if (warpgroup == 0) {
+      lower_registers<Policy.producer_registers>();
+      if (group.lane == 0) {
+        pieces_type::produce(scratch, a, b, schedule, first_work);
+      }
+    } else {
+      raise_registers<Policy.consumer_registers>();
+      consume(scratch, first_work, warpgroup - 1, group.lane % shape::warpgroup);
+    }
+    __syncwarp();
+    pieces_type::sync_all(group);  // no block ends while the other still writes to its shared memory
+  }
+
+ private:
+  using place_type = typename pieces_type::place_type;
+  __device__ __forceinline__ void prepare(scratch_type& scratch) const {
+    prefetch_tensor_map(a);
+    prefetch_tensor_map(b);
+    epilogue.prepare();
+    constexpr int releases = Policy.blocks * shape::consumers * 4;  // a warp each
+    for (int stage = 0; stage < Policy.stages; ++stage) {
+      scratch.full[stage].init(1);
+      scratch.empty[stage].init(releases);
+    }
+    fence_barrier_init();
+  }
+
+  __device__ __forceinline__ void consume(scratch_type& scratch, std::int32_t first_work, int consumer,
+                                          int lane) const {
+    int const warp = __shfl_sync(0xffffffffU, lane / 32, 0);
+    std::int32_t const first_row = pieces_type::rank() * shape::block_rows + consumer * mma::rows + warp * 16;
+    typename Epilogue::scratch_type& own = scratch.of_warp[4 * consumer + warp];
+    place_type place;
+    typename mma::sum_type sums[mma::registers];
+    detail::deferred_work<Epilogue, mma::registers> deferred;
+    std::int32_t index = first_work;
+    gemm_work work = look_up(index);
+    while (index < schedule.count()) {
+      index += pieces_type::stride();
+      box_place const first{work.column * columns, work.row * rows + first_row};
+      if (work.pieces > 0) {
+        work = multiply_tile(scratch, consumer, place, sums, deferred, own, work.pieces, index);
+      } else {
+        deferred.template run<0>(epilogue, own);
+        deferred.template run<1>(epilogue, own);
+        clear(sums);
+        work = look_up(index);
+      }
+      if constexpr (detail::is_deferring<Epilogue>) {
+        deferred.take(epilogue, sums, first);
+      } else {
+        epilogue(sums, first, own);
+      }
+    }
+    deferred.template run<0>(epilogue, own);
+    deferred.template run<1>(epilogue, own);
+    epilogue.finish();
+  }
+
+  /// One piece is multiplied while the next is awaited; a piece is given back when the next one's multiplications have
+  /// begun. Behind the first two come the halves of what the epilogue of the tile before has put off. Gives the work
+  /// number `next`, which is looked up while tensor cores are busy.
+  __device__ __forceinline__ gemm_work multiply_tile(scratch_type& scratch, int consumer, place_type& place,
+                                                     typename mma::sum_type (&sums)[mma::registers],
+                                                     detail::deferred_work<Epilogue, mma::registers>& deferred,
+                                                     typename Epilogue::scratch_type& own, std::int32_t pieces,
+                                                     std::int32_t next) const {
+    operand_pair const operands{
+        matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.a[0]) +
+                                             static_cast<std::uint32_t>(consumer * mma::rows * shape::depth_bytes)),
+        matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.b[0]))};
+    pin_registers(sums);
+    int before = place.stage;
+    multiply_piece(scratch, operands, place, sums, false);
+    gemm_work const work = look_up(next);
+    deferred.template run<0>(epilogue, own);
+    std::int32_t k = 1;
+    if (detail::is_deferring<Epilogue> && pieces > 1) {
+      before = multiply_next_piece(scratch, operands, place, sums, before);
+      ++k;
+    }
+    deferred.template run<1>(epilogue, own);
+    for (; k < pieces; ++k) {
+      before = multiply_next_piece(scratch, operands, place, sums, before);
+    }
+    await_multiply<0>(sums);
+    pieces_type::release(scratch, before);
+    return work;
+  }
+
+  /// Work number `index`, if there is one, here and now: the compiler would rather compute it where it is used.
+  __device__ __forceinline__ gemm_work look_up(std::int32_t index) const {
+    gemm_work const work = index < schedule.count() ? schedule.at(index) : gemm_work{};
+    std::int32_t words[3] = {work.row, work.column, work.pieces};
+    pin_registers(words);
+    return {words[0], words[1], 0, words[2]};
+  }
+
+  __device__ __forceinline__ static void clear(typename mma::sum_type (&sums)[mma::registers]) {
+#pragma unroll
+    for (int i = 0; i < mma::registers; ++i) {
+      sums[i] = typename mma::sum_type{};
+    }
+  }
+
+  /// Of this warpgroup's rows of a and of b, in the first piece of the ring.
+  struct operand_pair {
+    matrix_descriptor a;
+    matrix_descriptor b;
+  };
+
+  /// Starts to multiply the piece at `place` and moves on. Not `add`: the old sums count as zero.
+  __device__ __forceinline__ static void multiply_piece(scratch_type& scratch, operand_pair operands, place_type& place,
+                                                        typename mma::sum_type (&sums)[mma::registers], bool add) {
+    scratch.full[place.stage].wait(place.phase);
+    begin_multiply();
+    matrix_descriptor const a_piece = operands.a.further(place.stage * a_bytes);
+    matrix_descriptor const b_piece = operands.b.further(place.stage * b_bytes);
+#pragma unroll
+    for (int bytes = 0; bytes < shape::depth_bytes; bytes += 32) {
+      mma::multiply(sums, a_piece.further(bytes), b_piece.further(bytes), add || bytes != 0);
+    }
+    commit_multiply();
+    place.advance();
+  }
+
+  /// The same after the first piece; gives back piece `before` and says which comes next.
+  __device__ __forceinline__ static int multiply_next_piece(scratch_type& scratch, operand_pair operands,
+                                                            place_type& place,
+                                                            typename mma::sum_type (&sums)[mma::registers],
+                                                            int before) {
+    int const stage = place.stage;
+    multiply_piece(scratch, operands, place, sums, true);
+    await_multiply<1>();
+    pieces_type::release(scratch, before);
+    return stage;
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

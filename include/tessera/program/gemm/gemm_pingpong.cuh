@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `gemm_in_turns`: the matrix product a b^T by sm_90a's tensor cores, for epilogues that take long and need the sums
+/// in registers: while one warpgroup is in its epilogue the other multiplies.
+///
+/// As gemm_on_warpgroups (schedules and epilogues are described there), but each of the two warpgroups has tiles of its
+/// own, of 128 x columns: a block's works go to one and the other in turn. A warpgroup begins with a tile when the
+/// other's last piece has come, so tensor cores are idle between tiles for no longer than between pieces. For 128 x 192
+/// the sums take 192 of 240 registers; pieces are a quarter smaller, so 17 % more is copied for each operation than for
+/// tiles of 128 x 256.
+///
+/// With twice as many workers as clusters, worker `i % workers` of a schedule is always the same warpgroup: it can keep
+/// what it reduces. Its warps have rows 16 w to 16 w + 15 and 64 + 16 w to 79 + 16 w of a block; an epilogue is called
+/// for either with a `scratch_type` of its own, and with the number of the work as a fourth argument if it takes one.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/program/gemm/gemm_pipeline.cuh>
+#include <tessera/tile/cuda/barrier.cuh>
+#include <tessera/tile/cuda/bulk_tensor.cuh>
+#include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/register_budget.cuh>
+#include <tessera/tile/cuda/shared_access.cuh>
+#include <tessera/tile/cuda/warpgroup_mma.cuh>
+#include <tessera/tile/gemm_operand.hpp>
+#include <tessera/tile/gemm_schedule.hpp>
+#include <tessera/tuning/gemm/linear.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+template <class Operand, class Schedule, class Epilogue, warpgroup_gemm_policy Policy>
+struct gemm_in_turns {
+  using shape = warpgroup_gemm_shape;
+  using pieces_type = gemm_pieces<Operand, Policy>;
+  using mma = warpgroup_mma<Operand, Policy.columns>;
+  static constexpr int lanes = pieces_type::lanes;
+  static constexpr int blocks_per_cluster = Policy.blocks;
+  static constexpr int from_architecture = 900;
+  static constexpr int before_architecture = 1000;
+  static constexpr bool needs_specific_architecture = true;
+  static constexpr bool is_persistent = true;
+  static constexpr int rows = pieces_type::rows;              ///< of a cluster's tile
+  static constexpr int columns = pieces_type::columns;        ///< likewise
+  static constexpr int b_box_rows = pieces_type::b_box_rows;  ///< of the boxes of b; those of a have 128
+  static constexpr int depth = pieces_type::depth;            ///< of a piece, and of all boxes
+  static constexpr int a_bytes = pieces_type::a_bytes;
+  static constexpr int b_bytes = pieces_type::b_bytes;
+  static constexpr int halves = shape::block_rows / mma::rows;  ///< of a tile: 64 rows, which an instruction has
+
+  struct scratch_type {
+    alignas(1024) unsigned char a[Policy.stages][a_bytes];
+    alignas(1024) unsigned char b[Policy.stages][b_bytes];
+    typename Epilogue::scratch_type of_rows[shape::consumers][4][halves];  ///< of epilogues
+    shared_barrier full[Policy.stages];                                    ///< a piece is there
+    shared_barrier empty[Policy.stages];    ///< all blocks of the cluster have multiplied with a piece
+    shared_barrier turn[shape::consumers];  ///< the other warpgroup's pieces have all come
+  };
+
+  tensor_map a;
+  tensor_map b;
+  Schedule schedule;
+  Epilogue epilogue;
+
+  /// The launch has as many blocks as run at a time, or fewer.
+  __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t block,
+                                             scratch_type& scratch) const {
+    if (schedule.count() == 0) {
+      return;
+    }
+    if (group.lane == 0) {
+      prepare(scratch);
+    }
+    pieces_type::sync_all(group);
+    auto const first_work = static_cast<std::int32_t>(block / Policy.blocks);
+    int const warpgroup = __shfl_sync(0xffffffffU, group.lane / shape::warpgroup, 0);
+    if (warpgroup == 0) {
+      lower_registers<Policy.producer_registers>();
+      if (group.lane == 0) {
+        pieces_type::produce(scratch, a, map_of_b(), schedule, first_work);
+      }
+    } else {
+      raise_registers<Policy.consumer_registers>();
+      consume(scratch, first_work, warpgroup - 1, group.lane % shape::warpgroup);
+    }
+    __syncwarp();
+    pieces_type::sync_all(group);  // no block ends while the other still writes to its shared memory
+  }
+
+ private:
+  using place_type = typename pieces_type::place_type;
+  /// Of a tile.
+  using sum_type = typename mma::sum_type;
+
+  __device__ __forceinline__ void prepare(scratch_type& scratch) const {
+    prefetch_tensor_map(a);
+    prefetch_tensor_map(b);
+    epilogue.prepare();
+    constexpr int releases = Policy.blocks * 4;  // a warp each, of one warpgroup
+    for (int stage = 0; stage < Policy.stages; ++stage) {
+      scratch.full[stage].init(1);
+      scratch.empty[stage].init(releases);
+    }
+    for (shared_barrier& turn : scratch.turn) {
+      turn.init(4);
+    }
+    fence_barrier_init();
+  }
+
+  /// A schedule may choose another b, by what is known on the device only.
+  __device__ __forceinline__ tensor_map const& map_of_b() const {
+    if constexpr (requires { schedule.map_of_b(b); }) {
+      return schedule.map_of_b(b);
+    } else {
+      return b;
+    }
+  }
+
+  __device__ __forceinline__ void consume(scratch_type& scratch, std::int32_t first_work, int consumer,
+                                          int lane) const {
+    int const warp = __shfl_sync(0xffffffffU, lane / 32, 0);
+    std::int32_t const first_row = pieces_type::rank() * shape::block_rows + warp * 16;
+    std::int32_t const count = schedule.count();
+    place_type place;
+    unsigned turn = consumer == 0 ? 1 : 0;  // the first one's first turn has come
+    sum_type sums[halves][mma::registers];
+    if (consumer == 1) {
+      place.skip(pieces_of(first_work));
+    }
+    for (std::int32_t index = first_work + consumer * pieces_type::stride(); index < count;
+         index += 2 * pieces_type::stride()) {
+      gemm_work const work = schedule.at(index);
+      std::int32_t const pieces = __shfl_sync(0xffffffffU, work.pieces, 0);
+      scratch.turn[consumer].wait(turn);
+      turn ^= 1;
+      if (pieces > 0) {
+        place.agree();
+        multiply_tile(scratch, consumer, place, sums, pieces);
+      } else {
+        give_turn(scratch, consumer);
+        clear(sums);
+      }
+      place.skip(pieces_of(index + pieces_type::stride()));
+#pragma unroll
+      for (int half = 0; half < halves; ++half) {
+        box_place const first{work.column * columns, work.row * rows + first_row + half * mma::rows};
+        if constexpr (requires { epilogue(sums[half], first, scratch.of_rows[consumer][warp][half], index); }) {
+          epilogue(sums[half], first, scratch.of_rows[consumer][warp][half], index);
+        } else {
+          epilogue(sums[half], first, scratch.of_rows[consumer][warp][half]);
+        }
+      }
+    }
+    epilogue.finish();
+  }
+
+  __device__ __forceinline__ std::int32_t pieces_of(std::int32_t index) const {
+    return index < schedule.count() ? schedule.at(index).pieces : 0;
+  }
+
+  /// One piece is multiplied while the next is awaited; a piece is given back when the next one's multiplications have
+  /// begun. When the last has come it is the other warpgroup's turn.
+  __device__ __forceinline__ void multiply_tile(scratch_type& scratch, int consumer, place_type& place,
+                                                sum_type (&sums)[halves][mma::registers], std::int32_t pieces) const {
+    operand_pair const operands{matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.a[0])),
+                                matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.b[0]))};
+    pin(sums);
+    int before = place.stage;
+    scratch.full[place.stage].wait(place.phase);
+    if (pieces == 1) {
+      give_turn(scratch, consumer);
+    }
+    multiply_piece(operands, place, sums, false);
+    for (std::int32_t k = 1; k < pieces; ++k) {
+      int const stage = place.stage;
+      scratch.full[stage].wait(place.phase);
+      if (k == pieces - 1) {
+        give_turn(scratch, consumer);
+      }
+      multiply_piece(operands, place, sums, true);
+      await_multiply<1>();
+      pieces_type::release(scratch, before);
+      before = stage;
+    }
+    await_multiply<0>();
+    pin(sums);
+    pieces_type::release(scratch, before);
+  }
+
+  /// To the other warpgroup.
+  __device__ __forceinline__ static void give_turn(scratch_type& scratch, int consumer) {
+    if (threadIdx.x % 32 == 0) {
+      scratch.turn[1 - consumer].arrive();
+    }
+  }
+  __device__ __forceinline__ static void pin(sum_type (&sums)[halves][mma::registers]) {
+#pragma unroll
+    for (int half = 0; half < halves; ++half) {
+      pin_registers(sums[half]);
+    }
+  }
+  __device__ __forceinline__ static void clear(sum_type (&sums)[halves][mma::registers]) {
+#pragma unroll
+    for (int i = 0; i < halves * mma::registers; ++i) {
+      sums[i / mma::registers][i % mma::registers] = sum_type{};
+    }
+  }
+
+  /// Of the block's rows of a and of b, in the first piece of the ring.
+  struct operand_pair {
+    matrix_descriptor a;
+    matrix_descriptor b;
+  };
+
+  /// Starts to multiply the piece at `place`, which is there, and moves on. Not `add`: the old sums count as zero.
+  __device__ __forceinline__ static void multiply_piece(operand_pair operands, place_type& place,
+                                                        sum_type (&sums)[halves][mma::registers], bool add) {
+    begin_multiply();
+    matrix_descriptor const a_piece = operands.a.further(place.stage * a_bytes);
+    matrix_descriptor const b_piece = operands.b.further(place.stage * b_bytes);
+#pragma unroll
+    for (int bytes = 0; bytes < shape::depth_bytes; bytes += 32) {
+#pragma unroll
+      for (int half = 0; half < halves; ++half) {
+        mma::multiply(sums[half], a_piece.further(half * mma::rows * shape::depth_bytes + bytes),
+                      b_piece.further(bytes), add || bytes != 0);
+      }
+    }
+    commit_multiply();
+    place.advance();
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `gemm_pieces`: what gemm_on_warpgroups and gemm_in_turns have in common: extents of tiles and pieces, who is who in
+/// a cluster, and the thread that has the copy engine bring pieces.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/tile/cuda/barrier.cuh>
+#include <tessera/tile/cuda/bulk_tensor.cuh>
+#include <tessera/tile/cuda/cluster.cuh>
+#include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/ring_place.cuh>
+#include <tessera/tile/gemm_operand.hpp>
+#include <tessera/tile/gemm_schedule.hpp>
+#include <tessera/tuning/gemm/linear.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// What is the same for every policy.
+struct warpgroup_gemm_shape {
+  static constexpr int block_rows = 128;   ///< rows of a tile
+  static constexpr int depth_bytes = 128;  ///< of a row in a stage
+  static constexpr int consumers = 2;      ///< warpgroups that multiply
+  static constexpr int warpgroup = 128;    ///< threads
+};
+
+template <class Operand, warpgroup_gemm_policy Policy>
+struct gemm_pieces {
+  using shape = warpgroup_gemm_shape;
+  using place_type = ring_place<Policy.stages>;
+  static_assert(Policy.blocks == 1 || Policy.blocks == 2, "tessera: clusters of this program have 1 or 2 blocks");
+  static constexpr int lanes = shape::warpgroup * (1 + shape::consumers);
+  static constexpr int rows = shape::block_rows * Policy.blocks;     ///< of a cluster's tile
+  static constexpr int columns = Policy.columns;                     ///< likewise
+  static constexpr int b_box_rows = Policy.columns / Policy.blocks;  ///< of the boxes of b; those of a have 128
+  static constexpr int depth =                                       ///< of a piece, and of all boxes
+      shape::depth_bytes / static_cast<int>(sizeof(typename gemm_operand<Operand>::value_type));
+  static constexpr int a_bytes = shape::block_rows * shape::depth_bytes;
+  static constexpr int b_bytes = Policy.columns * shape::depth_bytes;
+
+  /// All threads of all blocks of the cluster.
+  __device__ __forceinline__ static void sync_all(cuda_block<lanes> const& group) {
+    if constexpr (Policy.blocks == 1) {
+      group.sync();
+    } else {
+      sync_cluster();
+    }
+  }
+  /// The thread block's number in its cluster.
+  __device__ __forceinline__ static std::int32_t rank() {
+    if constexpr (Policy.blocks == 1) {
+      return 0;
+    } else {
+      return static_cast<std::int32_t>(rank_in_cluster());
+    }
+  }
+  /// From one work of a block to its next.
+  __device__ __forceinline__ static std::int32_t stride() {
+    return static_cast<std::int32_t>(gridDim.x) / Policy.blocks;
+  }
+
+  /// One thread: brings all pieces of a block's works, in order. Scratch: a program's, with rings a, b, full and empty.
+  template <class Scratch, class Schedule>
+  __device__ __forceinline__ static void produce(Scratch& scratch, tensor_map const& a, tensor_map const& b,
+                                                 Schedule const& schedule, std::int32_t first_work) {
+    std::int32_t const own = rank();
+    std::int32_t const count = schedule.count();
+    place_type place;
+    for (std::int32_t index = first_work; index < count; index += stride()) {
+      gemm_work const work = schedule.at(index);
+      std::int32_t const row = work.row * rows + own * shape::block_rows;
+      std::int32_t const column = work.column * columns + own * b_box_rows;
+      for (std::int32_t k = 0; k < work.pieces; ++k) {
+        std::int32_t const first = schedule.piece(work.first + k) * depth;
+        shared_barrier& full = scratch.full[place.stage];
+        scratch.empty[place.stage].wait(place.phase ^ 1);
+        full.arrive_and_expect(a_bytes + b_bytes);
+        load_box(scratch.a[place.stage], a, full, {first, row});
+        if constexpr (Policy.blocks == 1) {
+          load_box(scratch.b[place.stage], b, full, {first, column});
+        } else {
+          constexpr std::uint16_t everyone = (1 << Policy.blocks) - 1;
+          load_box_for_cluster(scratch.b[place.stage] + own * (b_bytes / Policy.blocks), b, full, {first, column},
+                               everyone);
+        }
+        place.advance();
+      }
+    }
+  }
+
+  /// A warp's, to the producers of all blocks of the cluster.
+  template <class Scratch>
+  __device__ __forceinline__ static void release(Scratch& scratch, int stage) {
+    unsigned const lane = threadIdx.x % 32;
+    if constexpr (Policy.blocks == 1) {
+      if (lane == 0) {
+        scratch.empty[stage].arrive();
+      }
+    } else if (lane < Policy.blocks) {
+      scratch.empty[stage].arrive_at(lane);
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `gemm_tiles`: the matrix product a b^T of two tile sources, tile by tile, whatever becomes of the sums: the portable
+/// program of matrix products.
+///
+/// A group of 128 lanes, or of as many as a source asks for, computes 64 x 64 sums: it loads 64 bytes of depth of 64
+/// rows of a and of b into scratch, multiplies, and goes on, from the first to the last column, so that a sum is always
+/// added up in the same order.
+///
+/// A, B: TileSources of gemm_operand<Operand>::value_type, or sources that need scratch (tile/source/open_source.hpp),
+/// both with the depth as columns. Where A has is_zero(first_row, rows, first_column, columns), what it calls zeros is
+/// neither loaded nor multiplied. Epilogue: a trivially copyable function object; `epilogue(row, column, sum)` is
+/// called once for each sum inside of the result: see program/gemm/store_sums.hpp, store_compact.hpp and
+/// select_target.hpp.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/shape.hpp>
+#include <tessera/tile/gemm_operand.hpp>
+#include <tessera/tile/gemm_tile.hpp>
+#include <tessera/tile/source/open_source.hpp>
+#include <tessera/tile/staged_tile.hpp>
+#include <tessera/tile/tile_order.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+template <class Operand, AnySource A, AnySource B, class Epilogue>
+struct gemm_tiles {
+  using operand_type = typename gemm_operand<Operand>::value_type;
+  static constexpr int lanes = lanes_for_sources<A, B>(128);
+  static constexpr int rows = 64;                                           ///< of a tile
+  static constexpr int columns = 64;                                        ///< of a tile
+  static constexpr int step = 32 / static_cast<int>(sizeof(operand_type));  ///< depth of one multiplication
+  static constexpr int depth = 2 * step;                                    ///< that is staged at a time
+
+  struct scratch_type {
+    staged_tile<operand_type, rows, depth> a;     ///< staged
+    staged_tile<operand_type, columns, depth> b;  ///< staged, columns as rows
+    source_scratch<A> of_a;                       ///< for loading a
+    source_scratch<B> of_b;                       ///< for loading b
+  };
+
+  A a;  ///< rows x depth
+  B b;  ///< columns x depth: the second factor turned over
+  Epilogue epilogue;
+
+  /// Of the tiles.
+  TESSERA_FN constexpr tile_order order() const {
+    return {static_cast<std::int32_t>(divide_up(a.rows(), std::int64_t{rows})),
+            static_cast<std::int32_t>(divide_up(b.rows(), std::int64_t{columns})), 8};
+  }
+  /// How many tiles there are: a group each.
+  TESSERA_FN constexpr std::int64_t tiles() const { return order().count(); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+    using mma = gemm_tile<Operand, shape<rows, columns, step>, Group>;
+    tile_order::place const tile = order().at(which);
+    std::int64_t const first_row = std::int64_t{tile.row} * rows;
+    std::int64_t const first_column = std::int64_t{tile.column} * columns;
+    auto const& a_source = open_source(group, a, scratch.of_a);
+    auto const& b_source = open_source(group, b, scratch.of_b);
+    typename mma::sum_tile sums;
+    mma::clear(group, sums);
+    for (std::int64_t first = 0; first < a.columns(); first += depth) {
+      if constexpr (requires { a.is_zero(first_row, std::int64_t{rows}, first, std::int64_t{depth}); }) {
+        if (a.is_zero(first_row, rows, first, depth)) {
+          continue;
+        }
+      }
+      group.sync();  // the tiles before have been read
+      a_source.load(group, scratch.a, first_row, first);
+      b_source.load(group, scratch.b, first_column, first);
+      group.sync();
+      for (int at = 0; at < depth; at += step) {
+        typename mma::a_tile a_tile;
+        typename mma::b_tile b_tile;
+        mma::load_a(group, a_tile, scratch.a.values + at, scratch.a.stride);
+        mma::load_b_transposed(group, b_tile, scratch.b.values + at, scratch.b.stride);
+        mma::multiply(group, a_tile, b_tile, sums);
+      }
+    }
+    mma::each(group, sums, inside{epilogue, first_row, first_column, a.rows(), b.rows()});
+  }
+
+ private:
+  /// Leaves out what lies beyond the result.
+  struct inside {
+    Epilogue const& epilogue;
+    std::int64_t first_row;
+    std::int64_t first_column;
+    std::int64_t row_count;
+    std::int64_t column_count;
+
+    template <class Sum>
+    TESSERA_FN void operator()(int row, int column, Sum sum) const {
+      if (first_row + row < row_count && first_column + column < column_count) {
+        epilogue(first_row + row, first_column + column, sum);
+      }
+    }
+  };
+};
+
+}  // namespace v0
+}  // namespace tessera

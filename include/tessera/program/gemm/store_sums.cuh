@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Epilogues of gemm_on_warpgroups that write a matrix: `store_sums_by_boxes` through shared memory and the copy
+/// engine, and `store_sums_directly` for matrices whose rows do not begin at multiples of 16 bytes.
+///
+/// Map: see program/gemm/sum_maps.hpp.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/core/bits.hpp>
+#include <tessera/program/gemm/store_sums.hpp>
+#include <tessera/tile/cuda/barrier.cuh>
+#include <tessera/tile/cuda/bulk_tensor.cuh>
+#include <tessera/tile/cuda/convert.cuh>
+#include <tessera/tile/cuda/load_matrix.cuh>
+#include <tessera/tile/cuda/shared_access.cuh>
+#include <tessera/tile/cuda/warpgroup_mma.cuh>
+#include <tessera/view/matrix_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+namespace detail {
+
+/// What boxes of both widths of elements have in common. Each warp writes its 16 rows in boxes of 16 x 128 bytes, two
+/// under way at a time.
+template <class Output, class Map>
+struct box_stores {
+  static constexpr int box_rows = 16;
+  static constexpr int box_columns = 128 / static_cast<int>(sizeof(Output));
+  struct scratch_type {
+    alignas(1024) unsigned char box[2][128 * box_rows];
+  };
+
+  tensor_map target;  ///< boxes of 16 rows of 128 bytes
+  std::int32_t rows;
+  std::int32_t columns;
+  Map map;
+
+  __device__ __forceinline__ void prepare() const { prefetch_tensor_map(target); }
+  __device__ __forceinline__ void finish() const { await_box_stores<0>(); }
+
+  /// Sums outside of the matrix are mapped as if they were at its edge: a map may read a list by row or column.
+  template <class Sum>
+  __device__ __forceinline__ auto mapped(Sum sum, std::int32_t row, std::int32_t column) const {
+    return map(sum, min(row, rows - 1), min(column, columns - 1));
+  }
+
+  /// Waits until a box may be overwritten, and gives its address in shared memory. Before the first box of a tile all
+  /// of those before have been read: their number may be odd.
+  __device__ __forceinline__ static std::uint32_t open_box(scratch_type& scratch, int box) {
+    if (threadIdx.x % 32 == 0) {
+      if (box == 0) {
+        await_box_reads<0>();
+      } else {
+        await_box_reads<1>();
+      }
+    }
+    __syncwarp();
+    return plain_shared_address(scratch.box[box % 2]);
+  }
+  /// Sends off what the lanes have written there.
+  template <class... Policy>
+  __device__ __forceinline__ void close_box(scratch_type const& scratch, int box, box_place place,
+                                            Policy... policy) const {
+    box_place const at{place.column + box * box_columns, place.row};
+    fence_async_proxy();
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) {
+      if (at.column < columns && at.row < rows) {
+        store_box(target, scratch.box[box % 2], at, policy...);
+      }
+      commit_box_stores();
+    }
+  }
+};
+
+}  // namespace detail
+
+template <class Output, class Map>
+struct store_sums_by_boxes;
+
+/// Elements of 4 bytes.
+template <class Output, class Map>
+requires(sizeof(Output) == 4) struct store_sums_by_boxes<Output, Map> : detail::box_stores<Output, Map> {
+  using base = detail::box_stores<Output, Map>;
+  using scratch_type = typename base::scratch_type;
+
+  template <class Sum, int Registers>
+  __device__ __forceinline__ void operator()(Sum const (&sums)[Registers], box_place place,
+                                             scratch_type& scratch) const {
+    constexpr int eighths = base::box_columns / 8;
+    constexpr int boxes = 2 * Registers / base::box_columns;
+    int const lane = static_cast<int>(threadIdx.x % 32);
+    box_place const own{place.column + 2 * (lane % 4), place.row + lane / 4};
+#pragma unroll
+    for (int box = 0; box < boxes; ++box) {
+      std::uint32_t const shared = base::open_box(scratch, box);
+#pragma unroll
+      for (int part = 0; part < 2 * eighths; ++part) {
+        int const eighth = box * eighths + part / 2;
+        int const reg = 4 * eighth + 2 * (part % 2);
+        std::int32_t const column = own.column + 8 * eighth;
+        std::int32_t const row = own.row + 8 * (part % 2);
+        auto const in_box = static_cast<std::uint32_t>(lane / 4 + 8 * (part % 2));
+        std::uint32_t const chunk = static_cast<std::uint32_t>(2 * (part / 2) + (lane % 4) / 2) ^ (in_box % 8);
+        uint2 const pair{
+            bit_cast<std::uint32_t>(detail::stored_sum<Output>(this->mapped(sums[reg], row, column))),
+            bit_cast<std::uint32_t>(detail::stored_sum<Output>(this->mapped(sums[reg + 1], row, column + 1)))};
+        store_shared_u32x2(shared + in_box * 128U + chunk * 16U + static_cast<std::uint32_t>(lane % 2) * 8U, pair);
+      }
+      this->close_box(scratch, box, place);
+    }
+  }
+};
+
+/// Elements of 2 bytes: sums become 64 words at once, which are written while the next tile is multiplied.
+template <class Output, class Map>
+requires(sizeof(Output) == 2) struct store_sums_by_boxes<Output, Map> : detail::box_stores<Output, Map> {
+  using base = detail::box_stores<Output, Map>;
+  using scratch_type = typename base::scratch_type;
+
+  /// Of each 8 columns a word for row lane / 4 and one for the row 8 further.
+  template <int Registers>
+  struct deferred_type {
+    std::uint32_t words[Registers / 2];  ///< pairs of results
+  };
+
+  /// Keeps the results of a warp as pairs, to be written later.
+  template <class Sum, int Registers>
+  __device__ __forceinline__ void defer(Sum const (&sums)[Registers], box_place place,
+                                        deferred_type<Registers>& deferred) const {
+    int const lane = static_cast<int>(threadIdx.x % 32);
+    box_place const own{place.column + 2 * (lane % 4), place.row + lane / 4};
+#pragma unroll
+    for (int part = 0; part < Registers / 2; part += 16) {
+      std::uint32_t words[16];
+#pragma unroll
+      for (int i = 0; i < 16; ++i) {
+        std::int32_t const column = own.column + (part + i) / 2 * 8;
+        std::int32_t const row = own.row + i % 2 * 8;
+        int const reg = 2 * (part + i);
+        words[i] = pack_pair<Output>(static_cast<float>(this->mapped(sums[reg], row, column)),
+                                     static_cast<float>(this->mapped(sums[reg + 1], row, column + 1)));
+      }
+      __syncwarp();  // so that not all that a map reads is read at once: there is no room for it
+#pragma unroll
+      for (int i = 0; i < 16; ++i) {
+        deferred.words[part + i] = words[i];
+      }
+    }
+  }
+
+  /// Writes what was kept.
+  template <int Half, int Registers>
+  __device__ __forceinline__ void run_deferred(deferred_type<Registers> const& deferred, box_place place,
+                                               scratch_type& scratch) const {
+    constexpr int eighths = base::box_columns / 8;
+    constexpr int boxes = 2 * Registers / base::box_columns;
+    int const lane = static_cast<int>(threadIdx.x % 32);
+#pragma unroll
+    for (int box = Half * boxes / 2; box < (Half + 1) * boxes / 2; ++box) {
+      std::uint32_t const row = base::open_box(scratch, box) + static_cast<std::uint32_t>(lane % 16) * 128U;
+#pragma unroll
+      for (int eighth = 0; eighth < eighths; eighth += 2) {
+        std::uint32_t const* const words = deferred.words + 2 * (box * eighths + eighth);
+        std::uint32_t const chunk =
+            static_cast<std::uint32_t>(eighth + lane / 16) ^ static_cast<std::uint32_t>(lane % 8);
+        store_matrix_x4(row + chunk * 16U, words[0], words[1], words[2], words[3]);
+      }
+      this->close_box(scratch, box, place);
+    }
+  }
+};
+
+/// Any strides, any storage type: each thread writes its own sums.
+template <class Output, class Map>
+struct store_sums_directly {
+  struct scratch_type {};
+
+  /// Rows x columns of results.
+  matrix_view<Output> target;
+  Map map;
+
+  __device__ __forceinline__ void prepare() const {}
+
+  template <class Sum, int Registers>
+  __device__ __forceinline__ void operator()(Sum const (&sums)[Registers], box_place place, scratch_type&) const {
+    int const lane = static_cast<int>(threadIdx.x % 32);
+    std::int64_t const first_row = place.row + lane / 4;
+    std::int64_t const first_column = place.column + 2 * (lane % 4);
+#pragma unroll
+    for (int reg = 0; reg < Registers; ++reg) {
+      std::int64_t const row = first_row + reg / 2 % 2 * 8;
+      std::int64_t const column = first_column + reg / 4 * 8 + reg % 2;
+      if (row < target.extent(0) && column < target.extent(1)) {
+        target(row, column) = detail::stored_sum<Output>(map(sums[reg], row, column));
+      }
+    }
+  }
+
+  __device__ __forceinline__ void finish() const {}
+};
+
+}  // namespace v0
+}  // namespace tessera

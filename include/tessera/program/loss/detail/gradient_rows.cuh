@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// What loss_gradient_products does with its sums: `write_classifier_rows` and `add_hidden_rows`. Both pass them
+/// through shared memory, 16 rows x 32 channels of a warp at a time, so that a lane has 16 neighbouring channels of a
+/// row and moves 16 bytes at once.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/precision.hpp>
+#include <tessera/program/loss/block_lists.hpp>
+#include <tessera/program/loss/token_factors.hpp>
+#include <tessera/tile/cuda/convert.cuh>
+#include <tessera/tile/cuda/shared_access.cuh>
+#include <tessera/view/array_view.hpp>
+#include <tessera/view/matrix_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// 16 rows of 32 sums; the 16 bytes c of row r lie at 128 r + 16 (c ^ (r % 8)).
+struct sum_staging {
+  /// Of a warp.
+  alignas(128) float values[16 * 32];
+};
+
+namespace detail {
+
+inline constexpr int channels_of_lane = 16;
+inline constexpr int staged_registers = 96;  ///< of a warp's 16 rows x 192 channels
+inline constexpr int staged_boxes = 6;       ///< of 32 channels
+
+/// A lane's row and first channel within a box.
+struct lane_place {
+  std::int32_t row;
+  std::int32_t channel;
+  __device__ __forceinline__ static lane_place mine() {
+    auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    return {lane / 2, lane % 2 * channels_of_lane};
+  }
+};
+
+/// Box number `Box` of a warp's sums (registers as warpgroup_mma.cuh says), turned to 16 channels of a row.
+template <int Box>
+__device__ __forceinline__ void stage_sums(float const (&sums)[staged_registers], sum_staging& staging,
+                                           float (&values)[channels_of_lane]) {
+  auto const lane = static_cast<std::uint32_t>(threadIdx.x % 32);
+  std::uint32_t const shared = shared_address(staging.values);
+  __syncwarp();  // the box before has been read
+#pragma unroll
+  for (int part = 0; part < 8; ++part) {
+    std::uint32_t const row = lane / 4 + 8 * (part % 2);
+    std::uint32_t const chunk = (2 * (part / 2) + (lane % 4) / 2) ^ (row % 8);
+    int const reg = 16 * Box + 4 * (part / 2) + 2 * (part % 2);
+    uint2 const pair{bit_cast<std::uint32_t>(sums[reg]), bit_cast<std::uint32_t>(sums[reg + 1])};
+    store_shared_u32x2(shared + row * 128 + chunk * 16 + lane % 2 * 8, pair);
+  }
+  __syncwarp();
+  std::uint32_t const row = lane / 2;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    std::uint32_t const chunk = (lane % 2 * 4 + i) ^ (row % 8);
+    float4 const four = load_shared_f32x4(shared + row * 128 + chunk * 16);
+    values[4 * i] = four.x;
+    values[4 * i + 1] = four.y;
+    values[4 * i + 2] = four.z;
+    values[4 * i + 3] = four.w;
+  }
+}
+
+/// 16 neighbouring elements of a row, `count` of which exist; the row begins at a multiple of 16 bytes.
+template <class T>
+struct row_part {
+  static constexpr int words = channels_of_lane * static_cast<int>(sizeof(T)) / 16;
+  static constexpr int in_word = 16 / static_cast<int>(sizeof(T));
+  T* data;
+  std::int32_t count;
+
+  __device__ __forceinline__ void read(uint4 (&into)[words]) const {
+#pragma unroll
+    for (int i = 0; i < words; ++i) {
+      if (count >= (i + 1) * in_word) {
+        into[i] = *reinterpret_cast<uint4 const*>(data + i * in_word);
+      } else {
+        T some[in_word] = {};
+        for (int k = 0; k < in_word && i * in_word + k < count; ++k) {
+          some[k] = data[i * in_word + k];
+        }
+        memcpy(&into[i], some, sizeof(uint4));
+      }
+    }
+  }
+  __device__ __forceinline__ void write(uint4 const (&from)[words]) const {
+#pragma unroll
+    for (int i = 0; i < words; ++i) {
+      if (count >= (i + 1) * in_word) {
+        *reinterpret_cast<uint4*>(data + i * in_word) = from[i];
+      } else {
+        T some[in_word];
+        memcpy(some, &from[i], sizeof(uint4));
+        for (int k = 0; k < in_word && i * in_word + k < count; ++k) {
+          data[i * in_word + k] = some[k];
+        }
+      }
+    }
+  }
+};
+
+/// Rounds.
+template <class T>
+__device__ __forceinline__ void pack(float const (&values)[channels_of_lane], uint4 (&words)[row_part<T>::words]) {
+  std::uint32_t all[row_part<T>::words * 4];
+#pragma unroll
+  for (int i = 0; i < row_part<T>::words * 4; ++i) {
+    if constexpr (sizeof(T) == 4) {
+      all[i] = bit_cast<std::uint32_t>(values[i]);
+    } else {
+      all[i] = pack_pair<T>(values[2 * i], values[2 * i + 1]);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < row_part<T>::words; ++i) {
+    words[i] = uint4{all[4 * i], all[4 * i + 1], all[4 * i + 2], all[4 * i + 3]};
+  }
+}
+
+/// The upper and the lower halves of fp32 bits, two to a word, and back.
+struct split_floats {
+  uint4 upper[2];
+  uint4 lower[2];
+
+  __device__ __forceinline__ static split_floats of(float const (&values)[channels_of_lane]) {
+    std::uint32_t high[8];
+    std::uint32_t low[8];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      auto const first = bit_cast<std::uint32_t>(values[2 * i]);
+      auto const second = bit_cast<std::uint32_t>(values[2 * i + 1]);
+      high[i] = __byte_perm(first, second, 0x7632);
+      low[i] = __byte_perm(first, second, 0x5410);
+    }
+    return {{{high[0], high[1], high[2], high[3]}, {high[4], high[5], high[6], high[7]}},
+            {{low[0], low[1], low[2], low[3]}, {low[4], low[5], low[6], low[7]}}};
+  }
+  __device__ __forceinline__ void add_to(float (&values)[channels_of_lane]) const {
+    std::uint32_t const high[8] = {upper[0].x, upper[0].y, upper[0].z, upper[0].w,
+                                   upper[1].x, upper[1].y, upper[1].z, upper[1].w};
+    std::uint32_t const low[8] = {lower[0].x, lower[0].y, lower[0].z, lower[0].w,
+                                  lower[1].x, lower[1].y, lower[1].z, lower[1].w};
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      values[2 * i] += bit_cast<float>(__byte_perm(low[i], high[i], 0x5410));
+      values[2 * i + 1] += bit_cast<float>(__byte_perm(low[i], high[i], 0x7632));
+    }
+  }
+};
+
+/// f(std::integral_constant<int, 0>), ..., f(<7>).
+template <class F, int... Box>
+__device__ __forceinline__ void each_box(F const& f, std::integer_sequence<int, Box...>) {
+  (f(std::integral_constant<int, Box>{}), ...);
+}
+
+}  // namespace detail
+
+/// Rows of the classifier's gradient, each written once.
+template <class Gradient>
+struct write_classifier_rows {
+  matrix_view<Gradient> target;  ///< vocabulary x channels; rows begin at multiples of 16 bytes
+  std::int32_t const* order;     ///< the entry in each place of the backward pass; null: their own order
+  float const* scale;
+
+  __device__ __forceinline__ void operator()(loss_part_range const& range,
+                                             float const (&sums)[detail::staged_registers], std::int32_t row,
+                                             std::int32_t channel, sum_staging& staging) const {
+    detail::lane_place const mine = detail::lane_place::mine();
+    std::int64_t const in_part = row + mine.row;
+    bool const is_there = in_part < range.width();
+    std::int64_t entry = range.first + in_part;
+    if (is_there && order != nullptr) {
+      entry = order[entry];
+    }
+    float const factor = *scale;
+    auto const write_box = [&](auto box) {
+      float values[detail::channels_of_lane];
+      detail::stage_sums<decltype(box)::value>(sums, staging, values);
+      std::int32_t const first = channel + decltype(box)::value * 32 + mine.channel;
+      auto const count = static_cast<std::int32_t>(target.extent(1)) - first;
+      if (is_there && count > 0) {
+#pragma unroll
+        for (float& value : values) {
+          value *= factor;
+        }
+        uint4 words[detail::row_part<Gradient>::words];
+        detail::pack<Gradient>(values, words);
+        detail::row_part<Gradient>{&target(entry, first), count}.write(words);
+      }
+    };
+    detail::each_box(write_box, std::make_integer_sequence<int, detail::staged_boxes>{});
+  }
+};
+
+/// Adds to gradients of hidden states.
+template <class Gradient>
+struct add_hidden_rows {
+  matrix_view<Gradient> target;        ///< tokens x channels; rows begin at multiples of 16 bytes
+  matrix_view<std::uint16_t> remains;  ///< tokens x channels, rounded up to 8: lower halves; not used for float
+  float const* scale;
+
+  __device__ __forceinline__ void operator()(loss_part_range const& range,
+                                             array_view<loss_token_factors const> const& tokens,
+                                             float const (&sums)[detail::staged_registers], std::int32_t row,
+                                             std::int32_t channel, sum_staging& staging) const {
+    detail::lane_place const mine = detail::lane_place::mine();
+    std::int64_t const token = row + mine.row;
+    bool const is_there = token < tokens.size();
+    bool const is_cleared = is_there && range.is_last() && tokens[token].label < 0;
+    float const factor = range.is_last() ? *scale : 1.0F;
+    auto const add_box = [&](auto box) {
+      float values[detail::channels_of_lane];
+      detail::stage_sums<decltype(box)::value>(sums, staging, values);
+      std::int32_t const first = channel + decltype(box)::value * 32 + mine.channel;
+      auto const count = static_cast<std::int32_t>(target.extent(1)) - first;
+      if (is_there && count > 0) {
+        if (!range.is_first()) {
+          add_before(values, token, first, count);
+        }
+        write(range, values, token, first, count, factor, is_cleared);
+      }
+    };
+    detail::each_box(add_box, std::make_integer_sequence<int, detail::staged_boxes>{});
+  }
+
+ private:
+  static constexpr bool is_float = std::is_same_v<Gradient, float>;
+
+  __device__ __forceinline__ void add_before(float (&values)[detail::channels_of_lane], std::int64_t token,
+                                             std::int32_t channel, std::int32_t count) const {
+    detail::row_part<Gradient> const part{&target(token, channel), count};
+    if constexpr (is_float) {
+      uint4 words[4];
+      part.read(words);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        values[4 * i] += bit_cast<float>(words[i].x);
+        values[4 * i + 1] += bit_cast<float>(words[i].y);
+        values[4 * i + 2] += bit_cast<float>(words[i].z);
+        values[4 * i + 3] += bit_cast<float>(words[i].w);
+      }
+    } else {
+      detail::split_floats before;
+      part.read(before.upper);
+      low_part(token, channel).read(before.lower);
+      before.add_to(values);
+    }
+  }
+
+  __device__ __forceinline__ void write(loss_part_range const& range, float (&values)[detail::channels_of_lane],
+                                        std::int64_t token, std::int32_t channel, std::int32_t count, float factor,
+                                        bool is_cleared) const {
+    detail::row_part<Gradient> const part{&target(token, channel), count};
+    if constexpr (!is_float) {
+      if (!range.is_last()) {
+        detail::split_floats const halves = detail::split_floats::of(values);
+        part.write(halves.upper);
+        low_part(token, channel).write(halves.lower);
+        return;
+      }
+    }
+    if (range.is_last()) {
+#pragma unroll
+      for (float& value : values) {
+        value = (is_cleared ? 0.0F : value) * factor;
+      }
+    }
+    uint4 packed[detail::row_part<Gradient>::words];
+    detail::pack<Gradient>(values, packed);
+    part.write(packed);
+  }
+  __device__ __forceinline__ detail::row_part<std::uint16_t> low_part(std::int64_t token, std::int32_t channel) const {
+    return {&remains(token, channel), static_cast<std::int32_t>(remains.extent(1)) - channel};
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// What a forward pass of a loss can leave for a backward pass that leaves small gradients out: `loss_marks`, bits of
+/// the entries of the vocabulary that may matter to a block of tokens, made while log-sum-exps are not yet known.
+///
+/// Bit j % 32 of word (i / 128, j / 32) is set if softmax(i, j) >= threshold for any token i of that block that has a
+/// label, and may be set without. Logits are compared with threshold * exp(a bound of the log-sum-exp): the sum over
+/// entries known so far, and for the others the least that as many were seen to have. The latter is a guess; each
+/// token's largest bound is kept, and a block of which one is above the log-sum-exp gets all bits. So does one with a
+/// log-sum-exp that is NaN or infinite.
+///
+/// The programs: `clear_loss_states` before all, `share_loss_bounds` between launches that each do some of the
+/// vocabulary, which are where those that do parts of one row learn of each other; `check_loss_marks` in the end.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/program/loss/tokens.hpp>
+#include <tessera/reduce/entropy.hpp>
+#include <tessera/reduce/log_sum_exp.hpp>
+#include <tessera/reduce/paired.hpp>
+#include <tessera/tile/per_lane.hpp>
+#include <tessera/view/array_view.hpp>
+#include <tessera/view/matrix_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Of a token, in units of log 2.
+struct loss_bound {
+  float least;    ///< of the log-sum-exps of whole tiles that were looked at
+  float highest;  ///< bound of its log-sum-exp that was used
+};
+
+/// What is known of a token when a launch begins, likewise.
+struct known_loss {
+  float sum;    ///< log-sum-exp of what is done
+  float least;  ///< as above
+};
+
+struct loss_marks {
+  /// Tokens that share a bit.
+  static constexpr int block_tokens = 128;
+  /// Bounds are lowered by this much, and by their magnitude times relative_slack: twice what rounding adds to them.
+  static constexpr float slack = 2e-3F;
+  /// By which logits of two programs may differ, relatively.
+  static constexpr float relative_slack = 2e-6F;
+
+  matrix_view<std::uint32_t> live;     ///< blocks of 128 tokens x words of 32 entries; null where no marks are wanted
+  matrix_view<loss_bound> bounds;      ///< as many for each row of the list of tokens as it has states
+  array_view<known_loss> known;        ///< of each row of that list
+  array_view<std::int32_t> is_marked;  ///< one element: 1 if there are marks
+  float threshold = 0;                 ///< of the softmax
+
+  /// Whether marks are to be made.
+  [[nodiscard]] TESSERA_FN constexpr bool are_wanted() const { return live.data != nullptr && threshold > 0; }
+};
+
+/// What sm_90a's forward pass keeps of a row from tile to tile, in shared memory.
+template <class State>
+struct loss_row_memory {
+  State state;         ///< of what has been seen
+  loss_bound bound;    ///< of the log-sum-exp
+  float known;         ///< log2 of the sum that was known when this launch began
+  float floor;         ///< sums below it do not matter
+  std::int32_t label;  ///< -1 for none, which is no column
+};
+
+/// The sum of exponentials in a state of a Reducer that is or has an lse_reducer or an entropy_reducer.
+template <class R>
+TESSERA_FN constexpr scaled_exponentials<float> exponentials_of(R const& reducer, typename R::state_type const& state) {
+  if constexpr (has_reducer<entropy_reducer<float>, R>) {
+    auto const& part = state_of<entropy_reducer<float>>(reducer, state);
+    return {part.largest, part.scaled};
+  } else {
+    return state_of<lse_reducer<float>>(reducer, state);
+  }
+}
+
+/// Run with a lane for each row of the list of tokens. R: the Reducer.
+template <class R>
+struct clear_loss_states {
+  static constexpr int lanes = 256;
+  struct scratch_type {};
+
+  matrix_view<typename R::state_type> states;  ///< shares x rows of the list
+  loss_marks marks;
+
+  TESSERA_FN constexpr std::int64_t groups() const { return divide_up(states.extent(1), std::int64_t{lanes}); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    for (int lane : group) {
+      std::int64_t const row = which * lanes + lane;
+      for (std::int64_t i = 0; row < states.extent(1) && i < states.extent(0); ++i) {
+        states(i, row) = R{}.identity();
+        if (marks.are_wanted()) {
+          marks.bounds(i, row) = {infinity, -infinity};
+        }
+      }
+    }
+  }
+};
+
+/// Run with a lane for each row of the list of tokens. R: the Reducer.
+template <class R>
+struct share_loss_bounds {
+  static constexpr int lanes = 256;
+  struct scratch_type {};
+
+  matrix_view<typename R::state_type const> states;  ///< shares x rows of the list
+  loss_marks marks;
+  array_view<std::int64_t const> count;  ///< of rows
+
+  TESSERA_FN constexpr std::int64_t groups() const { return divide_up(states.extent(1), std::int64_t{lanes}); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    constexpr float log2_e = 1.442695041F;
+    for (int lane : group) {
+      std::int64_t const row = which * lanes + lane;
+      if (row < count[0]) {
+        scaled_exponentials<float> sum{-infinity, 0.0F};
+        float least = infinity;
+        for (std::int64_t i = 0; i < states.extent(0); ++i) {
+          lse_reducer<float>{}.merge(sum, exponentials_of(R{}, states(i, row)));
+          least = minimum(least, marks.bounds(i, row).least);
+        }
+        marks.known[row] = {lse_reducer<float>{}.value(sum) * log2_e, least};
+      }
+    }
+  }
+};
+
+/// Run with a group for each block of tokens, when log-sum-exps are known.
+struct check_loss_marks {
+  static constexpr int lanes = loss_marks::block_tokens;
+  struct scratch_type {};
+
+  loss_marks marks;
+  loss_token_list tokens;
+  array_view<float const> row_lse;  ///< of the list
+  std::int64_t vocabulary;          ///< entries
+
+  TESSERA_FN constexpr std::int64_t groups() const { return marks.live.extent(0); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    per_lane<std::int32_t, Group> wrong;
+    for (int lane : group) {
+      std::int64_t const token = which * lanes + lane;
+      std::int64_t const row = token < tokens.row_of.size() ? tokens.row_of[token] : -1;
+      wrong[lane] = row < 0 || is_right(row) ? 0 : 1;
+    }
+    std::int32_t const count = reduce(group, wrong, detail::plus{});
+    for (int lane : group) {
+      if (count > 0) {
+        set_all(which, lane);
+      }
+      if (which == 0 && is_first(lane)) {
+        marks.is_marked[0] = 1;
+      }
+    }
+  }
+
+ private:
+  TESSERA_FN bool is_right(std::int64_t row) const {
+    constexpr float log2_e = 1.442695041F;
+    float const lse = row_lse[row] * log2_e;
+    bool right = is_finite(lse);
+    for (std::int64_t i = 0; i < marks.bounds.extent(0); ++i) {
+      float const beyond = marks.bounds(i, row).highest - lse;
+      right = right && beyond <= 0.5F * (loss_marks::slack + loss_marks::relative_slack * absolute(lse));
+    }
+    return right;
+  }
+  TESSERA_FN void set_all(std::int64_t block, int lane) const {
+    for (std::int64_t word = lane; word < marks.live.extent(1); word += lanes) {
+      std::int64_t const left = vocabulary - word * 32;
+      marks.live(block, word) = left >= 32 ? ~std::uint32_t{0} : (std::uint32_t{1} << left) - 1;
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

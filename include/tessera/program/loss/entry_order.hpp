@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// The order in which a filtered backward pass takes the vocabulary: first the entries that matter to many blocks of
+/// tokens, those that matter to none not at all. From the marks of the forward pass (loss/entry_marks.hpp), by six
+/// programs: `mark_labels`, `class_entries`, `place_classes`, `place_entries`, `find_alive_blocks`, `choose_order`.
+/// Then `gather_entries` brings the rows of a part of the classifier together.
+///
+/// Entries have a class by the share of the blocks of tokens that they matter to; classes come in falling order, and
+/// entries of a class in their own. Where that leaves out next to nothing all entries are taken in their own order: to
+/// bring rows together costs 1.5 % of a whole pass. So the order depends on the marks alone.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/program/loss/block_lists.hpp>
+#include <tessera/program/loss/tokens.hpp>
+#include <tessera/tile/per_lane.hpp>
+#include <tessera/view/array_view.hpp>
+#include <tessera/view/matrix_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Marks as the backward pass reads them.
+struct loss_mark_reader {
+  matrix_view<std::uint32_t> live;           ///< blocks of 128 tokens x words of 32 entries
+  array_view<std::int32_t const> is_marked;  ///< 0: there are no marks, everything matters
+
+  /// Whether an entry matters to a block of tokens.
+  TESSERA_FN bool is_live(std::int64_t block, std::int64_t entry) const {
+    return (live(block, entry / 32) >> (entry % 32) & 1U) != 0;
+  }
+};
+
+struct loss_entry_order {
+  static constexpr int classes = 16;          ///< by the share of blocks of tokens
+  static constexpr int group_entries = 1024;  ///< that a group sorts
+
+  array_view<std::int32_t> entry_of;     ///< of each place
+  array_view<std::int32_t> place_of;     ///< of each entry
+  array_view<std::uint8_t> class_of;     ///< of each entry: 0 matters to no token, 15 to all blocks
+  array_view<std::int32_t> counts;       ///< classes in falling order, in each the groups of entries; then first places
+  array_view<std::int64_t> alive;        ///< one element: the places of classes but 0
+  array_view<std::int32_t> dead_blocks;  ///< one element: of 128 tokens x 128 places, those that matter to none
+  array_view<std::int32_t> in_order;     ///< one element: whether entries are in their own order after all
+
+  /// Groups for so many entries.
+  static TESSERA_FN constexpr std::int64_t groups(std::int64_t vocabulary) {
+    return divide_up(vocabulary, std::int64_t{group_entries});
+  }
+  TESSERA_FN constexpr std::int64_t groups() const { return groups(entry_of.size()); }
+  /// Place in `counts` of a class and a group.
+  TESSERA_FN constexpr std::int64_t count_at(int which, std::int64_t group) const {
+    return (classes - 1 - which) * groups() + group;
+  }
+};
+
+/// A group for each block of tokens. Labels matter although their softmax may be small.
+struct mark_labels {
+  static constexpr int lanes = 128;
+  struct scratch_type {
+    std::int32_t labels[lanes];  ///< of the block's tokens
+  };
+
+  loss_mark_reader marks;
+  loss_token_list tokens;
+
+  TESSERA_FN constexpr std::int64_t groups() const { return marks.live.extent(0); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+    if (marks.is_marked[0] == 0) {
+      return;
+    }
+    for (int lane : group) {
+      std::int64_t const token = which * lanes + lane;
+      std::int64_t const row = token < tokens.row_of.size() ? tokens.row_of[token] : -1;
+      scratch.labels[lane] = row >= 0 ? tokens.labels[row] : -1;
+    }
+    group.sync();
+    for (int lane : group) {
+      std::int32_t const label = scratch.labels[lane];
+      bool is_new = label >= 0 && !marks.is_live(which, label);
+      for (int other = 0; other < lane; ++other) {
+        is_new = is_new && scratch.labels[other] != label;
+      }
+      if (is_new) {  // no other lane adds this bit
+        group.atomic_add(marks.live(which, label / 32), std::uint32_t{1} << label % 32);
+      }
+    }
+  }
+};
+
+/// A group for each 1024 entries.
+struct class_entries {
+  static constexpr int lanes = 256;
+  struct scratch_type {
+    std::int32_t counts[loss_entry_order::classes];  ///< of the group's entries
+  };
+
+  loss_mark_reader marks;
+  loss_entry_order order;
+
+  TESSERA_FN constexpr std::int64_t groups() const { return order.groups(); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+    for (int lane : group) {
+      if (lane < loss_entry_order::classes) {
+        scratch.counts[lane] = 0;
+      }
+    }
+    group.sync();
+    for (int lane : group) {
+      for (int i = lane; i < loss_entry_order::group_entries; i += lanes) {
+        std::int64_t const entry = which * loss_entry_order::group_entries + i;
+        if (entry < order.class_of.size()) {
+          int const own = class_of(entry);
+          order.class_of[entry] = static_cast<std::uint8_t>(own);
+          group.atomic_add(scratch.counts[own], 1);
+        }
+      }
+    }
+    group.sync();
+    for (int lane : group) {
+      if (lane < loss_entry_order::classes) {
+        order.counts[order.count_at(lane, which)] = scratch.counts[lane];
+      }
+    }
+  }
+
+ private:
+  TESSERA_FN int class_of(std::int64_t entry) const {
+    constexpr std::int64_t most = loss_entry_order::classes - 1;
+    std::int64_t const blocks = marks.live.extent(0);
+    std::int64_t count = marks.is_marked[0] == 0 ? blocks : 0;
+    for (std::int64_t block = 0; block < blocks && marks.is_marked[0] != 0; ++block) {
+      count += marks.is_live(block, entry) ? 1 : 0;
+    }
+    return static_cast<int>(divide_up(count * most, blocks));
+  }
+};
+
+/// Run with one group: counts become first places.
+struct place_classes {
+  static constexpr int lanes = 1024;
+  struct scratch_type {};
+
+  loss_entry_order order;
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {
+    std::int64_t const all = loss_entry_order::classes * order.groups();
+    std::int32_t before = 0;
+    for (std::int64_t first = 0; first < all; first += lanes) {
+      per_lane<std::int32_t, Group> place;
+      for (int lane : group) {
+        place[lane] = first + lane < all ? order.counts[first + lane] : 0;
+      }
+      std::int32_t const some = exclusive_sum(group, place);
+      for (int lane : group) {
+        if (first + lane < all) {
+          order.counts[first + lane] = before + place[lane];
+        }
+        if (first + lane == order.count_at(0, 0)) {
+          order.alive[0] = before + place[lane];
+        }
+        if (first + lane == 0) {
+          order.dead_blocks[0] = 0;
+        }
+      }
+      before += some;
+    }
+  }
+};
+
+/// A group for each 1024 entries, 128 at a time.
+struct place_entries {
+  static constexpr int lanes = 128;
+  static constexpr int words = 4;  ///< with 16 bits for each of four classes
+  struct scratch_type {
+    std::int32_t first[loss_entry_order::classes];  ///< the first place of each class for this group
+  };
+
+  loss_entry_order order;
+
+  TESSERA_FN constexpr std::int64_t groups() const { return order.groups(); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+    for (int lane : group) {
+      if (lane < loss_entry_order::classes) {
+        scratch.first[lane] = order.counts[order.count_at(lane, which)];
+      }
+    }
+    group.sync();
+    for (int i = 0; i < loss_entry_order::group_entries; i += lanes) {
+      place_some(group, which * loss_entry_order::group_entries + i, scratch);
+    }
+  }
+
+ private:
+  TESSERA_FN static constexpr std::int32_t field(std::uint64_t const (&packed)[words], int which) {
+    return static_cast<std::int32_t>(packed[which / 4] >> which % 4 * 16 & 0xffff);
+  }
+
+  template <class Group>
+  TESSERA_FN void place_some(Group const& group, std::int64_t first, scratch_type& scratch) const {
+    per_lane<std::int32_t, Group> own;
+    for (int lane : group) {
+      own[lane] = first + lane < order.class_of.size() ? order.class_of[first + lane] : -1;
+    }
+    std::uint64_t totals[words];
+    per_lane<std::int32_t, Group> rank;
+    for (int word = 0; word < words; ++word) {
+      per_lane<std::uint64_t, Group> ones;
+      for (int lane : group) {
+        ones[lane] = own[lane] >= 0 && own[lane] / 4 == word ? std::uint64_t{1} << own[lane] % 4 * 16 : 0;
+      }
+      totals[word] = exclusive_sum(group, ones);
+      for (int lane : group) {
+        if (own[lane] >= 0 && own[lane] / 4 == word) {
+          rank[lane] = static_cast<std::int32_t>(ones[lane] >> own[lane] % 4 * 16 & 0xffff);
+        }
+      }
+    }
+    for (int lane : group) {
+      if (own[lane] >= 0) {
+        std::int32_t const place = scratch.first[own[lane]] + rank[lane];
+        order.entry_of[place] = static_cast<std::int32_t>(first + lane);
+        order.place_of[first + lane] = place;
+      }
+    }
+    group.sync();
+    for (int lane : group) {
+      if (lane < loss_entry_order::classes) {
+        scratch.first[lane] += field(totals, lane);
+      }
+    }
+    group.sync();
+  }
+};
+
+/// A group for each 128 places: to which blocks of tokens one of them matters.
+struct find_alive_blocks {
+  static constexpr int lanes = 128;
+  struct scratch_type {};
+
+  loss_mark_reader marks;
+  loss_entry_order order;
+  matrix_view<std::uint8_t> alive;  ///< blocks of tokens x blocks of places
+
+  TESSERA_FN constexpr std::int64_t groups() const { return alive.extent(1); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    std::int64_t const last = min(order.alive[0], order.entry_of.size());
+    bool const is_marked = marks.is_marked[0] != 0;
+    std::int32_t dead = 0;
+    for (std::int64_t block = 0; block < alive.extent(0); ++block) {
+      per_lane<bool, Group> matters;
+      for (int lane : group) {
+        std::int64_t const place = which * lanes + lane;
+        matters[lane] = place < last && (!is_marked || marks.is_live(block, order.entry_of[place]));
+      }
+      bool const found = any(group, matters);
+      dead += found ? 0 : 1;
+      for (int lane : group) {
+        if (is_first(lane)) {
+          alive(block, which) = found ? 1 : 0;
+        }
+      }
+    }
+    for (int lane : group) {
+      if (is_first(lane)) {
+        group.atomic_add(order.dead_blocks[0], dead);
+      }
+    }
+  }
+};
+
+/// A group for each 1024 entries. Goes back to their own order, with all blocks alive, where few are not.
+struct choose_order {
+  static constexpr int lanes = 256;
+  static constexpr std::int64_t least = 64;  ///< of so many blocks one must be dead
+  struct scratch_type {};
+
+  loss_entry_order order;
+  matrix_view<std::uint8_t> alive;  ///< blocks of tokens x blocks of places
+
+  TESSERA_FN constexpr std::int64_t groups() const { return order.groups(); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    bool const in_order = order.dead_blocks[0] * least < alive.extent(0) * alive.extent(1);
+    for (int lane : group) {
+      if (in_order) {
+        take_own_order(which, lane);
+      }
+      if (which == 0 && is_first(lane)) {
+        order.in_order[0] = in_order ? 1 : 0;
+        order.alive[0] = in_order ? order.entry_of.size() : order.alive[0];
+      }
+    }
+  }
+
+ private:
+  TESSERA_FN void take_own_order(std::int64_t which, int lane) const {
+    std::int64_t const first = which * loss_entry_order::group_entries;
+    std::int64_t const end = min(first + loss_entry_order::group_entries, order.entry_of.size());
+    for (std::int64_t entry = first + lane; entry < end; entry += lanes) {
+      order.entry_of[entry] = static_cast<std::int32_t>(entry);
+      order.place_of[entry] = static_cast<std::int32_t>(entry);
+    }
+    for (std::int64_t block = first / 128; block < divide_up(end, std::int64_t{128}); ++block) {
+      for (std::int64_t row = lane; row < alive.extent(0); row += lanes) {
+        alive(row, block) = 1;
+      }
+    }
+  }
+};
+
+/// A group for each row of a part: brings it, or zeros where no entry is alive. Rows begin at multiples of 16 bytes.
+/// Where entries are in their own order nothing is brought.
+template <class T>
+struct gather_entries {
+  static constexpr int lanes = 128;
+  struct scratch_type {};
+  /// What a lane moves at a time.
+  struct alignas(16) piece {
+    std::uint32_t words[4];  ///< of the classifier's row
+  };
+
+  loss_part_range range;
+  array_view<std::int32_t const> entry_of;  ///< of each place
+  matrix_view<T const> classifier;          ///< vocabulary x channels
+  matrix_view<T> gathered;                  ///< entries of a part x channels
+
+  TESSERA_FN constexpr std::int64_t groups() const { return gathered.extent(0); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    std::int64_t const end = range.width();
+    if (range.is_in_order() || which >= divide_up(end, std::int64_t{256}) * 256) {
+      return;
+    }
+    constexpr std::int64_t in_piece = sizeof(piece) / sizeof(T);
+    T* const to = &gathered(which, 0);
+    T const* const from = which < end ? &classifier(entry_of[range.first + which], 0) : nullptr;
+    std::int64_t const pieces = classifier.extent(1) / in_piece;
+    for (int lane : group) {
+      for (std::int64_t i = lane; i < pieces; i += lanes) {
+        reinterpret_cast<piece*>(to)[i] = from != nullptr ? reinterpret_cast<piece const*>(from)[i] : piece{};
+      }
+      for (std::int64_t i = pieces * in_piece + lane; i < classifier.extent(1); i += lanes) {
+        to[i] = from != nullptr ? from[i] : T{};
+      }
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// From the states of rows to losses: `finish_loss_tokens` makes the losses of tokens and adds up groups of them,
+/// `finish_loss` adds up the groups. All sums over tokens are in double and in an order that depends on the extents
+/// alone.
+///
+///     loss of a token = weight * ((1 - s) (lse - logit of the label) + s (lse - mean logit) + z lse^2)
+///
+/// s: smoothing; z: the factor of the z-loss; lse: the log-sum-exp of the logits.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/program/loss/tokens.hpp>
+#include <tessera/reduce/arg_max.hpp>
+#include <tessera/reduce/entropy.hpp>
+#include <tessera/reduce/log_sum_exp.hpp>
+#include <tessera/reduce/paired.hpp>
+#include <tessera/reduce/sum.hpp>
+#include <tessera/tile/per_lane.hpp>
+#include <tessera/view/array_view.hpp>
+#include <tessera/view/matrix_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Sums over tokens.
+struct loss_sums {
+  double loss;     ///< sum of losses
+  double weight;   ///< sum of weights
+  double correct;  ///< tokens whose likeliest entry is their label
+
+  /// Sums of both.
+  TESSERA_FN friend constexpr loss_sums operator+(loss_sums const& a, loss_sums const& b) {
+    return {a.loss + b.loss, a.weight + b.weight, a.correct + b.correct};
+  }
+};
+
+/// What becomes of the logits.
+struct loss_terms {
+  float smoothing;
+  float z_factor;
+  std::int64_t vocabulary;
+};
+
+/// What a softmax's state says of a row.
+struct softmax_reading {
+  float largest;      ///< of the logits
+  float above;        ///< log-sum-exp - largest: not negative, and exact where one entry has all the probability
+  float entropy = 0;  ///< 0 where the reducer does not know
+};
+
+/// Reads a state of any reducer that has a log-sum-exp.
+template <class R>
+TESSERA_FN softmax_reading read_softmax(R const& reducer, typename R::state_type const& state) {
+  if constexpr (has_reducer<entropy_reducer<float>, R>) {
+    auto const& part = state_of<entropy_reducer<float>>(reducer, state);
+    return {part.largest, log(part.scaled), entropy_reducer<float>{}.entropy(part)};
+  } else {
+    auto const& part = state_of<lse_reducer<float>>(reducer, state);
+    return {part.largest, log(part.scaled), 0.0F};
+  }
+}
+
+/// From states of rows to losses of tokens, and sums of groups of them.
+template <class R>
+struct finish_loss_tokens {
+  static_assert(has_reducer<lse_reducer<float>, R> || has_reducer<entropy_reducer<float>, R>,
+                "tessera: the reducer of a loss is or has an lse_reducer<float> or an entropy_reducer<float>");
+  static constexpr int lanes = 256;
+  struct scratch_type {};
+
+  loss_token_list tokens;
+  R reducer;
+  matrix_view<typename R::state_type const> states;  ///< pieces x tokens
+  array_view<float const> targets;                   ///< the logit of each label
+  array_view<float const> weights;                   ///< a value for each token, or null for ones
+  loss_terms terms;                                  ///< what is added to a loss
+  loss_token_outputs outputs;
+  array_view<float> row_lse;      ///< for the backward pass: NaN unless it is finite, which keeps all blocks of the row
+  array_view<float> row_entropy;  ///< likewise
+  array_view<loss_sums> sums;     ///< one for each group
+
+  TESSERA_FN constexpr std::int64_t groups() const { return divide_up(tokens.order.size(), std::int64_t{lanes}); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    per_lane<loss_sums, Group> own;
+    for (int lane : group) {
+      std::int64_t const row = which * lanes + lane;
+      own[lane] = row < tokens.count[0] ? finish_row(row) : loss_sums{0, 0, 0};
+    }
+    loss_sums const total = reduce(group, own, detail::plus{});
+    for (int lane : group) {
+      if (is_first(lane)) {
+        sums[which] = total;
+      }
+    }
+  }
+
+ private:
+  TESSERA_FN loss_sums finish_row(std::int64_t row) const {
+    std::int64_t const token = tokens.order[row];
+    auto state = reducer.identity();
+    for (std::int64_t piece = 0; piece < states.extent(0); ++piece) {
+      reducer.merge(state, states(piece, row));
+    }
+    softmax_reading const softmax = read_softmax(reducer, state);
+    float const lse = softmax.largest + softmax.above;
+    float const surprise = (softmax.largest - targets[row]) + softmax.above;
+    float loss = surprise + terms.z_factor * lse * lse;
+    if constexpr (has_reducer<sum_reducer<float>, R>) {
+      float const mean = state_of<sum_reducer<float>>(reducer, state) / static_cast<float>(terms.vocabulary);
+      if (terms.smoothing != 0.0F) {
+        loss += terms.smoothing * (targets[row] - mean);
+      }
+    }
+    float const weight = weights.data != nullptr ? weights[token] : 1.0F;
+    row_lse[row] = is_finite(lse) ? lse : detail::not_a_number;
+    row_entropy[row] = softmax.entropy;
+    detail::write_if_asked(outputs.loss, token, weight * loss);
+    detail::write_if_asked(outputs.log_sum_exp, token, lse);
+    detail::write_if_asked(outputs.log_probability, token, -surprise);
+    detail::write_if_asked(outputs.entropy, token, softmax.entropy);
+    double correct = 0;
+    if constexpr (has_reducer<arg_max_reducer<float>, R>) {
+      std::int32_t const best = state_of<arg_max_reducer<float>>(reducer, state).place;
+      detail::write_if_asked(outputs.prediction, token, best);
+      correct = best == tokens.labels[row] ? 1 : 0;
+    }
+    return {static_cast<double>(weight) * static_cast<double>(loss), static_cast<double>(weight), correct};
+  }
+};
+
+/// Values for all tokens together, one element each; null where nobody asks.
+struct loss_total_outputs {
+  array_view<float> loss;          ///< the sum, or the mean by weight
+  array_view<float> accuracy;      ///< of tokens with a label; 0 if there are none
+  array_view<std::int64_t> count;  ///< of tokens with a label
+};
+
+/// Run with one group.
+struct finish_loss {
+  static constexpr int lanes = 256;
+  struct scratch_type {};
+
+  array_view<loss_sums const> sums;      ///< of groups of tokens
+  array_view<std::int64_t const> count;  ///< one element: tokens that have a label
+  array_view<float const> poison;        ///< one element: NaN if a label was none
+  bool is_mean;                          ///< else a sum
+  loss_total_outputs outputs;            ///< null where nobody asks
+  array_view<float> scale;               ///< one element, for the backward pass: 1 / total weight for a mean, else 1
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {
+    per_lane<loss_sums, Group> own;
+    for (int lane : group) {
+      own[lane] = loss_sums{0, 0, 0};
+      for (std::int64_t i = lane; i < sums.size(); i += lanes) {
+        own[lane] = own[lane] + sums[i];
+      }
+    }
+    loss_sums const total = reduce(group, own, detail::plus{});
+    // A mean of nothing is 0, with gradients of 0, so that a batch without labels does no harm.
+    double const factor = !is_mean ? 1.0 : total.weight != 0.0 ? 1.0 / total.weight : 0.0;
+    for (int lane : group) {
+      if (is_first(lane)) {
+        double const tokens = static_cast<double>(count[0]);
+        scale[0] = static_cast<float>(factor);
+        double const loss = is_mean && total.weight == 0.0 ? 0.0 : total.loss * factor;
+        detail::write_if_asked(outputs.loss, 0, static_cast<float>(loss) + poison[0]);
+        detail::write_if_asked(outputs.accuracy, 0, static_cast<float>(tokens > 0 ? total.correct / tokens : 0.0));
+        detail::write_if_asked(outputs.count, 0, count[0]);
+      }
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `fold_rows`: what any Reducer makes of rows of sums that lie in the registers of a warp, as row_fold.hpp says.
+///
+/// A warp has 16 rows of a tile: register 4 j + 2 h + i is row lane / 4 + 8 h, column 8 j + 2 (lane % 4) + i. Of each
+/// row four lanes have values. The state is that of row lane / 4 + 8 (lane % 2), the lane's own, with the same bits in
+/// both lanes that have it.
+///
+/// For reducers that are pushed two lanes exchange halves, so that each has values of its own row alone and the state
+/// in registers; a loop takes 16 columns at a time, so that push() is compiled 8 times and not once for each register.
+/// Small states have copies, lest one push() wait for the one before.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include <tessera/core/math.hpp>
+#include <tessera/program/loss/row_fold.hpp>
+#include <tessera/reduce/paired.hpp>
+#include <tessera/tile/cuda/chosen_registers.cuh>
+#include <tessera/tile/cuda/exponential.cuh>
+#include <tessera/tile/cuda/group.cuh>
+
+namespace tessera {
+inline namespace v0 {
+namespace detail {
+
+/// 2 to a power, by one instruction.
+struct fast_power {
+  __device__ __forceinline__ float operator()(float power) const { return fast_exp2(power); }
+};
+
+/// By value, word by word: chosen by address they would lie in memory.
+template <class T>
+__device__ __forceinline__ T chosen(bool is_second, T const& first, T const& second) {
+  constexpr int words = (static_cast<int>(sizeof(T)) + 3) / 4;
+  unsigned of_first[words]{};
+  unsigned of_second[words]{};
+  memcpy(of_first, &first, sizeof(T));
+  memcpy(of_second, &second, sizeof(T));
+#pragma unroll
+  for (int i = 0; i < words; ++i) {
+    of_first[i] = is_second ? of_second[i] : of_first[i];
+  }
+  T result;
+  memcpy(&result, of_first, sizeof(T));
+  return result;
+}
+
+/// Whether a lane's own row is the lower of the two that it has sums of.
+__device__ __forceinline__ bool own_is_lower() {
+  return threadIdx.x % 2 != 0;
+}
+
+/// The first of the parts of a lane's two rows becomes that of its own row, with what other lanes have of it.
+template <class Fold>
+__device__ __forceinline__ void join_lanes(typename Fold::part (&parts)[2], row_place const& place) {
+  using part = typename Fold::part;
+  if constexpr (!std::is_empty_v<part>) {
+    Fold::settle(parts[0], place);
+    Fold::settle(parts[1], place);
+    part const given = chosen(own_is_lower(), parts[1], parts[0]);
+    parts[0] = chosen(own_is_lower(), parts[0], parts[1]);
+    Fold::join(parts[0], move_words(given, across{1}));
+    Fold::join(parts[0], move_words(parts[0], across{2}));  // the same bits for both, for it commutes
+  }
+}
+
+/// Pushes the values of a tile into the state that is kept of the lane's own row.
+template <class R>
+struct pushed_rows {
+  using state_type = typename R::state_type;
+  static constexpr int copies = sizeof(state_type) <= 12 ? 4 : sizeof(state_type) <= 24 ? 2 : 1;
+
+  template <int Registers>
+  __device__ __forceinline__ static void push(float const (&sums)[Registers], row_place const& place,
+                                              state_type& kept) {
+    R const reducer{};
+    state_type states[copies];
+#pragma unroll
+    for (state_type& state : states) {
+      state = reducer.identity();
+    }
+    // Of each 8 columns of its own row a lane has 4, from 4 ((lane / 2) % 2) on.
+    std::int32_t column = place.column - 2 * static_cast<std::int32_t>(threadIdx.x % 2);
+#pragma unroll 1
+    for (int eighth = 0; eighth < Registers / 8; ++eighth, column += 16) {
+      float some[8];
+      choose_registers(some, sums, eighth);
+      float own[8];
+      exchange(some, own);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        std::int32_t const at = column + i / 4 * 8 + i % 4;
+        if (at < place.end) {
+          push_placed(reducer, states[i % copies], placed_value<float>{own[i] * place.scale, at});
+        }
+      }
+    }
+    __syncwarp();
+#pragma unroll
+    for (int i = 1; i < copies; ++i) {
+      reducer.merge(states[0], states[i]);
+    }
+    state_type const other = move_words(states[0], across{2});
+    if (threadIdx.x % 4 < 2) {
+      reducer.merge(states[0], other);
+      reducer.merge(kept, states[0]);
+    }
+    __syncwarp();
+  }
+
+ private:
+  /// Both lanes of a pair have some values of both rows; after it each has those of its own row.
+  __device__ __forceinline__ static void exchange(float const (&some)[8], float (&own)[8]) {
+    bool const is_lower = own_is_lower();
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      if (i % 4 < 2) {
+        float const mine = is_lower ? some[i + 2] : some[i];
+        float const got = __shfl_xor_sync(whole_warp, is_lower ? some[i] : some[i + 2], 1);
+        own[i] = is_lower ? got : mine;
+        own[i + 2] = is_lower ? mine : got;
+      }
+    }
+  }
+};
+/// Of pairs: the parts that are pushed.
+template <class First, class Second>
+struct pushed_rows<paired_reducer<First, Second>> {
+  template <int Registers>
+  __device__ __forceinline__ static void push(float const (&sums)[Registers], row_place const& place,
+                                              typename paired_reducer<First, Second>::state_type& kept) {
+    if constexpr (row_fold<First>::is_pushed) {
+      pushed_rows<First>::push(sums, place, kept.first);
+    }
+    if constexpr (row_fold<Second>::is_pushed) {
+      pushed_rows<Second>::push(sums, place, kept.second);
+    }
+  }
+};
+
+/// Takes all values of both of a lane's rows and adds up their exponentials, where the fold uses them.
+template <class Fold, bool HasBounds, int Registers>
+__device__ __forceinline__ void take_rows(float const (&sums)[Registers], float const (&largest)[2],
+                                          row_place const& place, typename Fold::part (&parts)[2], float (&raw)[2]) {
+  constexpr float log2_e = 1.442695041F;
+  float const steepness = place.scale * log2_e;
+  float const reference[2] = {reference_of_row(largest[0], steepness), reference_of_row(largest[1], steepness)};
+#pragma unroll
+  for (int i = 0; i < Registers; ++i) {
+    int const half = i / 2 % 2;
+    std::int32_t const column = i / 4 * 8 + i % 2;
+    row_value value{sums[i], largest[half], 0.0F, 0.0F, column, true};
+    if constexpr (Fold::uses_exponentials) {
+      value.exponent = multiply_add(sums[i], steepness, -reference[half]);
+      value.exponential = fast_exp2(value.exponent);
+      raw[half] += value.exponential;
+    }
+    if constexpr (HasBounds) {
+      value.is_there = place.column + column < place.end;
+    }
+    Fold::take(parts[half], value);
+  }
+}
+
+/// The same where some row of the warp is far: rare, so that the code shall be short.
+template <class Fold, int Registers>
+__device__ __forceinline__ void take_far_rows(float const (&sums)[Registers], float const (&largest)[2],
+                                              row_place const& place, typename Fold::part (&parts)[2],
+                                              float (&raw)[2]) {
+  constexpr float log2_e = 1.442695041F;
+#pragma unroll 1
+  for (int eighth = 0; eighth < Registers / 8; ++eighth) {
+    float some[8];
+    choose_registers(some, sums, eighth);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      int const half = i / 2 % 2;
+      std::int32_t const column = eighth * 16 + i / 4 * 8 + i % 2;
+      row_value value{some[i], largest[half], 0.0F, 0.0F, column, place.column + column < place.end};
+      if constexpr (Fold::uses_exponentials) {
+        value.exponent = far_exponent(some[i], largest[half], place.scale * log2_e);
+        value.exponential = fast_exp2(value.exponent);
+        raw[half] += value.exponential;
+      }
+      Fold::take(parts[half], value);
+    }
+  }
+}
+
+}  // namespace detail
+
+/// The state of the lane's own row in this tile, but for reducers that are pushed, whose values go to `kept` at once.
+/// Largest: of both of the lane's rows. Kept: of the lane's own row, in shared memory.
+template <class R, int Registers>
+__device__ __forceinline__ typename R::state_type fold_rows(float const (&sums)[Registers], float const (&largest)[2],
+                                                            row_place const& place, typename R::state_type& kept) {
+  using fold = row_fold<R>;
+  constexpr float log2_e = 1.442695041F;
+  float const steepness = place.scale * log2_e;
+  if constexpr (fold::is_pushed) {
+    detail::pushed_rows<R>::push(sums, place, kept);
+  }
+  typename fold::part parts[2]{};
+  float raw[2] = {0.0F, 0.0F};
+  // The same for all lanes of a warp.
+  bool const has_bounds =
+      fold::uses_bounds && place.column - 2 * static_cast<std::int32_t>(threadIdx.x % 4) + 2 * Registers > place.end;
+  bool const is_far =
+      fold::uses_exponentials &&
+      __any_sync(detail::whole_warp, is_far_row(largest[0], steepness) || is_far_row(largest[1], steepness)) != 0;
+  if (is_far) {
+    detail::take_far_rows<fold>(sums, largest, place, parts, raw);
+  } else if (has_bounds) {
+    detail::take_rows<fold, true>(sums, largest, place, parts, raw);
+  } else {
+    detail::take_rows<fold, false>(sums, largest, place, parts, raw);
+  }
+  bool const is_lower = detail::own_is_lower();
+  float own = 0.0F;
+  if constexpr (fold::uses_exponentials) {
+    own = (is_lower ? raw[1] : raw[0]) + detail::move_words(is_lower ? raw[0] : raw[1], detail::across{1});
+    own += detail::move_words(own, detail::across{2});  // the same bits for both: a sum of two commutes
+  }
+  row_facts const row =
+      facts_of_row(is_lower ? largest[1] : largest[0], place.scale, own, is_far, detail::fast_power{});
+  detail::join_lanes<fold>(parts, place);
+  return fold::finish(parts[0], row);
+}
+
+}  // namespace v0
+}  // namespace tessera

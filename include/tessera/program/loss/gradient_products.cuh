@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `loss_gradient_products`: what a part of the logits' gradient G adds to the gradients of hidden states (G C) and of
+/// the classifier (G^T E), both in one launch of sm_90a's tensor cores: linear_loss's backward pass, after
+/// gemm_in_turns has made G.
+///
+/// Clusters of two thread blocks compute 256 x 192 sums at a time and go on to the next: first those of the classifier,
+/// over the tokens, then those of hidden states, over the entries of the part. As in gemm_in_turns each of the two
+/// warpgroups of a block that multiply has tiles of its own, 128 x 192 sums in its registers, and one multiplies while
+/// the other writes. All operands come as boxes of 64 columns by the copy engine: G as its rows lie, or across, and
+/// rows of C and E across the depth. Rows of C and E are for both blocks; each copies every other half of a box. Only
+/// blocks of G that loss_block_lists name are multiplied.
+///
+/// Sums are fp32. Rows of the classifier's gradient are written once. Gradients of hidden states are added up in fp32
+/// from part to part: where they are stored in 16 bits the upper half of the fp32 bits stays in the result and the
+/// lower half in the workspace, until the last part rounds them.
+///
+/// Cost: 4 * 128 * 128 * channels operations for each kept block of G; a block copies 28 KiB through L2 for 3.1e6 of
+/// them.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/program/gemm/gemm_pipeline.cuh>
+#include <tessera/program/loss/block_lists.hpp>
+#include <tessera/program/loss/detail/gradient_rows.cuh>
+#include <tessera/program/loss/token_factors.hpp>
+#include <tessera/tile/cuda/barrier.cuh>
+#include <tessera/tile/cuda/bulk_tensor.cuh>
+#include <tessera/tile/cuda/cluster.cuh>
+#include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/register_budget.cuh>
+#include <tessera/tile/cuda/ring_place.cuh>
+#include <tessera/tile/cuda/warpgroup_mma.cuh>
+#include <tessera/tuning/gemm/linear.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+template <class T, class Gradient, warpgroup_gemm_policy Policy>
+struct loss_gradient_products {
+  static_assert(Policy.blocks == 2 && Policy.columns == 192,
+                "tessera: this program computes 256 x 192 in clusters of 2");
+  using shape = warpgroup_gemm_shape;
+  static constexpr int lanes = shape::warpgroup * (1 + shape::consumers);
+  static constexpr int blocks_per_cluster = 2;
+  static constexpr int from_architecture = 900;
+  static constexpr int before_architecture = 1000;
+  static constexpr bool needs_specific_architecture = true;
+  static constexpr bool is_persistent = true;
+  static constexpr int box = 64;                   ///< columns of all boxes; rows of those of G
+  static constexpr int shared_rows = 32;           ///< of boxes that are for both blocks
+  static constexpr int box_bytes = box * box * 2;  ///< of a box of an operand
+  static constexpr int rows = 256;                 ///< of a cluster's tile
+  static constexpr int channels = Policy.columns;  ///< of a tile
+  static constexpr int halves = 2;                 ///< of a block's tile, each multiplied by instructions of its own
+  static constexpr int boxes = channels / box;     ///< across a tile
+
+  struct scratch_type {
+    /// Blocks of gradients.
+    alignas(1024) unsigned char a[Policy.stages][halves][box_bytes];
+    /// Rows of the other operand.
+    alignas(1024) unsigned char b[Policy.stages][boxes][box_bytes];
+    sum_staging of_warp[shape::consumers][4];  ///< for sums on their way out
+    shared_barrier full[Policy.stages];
+    shared_barrier empty[Policy.stages];
+    shared_barrier turn[shape::consumers];  ///< the other warpgroup's pieces have all come
+  };
+
+  tensor_map gradient;    ///< tokens x entries of the part
+  tensor_map hidden;      ///< tokens x channels
+  tensor_map classifier;  ///< entries of the part x channels, where entries are in their own order
+  tensor_map gathered;    ///< likewise where they are not
+  loss_product_works works;
+  loss_part_range range;
+  write_classifier_rows<Gradient> to_classifier;  ///< of a part
+  add_hidden_rows<Gradient> to_hidden;            ///< of a part
+  array_view<loss_token_factors const> tokens;
+
+  __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t block,
+                                             scratch_type& scratch) const {
+    if (range.is_beyond()) {
+      return;
+    }
+    if (group.lane == 0) {
+      prepare(scratch);
+    }
+    sync_cluster();
+    auto const worker = static_cast<std::int32_t>(block / 2);
+    int const warpgroup = __shfl_sync(0xffffffffU, group.lane / shape::warpgroup, 0);
+    if (warpgroup == 0) {
+      lower_registers<Policy.producer_registers>();
+      if (group.lane == 0) {
+        produce(scratch, worker);
+      }
+    } else {
+      raise_registers<Policy.consumer_registers>();
+      consume(scratch, worker, warpgroup - 1, group.lane % shape::warpgroup);
+    }
+    __syncwarp();
+    sync_cluster();  // no block ends while the other still writes to its shared memory
+  }
+
+ private:
+  using place_type = ring_place<Policy.stages>;
+  using sums_type = float[halves][channels / 2];
+  static constexpr operand_order along = operand_order::along_depth;
+  static constexpr operand_order across = operand_order::across_depth;
+
+  __device__ __forceinline__ void prepare(scratch_type& scratch) const {
+    prefetch_tensor_map(gradient);
+    prefetch_tensor_map(hidden);
+    prefetch_tensor_map(classifier);
+    for (int stage = 0; stage < Policy.stages; ++stage) {
+      scratch.full[stage].init(1);
+      scratch.empty[stage].init(2 * 4);  // a warp each, of one warpgroup
+    }
+    for (shared_barrier& turn : scratch.turn) {
+      turn.init(4);
+    }
+    fence_barrier_init();
+  }
+
+  __device__ __forceinline__ loss_product_work work_at(std::int32_t turn, std::int32_t worker) const {
+    return works.at(turn, worker, static_cast<std::int32_t>(gridDim.x) / 2);
+  }
+  /// Works of each worker, of which the last may not be there.
+  __device__ __forceinline__ std::int32_t turns() const {
+    return divide_up(works.count(), static_cast<std::int32_t>(gridDim.x) / 2);
+  }
+  __device__ __forceinline__ std::int32_t pieces_at(std::int32_t turn, std::int32_t worker) const {
+    return turn < turns() ? 2 * work_at(turn, worker).count : 0;
+  }
+
+  __device__ __forceinline__ void produce(scratch_type& scratch, std::int32_t worker) const {
+    auto const own = static_cast<std::int32_t>(rank_in_cluster());
+    std::int32_t const count = turns();
+    tensor_map const& entries = range.is_in_order() ? classifier : gathered;
+    place_type place;
+    for (std::int32_t turn = 0; turn < count; ++turn) {
+      loss_product_work const work = work_at(turn, worker);
+      if (work.is_hidden) {
+        copy_pieces<true>(scratch, work, entries, own, place);
+      } else {
+        copy_pieces<false>(scratch, work, hidden, own, place);
+      }
+    }
+  }
+
+  /// A kind of product at a time: there are few registers.
+  template <bool IsHidden>
+  __device__ __forceinline__ void copy_pieces(scratch_type& scratch, loss_product_work const& work, tensor_map const& b,
+                                              std::int32_t own, place_type& place) const {
+    std::int32_t const first = work.panel * rows + own * halves * box;
+    std::int32_t const channel = work.channel_tile * channels;
+    for (std::int32_t piece = 0; piece < 2 * work.count; ++piece) {
+      std::int32_t const k = (loss_list_entry::block(work.list[piece / 2]) * 2 + piece % 2) * box;
+      copy_piece<IsHidden>(scratch, b, first, channel, k, own, place.stage, place.phase);
+      place.advance();
+    }
+  }
+
+  /// 64 tokens, or 64 entries, from number k on.
+  template <bool IsHidden>
+  __device__ __forceinline__ void copy_piece(scratch_type& scratch, tensor_map const& b, std::int32_t first,
+                                             std::int32_t channel, std::int32_t k, std::int32_t own, int stage,
+                                             unsigned phase) const {
+    constexpr std::uint16_t everyone = 3;
+    constexpr int shared_bytes = shared_rows * 128;
+    shared_barrier& full = scratch.full[stage];
+    scratch.empty[stage].wait(phase ^ 1);
+    full.arrive_and_expect((halves + boxes) * box_bytes);
+#pragma unroll
+    for (int i = 0; i < halves; ++i) {
+      box_place const piece = IsHidden ? box_place{k, first + i * box} : box_place{first + i * box, k};
+      load_box(scratch.a[stage][i], gradient, full, piece);
+    }
+#pragma unroll
+    for (int i = 0; i < boxes; ++i) {
+      load_box_for_cluster(scratch.b[stage][i] + own * shared_bytes, b, full,
+                           {channel + i * box, k + own * shared_rows}, everyone);
+    }
+  }
+
+  __device__ __forceinline__ void consume(scratch_type& scratch, std::int32_t worker, int consumer, int lane) const {
+    auto const own = static_cast<std::int32_t>(rank_in_cluster());
+    int const warp = __shfl_sync(0xffffffffU, lane / 32, 0);
+    std::int32_t const count = turns();
+    place_type place;
+    unsigned turn_phase = consumer == 0 ? 1 : 0;  // the first one's first turn has come
+    sums_type sums;
+    if (consumer == 1) {
+      place.skip(pieces_at(0, worker));
+    }
+    for (std::int32_t turn = consumer; turn < count; turn += 2) {
+      loss_product_work const work = same_for_warp(work_at(turn, worker));
+      scratch.turn[consumer].wait(turn_phase);
+      turn_phase ^= 1;
+      place.agree();
+      if (work.count == 0) {
+        give_turn(scratch, consumer);
+        clear(sums);
+      } else if (work.is_hidden) {
+        multiply_tile<along>(scratch, work, consumer, place, sums);
+      } else {
+        multiply_tile<across>(scratch, work, consumer, place, sums);
+      }
+      place.skip(pieces_at(turn + 1, worker));
+      if (work.panel >= 0) {
+        write(work, sums, own * halves * box + warp * 16, scratch.of_warp[consumer][warp]);
+      }
+    }
+  }
+
+  /// First row: of the warp, in the tile.
+  __device__ __forceinline__ void write(loss_product_work const& work, sums_type const& sums, std::int32_t first_row,
+                                        sum_staging& staging) const {
+    std::int32_t const channel = work.channel_tile * channels;
+    std::int32_t const row = work.panel * rows + first_row;
+    if (!work.is_hidden) {
+      if (work.panel * rows < range.width()) {
+#pragma unroll
+        for (int half = 0; half < halves; ++half) {
+          to_classifier(range, sums[half], row + half * box, channel, staging);
+        }
+      }
+    } else if (work.count > 0 || range.is_first() || range.is_last()) {
+#pragma unroll
+      for (int half = 0; half < halves; ++half) {
+        to_hidden(range, tokens, sums[half], row + half * box, channel, staging);
+      }
+    }
+  }
+
+  /// What all lanes have read alike, so that the compiler knows it, too: else it lets multiplications wait for each
+  /// other.
+  __device__ __forceinline__ static loss_product_work same_for_warp(loss_product_work work) {
+    constexpr unsigned all = 0xffffffffU;
+    work.is_hidden = __shfl_sync(all, work.is_hidden ? 1 : 0, 0) != 0;
+    work.panel = __shfl_sync(all, work.panel, 0);
+    work.count = __shfl_sync(all, work.count, 0);
+    work.is_unclean = __shfl_sync(all, work.is_unclean ? 1 : 0, 0) != 0;
+    return work;
+  }
+
+  /// Order: of G's elements, as seen from the depth. One piece is multiplied while the next is awaited; a piece is
+  /// given back when the next one's multiplications have begun. When the last has come it is the other's turn.
+  template <operand_order Order>
+  __device__ __forceinline__ void multiply_tile(scratch_type& scratch, loss_product_work const& work, int consumer,
+                                                place_type& place, sums_type& sums) const {
+    std::int32_t const pieces = 2 * work.count;
+    pin(sums);
+    int before = place.stage;
+    await_piece<Order>(scratch, work, 0, place);
+    multiply_piece<Order>(scratch, place, sums, false);
+    for (std::int32_t k = 1; k < pieces; ++k) {
+      int const stage = place.stage;
+      await_piece<Order>(scratch, work, k, place);
+      if (k == pieces - 1) {
+        give_turn(scratch, consumer);
+      }
+      multiply_piece<Order>(scratch, place, sums, true);
+      await_multiply<1>();
+      release(scratch, before);
+      before = stage;
+    }
+    await_multiply<0>();
+    pin(sums);
+    release(scratch, before);
+  }
+
+  template <operand_order Order>
+  __device__ __forceinline__ void await_piece(scratch_type& scratch, loss_product_work const& work, std::int32_t k,
+                                              place_type const& place) const {
+    scratch.full[place.stage].wait(place.phase);
+    if (Order == across && work.is_unclean) {
+      std::int32_t const entry = works.lists[works.first_of(false, work.panel) + k / 2];
+      if (loss_list_entry::is_unclean(entry)) {
+        clear_unlabelled_rows(scratch, place.stage, loss_list_entry::block(entry) * 2 + k % 2);
+      }
+    }
+  }
+
+  /// Starts to multiply the piece at `place` and moves on. Not `add`: the old sums count as zero.
+  template <operand_order Order>
+  __device__ __forceinline__ static void multiply_piece(scratch_type& scratch, place_type& place, sums_type& sums,
+                                                        bool add) {
+    using mma = warpgroup_mma<T, channels, Order, operand_order::across_depth>;
+    constexpr int rows_of_depth = 16 * 128;  // bytes: a multiplication takes 16 rows of a box
+    std::uint32_t const a_address =
+        detail::plain_shared_address(scratch.a) + static_cast<std::uint32_t>(place.stage * halves * box_bytes);
+    std::uint32_t const b_address =
+        detail::plain_shared_address(scratch.b) + static_cast<std::uint32_t>(place.stage * boxes * box_bytes);
+    matrix_descriptor const a = Order == along ? matrix_descriptor::rows_of_128_bytes(a_address)
+                                               : matrix_descriptor::with_strides(a_address, box_bytes, 1024);
+    matrix_descriptor const b = matrix_descriptor::with_strides(b_address, box_bytes, 1024);
+    begin_multiply();
+#pragma unroll
+    for (int step = 0; step < 4; ++step) {
+#pragma unroll
+      for (int half = 0; half < halves; ++half) {
+        mma::multiply(sums[half], a.further(half * box_bytes + step * (Order == along ? 32 : rows_of_depth)),
+                      b.further(step * rows_of_depth), add || step != 0);
+      }
+    }
+    commit_multiply();
+    place.advance();
+  }
+
+  /// Tokens without a label have zeros in G, which cannot undo a NaN or an infinity among their hidden states. By the
+  /// warpgroup whose turn it is.
+  __device__ __forceinline__ void clear_unlabelled_rows(scratch_type& scratch, int stage, std::int32_t piece) const {
+    int const thread = static_cast<int>(threadIdx.x) % shape::warpgroup;
+    int const barrier = static_cast<int>(threadIdx.x) / shape::warpgroup;
+    int const row = thread / 2;
+    std::int64_t const token = std::int64_t{piece} * box + row;
+    if (token < tokens.size() && tokens[token].label < 0) {
+#pragma unroll
+      for (int i = 0; i < boxes; ++i) {
+        auto* const words = reinterpret_cast<uint4*>(scratch.b[stage][i] + row * 128 + thread % 2 * 64);
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+          words[k] = uint4{0, 0, 0, 0};
+        }
+      }
+    }
+    fence_async_proxy();
+    sync_named(barrier, shape::warpgroup);
+  }
+
+  /// To the other warpgroup.
+  __device__ __forceinline__ static void give_turn(scratch_type& scratch, int consumer) {
+    if (threadIdx.x % 32 == 0) {
+      scratch.turn[1 - consumer].arrive();
+    }
+  }
+  __device__ __forceinline__ static void pin(sums_type& sums) {
+#pragma unroll
+    for (int half = 0; half < halves; ++half) {
+      pin_registers(sums[half]);
+    }
+  }
+  __device__ __forceinline__ static void clear(sums_type& sums) {
+#pragma unroll
+    for (int i = 0; i < channels; ++i) {
+      sums[i / (channels / 2)][i % (channels / 2)] = 0.0F;
+    }
+  }
+
+  __device__ __forceinline__ static void release(scratch_type& scratch, int stage) {
+    unsigned const lane = threadIdx.x % 32;
+    if (lane < 2) {
+      scratch.empty[stage].arrive_at(lane);
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// The small programs around loss_gradient_tiles: factors of rows before it, and what becomes of products and sums
+/// after it.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/core/precision.hpp>
+#include <tessera/program/loss/logit_gradient.hpp>
+#include <tessera/program/loss/tokens.hpp>
+#include <tessera/tile/per_lane.hpp>
+#include <tessera/view/array_view.hpp>
+#include <tessera/view/matrix_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Gradients of what the user computed from the outputs; null where there are none.
+struct loss_upstream {
+  array_view<float const> loss = {};         ///< one element, or one for each token without a reduction; null for ones
+  array_view<float const> log_sum_exp = {};  ///< for each token
+  array_view<float const> entropy = {};      ///< for each token
+};
+
+/// The factors of rows: all that a gradient by a logit is multiplied by, before and after the softmax.
+struct prepare_loss_gradients {
+  static constexpr int lanes = 256;
+  struct scratch_type {};
+
+  loss_token_list tokens;
+  array_view<float const> weights;      ///< of tokens, or null
+  array_view<float const> row_lse;      ///< log-sum-exps of the tokens that have a label
+  array_view<float const> row_entropy;  ///< entropies of the tokens that have a label
+  loss_upstream upstream;               ///< gradients of the results
+  float z_factor;
+  bool is_reduced;                     ///< else a loss for each token
+  array_view<float const> mean_scale;  ///< one element
+  array_view<loss_row_gradient> rows;  ///< what each row of the list depends on: the result
+  array_view<float> largest;  ///< of the bounds of a group's rows; null where scale_loss_gradients does not run
+
+  TESSERA_FN constexpr std::int64_t groups() const { return divide_up(rows.size(), std::int64_t{lanes}); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    float const common = !is_reduced ? 1.0F : mean_scale[0] * (upstream.loss.data != nullptr ? upstream.loss[0] : 1.0F);
+    per_lane<float, Group> bound;
+    for (int lane : group) {
+      std::int64_t const row = which * lanes + lane;
+      bound[lane] = 0.0F;
+      if (row < tokens.count[0]) {
+        rows[row] = factors_of(row, common);
+        bound[lane] = bound_of(rows[row]);
+      }
+    }
+    if (largest.data != nullptr) {
+      float const of_all = maximum(group, bound);
+      for (int lane : group) {
+        if (is_first(lane)) {
+          largest[which] = of_all;
+        }
+      }
+    }
+  }
+
+ private:
+  TESSERA_FN loss_row_gradient factors_of(std::int64_t row, float common) const {
+    std::int64_t const token = tokens.order[row];
+    float const weight = weights.data != nullptr ? weights[token] : 1.0F;
+    float const own = !is_reduced && upstream.loss.data != nullptr ? upstream.loss[token] : 1.0F;
+    float const by_loss = common * weight * own;
+    float const by_lse = upstream.log_sum_exp.data != nullptr ? upstream.log_sum_exp[token] : 0.0F;
+    return {row_lse[row], row_entropy[row], by_loss, by_lse + by_loss * 2.0F * z_factor * row_lse[row],
+            upstream.entropy.data != nullptr ? upstream.entropy[token] : 0.0F};
+  }
+
+  /// What no gradient by a logit of the row exceeds, but for the slope: |S - q| and S are at most 1, and -S log S at
+  /// most 1 / e. 0 where there is no bound.
+  TESSERA_FN static float bound_of(loss_row_gradient const& row) {
+    float const bound = absolute(row.by_loss) + absolute(row.by_log_sum_exp) +
+                        absolute(row.by_entropy) * (0.375F + absolute(row.entropy));
+    return is_finite(bound) ? bound : 0.0F;
+  }
+};
+
+/// Divides the factors of all rows by one number, so that gradients by logits fill the range of fp16: else they would
+/// vanish, or overflow, where factors are small or large. Sums of products are multiplied by it.
+///
+/// Rows have the number in common because the classifier's gradient adds them up. With it the largest bound becomes
+/// 2^15; what is 2^-29 of that still has all bits of fp16.
+struct scale_loss_gradients {
+  static constexpr int lanes = 256;
+  struct scratch_type {};
+
+  array_view<std::int64_t const> count;  ///< one element: rows that count
+  array_view<float const> largest;       ///< bounds of rows, from prepare_loss_gradients
+  float steepest;                        ///< slope of a logit
+  array_view<loss_row_gradient> rows;    ///< whose factors are divided
+  array_view<float> late_scale;          ///< one element, which is multiplied by the number
+
+  TESSERA_FN constexpr std::int64_t groups() const { return largest.size(); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    per_lane<float, Group> bound;
+    for (int lane : group) {
+      bound[lane] = 0.0F;
+      for (std::int64_t i = lane; i < largest.size(); i += lanes) {
+        bound[lane] = max(bound[lane], largest[i]);
+      }
+    }
+    float const divisor = divisor_for(maximum(group, bound) * steepest);
+    for (int lane : group) {
+      std::int64_t const row = which * lanes + lane;
+      if (row < count[0]) {
+        rows[row].by_loss /= divisor;
+        rows[row].by_log_sum_exp /= divisor;
+        rows[row].by_entropy /= divisor;
+      }
+      if (row == 0) {
+        late_scale[0] *= divisor;
+      }
+    }
+  }
+
+  /// By which what is at most `bound` is divided to become at most 2^15; a normal number, and 1 if the bound is 0.
+  TESSERA_FN static constexpr float divisor_for(float bound) {
+    constexpr float least = 0x1p-111F;
+    constexpr float most = 0x1p127F;
+    return bound > 0.0F ? clamp(bound, least, most) / 32768.0F : 1.0F;
+  }
+};
+
+/// A map of sums: times a number that is in memory.
+struct scaled_by_memory {
+  float const* scale;  ///< in memory
+  /// What is stored for a sum.
+  TESSERA_FN constexpr float operator()(float sum, std::int64_t, std::int64_t) const { return sum * *scale; }
+};
+
+/// The epilogue of gemm_tiles for gradients of hidden states: adds to what parts of the vocabulary before have left,
+/// and after the last one writes to the rows of tokens. Between parts sums are fp32: in the target, or, where that has
+/// 16 bits, their upper halves there and their lower halves in `remains`.
+template <class Gradient>
+struct accumulate_tokens {
+  matrix_view<Gradient> target;        ///< tokens x channels
+  matrix_view<std::uint16_t> remains;  ///< tokens x channels; not used for float, nor if there is one part
+  array_view<std::int64_t> order;      ///< the token of each row; negative: none
+  float const* scale;
+  bool is_first_part;  ///< nothing is there yet
+  bool is_last_part;   ///< results are rounded
+
+  /// Takes the finished sum of a row and a channel.
+  TESSERA_FN void operator()(std::int64_t row, std::int64_t channel, float sum) const {
+    std::int64_t const token = order[row];
+    if (token < 0) {
+      return;
+    }
+    float const total = is_first_part ? sum : sum + before(token, channel);
+    if (is_last_part) {
+      target(token, channel) = store<Gradient>(total * *scale);
+    } else {
+      keep(token, channel, total);
+    }
+  }
+
+ private:
+  TESSERA_FN float before(std::int64_t token, std::int64_t channel) const {
+    if constexpr (std::is_same_v<Gradient, float>) {
+      return target(token, channel);
+    } else {
+      std::uint32_t const upper = bit_cast<std::uint16_t>(target(token, channel));
+      return bit_cast<float>(upper << 16 | remains(token, channel));
+    }
+  }
+  TESSERA_FN void keep(std::int64_t token, std::int64_t channel, float total) const {
+    if constexpr (std::is_same_v<Gradient, float>) {
+      target(token, channel) = total;
+    } else {
+      auto const bits = bit_cast<std::uint32_t>(total);
+      target(token, channel) = bit_cast<Gradient>(static_cast<std::uint16_t>(bits >> 16));
+      remains(token, channel) = static_cast<std::uint16_t>(bits);
+    }
+  }
+};
+
+/// For tokens that are in no row: zeros, or NaN where the last factor is one.
+template <class Gradient>
+struct clear_unlabelled {
+  static constexpr int lanes = 128;
+  struct scratch_type {};
+
+  array_view<std::int64_t const> row_of;  ///< of each token; negative: it has no label
+  float const* scale;                     ///< the last factor of all gradients
+  matrix_view<Gradient> target;           ///< tokens x channels
+
+  TESSERA_FN constexpr std::int64_t groups() const { return target.extent(0); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    if (row_of[which] >= 0) {
+      return;
+    }
+    for (int lane : group) {
+      for (std::int64_t channel = lane; channel < target.extent(1); channel += lanes) {
+        target(which, channel) = store<Gradient>(0.0F * *scale);
+      }
+    }
+  }
+};
+
+/// Sums over the columns of a gradient that is in memory: of each 128 tokens those of 256 entries to a group.
+template <class T>
+struct sum_gradient_columns {
+  static constexpr int lanes = 256;
+  static constexpr int rows = 128;  ///< that a group adds up
+  struct scratch_type {};
+
+  matrix_view<T const> gradient;   ///< tokens x entries
+  matrix_view<float> column_sums;  ///< rows of blocks x entries
+
+  /// Groups beside each other.
+  TESSERA_FN constexpr std::int64_t across() const { return divide_up(gradient.extent(1), std::int64_t{lanes}); }
+  TESSERA_FN constexpr std::int64_t groups() const { return column_sums.extent(0) * across(); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    std::int64_t const block = which / across();
+    std::int64_t const last = min((block + 1) * rows, gradient.extent(0));
+    for (int lane : group) {
+      std::int64_t const entry = which % across() * lanes + lane;
+      float sum = 0.0F;
+      for (std::int64_t token = block * rows; token < last && entry < gradient.extent(1); ++token) {
+        sum += static_cast<float>(load(gradient(token, entry)));
+      }
+      if (entry < gradient.extent(1)) {
+        column_sums(block, entry) = sum;
+      }
+    }
+  }
+};
+
+/// The gradient of the bias: sums of tiles, from the first to the last row of tiles.
+template <class Gradient>
+struct sum_bias_gradient {
+  static constexpr int lanes = 256;
+  struct scratch_type {};
+
+  matrix_view<float const> column_sums;  ///< rows of tiles x entries
+  float const* scale;
+  array_view<Gradient> target;  ///< of the bias
+
+  TESSERA_FN constexpr std::int64_t groups() const { return divide_up(target.size(), std::int64_t{lanes}); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    for (int lane : group) {
+      std::int64_t const entry = which * lanes + lane;
+      if (entry < target.size()) {
+        float sum = 0.0F;
+        for (std::int64_t tile = 0; tile < column_sums.extent(0); ++tile) {
+          sum += column_sums(tile, entry);
+        }
+        target[entry] = store<Gradient>(sum * *scale);
+      }
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

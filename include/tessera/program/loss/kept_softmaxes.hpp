@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// What a forward pass of a loss can leave for the backward pass where there is memory for it: `kept_softmaxes`,
+/// exponentials of logits in the type of the operands, so that nothing is multiplied twice; `differentiate_softmaxes`
+/// makes them the gradient of the loss by the logits, where they lie. `set_softmaxes` says what they are.
+///
+/// Exponentials are relative to the largest logit that the token has among 192 entries: their relative error is that of
+/// one rounding, whatever log-sum-exp will be. A gradient is rounded twice, then.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/core/precision.hpp>
+#include <tessera/core/status.hpp>
+#include <tessera/program/loss/logits.hpp>
+#include <tessera/program/loss/token_factors.hpp>
+#include <tessera/program/loss/tokens.hpp>
+#include <tessera/view/array_view.hpp>
+#include <tessera/view/matrix_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+template <class T>
+struct kept_softmaxes {
+  static constexpr int tile_entries = 192;  ///< with a reference in common
+  /// State: there are none.
+  static constexpr std::int32_t none = 0;
+  static constexpr std::int32_t there = 1;  ///< forward() has left them; backward() takes them away
+
+  matrix_view<T> values;           ///< tokens x entries: 2^(logit * log2(e) - reference); rows at multiples of 16 bytes
+  matrix_view<float> references;   ///< tiles of entries x tokens; minus infinity where all logits are
+  array_view<std::int32_t> state;  ///< one element: what there is
+
+  /// Whether there is room for them.
+  [[nodiscard]] TESSERA_FN constexpr bool are_wanted() const { return values.data != nullptr; }
+};
+
+/// Run with one group.
+struct set_softmaxes {
+  static constexpr int lanes = 32;
+  struct scratch_type {};
+
+  array_view<std::int32_t> state;  ///< one element
+  std::int32_t value;              ///< that it gets
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {
+    for (int lane : group) {
+      if (lane == 0) {
+        state[0] = value;
+      }
+    }
+  }
+};
+
+/// A group for each token. Without smoothing and gradients of entropies: with them the gradient of an
+/// entry whose exponential is 0 is not 0. Equations: loss/logit_gradient.hpp. Keeps all blocks.
+///
+/// Where no softmaxes are there gradients become NaN, and the status word says bad_value.
+///
+/// Cost: 4 bytes an entry and token for operands of 16 bits.
+template <class T>
+struct differentiate_softmaxes {
+  static constexpr int lanes = 256;
+  static constexpr int together = 16 / static_cast<int>(sizeof(T));  ///< entries that a lane takes at a time
+  struct scratch_type {};
+  /// What a lane takes at a time.
+  struct alignas(16) piece {
+    T values[together];  ///< neighbours
+  };
+
+  kept_softmaxes<T> kept;  ///< made gradients where they lie
+  array_view<loss_token_factors const> tokens;
+  array_view<std::int64_t const> row_of;  ///< of each token in the list of those with a label; -1: none
+  array_view<float const> targets;        ///< of each row of the list, the label's logit
+  logit_map<T> map;
+  matrix_view<std::uint8_t> kept_for_hidden;      ///< blocks of 128 tokens x blocks of 128 entries
+  matrix_view<std::uint8_t> kept_for_classifier;  ///< likewise
+  status_word* status;
+
+  TESSERA_FN constexpr std::int64_t groups() const { return kept.values.extent(0); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    bool const is_there = kept.state[0] == kept_softmaxes<T>::there;
+    loss_token_factors const factors = tokens[which];
+    for (int lane : group) {
+      if (!is_there && which == 0 && lane == 0) {
+        group.report(status, status_code::bad_value, 0);
+      }
+      differentiate_row(which, lane, factors, is_there);
+      for (std::int64_t block = lane; which % 128 == 0 && block * 128 < kept.values.extent(1); block += lanes) {
+        kept_for_hidden(which / 128, block) = 1;
+        kept_for_classifier(which / 128, block) = 1;
+      }
+    }
+  }
+
+ private:
+  static constexpr float log2_e = 1.442695041F;
+
+  struct piece_of_tile {
+    piece values;
+    float reference;
+  };
+  TESSERA_FN piece_of_tile bring(std::int64_t token, std::int64_t entry) const {
+    if (entry >= kept.values.extent(1)) {
+      return {};
+    }
+    return {*reinterpret_cast<piece const*>(&kept.values(token, entry)),
+            kept.references(entry / kept_softmaxes<T>::tile_entries, token)};
+  }
+
+  /// Two pieces are on their way while one is changed.
+  TESSERA_FN void differentiate_row(std::int64_t token, int lane, loss_token_factors const& factors,
+                                    bool is_there) const {
+    constexpr std::int64_t step = lanes * together;
+    piece_of_tile first = bring(token, lane * together);
+    piece_of_tile second = bring(token, lane * together + step);
+    for (std::int64_t entry = lane * together; entry < kept.values.extent(1); entry += step) {
+      piece_of_tile const third = bring(token, entry + 2 * step);
+      differentiate<0>(first.values, scaling_of(first.reference, factors, is_there));
+      *reinterpret_cast<piece*>(&kept.values(token, entry)) = first.values;
+      std::int64_t const label = factors.label;
+      if (label >= entry && label < entry + together && is_there) {
+        kept.values(token, label) = store<T>(of_label(token, factors));
+      }
+      first = second;
+      second = third;
+    }
+  }
+
+  /// What a value is multiplied by; where that is 0, whatever it is.
+  struct scaling {
+    float by_value;
+    float reference;
+    bool is_used;
+  };
+  TESSERA_FN scaling scaling_of(float reference, loss_token_factors const& factors, bool is_there) const {
+    float const softmax = exp2(multiply_add(-factors.log_sum_exp, log2_e, reference));
+    bool const is_used = factors.label >= 0;
+    return {is_there ? softmax * factors.by_softmax * map.inverse_temperature : detail::not_a_number, reference,
+            is_used || !is_there};
+  }
+
+  /// Values from number I on, in a row: so they stay in registers.
+  template <int I>
+  TESSERA_FN void differentiate(piece& values, scaling const& by) const {
+    if constexpr (I < together) {
+      auto const value = static_cast<float>(load(values.values[I]));
+      float gradient = value * by.by_value;
+      if (map.cap > 0.0F && value > 0.0F) {
+        gradient *= map.slope((log2(value) + by.reference) / log2_e) / map.inverse_temperature;
+      }
+      values.values[I] = store<T>(by.is_used ? gradient : 0.0F);
+      differentiate<I + 1>(values, by);
+    }
+  }
+  /// From its own logit: near 1 a softmax of 16 bits does not tell how far it is from 1.
+  TESSERA_FN float of_label(std::int64_t token, loss_token_factors const& factors) const {
+    float const logit = targets[row_of[token]];
+    float const softmax = exp2((logit - factors.log_sum_exp) * log2_e);
+    return (factors.by_softmax * softmax - factors.by_loss) * map.slope(logit);
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `write_loss_gradient`: the epilogue of gemm_in_turns that makes the gradient of a loss by its logits, for a part
+/// of the vocabulary, and says which blocks of 128 tokens x 128 entries count: the first half of linear_loss's backward
+/// pass on sm_90a. Equations: loss/logit_gradient.hpp.
+///
+/// Logits are made again in fp32 registers and become gradients there. These are rounded once and written by the copy
+/// engine. Rows are all tokens, those without a label too, which get zeros.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/bits.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/core/precision.hpp>
+#include <tessera/program/gemm/store_sums.cuh>
+#include <tessera/program/gemm/sum_maps.hpp>
+#include <tessera/program/loss/block_lists.hpp>
+#include <tessera/program/loss/logit_gradient.hpp>
+#include <tessera/program/loss/logits.hpp>
+#include <tessera/program/loss/token_factors.hpp>
+#include <tessera/tile/cuda/add_to_columns.cuh>
+#include <tessera/tile/cuda/bulk_tensor.cuh>
+#include <tessera/tile/cuda/convert.cuh>
+#include <tessera/tile/cuda/exponential.cuh>
+#include <tessera/tile/cuda/load_matrix.cuh>
+#include <tessera/tile/cuda/maximum_or_nan.cuh>
+#include <tessera/tile/cuda/shared_access.cuh>
+#include <tessera/view/array_view.hpp>
+#include <tessera/view/matrix_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Tiles of a part of the classifier, whose rows lie together or, where entries are in their own order, where they are.
+struct loss_tiles_of_part : listed_loss_tiles {
+  loss_part_range range;
+  tensor_map in_order;  ///< of the part's rows where they are
+
+  /// The map of the part's rows.
+  __device__ __forceinline__ tensor_map const& map_of_b(tensor_map const& together) const {
+    return range.is_in_order() ? in_order : together;
+  }
+};
+
+/// The epilogue that makes gradients of logits of 128 x 128 blocks, and says which blocks are kept.
+template <class T>
+struct write_loss_gradient {
+  /// How results are written.
+  using boxes = store_sums_by_boxes<T, plain_sum>;
+  using scratch_type = typename boxes::scratch_type;
+  boxes target;  ///< tokens x entries of the part
+  loss_part_range range;
+  array_view<loss_token_factors const> tokens;
+  logit_map<T> map;
+  std::int32_t const* order;  ///< the entry in each place of the backward pass; null: their own order
+  gradient_thresholds thresholds;
+  float smoothing;
+  float inverse_vocabulary;                       ///< 1 / entries of the vocabulary
+  bool has_entropies;                             ///< some token has a gradient by its entropy
+  matrix_view<std::uint8_t> kept_for_hidden;      ///< blocks of tokens x blocks of the part
+  matrix_view<std::uint8_t> kept_for_classifier;  ///< likewise
+
+  __device__ __forceinline__ void prepare() const { target.prepare(); }
+  __device__ __forceinline__ void finish() const { target.finish(); }
+
+  template <int Registers>
+  __device__ __forceinline__ void operator()(float (&sums)[Registers], box_place place, scratch_type& scratch,
+                                             std::int32_t) const {
+    auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    tile_part part{place,
+                   static_cast<std::int32_t>(range.width()) - place.column,
+                   2 * (lane % 4),
+                   {row_of(place.row + lane / 4), row_of(place.row + lane / 4 + 8)},
+                   {}};
+    make_logits(sums, part);
+    clear_unused(sums, part);
+    take_labels(sums, part);
+    if (map.cap > 0.0F || smoothing != 0.0F || has_entropies || is_far(part)) {
+      differentiate<kind::special>(sums, part, scratch);
+    } else if (thresholds.hidden > 0.0F || thresholds.classifier > 0.0F) {
+      differentiate<kind::filtered>(sums, part, scratch);
+    } else {
+      differentiate<kind::exact>(sums, part, scratch);
+    }
+  }
+
+ private:
+  static constexpr float log2_e = 1.442695041F;
+
+  /// What a gradient takes: softmaxes; the largest of a block, too; or all that options can ask for.
+  enum class kind { exact, filtered, special };
+
+  /// Of a lane's row.
+  struct row_factors {
+    float log_sum_exp;
+    float by_softmax;
+    float by_loss;
+    std::int32_t label;  ///< its place in the backward pass; -1: the row has no gradient
+  };
+  /// A label that one of a lane's sums belongs to. There is at most one for each of its rows.
+  struct own_label {
+    std::int32_t column = -1;  ///< counted from the tile's first
+    float gradient;
+    float apart;
+  };
+  struct tile_part {
+    box_place place;      ///< the warp's first token, the tile's first entry in the part
+    std::int32_t width;   ///< entries from there on that exist
+    std::int32_t lane;    ///< the lane's first column
+    row_factors rows[2];  ///< row lane / 4 of the warp's and the one 8 further
+    own_label labels[2];  ///< of these
+    bool has_labels;      ///< some lane has one
+  };
+
+  __device__ __forceinline__ row_factors row_of(std::int32_t token) const {
+    if (token >= tokens.size()) {
+      return {infinity, 0.0F, 0.0F, -1};
+    }
+    float4 const words = *reinterpret_cast<float4 const*>(&tokens[token]);
+    auto const label = bit_cast<std::int32_t>(words.w);
+    return {label < 0 ? infinity : words.x, words.y, words.z, label};
+  }
+
+  /// But for the temperature.
+  template <int Registers>
+  __device__ __forceinline__ void make_logits(float (&sums)[Registers], tile_part const& part) const {
+    if (map.bias.data != nullptr) {
+      add_to_columns(sums, [&](std::int32_t further) {
+        std::int32_t const at = part.lane + further;
+        return at < part.width ? static_cast<float>(load(map.bias[entry_at(part.place.column + at)])) : 0.0F;
+      });
+    }
+    if (map.cap > 0.0F) {
+#pragma unroll
+      for (int i = 0; i < Registers; ++i) {
+        sums[i] = map.capped(sums[i]);
+      }
+    }
+  }
+
+  __device__ __forceinline__ std::int64_t entry_at(std::int32_t column) const {
+    return order != nullptr ? order[range.first + column] : range.first + column;
+  }
+
+  /// Whether a log-sum-exp is so far from 0 that rounding it in units of log 2 would show in a softmax.
+  __device__ __forceinline__ static bool is_far(tile_part const& part) {
+    constexpr float far = 8192.0F;  // by 3e-4
+    bool const is_own = (part.rows[0].label >= 0 && absolute(part.rows[0].log_sum_exp) > far) ||
+                        (part.rows[1].label >= 0 && absolute(part.rows[1].log_sum_exp) > far);
+    return __any_sync(0xffffffffU, is_own) != 0;
+  }
+
+  /// Rows without a gradient, whatever their sums, and entries that do not exist have a softmax of 0.
+  template <int Registers>
+  __device__ __forceinline__ static void clear_unused(float (&sums)[Registers], tile_part const& part) {
+    if (__any_sync(0xffffffffU, part.rows[0].label < 0 || part.rows[1].label < 0)) {
+#pragma unroll
+      for (int i = 0; i < Registers; ++i) {
+        sums[i] = part.rows[i / 2 % 2].label < 0 ? 0.0F : sums[i];
+      }
+    }
+    if (part.width < 2 * Registers) {
+#pragma unroll
+      for (int i = 0; i < Registers; ++i) {
+        sums[i] = part.lane + i / 4 * 8 + i % 2 < part.width ? sums[i] : -infinity;
+      }
+    }
+  }
+
+  /// Labels, of which there are few, are differentiated one by one; here they leave a softmax of 0.
+  template <int Registers>
+  __device__ __forceinline__ void take_labels(float (&sums)[Registers], tile_part& part) const {
+    auto const before = static_cast<std::int32_t>(range.first) + part.place.column;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      std::int32_t const column = part.rows[half].label - before;
+      std::int32_t const beyond = column - part.lane;
+      bool const is_own = part.rows[half].label >= 0 && beyond >= 0 && column < 2 * Registers && beyond % 8 < 2;
+      part.labels[half].column = is_own ? column : -1;
+    }
+    part.has_labels = __any_sync(0xffffffffU, part.labels[0].column >= 0 || part.labels[1].column >= 0) != 0;
+    if (part.has_labels) {
+      float target[2] = {0.0F, 0.0F};
+#pragma unroll
+      for (int i = 0; i < Registers; ++i) {
+        int const half = i / 2 % 2;
+        bool const is_label = part.lane + i / 4 * 8 + i % 2 == part.labels[half].column;
+        target[half] = is_label ? sums[i] : target[half];
+        sums[i] = is_label ? -infinity : sums[i];
+      }
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float const spread = smoothing * inverse_vocabulary;
+        part.labels[half].gradient =
+            special_gradient(target[half], part, half, 1.0F - smoothing + spread, part.labels[half].apart);
+      }
+    }
+  }
+
+  /// A box of 64 columns at a time.
+  template <kind Kind, int Registers>
+  __device__ __forceinline__ void differentiate(float const (&sums)[Registers], tile_part const& part,
+                                                scratch_type& scratch) const {
+    float const steepness = map.inverse_temperature * log2_e;
+    float const shift[2] = {part.rows[0].log_sum_exp * log2_e, part.rows[1].log_sum_exp * log2_e};
+    float const factor[2] = {part.rows[0].by_softmax * map.inverse_temperature,
+                             part.rows[1].by_softmax * map.inverse_temperature};
+#pragma unroll
+    for (int box = 0; box < Registers / 32; ++box) {
+      float largest = 0.0F;
+      std::uint32_t words[16];
+#pragma unroll
+      for (int i = 0; i < 16; ++i) {
+        int const half = i % 2;
+        float pair[2];
+#pragma unroll
+        for (int side = 0; side < 2; ++side) {
+          float const sum = sums[32 * box + 2 * i + side];
+          if constexpr (Kind == kind::special) {
+            float apart;
+            pair[side] = special_gradient(sum, part, half, smoothing * inverse_vocabulary, apart);
+            largest = maximum_or_nan(largest, apart);
+          } else {
+            float const softmax = fast_exp2(sum * steepness - shift[half]);
+            pair[side] = softmax * factor[half];
+            largest = Kind == kind::filtered ? maximum_or_nan(largest, softmax) : largest;
+          }
+        }
+        words[i] = pack_pair<T>(pair[0], pair[1]);
+      }
+      write_box(words, box, part, scratch);
+#pragma unroll
+      for (own_label const& label : part.labels) {
+        largest = label.column / 64 == box && label.column >= 0 ? maximum_or_nan(largest, label.apart) : largest;
+      }
+      keep_block(largest, part.place.row, part.place.column + 64 * box);
+    }
+  }
+
+  __device__ __forceinline__ void write_box(std::uint32_t const (&words)[16], int box, tile_part const& part,
+                                            scratch_type& scratch) const {
+    auto const lane = static_cast<std::uint32_t>(threadIdx.x % 32);
+    std::uint32_t const shared = target.open_box(scratch, box);
+    std::uint32_t const row = shared + lane % 16 * 128U;
+#pragma unroll
+    for (std::uint32_t eighth = 0; eighth < 8; eighth += 2) {
+      std::uint32_t const chunk = (eighth + lane / 16) ^ (lane % 8);
+      store_matrix_x4(row + chunk * 16U, words[2 * eighth], words[2 * eighth + 1], words[2 * eighth + 2],
+                      words[2 * eighth + 3]);
+    }
+    if (part.has_labels) {
+      __syncwarp();
+#pragma unroll
+      for (std::uint32_t half = 0; half < 2; ++half) {
+        own_label const& label = part.labels[half];
+        if (label.column >= 0 && label.column / 64 == box) {
+          std::uint32_t const at = static_cast<std::uint32_t>(label.column) % 64;
+          std::uint32_t const in_box = lane / 4 + 8 * half;
+          store_shared_u16(shared + in_box * 128 + ((at / 8) ^ (in_box % 8)) * 16 + at % 8 * 2,
+                           pack_pair<T>(label.gradient, 0.0F));
+        }
+      }
+    }
+    target.close_box(scratch, box, part.place, cache_policy::evict_first());
+  }
+
+  /// With all that can matter. Wanted: the probability that the entry should have.
+  __device__ __forceinline__ float special_gradient(float sum, tile_part const& part, int half, float wanted,
+                                                    float& apart) const {
+    row_factors const& row = part.rows[half];
+    float const logit = sum * map.inverse_temperature;
+    float const log_softmax = logit - row.log_sum_exp;
+    float const softmax = fast_exp2(log_softmax * log2_e);
+    bool const is_used = row.label >= 0;
+    apart = is_used ? absolute(softmax - wanted) : 0.0F;
+    float gradient = row.by_softmax * softmax - row.by_loss * wanted;
+    if (has_entropies && is_used) {
+      loss_token_factors const& token =
+          tokens[part.place.row + static_cast<std::int32_t>(threadIdx.x % 32 / 4) + 8 * half];
+      gradient -= softmax == 0.0F ? 0.0F : token.by_entropy * softmax * (log_softmax + token.entropy);
+    }
+    float const slope = map.cap > 0.0F && logit == -infinity ? 0.0F : map.slope(logit);  // of what is not there
+    return is_used ? gradient * slope : 0.0F;
+  }
+
+  /// A block is kept for all of its tokens if one of them wants it.
+  __device__ __forceinline__ void keep_block(float largest, std::int32_t row, std::int32_t column) const {
+    bool const for_hidden = __any_sync(0xffffffffU, !(largest < thresholds.hidden)) != 0;
+    bool const for_classifier = __any_sync(0xffffffffU, !(largest < thresholds.classifier)) != 0;
+    if (threadIdx.x % 32 == 0 && column < range.width() && row < tokens.size()) {
+      if (for_hidden) {
+        kept_for_hidden(row / 128, column / 128) = 1;
+      }
+      if (for_classifier) {
+        kept_for_classifier(row / 128, column / 128) = 1;
+      }
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

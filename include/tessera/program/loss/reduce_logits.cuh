@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `reduce_loss_rows`: the epilogue of gemm_in_turns that reduces rows of a classifier's logits, by any Reducer that
+/// is or has one of log-sum-exps, and picks the logits of labels: linear_loss's forward program for sm_90a, which
+/// takes its tiles from a row_schedule.
+///
+/// Logits stay in fp32 registers. Of each row a warp keeps, in shared memory, what it has reduced so far of its share
+/// of the vocabulary, and merges it once with one of the row's `schedule.states()` states, which finish_loss_tokens
+/// merges in order. So the order of additions depends on the extents, on the number of multiprocessors and on how many
+/// launches there are.
+///
+/// Within a tile a lane takes the largest of its row with the three others that hold the row, then adds up
+/// exponentials relative to it from the first to its last column; the lanes' sums are added as neighbours, then as
+/// pairs. What else the Reducer asks for: fold_rows.cuh.
+///
+/// Instructions for each sum of a lane: a maximum, a multiply-add to the exponent, an exponential, an addition; one
+/// more for the entropy or a sum, two for the prediction. The exponential takes a scheduler 8 cycles: 1536 a tile of
+/// 128 x 192, while the other warpgroup multiplies for 192 cycles for each 16 channels. What few tiles need, tests of
+/// bounds, labels and marks, is behind branches of the warp.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/math.hpp>
+#include <tessera/program/loss/entry_marks.hpp>
+#include <tessera/program/loss/fold_rows.cuh>
+#include <tessera/program/loss/kept_softmaxes.hpp>
+#include <tessera/program/loss/logits.hpp>
+#include <tessera/program/loss/row_fold.hpp>
+#include <tessera/program/loss/tokens.hpp>
+#include <tessera/reduce/log_sum_exp.hpp>
+#include <tessera/tile/cuda/add_to_columns.cuh>
+#include <tessera/tile/cuda/bulk_tensor.cuh>
+#include <tessera/tile/cuda/convert.cuh>
+#include <tessera/tile/cuda/exponential.cuh>
+#include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/warpgroup_mma.cuh>
+#include <tessera/tile/row_schedule.hpp>
+#include <tessera/view/array_view.hpp>
+#include <tessera/view/matrix_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Reduces rows of logits, and leaves marks and softmaxes where they are wanted. R: the Reducer.
+template <class T, class R>
+struct reduce_loss_rows {
+  using state_type = typename R::state_type;
+  /// Of a row, from tile to tile.
+  using memory_type = loss_row_memory<state_type>;
+  struct scratch_type {
+    memory_type of_row[16];  ///< of each row of a warp
+  };
+
+  row_schedule schedule;  ///< whose workers keep rows
+  loss_token_list tokens;
+  matrix_view<state_type> states;  ///< schedule.states() x rows of the list
+  array_view<float> targets;       ///< where the logit of each label goes
+  logit_map<T> map;
+  std::int32_t vocabulary;  ///< entries
+  loss_marks marks;
+  kept_softmaxes<T> softmaxes;  ///< null: none are kept
+
+  __device__ __forceinline__ void prepare() const {}
+  __device__ __forceinline__ void finish() const {}
+
+  /// Register 4 j + 2 h + i: row lane / 4 + 8 h, column 8 j + 2 (lane % 4) + i.
+  template <int Registers>
+  __device__ __forceinline__ void operator()(float (&sums)[Registers], box_place place, scratch_type& scratch,
+                                             std::int32_t index) const {
+    row_share const share = schedule.share_at(index);
+    if (!share.is_there) {
+      return;
+    }
+    if (share.before == 0) {
+      open(place.row, scratch);
+    }
+    map_sums(sums, place.column);
+    float largest_of_group[2][groups<Registers>];
+    find_largest(sums, largest_of_group);
+    float largest[2];
+    find_largest_of_rows(largest_of_group, largest);
+    row_place const values{place.column + 2 * static_cast<std::int32_t>(threadIdx.x % 4), vocabulary,
+                           map.inverse_temperature};
+    state_type const found = fold_rows<R>(sums, largest, values, scratch.of_row[own_row()].state);
+    pick_targets(sums, place, scratch);
+    keep(share, found, scratch);
+    if (marks.are_wanted()) {
+      if constexpr (row_fold<R>::is_pushed) {  // which needs the registers in between
+        pin_registers(sums);
+        find_largest(sums, largest_of_group);
+      }
+      mark(sums, largest_of_group, largest, place, scratch);
+    }
+    if (share.is_last) {
+      close(share, place.row, scratch);
+    }
+    if constexpr (sizeof(T) == 2) {
+      if (softmaxes.are_wanted()) {
+        keep_exponentials(sums, largest, place);
+      }
+    }
+  }
+
+ private:
+  static constexpr float log2_e = 1.442695041F;
+  static constexpr int group_columns = 32;  ///< whose marks are one word
+  template <int Registers>
+  static constexpr int groups = 2 * Registers / group_columns;
+
+  /// Of the two rows that a lane has sums of, the one of which it keeps the state; lanes 0 and 2 of four have the same.
+  __device__ __forceinline__ static std::int32_t own_row() {
+    auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    return lane / 4 + 8 * (lane % 2);
+  }
+  __device__ __forceinline__ std::int64_t row_of(std::int32_t token) const {
+    return token < tokens.row_of.size() ? tokens.row_of[token] : -1;
+  }
+
+  /// Before the first tile of a share.
+  __device__ __forceinline__ void open(std::int32_t first_row, scratch_type& scratch) const {
+    auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    if (lane < 16) {
+      std::int64_t const row = row_of(first_row + lane);
+      memory_type memory{R{}.identity(), {infinity, -infinity}, -infinity, infinity, -1};
+      if (row >= 0) {
+        memory.label = tokens.labels[row];
+        if (marks.are_wanted() && schedule.first_place > 0) {
+          known_loss const known = marks.known[row];
+          memory.known = known.sum;
+          memory.bound.least = known.least;
+        }
+      }
+      scratch.of_row[lane] = memory;
+    }
+    __syncwarp();
+  }
+  /// After the last one.
+  __device__ __forceinline__ void close(row_share const& share, std::int32_t first_row,
+                                        scratch_type const& scratch) const {
+    auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    std::int64_t const row = lane < 16 ? row_of(first_row + lane) : -1;
+    if (row < 0) {
+      return;
+    }
+    memory_type const& memory = scratch.of_row[lane];
+    state_type state = states(share.split, row);
+    row_fold<R>::merge(state, memory.state, detail::fast_power{});
+    states(share.split, row) = state;
+    if (marks.are_wanted()) {
+      loss_bound& bound = marks.bounds(share.split, row);
+      bound = {minimum(bound.least, memory.bound.least), maximum(bound.highest, memory.bound.highest)};
+    }
+  }
+
+  /// Sums become logits but for the temperature; those beyond the vocabulary minus infinity.
+  template <int Registers>
+  __device__ __forceinline__ void map_sums(float (&sums)[Registers], std::int32_t first_column) const {
+    std::int32_t const column = first_column + 2 * static_cast<std::int32_t>(threadIdx.x % 4);
+    if (map.bias.data != nullptr) {
+      add_to_columns(sums, [&](std::int32_t further) {
+        std::int32_t const at = column + further;
+        return at < vocabulary ? static_cast<float>(load(map.bias[at])) : 0.0F;
+      });
+    }
+    if (map.cap > 0.0F) {
+      float const factor = 2.0F * log2_e * fast_reciprocal(map.cap);
+#pragma unroll
+      for (int i = 0; i < Registers; ++i) {
+        sums[i] = map.cap - 2.0F * map.cap * fast_reciprocal(fast_exp2(sums[i] * factor) + 1.0F);  // cap * tanh
+      }
+    }
+    if (first_column + 2 * Registers > vocabulary) {
+#pragma unroll
+      for (int i = 0; i < Registers; ++i) {
+        sums[i] = column + i / 4 * 8 + i % 2 < vocabulary ? sums[i] : -infinity;
+      }
+    }
+  }
+
+  /// Of each row a lane's largest sum of each 32 columns.
+  template <int Registers>
+  __device__ __forceinline__ static void find_largest(float const (&sums)[Registers],
+                                                      float (&largest)[2][groups<Registers>]) {
+#pragma unroll
+    for (int i = 0; i < Registers; ++i) {
+      constexpr int group_registers = group_columns / 2;
+      float& group = largest[i / 2 % 2][i / group_registers];
+      bool const is_first_of_row = i % group_registers == 0 || i % group_registers == 2;
+      group = is_first_of_row ? sums[i] : maximum(group, sums[i]);
+    }
+  }
+
+  /// Of both rows of a lane.
+  template <int Groups>
+  __device__ __forceinline__ static void find_largest_of_rows(float const (&largest_of_group)[2][Groups],
+                                                              float (&largest)[2]) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      largest[half] = largest_of_group[half][0];
+#pragma unroll
+      for (int group = 1; group < Groups; ++group) {
+        largest[half] = maximum(largest[half], largest_of_group[half][group]);
+      }
+#pragma unroll
+      for (int distance = 1; distance < 4; distance *= 2) {
+        largest[half] = maximum(largest[half], detail::move_words(largest[half], detail::across{distance}));
+      }
+    }
+  }
+
+  __device__ __forceinline__ static float log2_of(state_type const& state) {
+    scaled_exponentials<float> const sum = exponentials_of(R{}, state);
+    return sum.largest * log2_e + fast_log2(sum.scaled);
+  }
+
+  /// Writes the logits of labels that are in this tile.
+  template <int Registers>
+  __device__ __forceinline__ void pick_targets(float const (&sums)[Registers], box_place place,
+                                               scratch_type const& scratch) const {
+    auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    std::int32_t const column = place.column + 2 * (lane % 4);
+    std::int32_t const beyond[2] = {scratch.of_row[lane / 4].label - column,
+                                    scratch.of_row[lane / 4 + 8].label - column};
+    auto const is_here = [](std::int32_t at) { return at >= 0 && at < 2 * Registers && at % 8 < 2; };
+    if (!__any_sync(detail::whole_warp, is_here(beyond[0]) || is_here(beyond[1]))) {
+      return;
+    }
+    float target[2] = {0.0F, 0.0F};
+#pragma unroll
+    for (int i = 0; i < Registers; ++i) {
+      target[i / 2 % 2] = beyond[i / 2 % 2] == i / 4 * 8 + i % 2 ? sums[i] : target[i / 2 % 2];
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (is_here(beyond[half])) {
+        targets[row_of(place.row + lane / 4 + 8 * half)] = target[half] * map.inverse_temperature;
+      }
+    }
+  }
+
+  /// Adds a tile to the share, and now and then looks at the bound anew.
+  __device__ __forceinline__ void keep(row_share const& share, state_type const& found, scratch_type& scratch) const {
+    constexpr std::int32_t often = 4;
+    memory_type& kept = scratch.of_row[own_row()];
+    state_type total = kept.state;
+    row_fold<R>::add(total, found, detail::fast_power{});
+    __syncwarp();  // lanes 2 and 3 of each four have read what 0 and 1 overwrite
+    if (threadIdx.x % 4 < 2) {
+      row_fold<R>::keep(kept.state, total);
+    }
+    if (marks.are_wanted() && (share.before < often || share.before % often == 0)) {
+      update_bound(share, found, total, kept);
+    }
+    __syncwarp();
+  }
+  __device__ __forceinline__ void update_bound(row_share const& share, state_type const& found, state_type const& total,
+                                               memory_type& kept) const {
+    constexpr float caution = 0.8F;  // sampled tiles of equal sums can all be a little above the mean
+    std::int32_t const seen = schedule.first_place + share.before + 1;
+    float const least = minimum(kept.bound.least, log2_of(found));
+    float const guess = seen >= row_schedule::samples
+                            ? least + fast_log2(caution * static_cast<float>(max(schedule.columns - seen, 0)))
+                            : -infinity;
+    float const sum = log2_of(total);
+    float const largest = maximum(maximum(sum, kept.known), guess);
+    float const sums = fast_exp2(sum - largest) + fast_exp2(kept.known - largest) + fast_exp2(guess - largest);
+    float const bound = largest == -infinity ? -infinity : largest + fast_log2(sums);
+    float const lowered = bound - (loss_marks::slack + loss_marks::relative_slack * absolute(bound));
+    loss_bound const updated{least, maximum(kept.bound.highest, bound)};
+    __syncwarp();
+    if (threadIdx.x % 4 < 2) {
+      kept.bound = updated;
+      kept.floor = (lowered + fast_log2(marks.threshold)) * fast_reciprocal(map.inverse_temperature * log2_e);
+    }
+  }
+
+  /// Few tiles hold anything that matters, and of those few groups of columns.
+  template <int Registers>
+  __device__ __forceinline__ void mark(float const (&sums)[Registers],
+                                       float const (&largest_of_group)[2][groups<Registers>], float const (&largest)[2],
+                                       box_place place, scratch_type const& scratch) const {
+    auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    memory_type const* const row[2] = {&scratch.of_row[lane / 4], &scratch.of_row[lane / 4 + 8]};
+    float const floor[2] = {row[0]->floor, row[1]->floor};
+    bool const counts[2] = {row[0]->label >= 0, row[1]->label >= 0};
+    auto const is_below = [&](float first, float second) {
+      return (!counts[0] || first < floor[0]) && (!counts[1] || second < floor[1]);
+    };
+    if (__all_sync(detail::whole_warp, is_below(largest[0], largest[1]))) {
+      return;
+    }
+    std::uint32_t found = 0;
+#pragma unroll
+    for (int group = 0; group < groups<Registers>; ++group) {
+      found |= is_below(largest_of_group[0][group], largest_of_group[1][group]) ? 0 : std::uint32_t{1} << group;
+    }
+    found = __reduce_or_sync(detail::whole_warp, found);
+#pragma unroll
+    for (int group = 0; group < groups<Registers>; ++group) {
+      if ((found >> group & 1) != 0) {
+        std::uint32_t word = 0;
+#pragma unroll
+        for (int i = 0; i < group_columns / 4; ++i) {
+          int const at = group * group_columns / 2 + i / 2 * 4 + i % 2;
+          word |= is_below(sums[at], sums[at + 2]) ? 0 : std::uint32_t{1} << (i / 2 * 8 + i % 2);
+        }
+        add_word(place, group, __reduce_or_sync(detail::whole_warp, word << (2 * (lane % 4))));
+      }
+    }
+  }
+  /// Makes the exponentials once more, which costs no time: the other warpgroup multiplies.
+  template <int Registers>
+  __device__ __forceinline__ void keep_exponentials(float const (&sums)[Registers], float const (&largest)[2],
+                                                    box_place place) const {
+    static_assert(2 * Registers == kept_softmaxes<T>::tile_entries);
+    if (place.column >= softmaxes.values.extent(1)) {
+      return;
+    }
+    auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    float const factor = map.inverse_temperature * log2_e;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      std::int32_t const token = place.row + lane / 4 + 8 * half;
+      bool const is_there = token < softmaxes.values.extent(0);
+      float const reference = reference_of_row(largest[half], factor);
+      if (is_there && lane % 4 == 0) {
+        softmaxes.references(place.column / kept_softmaxes<T>::tile_entries, token) = largest[half] * factor;
+      }
+#pragma unroll
+      for (int group = 0; group < groups<Registers>; ++group) {
+        std::uint32_t words[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          int const at = group * group_columns / 2 + 4 * i + 2 * half;
+          words[i] = pack_pair<T>(fast_exp2(multiply_add(sums[at], factor, -reference)),
+                                  fast_exp2(multiply_add(sums[at + 1], factor, -reference)));
+        }
+        transpose_of_four(words);
+        std::int32_t const column = place.column + group * group_columns + 8 * (lane % 4);
+        if (is_there && column < softmaxes.values.extent(1)) {
+          __stcs(reinterpret_cast<uint4*>(&softmaxes.values(token, column)),
+                 uint4{words[0], words[1], words[2], words[3]});
+        }
+      }
+    }
+  }
+  /// Word i of lane j becomes word j of lane i, for each four lanes.
+  __device__ __forceinline__ static void transpose_of_four(std::uint32_t (&words)[4]) {
+#pragma unroll
+    for (int distance = 1; distance < 4; distance *= 2) {
+      bool const is_upper = (threadIdx.x & static_cast<unsigned>(distance)) != 0;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if ((i & distance) == 0) {
+          std::uint32_t const given = is_upper ? words[i] : words[i + distance];
+          std::uint32_t const got = __shfl_xor_sync(detail::whole_warp, given, distance);
+          (is_upper ? words[i] : words[i + distance]) = got;
+        }
+      }
+    }
+  }
+  __device__ __forceinline__ void add_word(box_place place, int group, std::uint32_t word) const {
+    std::int32_t const column = place.column + group * group_columns;
+    std::int32_t const left = vocabulary - column;
+    std::uint32_t const inside = left >= 32 ? word : left > 0 ? word & ((std::uint32_t{1} << left) - 1) : 0;
+    if (threadIdx.x % 32 == 0 && inside != 0) {
+      atomicOr(&marks.live(place.row / loss_marks::block_tokens, column / group_columns), inside);
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

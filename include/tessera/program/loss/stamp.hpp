@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `loss_stamp`: what a forward pass of a loss was, first in its workspace, so that a backward pass finds out whether
+/// it is its own. `stamp_loss` ends the forward pass, `check_loss_stamp` begins the backward pass.
+///
+/// A stamp has extents and reduction as they are; of options, of the plan and of inputs a number of 64 bits. That of
+/// inputs is of 1024 elements of each list and matrix, spread evenly, or of all where there are fewer: other data are
+/// found out, one other element of a large matrix is not.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/mix_bits.hpp>
+#include <tessera/core/precision.hpp>
+#include <tessera/core/status.hpp>
+#include <tessera/program/loss/kept_softmaxes.hpp>
+#include <tessera/program/loss/tokens.hpp>
+#include <tessera/tile/per_lane.hpp>
+#include <tessera/view/array_view.hpp>
+#include <tessera/view/matrix_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// What a forward pass was.
+struct loss_stamp {
+  /// What a word is about; the position that is reported where two stamps differ.
+  enum part {
+    mark,       ///< that there was a forward pass
+    tokens,     ///< how many
+    entries,    ///< of the vocabulary
+    channels,   ///< of a hidden state
+    reduction,  ///< of losses, as a number
+    options,    ///< all others that a gradient depends on
+    inputs,     ///< samples of them
+    plan,       ///< what the workspace has room for, and for which loss
+  };
+  static constexpr int size = 8;  ///< words
+  /// That of a workspace in which a forward pass was.
+  static constexpr std::uint64_t made = 0x74736c6f73736d61ULL;
+
+  std::uint64_t words[size] = {made};  ///< one for each part
+
+  /// A word as it is.
+  TESSERA_FN constexpr loss_stamp& set(part which, std::int64_t value) {
+    words[which] = static_cast<std::uint64_t>(value);
+    return *this;
+  }
+  /// Mixes a number into a word; the order matters.
+  TESSERA_FN constexpr loss_stamp& add(part which, std::int64_t value) {
+    words[which] = mix_bits(words[which], static_cast<std::uint64_t>(value));
+    return *this;
+  }
+  /// The same for fractions.
+  TESSERA_FN constexpr loss_stamp& add(part which, float value) {
+    return add(which, std::int64_t{bit_cast<std::uint32_t>(value + 0.0F)});  // -0 counts as 0
+  }
+};
+
+/// What a loss is made of: of each list and matrix an element for each lane of a group of 1024.
+template <class T, class Label>
+struct loss_input_samples {
+  static constexpr int lanes = 1024;  ///< of the group that takes them
+
+  matrix_view<T const> hidden;      ///< tokens x channels
+  matrix_view<T const> classifier;  ///< vocabulary x channels
+  array_view<Label const> labels;   ///< of tokens
+  array_view<T const> bias;         ///< or null
+  array_view<float const> weights;  ///< of tokens, or null
+
+  /// A number for all of them.
+  template <class Group>
+  TESSERA_FN std::uint64_t number(Group const& group) const {
+    static_assert(Group::size == lanes, "tessera: inputs are sampled by groups of 1024 lanes");
+    per_lane<std::uint64_t, Group> own;
+    for (int lane : group) {
+      own[lane] = of_matrix(lane, 1, hidden) + of_matrix(lane, 2, classifier) + of_list(lane, 3, labels) +
+                  of_list(lane, 4, bias) + of_list(lane, 5, weights);
+    }
+    return sum(group, own);
+  }
+
+ private:
+  TESSERA_FN static std::uint64_t bits_of(std::int32_t label) { return static_cast<std::uint64_t>(label); }
+  TESSERA_FN static std::uint64_t bits_of(std::int64_t label) { return static_cast<std::uint64_t>(label); }
+  template <class V>
+  TESSERA_FN static std::uint64_t bits_of(V value) {
+    return scalar_traits<V>::to_bits(value);
+  }
+
+  /// Elements are cut into as many pieces as there are lanes, of each of which a lane takes one, at random but always
+  /// the same; -1: there are fewer.
+  TESSERA_FN static constexpr std::int64_t place_of(int lane, std::uint64_t which, std::int64_t elements) {
+    if (elements <= lanes) {
+      return lane < elements ? lane : -1;
+    }
+    std::int64_t const longer = elements % lanes;
+    auto const length = static_cast<std::uint64_t>(elements / lanes + (lane < longer ? 1 : 0));
+    std::uint64_t const within = (mix_bits(which, static_cast<std::uint64_t>(lane)) >> 40) * length >> 24;
+    return lane * (elements / lanes) + min(std::int64_t{lane}, longer) + static_cast<std::int64_t>(within);
+  }
+  TESSERA_FN static constexpr std::uint64_t mixed(int lane, std::uint64_t which, std::uint64_t bits) {
+    return mix_bits(which << 56 | static_cast<std::uint64_t>(lane), bits);
+  }
+
+  template <class V>
+  TESSERA_FN static std::uint64_t of_list(int lane, std::uint64_t which, array_view<V const> list) {
+    std::int64_t const at = list.data != nullptr ? place_of(lane, which, list.size()) : -1;
+    return at < 0 ? 0 : mixed(lane, which, bits_of(list[at]));
+  }
+  template <class V>
+  TESSERA_FN static std::uint64_t of_matrix(int lane, std::uint64_t which, matrix_view<V const> matrix) {
+    std::int64_t const at = place_of(lane, which, matrix.extent(0) * matrix.extent(1));
+    return at < 0 ? 0 : mixed(lane, which, bits_of(matrix(at / matrix.extent(1), at % matrix.extent(1))));
+  }
+};
+
+/// Run with one group, when all else of the forward pass is done.
+template <class T, class Label>
+struct stamp_loss {
+  static constexpr int lanes = loss_input_samples<T, Label>::lanes;
+  struct scratch_type {};
+
+  loss_stamp stamp;                      ///< but for the inputs
+  loss_input_samples<T, Label> samples;  ///< of the inputs
+  array_view<std::uint64_t> target;      ///< loss_stamp::size words
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {
+    std::uint64_t const of_inputs = samples.number(group);
+    for (int lane : group) {
+      if (lane < loss_stamp::size) {
+        target[lane] = lane == loss_stamp::inputs ? of_inputs : stamp.words[lane];
+      }
+    }
+  }
+};
+
+/// What a forward pass leaves for its backward pass, and a stranger must not use.
+struct loss_leavings {
+  array_view<std::uint64_t> stamp;     ///< loss_stamp::size words
+  loss_token_list tokens;              ///< with a label
+  array_view<std::int32_t> is_marked;  ///< one element: whether there are marks
+  array_view<std::int32_t> softmaxes;  ///< one element, or none: whether there are softmaxes
+};
+
+/// Run with one group, before all else of the backward pass. If the forward pass in the workspace was another, or none,
+/// it says so in the status word and takes away what that left: no token has a label then, and all gradients become NaN
+/// by the last factor.
+template <class T, class Label>
+struct check_loss_stamp {
+  static constexpr int lanes = loss_input_samples<T, Label>::lanes;
+  struct scratch_type {};
+
+  loss_stamp stamp;                      ///< of a forward pass that this one could follow, but for the inputs
+  loss_input_samples<T, Label> samples;  ///< of the inputs
+  loss_leavings leavings;                ///< of the forward pass in the workspace
+  array_view<float> late_scale;          ///< one element, by which all sums are multiplied: 1, or NaN
+  status_word* status;
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {
+    std::uint64_t const of_inputs = samples.number(group);
+    int const differs = first_difference(of_inputs);
+    group.sync();  // all lanes have read the stamp
+    bool const is_own = differs == loss_stamp::size;
+    for (int lane : group) {
+      if (is_first(lane)) {
+        late_scale[0] = is_own ? 1.0F : detail::not_a_number;
+        if (!is_own) {
+          group.report(status, status_code::other_forward, differs, values_of(differs));
+          forget();
+        }
+      }
+      for (std::int64_t token = lane; !is_own && token < tokens().order.size(); token += lanes) {
+        tokens().order[token] = -1;
+        tokens().row_of[token] = -1;
+      }
+    }
+  }
+
+ private:
+  TESSERA_FN loss_token_list const& tokens() const { return leavings.tokens; }
+
+  TESSERA_FN int first_difference(std::uint64_t of_inputs) const {
+    int part = 0;
+    while (part < loss_stamp::size &&
+           leavings.stamp[part] == (part == loss_stamp::inputs ? of_inputs : stamp.words[part])) {
+      ++part;
+    }
+    return part;
+  }
+  /// What the forward pass was and this pass is, where a part is known as it is.
+  TESSERA_FN status_detail values_of(int part) const {
+    if (part < loss_stamp::tokens || part > loss_stamp::reduction) {
+      return {};
+    }
+    return {static_cast<std::int64_t>(leavings.stamp[part]), static_cast<std::int64_t>(stamp.words[part])};
+  }
+  TESSERA_FN void forget() const {
+    leavings.stamp[loss_stamp::mark] = 0;
+    leavings.tokens.count[0] = 0;
+    leavings.is_marked[0] = 0;
+    if (leavings.softmaxes.size() > 0) {
+      leavings.softmaxes[0] = kept_softmaxes<T>::there;  // else they would be missed, too
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `loss_token_factors`: what a token's gradients depend on, at the token's own place, for programs that go through all
+/// tokens and not through the list of those with a label; and `place_loss_factors`, which puts them there.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/core/precision.hpp>
+#include <tessera/program/loss/logit_gradient.hpp>
+#include <tessera/program/loss/tokens.hpp>
+#include <tessera/tile/per_lane.hpp>
+#include <tessera/view/array_view.hpp>
+#include <tessera/view/matrix_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// 32 bytes of each token: what its gradients depend on.
+struct alignas(16) loss_token_factors {
+  float log_sum_exp;   ///< natural
+  float by_softmax;    ///< g + h
+  float by_loss;       ///< g
+  std::int32_t label;  ///< its place in the backward pass; -1: no label, no gradient
+  float by_entropy;    ///< k
+  float entropy;       ///< in nats
+  float unused[2];     ///< to 32 bytes
+};
+
+/// A group for each block of 128 tokens.
+template <class T>
+struct place_loss_factors {
+  static constexpr int lanes = 128;
+  struct scratch_type {};
+
+  loss_token_list list;                      ///< which tokens have a label
+  array_view<loss_row_gradient const> rows;  ///< of the list
+  matrix_view<T const> hidden;               ///< tokens x channels
+  std::int32_t const* place_of;              ///< of each entry in the backward pass; null: its own number
+  array_view<loss_token_factors> factors;    ///< of each token
+  array_view<std::uint8_t> unclean;  ///< 1: of these tokens one without a label has a hidden state that is not finite
+
+  TESSERA_FN constexpr std::int64_t groups() const { return divide_up(factors.size(), std::int64_t{lanes}); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    std::int64_t const first = which * lanes;
+    per_lane<bool, Group> bad;
+    for (int lane : group) {
+      bad[lane] = false;
+      if (first + lane < factors.size()) {
+        factors[first + lane] = of_token(list.row_of[first + lane]);
+      }
+    }
+    std::int64_t const last = min(first + lanes, factors.size());
+    for (std::int64_t token = first; token < last; ++token) {
+      if (list.row_of[token] < 0) {
+        for (int lane : group) {
+          for (std::int64_t channel = lane; channel < hidden.extent(1); channel += lanes) {
+            bad[lane] = bad[lane] || !is_finite(static_cast<float>(load(hidden(token, channel))));
+          }
+        }
+      }
+    }
+    bool const is_unclean = any(group, bad);
+    for (int lane : group) {
+      if (is_first(lane)) {
+        unclean[which] = is_unclean ? 1 : 0;
+      }
+    }
+  }
+
+ private:
+  TESSERA_FN loss_token_factors of_token(std::int64_t row) const {
+    if (row < 0) {
+      return {0.0F, 0.0F, 0.0F, -1, 0.0F, 0.0F, {}};
+    }
+    loss_row_gradient const from = rows[row];
+    std::int32_t const label = list.labels[row];
+    return {from.log_sum_exp,
+            from.by_loss + from.by_log_sum_exp,
+            from.by_loss,
+            place_of != nullptr ? place_of[label] : label,
+            from.by_entropy,
+            from.entropy,
+            {}};
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `append_tokens`: the first program of a step of an offloaded cache: turns queries and the new key to their position,
+/// and writes the new token into the ring. The token counts from finish_steps
+/// (program/offloaded_cache/archive_chunks.hpp) on.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/status.hpp>
+#include <tessera/program/offloaded_cache/cache_memory.hpp>
+#include <tessera/program/offloaded_cache/summarize_chunk.hpp>
+#include <tessera/project/rotary.hpp>
+#include <tessera/tile/per_lane.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// A group for each head of each step, those of keys and then those of queries. Steps with a step_fault are reported,
+/// and their sequences are left as they are.
+template <class T, class E>
+struct append_tokens {
+  static constexpr int lanes = 128;
+  struct scratch_type {};
+
+  offload_extents extents;
+  offloaded_memory<T, E> memory;
+  offload_step<T> step;
+  rotary_embedding rotary;
+  view<T const, 3> queries;  ///< steps x query heads x channels, before their rotation
+  view<T const, 3> keys;     ///< steps x key heads x channels, likewise
+  view<T const, 3> values;   ///< steps x key heads x channels
+  status_word* status;
+
+  TESSERA_FN constexpr std::int64_t groups() const { return step.steps() * (extents.key_heads + extents.query_heads); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    std::int64_t const heads = extents.key_heads + extents.query_heads;
+    std::int64_t const at = which / heads;
+    std::int64_t const head = which - at * heads;
+    step_fault const fault = step.fault(extents, memory.sequences, at);
+    std::int64_t const sequence = fault == step_fault::none ? step.named(at) : -1;
+    if (head == 0) {
+      admit(group, at, sequence, fault);
+    }
+    if (sequence < 0) {
+      return;
+    }
+    if (head < extents.key_heads) {
+      append(group, at, head, sequence);
+    } else {
+      turn_query(group, at, head - extents.key_heads, sequence);
+    }
+  }
+
+ private:
+  template <class Group>
+  TESSERA_FN void append(Group const& group, std::int64_t at, std::int64_t head, std::int64_t sequence) const {
+    std::int64_t const position = memory.sequences[sequence].tokens;
+    std::int64_t const place = position % extents.ring;
+    plain_keys<T> const key{keys[at]};
+    for (int lane : group) {
+      for (std::int64_t channel = lane; channel < extents.channels; channel += lanes) {
+        T const value = values(at, head, channel);
+        T const source = keys(at, head, channel);
+        T const turned = rotated<T>(rotary, position, channel, key.at(head));
+        memory.ring_keys(sequence, head, place, channel) = turned;
+        memory.ring_values(sequence, head, place, channel) = value;
+        memory.ring_sources(sequence, place, head * extents.channels + channel) = source;
+      }
+    }
+  }
+
+  template <class Group>
+  TESSERA_FN void turn_query(Group const& group, std::int64_t at, std::int64_t head, std::int64_t sequence) const {
+    std::int64_t const position = memory.sequences[sequence].tokens;
+    plain_keys<T> const query{queries[at]};
+    for (int lane : group) {
+      for (std::int64_t channel = lane; channel < extents.channels; channel += lanes) {
+        step.queries(at, head, channel) = rotated<T>(rotary, position, channel, query.at(head));
+      }
+    }
+  }
+
+  /// Says which sequence the step is of, for the programs after this one, or why of none. They know lengths that are
+  /// not of this cache by a ring that is full; groups of other heads find the same fault before and after.
+  template <class Group>
+  TESSERA_FN void admit(Group const& group, std::int64_t at, std::int64_t sequence, step_fault fault) const {
+    for (int lane : group) {
+      if (is_first(lane)) {
+        if (step.sequences.data != nullptr) {
+          step.admitted[at] = static_cast<std::int32_t>(sequence);
+        }
+        if (fault == step_fault::never_begun && memory.sequences[step.named(at)].has_room(extents)) {
+          cached_sequence& known = memory.sequences[step.named(at)];
+          known.tokens += static_cast<std::int32_t>(extents.ring - known.in_ring(extents.chunk));
+        }
+        if (fault != step_fault::none) {
+          group.report(status, code_of(fault), at);
+        }
+      }
+    }
+  }
+
+  TESSERA_FN static constexpr status_code code_of(step_fault fault) {
+    switch (fault) {
+      case step_fault::repeated:
+        return status_code::repeated_index;
+      case step_fault::full:
+        return status_code::capacity_exceeded;
+      case step_fault::never_begun:
+        return status_code::bad_value;
+      default:
+        return status_code::out_of_range;
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// The last programs of a step of an offloaded cache: where a step filled the ring, its oldest chunk leaves it:
+///
+///     project_archived    its coefficients, and the share of its keys that the directions do not hold
+///     archive_chunks      its landmark and its values; whether it is exact from now on, and instead of which chunk
+///     add_to_gram         its products, where the cache keeps those
+///     finish_steps        the new token counts, and new directions where it is time for them
+///
+/// The outliers of a head are always those of its archived chunks whose least cosine is least. Chunks whose
+/// coefficients leave much of them are strays: those that leave most.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/core/precision.hpp>
+#include <tessera/program/offloaded_cache/cache_memory.hpp>
+#include <tessera/program/offloaded_cache/renew_directions.hpp>
+#include <tessera/program/offloaded_cache/summarize_chunk.hpp>
+#include <tessera/program/offloaded_cache/value_record.hpp>
+#include <tessera/program/subspace/large_products.hpp>
+#include <tessera/tile/per_lane.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// A group for each step.
+template <class T, class E>
+struct project_archived {
+  static constexpr int lanes = 256;
+  struct scratch_type {};
+
+  offload_extents extents;
+  offloaded_memory<T, E> memory;
+  offload_step<T> step;
+
+  TESSERA_FN constexpr std::int64_t groups() const { return step.steps(); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    std::int64_t const sequence = step.sequence(extents, memory.sequences, which);
+    if (sequence < 0 || !memory.sequences[sequence].archives(extents)) {
+      set_residual(group, which, -1.0F);
+      return;
+    }
+    cached_sequence const known = memory.sequences[sequence];
+    std::int64_t const first = known.chunks * extents.chunk;
+    std::int64_t const row = known.first * extents.chunk + first;
+    per_lane<double, Group> held;
+    per_lane<double, Group> whole;
+    for (int lane : group) {
+      held[lane] = whole[lane] = 0.0;
+      for (std::int64_t at = lane; at < extents.chunk * extents.rank; at += lanes) {
+        std::int64_t const token = at / extents.rank;
+        float const total = coefficient(sequence, (first + token) % extents.ring, at % extents.rank);
+        memory.coefficients(row + token, at % extents.rank) = store<T>(total);
+        held[lane] += static_cast<double>(total) * static_cast<double>(total);
+      }
+      for (std::int64_t at = lane; at < extents.chunk * extents.width(); at += lanes) {
+        std::int64_t const place = (first + at / extents.width()) % extents.ring;
+        auto const key = static_cast<double>(load(memory.ring_sources(sequence, place, at % extents.width())));
+        whole[lane] += key * key;
+      }
+    }
+    double const all = sum(group, whole);
+    double const left = 1.0 - sum(group, held) / (all > 0.0 ? all : 1.0);
+    set_residual(group, which, all > 0.0 && left > 0.0 ? static_cast<float>(left) : 0.0F);
+  }
+
+ private:
+  TESSERA_FN float coefficient(std::int64_t sequence, std::int64_t place, std::int64_t k) const {
+    float total = 0.0F;
+    for (std::int64_t i = 0; i < extents.width(); ++i) {
+      total = multiply_add(static_cast<float>(load(memory.ring_sources(sequence, place, i))),
+                           static_cast<float>(load(memory.directions(sequence, i, k))), total);
+    }
+    return total;
+  }
+
+  template <class Group>
+  TESSERA_FN void set_residual(Group const& group, std::int64_t which, float residual) const {
+    for (int lane : group) {
+      if (is_first(lane)) {
+        step.residuals[which] = residual;
+      }
+    }
+  }
+};
+
+/// A group for each key head of each step.
+template <class T, ChunkSelector S, class Codec>
+struct archive_chunks {
+  using element_type = typename chunk_landmarks<S>::element_type;
+  using record = value_record<Codec, T>;
+  static constexpr int lanes = 32;
+  static constexpr int most_words = 160;  ///< of 16 bytes, of a record that is put together in the scratch
+  /// Records of up to 2560 bytes are put together here: single bytes would take a bus long.
+  struct scratch_type {
+    staged_keys<T> staged;            ///< keys of the chunk and head, rotated, and their mean
+    record_words record[most_words];  ///< its values, if they fit
+  };
+
+  offload_extents extents;
+  offloaded_memory<T, element_type> memory;
+  offload_step<T> step;
+  S selector;
+  float residual_limit;  ///< times the share that the prompt leaves; chunks that leave more are strays
+  static constexpr float least_residual = 0x1p-10F;  ///< of a prompt; less is rounding
+
+  TESSERA_FN constexpr std::int64_t groups() const { return step.steps() * extents.key_heads; }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+    std::int64_t const at = which / extents.key_heads;
+    std::int64_t const head = which % extents.key_heads;
+    std::int64_t const sequence = step.sequence(extents, memory.sequences, at);
+    if (sequence < 0 || !memory.sequences[sequence].archives(extents)) {
+      return;
+    }
+    cached_sequence const known = memory.sequences[sequence];
+    std::int64_t const row = known.first + known.chunks;
+    ring_part const values{memory.ring_values[sequence][head], known.chunks * extents.chunk, extents.ring};
+    std::int64_t const words =
+        record::bytes(extents.chunk, extents.channels) / static_cast<std::int64_t>(sizeof(record_words));
+    auto* const store = reinterpret_cast<record_words*>(&memory.values(row, head, 0));
+    auto* const to = reinterpret_cast<std::byte*>(words <= most_words ? scratch.record : store);
+    group.sync();  // what was there has been read
+    for (int lane : group) {
+      for (std::int64_t i = lane; i < min(words, std::int64_t{most_words}); i += lanes) {
+        scratch.record[i] = {};
+      }
+    }
+    group.sync();
+    for (int lane : group) {
+      for (std::int64_t i = lane; i < extents.chunk * extents.channels; i += lanes) {
+        std::int64_t const place = (known.chunks * extents.chunk + i / extents.channels) % extents.ring;
+        scratch.staged.keys[i] = memory.ring_keys(sequence, head, place, i % extents.channels);
+      }
+      for (std::int64_t piece = lane; piece < record::pieces(extents.chunk, extents.channels); piece += lanes) {
+        record::put(values, piece, extents.chunk, extents.channels, to);
+      }
+    }
+    element_type* const kept = memory.landmarks.data + memory.landmarks.offset(row, head, 0);
+    float const least = summarize_chunk(group, selector, scratch.staged, extents.channels, kept);
+    for (int lane : group) {
+      for (std::int64_t i = lane; words <= most_words && i < words; i += lanes) {
+        store[i] = scratch.record[i];
+      }
+    }
+    exact_place const taken = choose(group, sequence, head, least, step.residuals[at], known.residual);
+    group.sync();  // all have chosen
+    keep(group, sequence, head, known, taken, values, scratch);
+  }
+
+  /// Where a chunk is kept exactly, and what for; -1: not at all.
+  struct exact_place {
+    std::int64_t place;  ///< of the head's exact chunks
+    float measure;       ///< least cosine or residual
+  };
+  /// Whether and where the head's oldest chunk in the ring is exact from now on. `usual`: the prompt's residual.
+  template <class Group>
+  TESSERA_FN exact_place choose(Group const& group, std::int64_t sequence, std::int64_t head, float cosine,
+                                float residual, float usual) const {
+    exact_place const outlier = find(group, sequence, head, 0, extents.outliers, cosine, is_more{}, worse_outlier{});
+    if (outlier.place >= 0 || !(residual > residual_limit * max(usual, least_residual))) {
+      return outlier;
+    }
+    return find(group, sequence, head, extents.outliers, extents.exact(), residual, is_less{}, worse_stray{});
+  }
+
+  /// Writes down where it is, and that the chunk that was there is archived.
+  TESSERA_FN void note(std::int64_t sequence, std::int64_t head, cached_sequence const& known,
+                       exact_place taken) const {
+    auto const archived = static_cast<std::int16_t>(chunk_place::archived);
+    auto const exact = static_cast<std::int16_t>(chunk_place::exact);
+    memory.places(known.first + known.chunks, head) = taken.place >= 0 ? exact : archived;
+    if (taken.place >= 0) {
+      std::int32_t& id = memory.exact_ids(sequence, head, taken.place);
+      if (id >= 0) {
+        memory.places(known.first + id, head) = archived;
+      }
+      id = known.chunks;
+      memory.exact_measures(sequence, head, taken.place) = taken.measure;
+    }
+  }
+
+ private:
+  struct ring_part {
+    view<T const, 2> ring;
+    std::int64_t first;
+    std::int64_t length;
+    TESSERA_FN T operator()(std::int64_t token, std::int64_t channel) const {
+      return ring((first + token) % length, channel);
+    }
+  };
+
+  /// A place that a chunk may take: one that is empty before all others, else that of the chunk that is kept least.
+  struct candidate {
+    std::int32_t place = -1;  ///< -1: none
+    std::int32_t id = -1;     ///< of the chunk there; -1: it is empty
+    float measure = 0.0F;
+  };
+  /// Of equal cosines the later chunk gives way.
+  struct worse_outlier {
+    TESSERA_FN candidate operator()(candidate const& a, candidate const& b) const {
+      if (a.place < 0 || b.place < 0) {
+        return a.place < 0 ? b : a;
+      }
+      if (a.id < 0 || b.id < 0) {
+        return a.id < 0 && (b.id >= 0 || a.place < b.place) ? a : b;
+      }
+      return a.measure > b.measure || (a.measure == b.measure && a.id > b.id) ? a : b;
+    }
+  };
+  struct worse_stray {
+    TESSERA_FN candidate operator()(candidate const& a, candidate const& b) const {
+      if (a.place < 0 || b.place < 0) {
+        return a.place < 0 ? b : a;
+      }
+      if (a.id < 0 || b.id < 0) {
+        return a.id < 0 && (b.id >= 0 || a.place < b.place) ? a : b;
+      }
+      return a.measure < b.measure || (a.measure == b.measure && a.place < b.place) ? a : b;
+    }
+  };
+
+  /// Of the places from `first` to `end` that are empty, or whose chunk's measure is_worse than the new one.
+  template <class Group, class IsWorse, class Worse>
+  TESSERA_FN exact_place find(Group const& group, std::int64_t sequence, std::int64_t head, std::int64_t first,
+                              std::int64_t end, float measure, IsWorse const& is_worse, Worse const& worse) const {
+    per_lane<candidate, Group> own;
+    for (int lane : group) {
+      own[lane] = {};
+      for (std::int64_t place = first + lane; place < end; place += lanes) {
+        std::int32_t const id = memory.exact_ids(sequence, head, place);
+        float const known = memory.exact_measures(sequence, head, place);
+        if (id < 0 || is_worse(known, measure)) {
+          own[lane] = worse(own[lane], {static_cast<std::int32_t>(place), id, known});
+        }
+      }
+    }
+    return {reduce(group, own, worse).place, measure};
+  }
+  struct is_more {
+    TESSERA_FN bool operator()(float known, float measure) const { return known > measure; }
+  };
+  struct is_less {
+    TESSERA_FN bool operator()(float known, float measure) const { return known < measure; }
+  };
+
+  template <class Group>
+  TESSERA_FN void keep(Group const& group, std::int64_t sequence, std::int64_t head, cached_sequence const& known,
+                       exact_place taken, ring_part const& values, scratch_type const& scratch) const {
+    for (int lane : group) {
+      for (std::int64_t i = lane; taken.place >= 0 && i < extents.chunk * extents.channels; i += lanes) {
+        std::int64_t const token = i / extents.channels;
+        std::int64_t const channel = i % extents.channels;
+        memory.exact_keys(sequence, head, taken.place, token, channel) = scratch.staged.keys[i];
+        memory.exact_values(sequence, head, taken.place, token, channel) = values(token, channel);
+      }
+      if (is_first(lane)) {
+        note(sequence, head, known, taken);
+      }
+    }
+  }
+};
+
+/// A group for each channel of the keys of all heads of each step.
+template <class T, class E>
+struct add_to_gram {
+  static constexpr int lanes = 128;
+  struct scratch_type {};
+
+  offload_extents extents;
+  offloaded_memory<T, E> memory;
+  offload_step<T> step;
+
+  TESSERA_FN constexpr std::int64_t groups() const { return step.steps() * extents.width(); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    std::int64_t const at = which / extents.width();
+    std::int64_t const row = which % extents.width();
+    std::int64_t const sequence = step.sequence(extents, memory.sequences, at);
+    if (sequence < 0) {
+      return;
+    }
+    std::int64_t const place = memory.sequences[sequence].tokens % extents.ring;
+    float const scale = memory.sequences[sequence].scale;
+    float const own = scale * static_cast<float>(load(memory.ring_sources(sequence, place, row)));
+    for (int lane : group) {
+      for (std::int64_t column = lane; column < extents.width(); column += lanes) {
+        float const other = scale * static_cast<float>(load(memory.ring_sources(sequence, place, column)));
+        float& sum = memory.gram(sequence, row, column);
+        float const added = multiply_add(own, other, sum);
+        bool const is_too_large = absolute(added) > most_key_product;  // a key that outweighs all others anyway
+        sum = is_too_large ? (added < 0.0F ? -most_key_product : most_key_product) : added;
+      }
+    }
+  }
+};
+
+/// A group for each step.
+template <class T, class E>
+struct finish_steps {
+  static constexpr int lanes = 256;
+  using scratch_type = typename renew_directions<T, E>::scratch_type;
+
+  offload_extents extents;
+  offloaded_memory<T, E> memory;
+  offload_step<T> step;
+  renewal_rule rule;  ///< when directions are renewed
+
+  TESSERA_FN constexpr std::int64_t groups() const { return step.steps(); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+    std::int64_t const sequence = step.sequence(extents, memory.sequences, which);
+    group.sync();  // all have read how many tokens there are
+    for (int lane : group) {
+      if (sequence >= 0 && is_first(lane)) {
+        cached_sequence& known = memory.sequences[sequence];
+        if (known.archives(extents)) {
+          known.chunks += 1;
+          known.streamed += 1;
+          known.streamed_residual += step.residuals[which];
+        }
+        known.tokens += 1;
+      }
+    }
+    if (sequence < 0 || !rule.can_be(extents)) {
+      return;
+    }
+    group.sync();  // the counts are written
+    if (rule.is_due(extents, memory.sequences[sequence])) {
+      renew_directions<T, E>{extents, memory, sequence, &step.renewal(which, 0)}.run(group, scratch);
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

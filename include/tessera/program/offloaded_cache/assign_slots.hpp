@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `place_chunks`: in which slots the selected chunks lie, and which of them have to be fetched. What lies in a slot
+/// stays there as long as it is selected; what is missing takes the slots that nothing selected is in, from the one
+/// after that taken last on: the longer ago a slot was filled, the sooner it is taken.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/program/offloaded_cache/cache_memory.hpp>
+#include <tessera/tile/per_lane.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// A group for each key head of each step. Laws: every selected chunk is in one slot; those that were in one are where
+/// they were; the missed ones are listed in the order of the selection.
+template <class T, class E>
+struct place_chunks {
+  static constexpr int lanes = 256;
+
+  struct scratch_type {
+    std::uint8_t is_used[most_slots];  ///< of each slot: a selected chunk lies in it
+    std::int16_t slots[most_slots];    ///< of each selected chunk; negative: none
+    std::int16_t absent[most_slots];   ///< which selected chunks have none
+  };
+
+  offload_extents extents;
+  offloaded_memory<T, E> memory;
+  offload_step<T> step;
+  bool keeps;  ///< false: everything is fetched anew, into the same slots; for tests
+
+  TESSERA_FN constexpr std::int64_t groups() const { return step.steps() * extents.key_heads; }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+    std::int64_t const at = which / extents.key_heads;
+    std::int64_t const head = which % extents.key_heads;
+    std::int64_t const sequence = step.sequence(extents, memory.sequences, at);
+    if (sequence < 0) {
+      set_missed(group, at, head, 0);
+      return;
+    }
+    place_of_head const where{at, head, sequence, memory.sequences[sequence].first};
+    std::int64_t const count = step.selected_counts(at, head);
+    std::int64_t const hand = memory.hands(sequence, head);  // early, as is the usage: nothing waits for them later
+    chunk_usage const before = memory.usage(sequence, head);
+    find_slots(group, where, count, scratch);
+    std::int64_t const absent = list_absent(group, count, scratch);
+    group.sync();  // the list is written, the hand is read
+    give_slots(group, where, hand, absent, scratch);
+    group.sync();
+    for (int lane : group) {
+      for (std::int64_t rank = lane; rank < extents.budget; rank += lanes) {
+        step.selected_slots(at, head, rank) = rank < count ? std::int32_t{scratch.slots[rank]} : -1;
+        if (!keeps && rank < count) {
+          step.missed(at, head, rank) = {step.selected(at, head, rank), scratch.slots[rank]};
+        }
+      }
+      if (is_first(lane)) {
+        memory.usage(sequence, head) = {before.selected + count, before.resident + count - absent};
+      }
+    }
+    set_missed(group, at, head, keeps ? absent : count);
+  }
+
+ private:
+  struct place_of_head {
+    std::int64_t at;
+    std::int64_t head;
+    std::int64_t sequence;
+    std::int64_t row;  ///< of the sequence's first chunk
+  };
+
+  template <class Group>
+  TESSERA_FN void set_missed(Group const& group, std::int64_t at, std::int64_t head, std::int64_t count) const {
+    for (int lane : group) {
+      if (is_first(lane)) {
+        step.missed_counts(at, head) = static_cast<std::int32_t>(count);
+      }
+    }
+  }
+
+  template <class Group>
+  TESSERA_FN void find_slots(Group const& group, place_of_head const& p, std::int64_t count,
+                             scratch_type& scratch) const {
+    group.sync();  // what was there has been read
+    for (int lane : group) {
+      for (std::int64_t slot = lane; slot < extents.slots; slot += lanes) {
+        scratch.is_used[slot] = 0;
+      }
+    }
+    group.sync();
+    for (int lane : group) {
+      for (std::int64_t rank = lane; rank < count; rank += lanes) {
+        std::int16_t const slot = memory.places(p.row + step.selected(p.at, p.head, rank), p.head);
+        scratch.slots[rank] = slot;
+        if (slot >= 0) {
+          scratch.is_used[slot] = 1;
+        }
+      }
+    }
+    group.sync();
+  }
+
+  /// Lists the chunks that are in no slot; gives how many.
+  template <class Group>
+  TESSERA_FN std::int64_t list_absent(Group const& group, std::int64_t count, scratch_type& scratch) const {
+    std::int64_t before = 0;
+    for (std::int64_t first = 0; first < count; first += lanes) {
+      per_lane<std::int32_t, Group> place;
+      for (int lane : group) {
+        place[lane] = first + lane < count && scratch.slots[first + lane] < 0 ? 1 : 0;
+      }
+      std::int32_t const found = exclusive_sum(group, place);
+      for (int lane : group) {
+        if (first + lane < count && scratch.slots[first + lane] < 0) {
+          scratch.absent[before + place[lane]] = static_cast<std::int16_t>(first + lane);
+        }
+      }
+      before += found;
+    }
+    return before;
+  }
+
+  /// Gives the first `absent` listed chunks a free slot each.
+  template <class Group>
+  TESSERA_FN void give_slots(Group const& group, place_of_head const& p, std::int64_t hand, std::int64_t absent,
+                             scratch_type& scratch) const {
+    std::int64_t before = 0;
+    for (std::int64_t first = 0; first < extents.slots && before < absent; first += lanes) {
+      per_lane<std::int32_t, Group> place;
+      for (int lane : group) {
+        place[lane] = first + lane < extents.slots && scratch.is_used[slot_after(hand, first + lane)] == 0 ? 1 : 0;
+      }
+      std::int32_t const found = exclusive_sum(group, place);
+      for (int lane : group) {
+        std::int64_t const mine = before + place[lane];
+        if (first + lane < extents.slots && scratch.is_used[slot_after(hand, first + lane)] == 0 && mine < absent) {
+          std::int64_t const slot = slot_after(hand, first + lane);
+          std::int16_t const rank = scratch.absent[mine];
+          scratch.slots[rank] = static_cast<std::int16_t>(slot);
+          fill(p, step.selected(p.at, p.head, rank), slot, step.missed(p.at, p.head, mine));
+          if (mine + 1 == absent) {
+            memory.hands(p.sequence, p.head) = static_cast<std::int32_t>(slot_after(slot, 1));
+          }
+        }
+      }
+      before += found;
+    }
+  }
+  /// `by` slots later, at most all of them.
+  TESSERA_FN constexpr std::int64_t slot_after(std::int64_t slot, std::int64_t by) const {
+    return slot + by < extents.slots ? slot + by : slot + by - extents.slots;
+  }
+
+  TESSERA_FN void fill(place_of_head const& p, std::int32_t chunk, std::int64_t slot, missed_chunk& missed) const {
+    missed = {chunk, static_cast<std::int32_t>(slot)};
+    std::int32_t& id = memory.slot_ids(p.sequence, p.head, slot);
+    if (id >= 0) {
+      memory.places(p.row + id, p.head) = static_cast<std::int16_t>(chunk_place::archived);
+    }
+    id = chunk;
+    memory.places(p.row + chunk, p.head) = static_cast<std::int16_t>(slot);
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

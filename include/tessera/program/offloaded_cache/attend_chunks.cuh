@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `attend_rows`: attend_chunks (program/offloaded_cache/attend_chunks.hpp) by tensor cores, for 16-bit keys and
+/// values: up to 16 query heads share a read of the tokens of their key head, which go straight into registers.
+///
+/// A block has a share of 128 tokens, each of its four warps 32 of them: 4 * channels bytes a token are read once, a
+/// thirtieth of that is written. With 128 channels a warp has 12 KiB on their way at first: with four blocks a
+/// multiprocessor more than the 50 KiB that memory needs. Weights are rounded to 16 bits for their products with
+/// values, their sums are not.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/known_divisor.hpp>
+#include <tessera/program/offloaded_cache/attend_chunks.hpp>
+#include <tessera/tile/cuda/convert.cuh>
+#include <tessera/tile/cuda/exponential.cuh>
+#include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/row_operands.cuh>
+
+namespace tessera {
+inline namespace v0 {
+
+template <int Channels, class T, class E>
+struct attend_rows {
+  /// The portable program, whose members say what is to be done.
+  using call_type = attend_chunks<T, E>;
+  static constexpr int lanes = 128;
+  static constexpr int warps = lanes / 32;
+  static constexpr int warp_tokens = static_cast<int>(attended_tokens) / warps;  ///< of a share, that a warp has
+  static constexpr int tiles = warp_tokens / 8;                                  ///< of 8 tokens
+  static constexpr int blocks_per_multiprocessor = 4;
+  static constexpr int parts = Channels / 64;  ///< of 64 channels
+  static constexpr int pitch = Channels + 4;   ///< rows of totals begin in different banks
+  static_assert(warp_tokens == 32, "tessera: attend_rows has 32 tokens a warp");
+
+  struct scratch_type {
+    T const* keys[attended_tokens];    ///< where each token's is; null: there is no token
+    T const* values[attended_tokens];  ///< likewise
+    float largest[warps][most_group];  ///< score of a warp's tokens, of each query head; scaled, in base 2
+    float sums[warps][most_group];     ///< of weights, 2^(score - largest), likewise
+    /// Of weights times values, likewise.
+    alignas(16) float totals[warps][most_group][pitch];
+  };
+
+  call_type call;           ///< extents, memory, step and shares
+  std::int32_t rows;        ///< queries that share a key head
+  known_divisor by_heads;   ///< key heads
+  known_divisor by_shares;  ///< shares of a head that the launch takes
+
+  /// Of fewer than 2^31 groups.
+  [[nodiscard]] static attend_rows of(call_type const& call) {
+    return {call, static_cast<std::int32_t>(call.extents.group()),
+            known_divisor::of(static_cast<std::uint32_t>(call.extents.key_heads)),
+            known_divisor::of(static_cast<std::uint32_t>(call.shares))};
+  }
+  [[nodiscard]] std::int64_t groups() const { return call.groups(); }
+
+  __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t which,
+                                             scratch_type& scratch) const {
+    auto const number = static_cast<std::uint32_t>(which);
+    std::uint32_t const of_head = by_heads.quotient(number);
+    std::int64_t const at = by_shares.quotient(of_head);
+    std::int64_t const head = number - of_head * by_heads.divisor;
+    std::int64_t const share = call.first_share + by_shares.remainder(of_head);
+    std::int64_t const sequence = call.step.sequence(call.extents, call.memory.sequences, at);
+    if (sequence < 0) {
+      return;
+    }
+    auto const token =
+        attended_by(call.extents, call.memory, call.step, {at, sequence, head}, share, std::int64_t{group.lane});
+    scratch.keys[group.lane] = token.key;
+    scratch.values[group.lane] = token.value;
+    group.sync();
+    attend(scratch, at, head, group.lane / 32, group.lane % 32);
+    group.sync();
+    write(scratch, at, head, share, group.lane);
+  }
+
+ private:
+  using values_type = uint4[2][parts][4];  ///< of both halves of the warp's tokens
+
+  __device__ __forceinline__ void attend(scratch_type& scratch, std::int64_t at, std::int64_t head, int warp,
+                                         int lane) const {
+    row_words<Channels> keys[tiles];
+#pragma unroll
+    for (int tile = 0; tile < tiles; ++tile) {
+      keys[tile].load(scratch.keys[warp_tokens * warp + 8 * tile + lane / 4], lane);
+    }
+    values_type values;
+    load_values(scratch, values, 0, warp, lane);
+    float weights[tiles][4] = {};
+    add_keys(weights, keys, at, head, lane);
+    load_values(scratch, values, 1, warp, lane);
+    weigh(scratch, weights, warp, lane);
+    float totals[8 * parts][4] = {};
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      std::uint32_t const operand[4] = {
+          pack_pair<T>(weights[2 * half][0], weights[2 * half][1]),
+          pack_pair<T>(weights[2 * half][2], weights[2 * half][3]),
+          pack_pair<T>(weights[2 * half + 1][0], weights[2 * half + 1][1]),
+          pack_pair<T>(weights[2 * half + 1][2], weights[2 * half + 1][3]),
+      };
+#pragma unroll
+      for (int part = 0; part < parts; ++part) {
+        multiply_rows<T>(&totals[8 * part], operand, values[half][part]);
+      }
+    }
+    leave(scratch, totals, warp, lane);
+  }
+
+  /// Of tokens 16 `half` and on. Those that are none have zeros.
+  __device__ __forceinline__ void load_values(scratch_type const& scratch, values_type& values, int half, int warp,
+                                              int lane) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      T const* const row = scratch.values[warp_tokens * warp + 16 * half + row_of_lane(lane, i)];
+#pragma unroll
+      for (int part = 0; part < parts; ++part) {
+        auto const* const pieces = reinterpret_cast<uint4 const*>(row) + 8 * part;
+        values[half][part][i] = row != nullptr ? load_once(pieces + lane / 4) : uint4{0, 0, 0, 0};
+      }
+    }
+  }
+
+  __device__ __forceinline__ void add_keys(float (&scores)[tiles][4], row_words<Channels> const (&keys)[tiles],
+                                           std::int64_t at, std::int64_t head, int lane) const {
+    row_words<Channels> queries[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      int const row = lane / 4 + 8 * half;
+      queries[half].load(row < rows ? &call.step.queries(at, head * rows + row, 0) : nullptr, lane);
+    }
+#pragma unroll
+    for (int block = 0; block < row_words<Channels>::blocks; ++block) {
+#pragma unroll
+      for (int tile = 0; tile < tiles; ++tile) {
+        multiply_pieces<T>(scores[tile], queries[0].words[block], queries[1].words[block], keys[tile].words[block]);
+      }
+    }
+  }
+
+  /// Scores to weights; leaves their sums.
+  __device__ __forceinline__ void weigh(scratch_type& scratch, float (&scores)[tiles][4], int warp, int lane) const {
+    float const factor = call.scale * 1.4426950408889634F;
+    float largest[2] = {-infinity, -infinity};
+#pragma unroll
+    for (int tile = 0; tile < tiles; ++tile) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        bool const is_there = scratch.keys[warp_tokens * warp + 8 * tile + 2 * (lane % 4) + i % 2] != nullptr;
+        scores[tile][i] = is_there ? factor * scores[tile][i] : -infinity;
+        largest[i / 2] = fmaxf(largest[i / 2], scores[tile][i]);
+      }
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      largest[half] = largest_of_row(largest[half]);
+      float const reference = largest[half] == -infinity ? 0.0F : largest[half];
+      float sum = 0.0F;
+#pragma unroll
+      for (int tile = 0; tile < tiles; ++tile) {
+#pragma unroll
+        for (int i = 2 * half; i < 2 * half + 2; ++i) {
+          scores[tile][i] = fast_exp2(scores[tile][i] - reference);
+          sum += scores[tile][i];
+        }
+      }
+      sum = sum_of_row(sum);
+      if (lane % 4 == 0) {
+        scratch.largest[warp][lane / 4 + 8 * half] = largest[half];
+        scratch.sums[warp][lane / 4 + 8 * half] = sum;
+      }
+    }
+  }
+
+  __device__ __forceinline__ void leave(scratch_type& scratch, float const (&totals)[8 * parts][4], int warp,
+                                        int lane) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      int const row = lane / 4 + 8 * half;
+      if (row < rows) {
+#pragma unroll
+        for (int i = 0; i < 2 * parts; ++i) {  // eight neighbouring channels of a column
+          int const first = number_of_column(8 * (i / 2), 2 * (lane % 4) + i % 2);
+          auto* const to = reinterpret_cast<float4*>(&scratch.totals[warp][row][first]);
+          int const of_row = 2 * half + i % 2;
+          int const tile = 8 * (i / 2);
+          to[0] = {totals[tile][of_row], totals[tile + 1][of_row], totals[tile + 2][of_row], totals[tile + 3][of_row]};
+          to[1] = {totals[tile + 4][of_row], totals[tile + 5][of_row], totals[tile + 6][of_row],
+                   totals[tile + 7][of_row]};
+        }
+      }
+    }
+  }
+
+  /// Four channels of a row at a time, of all warps.
+  __device__ __forceinline__ void write(scratch_type const& scratch, std::int64_t at, std::int64_t head,
+                                        std::int64_t share, int lane) const {
+    constexpr int fours = Channels / 4;
+    for (int i = lane; i < rows * fours; i += lanes) {
+      int const row = i / fours;
+      float reference = -infinity;
+#pragma unroll
+      for (int warp = 0; warp < warps; ++warp) {
+        reference = fmaxf(reference, scratch.largest[warp][row]);
+      }
+      float sum = 0.0F;
+      float4 total{0.0F, 0.0F, 0.0F, 0.0F};
+#pragma unroll
+      for (int warp = 0; warp < warps; ++warp) {
+        float const by = fast_exp2(scratch.largest[warp][row] - (reference == -infinity ? 0.0F : reference));
+        float4 const part = reinterpret_cast<float4 const*>(scratch.totals[warp][row])[i % fours];
+        sum = __fmaf_rn(by, scratch.sums[warp][row], sum);
+        total = {__fmaf_rn(by, part.x, total.x), __fmaf_rn(by, part.y, total.y), __fmaf_rn(by, part.z, total.z),
+                 __fmaf_rn(by, part.w, total.w)};
+      }
+      std::int64_t const query = head * rows + row;
+      *reinterpret_cast<float4*>(&call.step.totals(share, at, query, i % fours * 4)) = total;
+      if (i % fours == 0) {
+        call.step.states(share, at, query) = {reference, reference, sum};
+      }
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `attend_chunks` and `merge_chunks`: attention of a step over the ring, the exact and the selected chunks, in shares
+/// that are merged by their log-sum-exps.
+///
+/// Which tokens a share has: program/offloaded_cache/detail/attended_token.hpp.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/core/precision.hpp>
+#include <tessera/program/attention/split_keys.hpp>
+#include <tessera/program/offloaded_cache/cache_memory.hpp>
+#include <tessera/program/offloaded_cache/detail/attended_token.hpp>
+#include <tessera/reduce/online_softmax.hpp>
+#include <tessera/tile/per_lane.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// A group for each share of each key head of each step.
+template <class T, class E>
+struct attend_chunks {
+  static constexpr int lanes = 128;
+  static_assert(lanes == attended_tokens, "tessera: a lane has a token of a share");
+
+  struct scratch_type {
+    float queries[most_group * most_channels];    ///< of the group's heads, scaled, in base 2
+    float weights[most_group * attended_tokens];  ///< of each head, for the tokens of the share
+    T const* values[attended_tokens];             ///< of each token, or null
+  };
+
+  offload_extents extents;
+  offloaded_memory<T, E> memory;
+  offload_step<T> step;
+  float scale;               ///< of scores
+  std::int64_t first_share;  ///< the launch takes shares from here on
+  std::int64_t shares;       ///< of a head that the launch takes
+
+  TESSERA_FN constexpr std::int64_t groups() const { return step.steps() * shares * extents.key_heads; }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+    constexpr float log2_e = 1.4426950408889634F;
+    std::int64_t const head = which % extents.key_heads;
+    std::int64_t const share = first_share + which / extents.key_heads % shares;
+    std::int64_t const at = which / extents.key_heads / shares;
+    std::int64_t const sequence = step.sequence(extents, memory.sequences, at);
+    if (sequence < 0) {
+      return;
+    }
+    group.sync();  // what was there has been read
+    for (int lane : group) {
+      for (std::int64_t i = lane; i < extents.group() * extents.channels; i += lanes) {
+        std::int64_t const query_head = head * extents.group() + i / extents.channels;
+        scratch.queries[i] =
+            scale * log2_e * static_cast<float>(load(step.queries(at, query_head, i % extents.channels)));
+      }
+    }
+    group.sync();
+    per_lane<T const*, Group> keys;
+    for (int lane : group) {
+      attended_token<T> const token = attended_by(extents, memory, step, {at, sequence, head}, share, lane);
+      keys[lane] = token.key;
+      scratch.values[lane] = token.value;
+    }
+    for (std::int64_t i = 0; i < extents.group(); ++i) {
+      weigh(group, at, head, share, i, keys, scratch);
+    }
+    group.sync();
+    for (std::int64_t i = 0; i < extents.group(); ++i) {
+      add_values(group, at, head, share, i, scratch);
+    }
+  }
+
+ private:
+  template <class Group>
+  TESSERA_FN void weigh(Group const& group, std::int64_t at, std::int64_t head, std::int64_t share, std::int64_t query,
+                        per_lane<T const*, Group> const& keys, scratch_type& scratch) const {
+    online_softmax<float> const softmax;
+    per_lane<float, Group> score;
+    for (int lane : group) {
+      score[lane] = -infinity;
+      if (keys[lane] != nullptr) {
+        score[lane] = 0.0F;
+        for (std::int64_t channel = 0; channel < extents.channels; ++channel) {
+          score[lane] = multiply_add(scratch.queries[query * extents.channels + channel],
+                                     static_cast<float>(load(keys[lane][channel])), score[lane]);
+        }
+      }
+    }
+    auto state = softmax.identity();
+    softmax.turn(state, maximum(group, score));
+    per_lane<float, Group> weight;
+    for (int lane : group) {
+      weight[lane] = softmax.weight(state, score[lane]);
+      scratch.weights[query * attended_tokens + lane] = weight[lane];
+    }
+    state.sum = sum(group, weight);
+    for (int lane : group) {
+      if (is_first(lane)) {
+        step.states(share, at, head * extents.group() + query) = state;
+      }
+    }
+  }
+
+  /// In the order of tokens.
+  template <class Group>
+  TESSERA_FN void add_values(Group const& group, std::int64_t at, std::int64_t head, std::int64_t share,
+                             std::int64_t query, scratch_type const& scratch) const {
+    for (int lane : group) {
+      for (std::int64_t channel = lane; channel < extents.channels; channel += lanes) {
+        float total = 0.0F;
+        for (std::int64_t token = 0; token < attended_tokens; ++token) {
+          T const* const value = scratch.values[token];
+          if (value != nullptr) {
+            total = multiply_add(scratch.weights[query * attended_tokens + token],
+                                 static_cast<float>(load(value[channel])), total);
+          }
+        }
+        step.totals(share, at, head * extents.group() + query, channel) = total;
+      }
+    }
+  }
+};
+
+/// A group for each query head of each step: shares one after the other. Steps without a sequence get zeros and minus
+/// infinity.
+template <class T, class E, class Result>
+struct merge_chunks {
+  static constexpr int lanes = 64;
+  struct scratch_type {};
+
+  offload_extents extents;
+  array_view<cached_sequence const> sequences;  ///< lengths of each sequence
+  offload_step<T> step;
+  view<Result, 3> results;     ///< steps x query heads x channels
+  view<float, 2> log_sum_exp;  ///< steps x query heads: natural; or null
+
+  TESSERA_FN constexpr std::int64_t groups() const { return step.steps() * extents.query_heads; }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    using softmax_type = online_softmax<float>;
+    softmax_type const softmax;
+    std::int64_t const at = which / extents.query_heads;
+    std::int64_t const head = which % extents.query_heads;
+    bool const is_there = step.sequence(extents, sequences, at) >= 0;
+    std::int64_t const shares = is_there ? resident_shares(extents) + selected_shares(extents) : 0;
+    for (int lane : group) {
+      for (std::int64_t channel = lane; channel < extents.channels; channel += lanes) {
+        auto state = softmax.identity();
+        float total = 0.0F;
+        for (std::int64_t share = 0; share < shares; ++share) {
+          auto const by = softmax.merge(state, step.states(share, at, head));
+          total = total * by.of_first + step.totals(share, at, head, channel) * by.of_second;
+        }
+        finished_row const row =
+            is_there ? finish_attention_row<softmax_type>({state, state.sum}, -infinity, 0.0F) : no_attention_row();
+        results(at, head, channel) = store<Result>(row.inverse == 0.0F ? 0.0F : total * row.inverse);
+        if (channel == 0 && log_sum_exp.data != nullptr) {
+          log_sum_exp(at, head) = row.log_sum_exp;
+        }
+      }
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

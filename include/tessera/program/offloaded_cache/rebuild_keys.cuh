@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `rebuild_rotated`: rebuild_keys (program/offloaded_cache/rebuild_keys.hpp) by tensor cores, for 16-bit coefficients
+/// and directions: gathers coefficients of missed chunks into registers, multiplies them with the directions of their
+/// head in shared memory, turns the sums in fp32 and rounds once.
+///
+/// Tokens go in eights, the columns of a product, so that nothing but missed chunks is multiplied; rows are channels,
+/// those of a pair in the same lane. For rank 160 and 128 channels a chunk of 8 tokens and head is 0.33 MFLOP, 2.5 KB
+/// read and 2 KB written: 16 sequences of 8 key heads of which each misses 256 chunks are 10.7 GFLOP and 151 MB, 35 us
+/// of an H200's memory, at a hit rate of 0.6 14; measured are 69 and 36, with 5 of a launch, from cold caches: warps,
+/// 12 a multiprocessor, wait for what they gather and for operands, about as long for either. Directions of a head are
+/// 40 KiB, which blocks that share its list each read once, put in the order of operands, and then from shared memory
+/// for every 16 tokens. A token turns as the first of its eight does, which lanes work out together, and then by 0 to 7
+/// positions more, which is the same for all eights: so that the tables are read for every eighth token only.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/known_divisor.hpp>
+#include <tessera/program/offloaded_cache/rebuild_keys.hpp>
+#include <tessera/tile/cuda/convert.cuh>
+#include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/row_operands.cuh>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Pairs: of the rotation; of halves all channels turn, or none.
+template <int Channels, class T, class E, rotary_pairs Pairs>
+struct rebuild_rotated {
+  /// The portable program, whose members say what is to be done.
+  using call_type = rebuild_keys<T, E>;
+  static constexpr int eights = 2;  ///< of tokens, that a warp has at a time
+  static constexpr int lanes = 192;
+  static constexpr int blocks_per_multiprocessor = 2;
+  static constexpr int warps = lanes / 32;
+  static constexpr int most_blocks = 6;        ///< of 32 coefficients
+  static constexpr int tiles = Channels / 16;  ///< of 8 pairs of channels; lane / 4 has so many neighbouring pairs
+  static constexpr int twos = tiles / 2;       ///< of neighbouring pairs of a lane
+  static constexpr std::int64_t of_block = 8 * eights * warps;  ///< tokens at a time
+
+  /// Of two neighbouring pairs, the first one even.
+  struct alignas(16) two_rotations {
+    rotation of[2];  ///< each pair's
+  };
+  struct scratch_type {
+    uint4 directions[tiles][most_blocks][2][32];        ///< operands of each lane: 16 channels, 16 coefficients
+    two_rotations steps[2][twos][32];                   ///< of both of a lane's tokens, from the first of their eight
+    two_rotations firsts[warps][eights][Channels / 4];  ///< of the first tokens of the warp's eights
+  };
+
+  call_type call;           ///< extents, memory, step and rotation
+  std::int32_t splits;      ///< blocks that share a list of missed chunks
+  known_divisor by_splits;  ///< the same
+  known_divisor by_heads;   ///< key heads
+  known_divisor by_eights;  ///< eights of a chunk
+
+  /// `splits`: blocks for the list of each key head of each step; fewer than 2^31 blocks in all.
+  [[nodiscard]] static rebuild_rotated of(call_type const& call, std::int64_t splits) {
+    return {call, static_cast<std::int32_t>(splits), known_divisor::of(static_cast<std::uint32_t>(splits)),
+            known_divisor::of(static_cast<std::uint32_t>(call.extents.key_heads)),
+            known_divisor::of(static_cast<std::uint32_t>(call.extents.chunk / 8))};
+  }
+  [[nodiscard]] std::int64_t groups() const { return call.step.steps() * call.extents.key_heads * splits; }
+
+  __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t which,
+                                             scratch_type& scratch) const {
+    std::uint32_t const list = by_splits.quotient(static_cast<std::uint32_t>(which));
+    auto const split = static_cast<std::int32_t>(by_splits.remainder(static_cast<std::uint32_t>(which)));
+    std::int64_t const at = by_heads.quotient(list);
+    std::int64_t const head = by_heads.remainder(list);
+    auto const units = call.step.missed_counts(at, head) * static_cast<std::int32_t>(by_eights.divisor);
+    std::int64_t const sequence = call.step.sequence(call.extents, call.memory.sequences, at);
+    if (sequence < 0 || eights * split * warps >= units) {
+      return;
+    }
+    stage(sequence, head, scratch, group.lane);
+    group.sync();
+    list_type const all{&call.step.missed(at, head, 0), units - 1,
+                        call.memory.sequences[sequence].first * call.extents.chunk,
+                        &call.memory.slot_keys(sequence, head, 0, 0, 0)};
+    int const warp = group.lane / 32;
+    for (std::int32_t first = eights * (split * warps + warp); first < units; first += eights * splits * warps) {
+      rebuild(all, first, scratch, warp, group.lane % 32);
+    }
+  }
+
+ private:
+  struct list_type {
+    missed_chunk const* missed;
+    std::int32_t last;       ///< eight
+    std::int64_t first_row;  ///< of the sequence's coefficients
+    T* keys;                 ///< of the head's slots
+  };
+
+  [[nodiscard]] __device__ __forceinline__ int blocks() const { return static_cast<int>(call.extents.rank) / 32; }
+  [[nodiscard]] __device__ __forceinline__ bool has_blocks() const { return call.rotary.blocks.data != nullptr; }
+
+  /// A channel of pair `pair`.
+  [[nodiscard]] __device__ __forceinline__ static int channel_of(int pair, int which) {
+    return Pairs == rotary_pairs::halves ? pair + which * (Channels / 2) : 2 * pair + which;
+  }
+  [[nodiscard]] __device__ __forceinline__ two_rotations load_two(matrix_view<rotation const> const& table,
+                                                                  std::int64_t row, int pair) const {
+    return 2 * pair < call.rotary.channels() ? *reinterpret_cast<two_rotations const*>(&table(row, pair))
+                                             : two_rotations{{{1.0F, 0.0F}, {1.0F, 0.0F}}};
+  }
+  [[nodiscard]] __device__ __forceinline__ static two_rotations both(two_rotations const& a, two_rotations const& b) {
+    return {{rotary_embedding::both(a.of[0], b.of[0]), rotary_embedding::both(a.of[1], b.of[1])}};
+  }
+  /// From one position to another, both of the same length.
+  [[nodiscard]] __device__ __forceinline__ static rotation between(rotation const& from, rotation const& to) {
+    float const inverse = 1.0F / multiply_add(from.cosine, from.cosine, from.sine * from.sine);
+    return {inverse * multiply_add(to.cosine, from.cosine, to.sine * from.sine),
+            inverse * multiply_add(to.sine, from.cosine, -to.cosine * from.sine)};
+  }
+
+  /// Lane l of a warp has, of a tile, the pair of row l / 4, and of its coefficients piece l % 4 of each block.
+  __device__ __forceinline__ void stage(std::int64_t sequence, std::int64_t head, scratch_type& scratch,
+                                        int lane) const {
+    auto const* const from = reinterpret_cast<uint4 const*>(&call.memory.directions(sequence, head * Channels, 0));
+    auto const pieces = static_cast<int>(call.extents.rank) / piece_numbers;
+    int const of_warp = lane % 32;
+    for (int i = lane / 32; i < tiles * blocks(); i += warps) {
+      int const tile = i % tiles;
+      int const block = i / tiles;
+      int const pair = tiles * (of_warp / 4) + tile;
+      uint4 const a = load_from_l2(from + channel_of(pair, 0) * pieces + row_piece(of_warp, block));
+      uint4 const b = load_from_l2(from + channel_of(pair, 1) * pieces + row_piece(of_warp, block));
+      scratch.directions[tile][block][0][of_warp] = {a.x, b.x, a.y, b.y};
+      scratch.directions[tile][block][1][of_warp] = {a.z, b.z, a.w, b.w};
+    }
+    for (int i = lane; i < 2 * twos * 32 && has_blocks(); i += lanes) {
+      int const pair = tiles * (i % 32 / 4) + 2 * (i / 32 % twos);
+      two_rotations const zero = load_two(call.rotary.within, 0, pair);
+      two_rotations const found = load_two(call.rotary.within, 2 * (i % 4) + i / (32 * twos), pair);
+      scratch.steps[i / (32 * twos)][i / 32 % twos][i % 32] = {
+          {between(zero.of[0], found.of[0]), between(zero.of[1], found.of[1])}};
+    }
+  }
+
+  /// Eights `first` and on; the last one instead of those behind it, written alike.
+  __device__ __forceinline__ void rebuild(list_type const& list, std::int32_t first, scratch_type& scratch, int warp,
+                                          int lane) const {
+    uint4 columns[eights][most_blocks];
+    std::int32_t positions[eights];  // of their first tokens
+    std::int32_t places[eights];     // among all tokens of the head's slots
+    auto const chunk = static_cast<std::int32_t>(call.extents.chunk);
+#pragma unroll
+    for (int i = 0; i < eights; ++i) {
+      auto const eight = static_cast<std::uint32_t>(min(first + i, list.last));
+      std::uint32_t const of_list = by_eights.quotient(eight);
+      auto const inside = 8 * static_cast<std::int32_t>(eight - of_list * by_eights.divisor);
+      missed_chunk const missed = list.missed[of_list];
+      positions[i] = missed.chunk * chunk + inside;
+      places[i] = missed.slot * chunk + inside;
+    }
+#pragma unroll
+    for (int i = 0; i < eights; ++i) {
+      auto const* const row = reinterpret_cast<uint4 const*>(
+          call.memory.coefficients.data + (list.first_row + positions[i] + lane / 4) * call.extents.rank);
+#pragma unroll
+      for (int block = 0; block < most_blocks; ++block) {
+        if (block < blocks()) {
+          columns[i][block] = load_from_l2(row + row_piece(lane, block));
+        }
+      }
+    }
+    __syncwarp();  // what was there has been read
+    if (has_blocks() && lane < Channels / 4) {
+      find_firsts(positions, scratch.firsts[warp], lane);
+    }
+    __syncwarp();
+    float sums[eights][tiles][4] = {};
+    multiply(sums, columns, scratch, lane);
+    if (call.rotary.channels() > 0) {
+      turn(sums, positions, scratch, warp, lane);
+    }
+#pragma unroll
+    for (int i = 0; i < eights; ++i) {
+#pragma unroll
+      for (int which = 0; which < 2; ++which) {
+        std::int64_t const place = places[i] + lane % 4 * 2 + which;
+        store_token(sums[i], which, list.keys + place * Channels, lane);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void find_firsts(std::int32_t const (&positions)[eights],
+                                              two_rotations (&firsts)[eights][Channels / 4], int lane) const {
+    int const pair = tiles * (lane % 8) + 2 * (lane / 8);
+#pragma unroll
+    for (int i = 0; i < eights; ++i) {
+      auto const position = static_cast<std::uint32_t>(positions[i]);
+      firsts[i][lane] = both(load_two(call.rotary.blocks, position / rotary_embedding::block, pair),
+                             load_two(call.rotary.within, position % rotary_embedding::block, pair));
+    }
+  }
+
+  __device__ __forceinline__ void multiply(float (&sums)[eights][tiles][4], uint4 const (&columns)[eights][most_blocks],
+                                           scratch_type const& scratch, int lane) const {
+#pragma unroll
+    for (int block = 0; block < most_blocks; ++block) {
+      if (block < blocks()) {
+#pragma unroll
+        for (int tile = 0; tile < tiles; ++tile) {
+          uint4 const a = scratch.directions[tile][block][0][lane];
+          uint4 const b = scratch.directions[tile][block][1][lane];
+#pragma unroll
+          for (int i = 0; i < eights; ++i) {
+            uint4 const column = columns[i][block];
+            warp_mma<T>::multiply(sums[i][tile], {a.x, a.y, a.z, a.w}, {column.x, column.y});
+            warp_mma<T>::multiply(sums[i][tile], {b.x, b.y, b.z, b.w}, {column.z, column.w});
+          }
+        }
+      }
+    }
+  }
+
+  /// As rotary_embedding::turn: two pairs of a token at a time.
+  __device__ __forceinline__ void turn(float (&sums)[eights][tiles][4], std::int32_t const (&positions)[eights],
+                                       scratch_type const& scratch, int warp, int lane) const {
+#pragma unroll
+    for (int two = 0; two < twos; ++two) {
+#pragma unroll
+      for (int which = 0; which < 2; ++which) {
+        two_rotations const step = scratch.steps[which][two][lane];
+#pragma unroll
+        for (int i = 0; i < eights; ++i) {
+          two_rotations const by = has_blocks() ? both(scratch.firsts[warp][i][8 * two + lane / 4], step)
+                                                : load_two(call.rotary.within, positions[i] + lane % 4 * 2 + which,
+                                                           tiles * (lane / 4) + 2 * two);
+          turn_pair(sums[i][2 * two][which], sums[i][2 * two][2 + which], by.of[0]);
+          turn_pair(sums[i][2 * two + 1][which], sums[i][2 * two + 1][2 + which], by.of[1]);
+        }
+      }
+    }
+  }
+  __device__ __forceinline__ static void turn_pair(float& first, float& second, rotation const& by) {
+    float const turned = multiply_add(first, by.cosine, -second * by.sine);
+    second = multiply_add(second, by.cosine, first * by.sine);
+    first = turned;
+  }
+
+  /// The lane's neighbouring pairs of a token: neighbouring channels, of each half or of both channels of pairs.
+  __device__ __forceinline__ static void store_token(float const (&sums)[tiles][4], int which, T* key, int lane) {
+    std::uint32_t words[tiles];
+#pragma unroll
+    for (int i = 0; i < tiles; ++i) {
+      int const two = i % twos;
+      int const half = 2 * (i / twos) + which;
+      words[i] = Pairs == rotary_pairs::halves ? pack_pair<T>(sums[2 * two][half], sums[2 * two + 1][half])
+                                               : pack_pair<T>(sums[i][which], sums[i][2 + which]);
+    }
+    constexpr int apart = Pairs == rotary_pairs::halves ? Channels / 2 : tiles;
+    T* const to = key + (Pairs == rotary_pairs::halves ? tiles : 2 * tiles) * (lane / 4);
+#pragma unroll
+    for (int part = 0; part < 2; ++part) {
+      std::uint32_t const* const of_part = words + part * twos;
+      if constexpr (twos == 4) {
+        *reinterpret_cast<uint4*>(to + part * apart) = {of_part[0], of_part[1], of_part[2], of_part[3]};
+      } else {
+        *reinterpret_cast<uint2*>(to + part * apart) = {of_part[0], of_part[1]};
+      }
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

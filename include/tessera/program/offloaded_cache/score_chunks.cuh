@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `score_means`: score_chunks (program/offloaded_cache/score_chunks.hpp) for landmarks that are means, in bfloat16 or
+/// in codes, by the copy engine and tensor cores. A landmark is read once for all queries that share its key head, and
+/// landmarks of neighbouring chunks in one piece.
+///
+/// For each chunk and key head the bytes of a landmark are read, once, and 4 * group + 2 written and read: at 128K
+/// tokens in chunks of 8, 8 key heads of 128 channels and 32 query heads 17.3 MB of codes (33.5 MB of bfloat16) and
+/// 2.4 MB. On an H200 16 sequences take 86 us in codes, 0.79 of the read speed, and 143 us in bfloat16, 0.88. What that
+/// takes:
+///
+/// - A multiprocessor has up to 192 KiB of landmarks on their way, twice what keeps the memory busy. Those of 16 chunks
+///   arrive in half a microsecond, or in one.
+/// - To start a copy takes about 120 cycles: eight chunks come in one, where a work has all key heads. One for each
+///   chunk took a quarter more time in codes.
+/// - The next work's queries and places are read while a work is scored, and what is known of sequences at the start:
+///   waiting for them took another fifth. Scores of four queries are written together, so that lanes wait less.
+/// - L2 keeps scores, which select_chunks reads, rather than landmarks: 6 us of both programs' 110.
+///
+/// Works for two sides of warps in turn are not the way: a side that skips the other's stages may be a whole round of a
+/// barrier's phases behind. Copies are of whole 16 bytes: lines that do not begin at such a multiple are copied with
+/// what is before and behind them in the cache's memory, up to 12 bytes each.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/bfloat16.hpp>
+#include <tessera/core/known_divisor.hpp>
+#include <tessera/program/offloaded_cache/detail/landmark_lines.cuh>
+#include <tessera/program/offloaded_cache/score_chunks.hpp>
+#include <tessera/tile/cuda/barrier.cuh>
+#include <tessera/tile/cuda/bulk_tensor.cuh>
+#include <tessera/tile/cuda/exponential.cuh>
+#include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/ring_place.cuh>
+
+namespace tessera {
+inline namespace v0 {
+
+/// A work is `blocks` neighbouring blocks of chunks of up to 8 key heads, a warp for each of both. Rows: of queries, 4,
+/// 8 or 16; at least those that share a key head.
+template <int Channels, int Rows, ChunkSelector S>
+struct score_means {
+  /// The portable program, whose members say what is to be done.
+  using call_type = score_chunks<bfloat16, S>;
+  static constexpr int warps = 8;  ///< that multiply; one more starts copies
+  static constexpr int lanes = 32 * (warps + 1);
+  static constexpr int blocks_per_multiprocessor = 1;
+  static constexpr int from_architecture = 900;
+  static constexpr int before_architecture = 1000;
+  static constexpr bool is_persistent = true;
+  static constexpr int halves = Rows <= 8 ? 1 : 2;         ///< of 8 rows of queries
+  static constexpr int tile = 16;                          ///< chunks of a warp that are in a stage
+  static constexpr int row_floats = scored_chunks + 4;     ///< of scores: so that rows are in different banks
+  static constexpr int rows_together = Rows < 16 ? 4 : 2;  ///< of which scores are written at the same time
+  /// How landmarks are multiplied.
+  using lines_type = landmark_lines<Channels, S>;
+  static constexpr int line_bytes = lines_type::bytes;  ///< of a landmark
+  /// Of a stage: landmarks of all warps, and what is between them.
+  static constexpr int stage_bytes = tile * (warps * line_bytes + lines_type::spare_bytes);
+  static constexpr int stages = (222 * 1024 - warps * Rows * row_floats * 4) / stage_bytes;
+  static constexpr int half = 8;          ///< chunks of a tile that lie side by side in a stage
+  static constexpr int most_known = 128;  ///< steps that a block knows from its start
+
+  /// What is known of a step.
+  struct known_step {
+    std::int32_t row;     ///< of the sequence's first chunk
+    std::int32_t chunks;  ///< of the sequence; 0 if there is none
+  };
+  struct scratch_type {
+    /// Eight chunks after eight chunks, of all heads of a work.
+    alignas(128) unsigned char landmarks[stages][stage_bytes];
+    float scores[warps][Rows][row_floats];  ///< of a warp's block of chunks
+    shared_barrier full[stages];
+    shared_barrier empty[stages];
+    known_step known[most_known];  ///< of the first steps
+  };
+
+  call_type call;           ///< extents, memory, step, selector and scale
+  std::int32_t works;       ///< of all steps
+  std::int32_t heads;       ///< key heads of a work
+  std::int32_t blocks;      ///< of scored_chunks chunks, of a work
+  std::int32_t key_heads;   ///< of a step
+  std::int32_t rows;        ///< queries that share one
+  std::int32_t together;    ///< chunks that a copy brings: those of a half, where a work has all heads
+  std::int32_t pitch;       ///< bytes from a chunk's lines in a stage to the next one's
+  std::int32_t half_pitch;  ///< likewise, of halves
+  known_divisor by_sets;    ///< of so many key heads
+  known_divisor by_places;  ///< of so many blocks, of the longest sequence
+
+  /// Of fewer than 2^31 groups.
+  [[nodiscard]] static score_means of(call_type const& call, std::int64_t multiprocessors) {
+    score_means made{};
+    made.call = call;
+    made.key_heads = static_cast<std::int32_t>(call.extents.key_heads);
+    made.heads = min(made.key_heads, warps);
+    made.rows = static_cast<std::int32_t>(call.extents.group());
+    made.lay_out();
+    std::int64_t const sets = divide_up(made.key_heads, made.heads);
+    std::int64_t const single = call.step.steps() * sets * call.blocks();
+    std::int64_t const fitting = min(warps / made.heads, stage_bytes / (tile / half * made.half_pitch));
+    std::int64_t const neighbours = clamp(single / multiprocessors, std::int64_t{1}, fitting);
+    std::int64_t const places = divide_up(call.blocks(), neighbours);
+    made.works = static_cast<std::int32_t>(call.step.steps() * sets * places);
+    made.blocks = static_cast<std::int32_t>(neighbours);
+    made.by_sets = known_divisor::of(static_cast<std::uint32_t>(sets));
+    made.by_places = known_divisor::of(static_cast<std::uint32_t>(places));
+    return made;
+  }
+
+  /// The launch has as many blocks as run at a time, or fewer.
+  __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
+                                             scratch_type& scratch) const {
+    if (group.lane < stages) {
+      scratch.full[group.lane].init(1);
+      scratch.empty[group.lane].init(32 * warps);
+    }
+    for (int at = group.lane; at < most_known && at < call.step.steps(); at += lanes) {
+      scratch.known[at] = known_of(at);
+    }
+    fence_barrier_init();
+    group.sync();
+    int const warp = __shfl_sync(0xffffffffU, group.lane / 32, 0);
+    if (warp < warps) {
+      multiply(scratch, warp, group.lane % 32);
+    } else {
+      bring(scratch, group.lane % 32);
+    }
+  }
+
+ private:
+  using place_type = ring_place<stages>;
+  using raw_type = typename lines_type::raw_type;
+  using queries_type = typename lines_type::queries_type;
+
+  /// Where lines of a stage are.
+  void lay_out() {
+    int const bytes = heads * line_bytes;
+    int const most_beyond = line_bytes % 16 == 0 ? 0 : 12;
+    bool const are_neighbours = heads == key_heads;
+    together = are_neighbours ? half : 1;
+    pitch = are_neighbours ? bytes : divide_up(bytes + most_beyond, 16) * 16;
+    half_pitch = divide_up(half * pitch + most_beyond, 128) * 128 + lines_type::gap(are_neighbours ? heads : 0);
+  }
+
+  struct work_type {
+    std::int32_t at;     ///< step
+    std::int32_t head;   ///< the first one
+    std::int32_t heads;  ///< how many
+    std::int32_t row;    ///< of the sequence's first chunk
+    std::int32_t first;  ///< chunk
+    std::int32_t end;    ///< of chunks; none, if not after the first one
+
+    /// Stages of the ring that it takes.
+    __device__ __forceinline__ std::int32_t stages_of_it() const {
+      return first < end ? divide_up(min(end - first, static_cast<std::int32_t>(scored_chunks)), tile) : 0;
+    }
+  };
+  __device__ __forceinline__ known_step known_of(std::int64_t at) const {
+    std::int64_t const sequence = call.step.sequence(call.extents, call.memory.sequences, at);
+    return sequence < 0 ? known_step{0, 0}
+                        : known_step{call.memory.sequences[sequence].first, call.memory.sequences[sequence].chunks};
+  }
+  __device__ __forceinline__ work_type work_at(scratch_type const& scratch, std::int32_t number) const {
+    auto const all = static_cast<std::uint32_t>(number);
+    std::uint32_t const of_set = by_sets.quotient(all);
+    auto const at = static_cast<std::int32_t>(by_places.quotient(of_set));
+    auto const set = static_cast<std::int32_t>(all - of_set * by_sets.divisor);
+    auto const place = static_cast<std::int32_t>(of_set - static_cast<std::uint32_t>(at) * by_places.divisor);
+    known_step const known = at < most_known ? scratch.known[at] : known_of(at);
+    std::int32_t const first = place * blocks * static_cast<std::int32_t>(scored_chunks);
+    return {at,        set * heads, min(heads, key_heads - set * heads),
+            known.row, first,       min(first + blocks * static_cast<std::int32_t>(scored_chunks), known.chunks)};
+  }
+  /// Of all heads of a work's chunk.
+  __device__ __forceinline__ unsigned char const* line_of(work_type const& work, std::int32_t chunk) const {
+    auto const& landmarks = call.memory.landmarks;
+    return reinterpret_cast<unsigned char const*>(landmarks.data + landmarks.offset(work.row, work.head, 0) +
+                                                  chunk * landmarks.strides[0]);
+  }
+  /// Bytes from a multiple of 16 to an address.
+  __device__ __forceinline__ static int beyond(void const* address) {
+    return line_bytes % 16 == 0 ? 0 : static_cast<int>(reinterpret_cast<std::uintptr_t>(address) % 16);
+  }
+
+  /// A lane starts copies of the landmarks of some chunks, of all heads of the work.
+  __device__ __forceinline__ void bring(scratch_type& scratch, int lane) const {
+    place_type place;
+    for (std::int32_t number = static_cast<std::int32_t>(blockIdx.x); number < works;
+         number += static_cast<std::int32_t>(gridDim.x)) {
+      work_type const work = work_at(scratch, number);
+      for (std::int32_t stage = 0; stage < work.stages_of_it(); ++stage) {
+        scratch.empty[place.stage].wait(place.phase ^ 1U);
+        int bytes = 0;
+        for (std::int32_t line = lane * together; line < blocks * tile; line += 32 * together) {
+          bytes += copied_bytes(work, chunk_of(work, stage, line));
+        }
+        bytes = static_cast<int>(__reduce_add_sync(0xffffffffU, static_cast<unsigned>(bytes)));
+        if (lane == 0) {
+          scratch.full[place.stage].arrive_and_expect(bytes);
+        }
+        __syncwarp();
+        for (std::int32_t line = lane * together; line < blocks * tile; line += 32 * together) {
+          std::int32_t const chunk = chunk_of(work, stage, line);
+          int const of_copy = copied_bytes(work, chunk);
+          if (of_copy > 0) {
+            unsigned char const* const from = line_of(work, chunk);
+            load_bytes(scratch.landmarks[place.stage] + line / half * half_pitch + line % half * pitch,
+                       from - beyond(from), of_copy, scratch.full[place.stage], cache_policy::evict_first());
+          }
+        }
+        place.advance();
+      }
+    }
+  }
+  __device__ __forceinline__ static std::int32_t chunk_of(work_type const& work, std::int32_t stage,
+                                                          std::int32_t line) {
+    return work.first + line / tile * static_cast<std::int32_t>(scored_chunks) + stage * tile + line % tile;
+  }
+
+  /// Of the copy that begins with a chunk; none, if that is not one of the work.
+  __device__ __forceinline__ int copied_bytes(work_type const& work, std::int32_t chunk) const {
+    std::int32_t const count = min(work.end - chunk, together);
+    int const bytes = (count - 1) * pitch + work.heads * line_bytes;
+    return count > 0 ? divide_up(bytes + beyond(line_of(work, chunk)), 16) * 16 : 0;
+  }
+
+  /// A warp's part of a work: some chunks of a head. Queries and places are read while the part before it is scored.
+  struct part_type {
+    work_type work;
+    std::int32_t head;
+    std::int32_t first;
+    std::int32_t end;
+    std::int16_t places[scored_chunks / 32];  ///< that say which chunks can be selected
+
+    __device__ __forceinline__ bool is_empty() const { return first >= end; }
+  };
+
+  /// Whose queries they are.
+  struct query_place {
+    std::int32_t at = -1;
+    std::int32_t head = -1;
+  };
+
+  __device__ __forceinline__ void multiply(scratch_type& scratch, int warp, int lane) const {
+    raw_type raw[halves];
+    queries_type queries[halves];
+    query_place held;
+    place_type place;
+    part_type next = part_at(scratch, static_cast<std::int32_t>(blockIdx.x), warp, lane);
+    bool is_new = load_queries(next, held, raw, lane);
+    for (std::int32_t number = static_cast<std::int32_t>(blockIdx.x); number < works;
+         number += static_cast<std::int32_t>(gridDim.x)) {
+      part_type const part = next;
+      if (is_new) {
+#pragma unroll
+        for (int i = 0; i < halves; ++i) {
+          queries[i].make(raw[i], lane);
+        }
+      }
+      next = part_at(scratch, number + static_cast<std::int32_t>(gridDim.x), warp, lane);
+      is_new = load_queries(next, held, raw, lane);
+      score(scratch, part, queries, place, warp, lane);
+    }
+  }
+  __device__ __forceinline__ part_type part_at(scratch_type const& scratch, std::int32_t number, int warp,
+                                               int lane) const {
+    part_type part{};
+    if (number < works) {
+      part.work = work_at(scratch, number);
+      std::int32_t const block = warp / heads;
+      std::int32_t const head = warp - block * heads;
+      part.head = part.work.head + head;
+      part.first = part.work.first + block * static_cast<std::int32_t>(scored_chunks);
+      part.end = block < blocks && head < part.work.heads
+                     ? min(part.first + static_cast<std::int32_t>(scored_chunks), part.work.end)
+                     : part.first;
+      if (!part.is_empty()) {
+        look_up(part, lane);
+      }
+    }
+    return part;
+  }
+
+  __device__ __forceinline__ void score(scratch_type& scratch, part_type const& part,
+                                        queries_type const (&queries)[halves], place_type& place, int warp,
+                                        int lane) const {
+    std::int32_t const block = warp / heads;
+    int const from = block * (tile / half) * half_pitch + (warp - block * heads) * line_bytes;
+    for (std::int32_t stage = 0; stage < part.work.stages_of_it(); ++stage) {
+      scratch.full[place.stage].wait(place.phase);
+      bool const is_part = part.first + stage * tile < part.end;
+      lines_type lines;
+      if (is_part) {
+        load_lines(lines, scratch.landmarks[place.stage] + from, part.work, part.first + stage * tile, lane);
+      }
+      scratch.empty[place.stage].arrive();  // by all lanes, which have read
+      if (is_part) {
+        take(lines, queries, scratch.scores[warp], stage * tile, lane);
+      }
+      place.advance();
+    }
+    if (!part.is_empty()) {
+      finish(part, scratch.scores[warp], lane);
+    }
+    __syncwarp();  // the next work's scores come to the same place
+  }
+
+  /// Reads a part's queries, if there are others than it needs. Whether it did; nothing waits for them yet.
+  __device__ __forceinline__ bool load_queries(part_type const& part, query_place& held, raw_type (&raw)[halves],
+                                               int lane) const {
+    if (part.is_empty() || (held.at == part.work.at && held.head == part.head)) {
+      return false;
+    }
+    held = {part.work.at, part.head};
+#pragma unroll
+    for (int i = 0; i < halves; ++i) {
+      int const row = lane / 4 + 8 * i;
+      std::int64_t const query = part.head * rows + row;
+      raw[i].load(row < rows ? &call.step.queries(part.work.at, query, 0) : nullptr, lane);
+    }
+    return true;
+  }
+  /// Reads what says which chunks can be selected; nothing waits for it yet.
+  __device__ __forceinline__ void look_up(part_type& part, int lane) const {
+    auto const& all = call.memory.places;
+    std::int16_t const* const from = all.data + all.offset(part.work.row + part.first + lane, part.head);
+#pragma unroll
+    for (int i = 0; i < static_cast<int>(scored_chunks) / 32; ++i) {
+      part.places[i] = static_cast<std::int16_t>(chunk_place::exact);
+      if (part.first + 32 * i + lane < part.end) {
+        part.places[i] = from[32 * i * all.strides[0]];
+      }
+    }
+  }
+
+  /// Which chunk of a tile is the lane's first line, of both halves in turns; the second one is four after it.
+  __device__ __forceinline__ static int chunk_of_lane(int lane) {
+    return lane / 8 + lane / 4 % 2 * half;
+  }
+  /// Of a tile whose first chunk is `first`; `from`: the line of that.
+  __device__ __forceinline__ void load_lines(lines_type& lines, unsigned char const* from, work_type const& work,
+                                             std::int32_t first, int lane) const {
+    unsigned char const* const line = from + lane / 4 % 2 * half_pitch + lane / 8 * pitch;
+    if (together == half) {
+      int const shift = beyond(line_of(work, first));
+      lines.load(line + shift, line + 4 * pitch + shift, lane);
+    } else {
+      std::int32_t const chunk = first + chunk_of_lane(lane);
+      lines.load(line + beyond(line_of(work, chunk)), line + 4 * pitch + beyond(line_of(work, chunk + 4)), lane);
+    }
+  }
+
+  /// Products of 16 chunks with all queries.
+  __device__ __forceinline__ void take(lines_type const& lines, queries_type const (&queries)[halves],
+                                       float (&kept)[Rows][row_floats], std::int32_t first, int lane) const {
+    float scores[halves][4];
+#pragma unroll
+    for (int set = 0; set < halves; ++set) {
+      lines.multiply(scores[set], queries[set]);
+    }
+#pragma unroll
+    for (int set = 0; set < halves; ++set) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        int const row = 8 * set + 2 * (lane % 4) + i % 2;
+        if (row < rows) {
+          kept[row][first + chunk_of_lane(lane) + i / 2 * 4] = scores[set][i];
+        }
+      }
+    }
+  }
+
+  /// Writes scores, and the sums of their exponentials.
+  __device__ __forceinline__ void finish(part_type const& part, float const (&kept)[Rows][row_floats], int lane) const {
+    __syncwarp();
+    for (int first = 0; first < rows; first += rows_together) {
+      finish_rows(part, kept, first, lane);
+    }
+  }
+  /// Of some queries, so that they wait for their lanes at the same time.
+  __device__ __forceinline__ void finish_rows(part_type const& part, float const (&kept)[Rows][row_floats], int first,
+                                              int lane) const {
+    constexpr int each = static_cast<int>(scored_chunks) / 32;
+    auto const& scores = call.step.scores;
+    float* const to = scores.data + scores.offset(part.work.row + part.first + lane, part.head, first);
+    float values[rows_together][each];
+    float largest[rows_together];
+    float totals[rows_together] = {};
+#pragma unroll
+    for (int row = 0; row < rows_together; ++row) {
+      largest[row] = -infinity;
+#pragma unroll
+      for (int i = 0; i < each; ++i) {
+        bool const is_open = part.places[i] != static_cast<std::int16_t>(chunk_place::exact);
+        values[row][i] = is_open ? call.scale * kept[first + row][32 * i + lane] : -infinity;
+        if (first + row < rows && part.first + 32 * i + lane < part.end) {
+          to[32 * i * scores.strides[0] + row * scores.strides[2]] = values[row][i];
+        }
+        largest[row] = fmaxf(largest[row], values[row][i]);
+      }
+    }
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) {
+#pragma unroll
+      for (float& most : largest) {
+        most = fmaxf(most, __shfl_xor_sync(0xffffffffU, most, distance));
+      }
+    }
+#pragma unroll
+    for (int row = 0; row < rows_together; ++row) {
+      float const reference = largest[row] == -infinity ? 0.0F : largest[row];
+#pragma unroll
+      for (float const value : values[row]) {
+        totals[row] += fast_exp2((value - reference) * 1.4426950408889634F);
+      }
+    }
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) {
+#pragma unroll
+      for (float& total : totals) {
+        total += __shfl_xor_sync(0xffffffffU, total, distance);
+      }
+    }
+#pragma unroll
+    for (int row = 0; row < rows_together; ++row) {
+      if (lane == row && first + row < rows) {
+        call.step.score_sums(part.work.at, part.first / scored_chunks, part.head * rows + first + row) = {largest[row],
+                                                                                                          totals[row]};
+      }
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `page_decode`: attention of a few queries over a compressed cache as it lies, where memory is what one waits for
+/// (sm_90). Codes of 2, 3, 4 or 8 bits.
+///
+/// A work (program/attention/decode_schedule.cuh) has pages of 64 tokens, and tokens that are kept as they were. One
+/// warp has the copy engine bring pages into a ring in shared memory, from work to work without a pause; each page is
+/// one piece of memory. The first queries are asked for before the first pages: behind a whole ring of them they would
+/// come 4 us later. Each of the other warps takes the next page in turn, by page_columns
+/// (program/paged_cache/detail/page_fragments.cuh), and keeps sums of its own, so that warps wait for each other at the
+/// end of a work only. Retained tokens and those of the tail come 16 at a time into memory of the warp that has their
+/// page, or whose turn it is, while it works on other pages.
+///
+/// The warp that brings pages looks at what lists say of a work before it asks for anything: rows of a sequence that
+/// cannot be are NaN, and so are those of one with a block that is none. The others learn it from the length, and from
+/// the header of the page that comes in the block's place.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/bits.hpp>
+#include <tessera/core/status.hpp>
+#include <tessera/program/attention/decode_schedule.cuh>
+#include <tessera/program/attention/quantized_operands.hpp>
+#include <tessera/program/paged_cache/cache_memory.hpp>
+#include <tessera/program/paged_cache/detail/page_fragments.cuh>
+#include <tessera/program/paged_cache/page_format.hpp>
+#include <tessera/tile/cuda/barrier.cuh>
+#include <tessera/tile/cuda/bulk_tensor.cuh>
+#include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/ring_place.cuh>
+#include <tessera/tile/cuda/worker_warps.cuh>
+#include <tessera/tuning/attention/decode.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Groups: of a value. T: of queries and of tokens that are kept as they were.
+template <class Columns, class T, class Result, page_decode_policy Policy>
+struct page_decode {
+  static constexpr int channels = Columns::channels;
+  static constexpr int warps = Policy.warps;
+  static constexpr int stages = Policy.stages;
+  /// Those that multiply, and one that starts copies.
+  using block_warps = worker_warps<warps>;
+  static constexpr int lanes = block_warps::lanes;
+  static constexpr int blocks_per_multiprocessor = Policy.blocks;
+  static constexpr int from_architecture = 900;
+  static constexpr int before_architecture = 1000;
+  static constexpr bool is_persistent = true;
+  static constexpr bool waits_for_stream = true;
+  static constexpr int page_tokens = cache_page_format::tokens;    ///< of a page
+  static constexpr int page_bytes = Columns::format.read_bytes();  ///< that a layer reads of a page
+  static constexpr int batch = 16;                                 ///< tokens as they were, that a warp takes at a time
+  static constexpr int token_bytes = static_cast<int>(sizeof(T)) * channels;  ///< of a key or a value
+  static constexpr int padded_bytes = 2 * token_bytes + 16;    ///< of a key and a value: rows lie in different banks
+  static constexpr int most_listed = batch - 1 + page_tokens;  ///< retained tokens that wait
+
+  /// A warp that comes to a place in the ring was the last one to be there, so that it knows the phase by its parity.
+  static_assert(stages % warps == 0, "tessera: page_decode has whole rounds of its warps in its ring");
+
+  using works_type = decode_works<channels, warps, T, Result>;
+  using share_type = decode_share<channels>;
+  using ahead_type = decode_ahead<channels, (Policy.blocks > 1 ? 1 : 2)>;
+  using place_type = ring_place<stages>;
+
+  /// Of a warp: tokens as they were; at the end of a work what the others need of it.
+  union alignas(16) warp_memory {
+    unsigned char tokens[batch * padded_bytes];  ///< keys and values
+    share_type share;                            ///< what has been added up
+  };
+  /// Retained tokens of a warp whose keys and values have not been asked for.
+  struct token_list {
+    std::int32_t row[most_listed + 1];    ///< among those of the slot and head
+    std::int32_t token[most_listed + 1];  ///< of the sequence
+  };
+  struct scratch_type {
+    /// Of the ring.
+    alignas(128) unsigned char page[stages][page_bytes];
+    warp_memory memory[warps];  ///< of each warp
+    token_list list[warps];     ///< of each warp
+    ahead_type ahead;
+    shared_barrier full[stages];
+    shared_barrier empty[stages];
+    shared_barrier batch_full[warps];
+  };
+
+  works_type works;
+  cache_memory<T> memory;
+  cache_sequences sequences;
+  int layer;            ///< 0 or 1
+  float factor;         ///< of scores: the softmax's scale and log2(e)
+  status_word* status;  ///< where sequences and blocks are reported that cannot be
+
+  /// The launch has as many blocks as run at a time, or fewer.
+  __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
+                                             scratch_type& scratch) const {
+    auto const own = block_warps::of(group);
+    own.begin([&] { init_barriers(scratch); });
+    if (own.warp < warps) {
+      block_warps::wait_for_barriers();
+      attend(scratch, own.warp, own.lane);
+    } else {
+      produce(scratch, own.lane);
+    }
+  }
+
+ private:
+  __device__ __forceinline__ static void init_barriers(scratch_type& scratch) {
+#pragma unroll
+    for (int stage = 0; stage < stages; ++stage) {
+      scratch.full[stage].init(1);
+      scratch.empty[stage].init(1);
+    }
+#pragma unroll
+    for (int warp = 0; warp < warps; ++warp) {
+      scratch.batch_full[warp].init(1);
+    }
+    scratch.ahead.init(warps);
+    fence_barrier_init();
+  }
+
+  /// What a sequence has, and what of it a work has.
+  struct extent {
+    std::int32_t length;
+    std::int32_t pages;
+    std::int32_t own_pages;
+  };
+  /// Of a work, as it is listed; asked for a work ahead.
+  struct listing {
+    decode_work work;
+    std::int32_t length;
+    std::int32_t pages;
+    std::int32_t slot;
+    std::int32_t block;  ///< of the lane's first page
+  };
+  static constexpr std::int32_t no_length = -1;  ///< of a sequence that cannot be
+
+  /// By a warp; of a sequence that cannot be no_length and no pages.
+  [[nodiscard]] __device__ __forceinline__ extent extent_of(listing const& listed, int lane) const {
+    std::int64_t const table = sequences.blocks.extent(1);
+    std::int64_t const sealed = sequences.pages.data != nullptr
+                                    ? std::int64_t{listed.pages}
+                                    : min(sealed_pages(listed.length, memory.window), table);
+    sequence_fault const fault =
+        memory.fault_of({listed.slot, listed.length, listed.length, sealed, sealed}, works.results.shape.keys, table);
+    if (!fault.is_none()) {
+      if (lane == 0) {
+        detail::report_on_device(status, fault.code, listed.work.sequence, fault.detail());
+      }
+      return {no_length, 0, 0};
+    }
+    // A sequence may be cut off in its last page, and before it.
+    std::int32_t const pages =
+        listed.length > 0 ? min(static_cast<std::int32_t>(sealed), divide_up(listed.length, page_tokens)) : 0;
+    return {listed.length, pages, works.pieces_of(listed.work, pages)};
+  }
+  [[nodiscard]] __device__ __forceinline__ std::int32_t listed_length(decode_work const& work) const {
+    return sequences.lengths.data != nullptr ? sequences.lengths[work.sequence]
+                                             : static_cast<std::int32_t>(works.results.shape.keys);
+  }
+  [[nodiscard]] __device__ __forceinline__ std::int32_t listed_pages(decode_work const& work) const {
+    return sequences.pages.data != nullptr ? sequences.pages[work.sequence] : 0;
+  }
+  [[nodiscard]] __device__ __forceinline__ std::int32_t listed_slot(decode_work const& work) const {
+    return sequences.slots.data != nullptr ? sequences.slots[work.sequence] : work.sequence;
+  }
+
+  [[nodiscard]] __device__ __forceinline__ std::int32_t work_page(decode_work const& work, std::int32_t own) const {
+    return work.share + own * works.shares();
+  }
+
+  // One warp: brings pages. Each lane has a place of the ring for itself.
+
+  [[nodiscard]] __device__ __forceinline__ std::int32_t block_of(decode_work const& work, std::int32_t own) const {
+    auto const most = static_cast<std::int32_t>(sequences.blocks.extent(1));
+    std::int32_t const page = work_page(work, min(own, most));
+    return page < most ? sequences.blocks(work.sequence, page) : 0;
+  }
+  [[nodiscard]] __device__ __forceinline__ listing look_up(std::uint32_t number, std::int32_t own) const {
+    decode_work const work = works.at(min(number, works.count - 1));
+    return {work, listed_length(work), listed_pages(work), listed_slot(work), block_of(work, own)};
+  }
+
+  __device__ __forceinline__ void produce(scratch_type& scratch, int lane) const {
+    constexpr std::int32_t nothing = 0x40000000;  // more pages than there are
+    unsigned turn = 0;
+    unsigned phase = 0;
+    std::int32_t own = lane < stages ? lane : nothing;  // the lane's next page, from the work's first one on
+    listing next = look_up(blockIdx.x, own);
+    for (std::uint32_t number = blockIdx.x; number < works.count; number += gridDim.x) {
+      listing const now = next;
+      extent const has = extent_of(now, lane);
+      std::int32_t block = now.block;
+      std::int32_t next_block = block_of(now.work, own + stages);
+      bool is_new = true;
+      bool can_begin = number != blockIdx.x;  // the first queries are asked for before the first pages
+      do {
+        if (can_begin && own < has.own_pages && scratch.empty[min(lane, stages - 1)].has_ended_by_now(phase ^ 1U)) {
+          if (memory.has_block(block)) {
+            std::byte const* const page = memory.page(block, now.work.key_head) + memory.format.read_offset(layer);
+            scratch.full[lane].arrive_and_expect(page_bytes);
+            load_bytes(scratch.page[lane], page, page_bytes, scratch.full[lane]);
+          } else {
+            spoil_page(scratch.page[lane], scratch.full[lane], block, now.work.sequence);
+          }
+          own += stages;
+          phase ^= 1U;
+          block = next_block;
+          next_block = block_of(now.work, own + stages);
+        }
+        if (is_new) {
+          works.bring(scratch.ahead, turn++, now.work, has.length, has.pages, lane);
+          std::int32_t const left = max(has.own_pages - own, 0);
+          next = look_up(number + gridDim.x, own + divide_up(left, stages) * stages - has.own_pages);
+          is_new = false;
+          can_begin = true;
+        }
+      } while (__any_sync(0xffffffffU, own < has.own_pages));
+      own = lane < stages ? own - has.own_pages : nothing;
+    }
+  }
+
+  /// In place of a page whose block is none: a header that no page has.
+  __device__ __forceinline__ void spoil_page(unsigned char* page, shared_barrier& full, std::int32_t block,
+                                             std::int32_t sequence) const {
+    sequence_fault const fault = memory.fault_of_block(block);
+    detail::report_on_device(status, fault.code, sequence, fault.detail());
+    int const header = Columns::parts_of(page, layer).header;
+    *reinterpret_cast<cache_page_header*>(page + header) = {~std::uint64_t{0}, 0, spoiled_rows, 0.0F, 0.0F, {0, 0}};
+    fence_async_proxy();  // the next page comes by the copy engine
+    full.arrive();
+  }
+  static constexpr std::uint32_t spoiled_rows = 0xffffffffU;
+
+  // The other warps.
+
+  /// Of a warp and a work.
+  struct warp_state {
+    int warp;
+    int lane;
+    decode_work work;
+    extent has;
+    std::int32_t seen[2];  ///< tokens that the lane's columns see
+    T const* query;
+    place_type place;
+    std::int32_t listed;       ///< retained tokens
+    std::int32_t next_batch;   ///< of the tail
+    std::int32_t batch_token;  ///< of the lane's token of the batch that is under way
+    bool has_batch;
+    unsigned batch_phase;
+  };
+
+  __device__ __forceinline__ void attend(scratch_type& scratch, int warp, int lane) const {
+    auto const shares = [&scratch](int which) -> share_type& { return scratch.memory[which].share; };
+    warp_state state{};
+    state.warp = warp;
+    state.lane = lane;
+    state.place.skip(warp);
+    std::int32_t next = warp;  // the warp's next page, from the work's first one on
+    unsigned turn = 0;
+    for (std::uint32_t number = blockIdx.x; number < works.count; number += gridDim.x) {
+      Columns columns;
+      begin(scratch.ahead, turn, state, columns, works.at(number));
+      state.next_batch = state.work.share + works.shares() * turns_until(next - state.has.own_pages);
+      while (true) {
+        bool const has_page = next < state.has.own_pages;
+        if (state.has_batch && (!has_page || state.listed >= batch || has_tail(state))) {
+          take_batch(scratch, state, columns);
+        }
+        if (!state.has_batch) {
+          ask_for_batch(scratch, state, !has_page);
+        }
+        if (has_page && state.listed < batch) {
+          take_page(scratch, state, columns, work_page(state.work, next));
+          next += warps;
+        } else if (!has_page && !state.has_batch) {
+          break;
+        }
+      }
+      next -= state.has.own_pages;
+      columns.finish();
+      if (lane == 0) {
+        scratch.ahead.leave(turn);
+      }
+      ++turn;
+      works.finish(state.work, columns.columns, shares, warp, lane);
+      fence_async_proxy();  // the memory is written by the copy engine next
+      block_warps::sync();  // and read by others until here
+    }
+  }
+
+  /// The tail goes round among warps after the pages: how many batches are before the warp's first one.
+  [[nodiscard]] __device__ __forceinline__ static std::int32_t turns_until(std::int32_t next) {
+    return (next % warps + warps) % warps;
+  }
+  [[nodiscard]] __device__ __forceinline__ bool has_tail(warp_state const& state) const {
+    return state.has.pages * page_tokens + state.next_batch * batch < state.has.length;
+  }
+
+  __device__ __forceinline__ void begin(ahead_type& ahead, unsigned turn, warp_state& state, Columns& columns,
+                                        decode_work const& work) const {
+    state.work = work;
+    state.query = works.await(ahead, turn, work, state.lane);
+    std::uint32_t words[works_type::strips][2];
+    works_type::load_query(state.query, state.lane, words);
+    state.has.length = ahead.length[ahead_type::place(turn)];
+    state.has.pages = ahead.pieces[ahead_type::place(turn)];
+    state.has.own_pages = works.pieces_of(work, state.has.pages);
+    works.find_seen(work, state.lane, state.has.length, state.seen);
+    state.listed = 0;
+    state.has_batch = false;
+    columns.template begin<T>(words, factor, state.lane);
+    if (state.has.length == no_length) {
+      spoil(columns);
+    }
+  }
+  __device__ __forceinline__ static void spoil(Columns& columns) {
+    columns.columns.sum[0] = __int_as_float(0x7fffffff);
+    columns.columns.sum[1] = __int_as_float(0x7fffffff);
+  }
+
+  __device__ __forceinline__ void take_page(scratch_type& scratch, warp_state& state, Columns& columns,
+                                            std::int32_t number) const {
+    int const stage = state.place.stage;
+    scratch.full[stage].wait(state.place.phase);
+    unsigned char const* const page = scratch.page[stage];
+    typename Columns::parts const parts = Columns::parts_of(page, layer);
+    cache_page_header const& header = *reinterpret_cast<cache_page_header const*>(page + parts.header);
+    std::uint64_t const retained = header.retained;
+    std::int32_t const first = number * page_tokens;
+    if (retained != 0) {
+      if (header.rows == spoiled_rows) {
+        spoil(columns);
+      } else {
+        list_retained(scratch.list[state.warp], state, retained, static_cast<std::int32_t>(header.first_row), first);
+      }
+    }
+    bool const is_masked = retained != 0 || first + page_tokens > works.seen_by_all(state.has.length);
+    columns.take(page, parts, {retained, {state.seen[0] - first, state.seen[1] - first}, is_masked}, state.lane);
+    block_warps::release(scratch.empty[stage], state.lane);
+    state.place.skip(warps);
+  }
+
+  __device__ __forceinline__ static void list_retained(token_list& list, warp_state& state, std::uint64_t retained,
+                                                       std::int32_t first_row, std::int32_t first_token) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      int const token = state.lane + 32 * half;
+      if ((retained >> token & 1U) != 0) {
+        std::int32_t const before = __popcll(retained & ((std::uint64_t{1} << token) - 1));
+        list.row[state.listed + before] = first_row + before;
+        list.token[state.listed + before] = first_token + token;
+      }
+    }
+    state.listed += __popcll(retained);
+    __syncwarp();
+  }
+
+  /// Of the list if it is long enough or nothing else is left, or of the tail.
+  __device__ __forceinline__ void ask_for_batch(scratch_type& scratch, warp_state& state, bool takes_few) const {
+    int const which = state.lane % batch;
+    int const part = state.lane / batch;
+    std::int32_t tokens = 0;
+    T const* from = nullptr;
+    if (state.listed >= batch || (takes_few && state.listed > 0)) {
+      tokens = min(batch, state.listed);
+      state.listed -= tokens;
+      int const at = state.listed + min(which, tokens - 1);
+      from = memory.retained_row(listed_slot(state.work), state.work.key_head, scratch.list[state.warp].row[at], layer,
+                                 part);
+      state.batch_token = scratch.list[state.warp].token[at];
+    } else if (has_tail(state)) {
+      std::int32_t const first = state.has.pages * page_tokens + state.next_batch * batch;
+      tokens = min(batch, state.has.length - first);
+      state.batch_token = first + min(which, tokens - 1);
+      from = memory.tail_row(listed_slot(state.work), layer, part, state.work.key_head, state.batch_token);
+      state.next_batch += works.shares() * warps;
+    } else {
+      return;
+    }
+    constexpr std::int32_t unseen = 0x7fffffff;  // further ones are the last one again, so that they are finite with it
+    state.batch_token = which < tokens ? state.batch_token : unseen;
+    state.has_batch = true;
+    shared_barrier& full = scratch.batch_full[state.warp];
+    if (state.lane == 0) {
+      full.arrive_and_expect(2 * batch * token_bytes);
+    }
+    __syncwarp();
+    load_bytes(scratch.memory[state.warp].tokens + which * padded_bytes + part * token_bytes, from, token_bytes, full);
+  }
+
+  __device__ __forceinline__ void take_batch(scratch_type& scratch, warp_state& state, Columns& columns) const {
+    std::uint32_t words[works_type::strips][2];
+    works_type::load_query(state.query, state.lane, words);
+    std::int32_t const tokens[2] = {__shfl_sync(0xffffffffU, state.batch_token, state.lane / 4),
+                                    __shfl_sync(0xffffffffU, state.batch_token, state.lane / 4 + 8)};
+    scratch.batch_full[state.warp].wait(state.batch_phase);
+    state.batch_phase ^= 1U;
+    state.has_batch = false;
+    typename Columns::template dense_tokens<T> const at{detail::plain_shared_address(scratch.memory[state.warp].tokens),
+                                                        padded_bytes};
+    columns.take_tokens(at, words, factor, tokens, state.seen, state.lane);
+    __syncwarp();
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

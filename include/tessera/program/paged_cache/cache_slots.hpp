@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// What sequences have for themselves in a cache: `reset_slots` before a new one, `fork_slots` for one that goes on
+/// from another, and `advance_pages` after all layers have sealed theirs.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/core/status.hpp>
+#include <tessera/program/paged_cache/cache_memory.hpp>
+#include <tessera/program/paged_cache/page_format.hpp>
+#include <tessera/tile/per_lane.hpp>
+#include <tessera/view/array_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Nothing is retained, and no threshold is known. A group takes a slot; one that is none is reported.
+template <class T>
+struct reset_slots {
+  static constexpr int lanes = 32;
+  struct scratch_type {};
+
+  cache_memory<T> memory;
+  array_view<std::int32_t const> slots;  ///< null: the first ones
+  std::int64_t count;                    ///< slots to be reset
+  status_word* status;                   ///< where slots are reported that are none
+
+  TESSERA_FN constexpr std::int64_t groups() const { return count; }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    std::int64_t const slot = slots.data == nullptr ? which : slots[which];
+    if (!memory.has_slot(slot)) {
+      sequence_fault{status_code::bad_slot, slot, memory.slot_count}.report(group, status, which);
+      return;
+    }
+    for (int lane : group) {
+      for (std::int64_t head = lane; head < memory.heads; head += lanes) {
+        std::int64_t const at = memory.head_of(slot, head);
+        memory.row_counts[at] = 0;
+        memory.refused_rows[at] = 0;
+        memory.thresholds[2 * at + key_part] = bit_cast<float>(0x7fffffffU);
+        memory.thresholds[2 * at + value_part] = bit_cast<float>(0x7fffffffU);
+      }
+    }
+  }
+};
+
+/// All that one slot has for another: thresholds, the tail, and what is retained, in the same rows, by whose numbers
+/// the sealed pages that both sequences have know it. After that neither depends on the other. A group takes a head of
+/// a pair of slots; a pair is reported and left out if a slot is none, or if another pair of the call writes to one of
+/// its slots.
+template <class T>
+struct fork_slots {
+  static constexpr int lanes = 128;
+  struct scratch_type {};
+
+  cache_memory<T> memory;
+  array_view<std::int32_t const> from;  ///< slots that are copied
+  array_view<std::int32_t const> to;    ///< slots that they are copied to
+  status_word* status;                  ///< where pairs are reported that cannot be
+
+  TESSERA_FN constexpr std::int64_t groups() const { return from.size() * memory.heads; }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    std::int64_t const pair = which / memory.heads;
+    std::int64_t const head = which % memory.heads;
+    for (std::int64_t const slot : {from[pair], to[pair]}) {
+      if (!memory.has_slot(slot)) {
+        sequence_fault{status_code::bad_slot, slot, memory.slot_count}.report(group, status, pair);
+        return;
+      }
+    }
+    if (is_written_by_another(group, pair)) {
+      for (int lane : group) {
+        if (is_first(lane)) {
+          group.report(status, status_code::bad_value, pair);
+        }
+      }
+      return;
+    }
+    copy(group, from[pair], to[pair], head);
+  }
+
+ private:
+  template <class Group>
+  TESSERA_FN bool is_written_by_another(Group const& group, std::int64_t pair) const {
+    per_lane<std::int64_t, Group> found;
+    for (int lane : group) {
+      found[lane] = 0;
+      for (std::int64_t other = lane; other < to.size(); other += lanes) {
+        bool const is_same = to[other] == to[pair] || to[other] == from[pair];
+        found[lane] += other != pair && is_same ? 1 : 0;
+      }
+    }
+    return sum(group, found) != 0;
+  }
+
+  template <class Group>
+  TESSERA_FN void copy(Group const& group, std::int64_t source, std::int64_t target, std::int64_t head) const {
+    std::int64_t const old_place = memory.head_of(source, head);
+    std::int64_t const new_place = memory.head_of(target, head);
+    std::int64_t const taken = min(std::int64_t{memory.row_counts[old_place]}, memory.row_capacity);
+    std::int64_t const row_values = std::int64_t{2} * memory.format.layers * memory.format.channels;
+    std::int64_t const tail_values = std::int64_t{2} * cache_page_format::tokens * memory.format.channels;
+    std::int64_t const lists = memory.tail_blocks() * memory.format.layers;
+    copy_values(group, memory.retained_row(source, head, 0, 0, 0), memory.retained_row(target, head, 0, 0, 0),
+                taken * row_values);
+    for (std::int64_t list = 0; list < lists; ++list) {
+      auto const layer = static_cast<int>(list % memory.format.layers);
+      std::int64_t const token = list / memory.format.layers * cache_page_format::tokens;
+      copy_values(group, memory.tail_row(source, layer, key_part, head, token),
+                  memory.tail_row(target, layer, key_part, head, token), tail_values);
+    }
+    for (int lane : group) {
+      if (is_first(lane)) {
+        memory.row_counts[new_place] = memory.row_counts[old_place];
+        memory.refused_rows[new_place] = memory.refused_rows[old_place];
+        memory.thresholds[2 * new_place + key_part] = memory.thresholds[2 * old_place + key_part];
+        memory.thresholds[2 * new_place + value_part] = memory.thresholds[2 * old_place + value_part];
+      }
+    }
+  }
+
+  /// A multiple of eight of them.
+  template <class Group>
+  TESSERA_FN static void copy_values(Group const& group, T const* source, T* target, std::int64_t count) {
+    for (int lane : group) {
+      for (std::int64_t i = lane; i < count / row_chunk<T>::channels; i += lanes) {
+        row_chunk<T>::of({source, 1}, i).store_to(target, i);
+      }
+    }
+  }
+};
+
+/// Counts the pages that can be sealed as sealed; a count that cannot be is reported and stays. A group takes 32
+/// sequences.
+struct advance_pages {
+  static constexpr int lanes = 32;
+  struct scratch_type {};
+
+  cache_sequences sequences;
+  std::int64_t window;             ///< tokens that stay in the tail
+  std::int64_t most_pages;         ///< of a sequence, at a time
+  array_view<std::int32_t> pages;  ///< sealed pages of each sequence
+  status_word* status;             ///< where counts are reported that cannot be
+
+  TESSERA_FN constexpr std::int64_t groups() const { return divide_up(sequences.size(), std::int64_t{lanes}); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    for (int lane : group) {
+      std::int64_t const sequence = which * lanes + lane;
+      if (sequence < sequences.size()) {
+        std::int64_t const first = pages[sequence];
+        std::int64_t const table = sequences.blocks.extent(1);
+        if (first < 0 || first > table) {
+          group.report(status, status_code::bad_value, sequence);
+          continue;
+        }
+        std::int64_t const most = min(first + most_pages, table);
+        std::int64_t const end = max(first, min(sealed_pages(sequences.length(sequence), window), most));
+        pages[sequence] = static_cast<std::int32_t>(end);
+      }
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

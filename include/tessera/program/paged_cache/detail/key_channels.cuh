@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `page_channels`: a part of compress_pages (program/paged_cache/write_pages.cuh): bounds of the keys of a page,
+/// channel by channel, and by what these keys become codes of 4 bits. The arithmetic is that of
+/// program/paged_cache/page_arithmetic.hpp.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/bits.hpp>
+#include <tessera/core/float16.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/program/paged_cache/detail/page_lanes.hpp>
+#include <tessera/program/paged_cache/page_arithmetic.hpp>
+#include <tessera/quantize/code_scale.hpp>
+#include <tessera/reduce/minimum_maximum.hpp>
+#include <tessera/tile/cuda/convert.cuh>
+#include <tessera/tile/cuda/pairs.cuh>
+
+namespace tessera {
+inline namespace v0 {
+namespace detail {
+
+/// The bits of saturated_half().
+[[nodiscard]] __device__ __forceinline__ std::uint16_t half_bits_of(float value) {
+  constexpr float largest = 65504.0F;
+  float const inside = value != value ? value : fminf(fmaxf(value, -largest), largest);
+  return static_cast<std::uint16_t>(pack_pair<float16>(inside, inside));
+}
+
+}  // namespace detail
+
+/// Of all channels, at place_of().
+template <int Channels>
+struct page_channels {
+  /// Which elements a thread has.
+  using lanes_type = page_lanes<Channels>;
+  static constexpr int slots = lanes_type::slots;      ///< tokens of a thread
+  static constexpr float origin = 128.0F;              ///< of codes
+  static constexpr std::uint32_t signs = 0x80008000U;  ///< of a pair of fp16
+  static constexpr float largest = 65504.0F;           ///< of fp16
+
+  float reciprocal[Channels];  ///< of the distance of codes
+  float offset[Channels];      ///< what is added to multiples of it
+  float scale[Channels];       ///< the distance
+  float base[Channels];        ///< of decoded keys: what is added to multiples of the distance
+
+  /// Lower fours of all sixteens, then the upper ones: so that threads that load together have all banks.
+  [[nodiscard]] __device__ __forceinline__ static int place_of(int channel) {
+    return channel / 8 % 2 * (Channels / 2) + channel / 16 * 8 + channel % 8;
+  }
+  /// That of the first elements of a thread, or of the others.
+  [[nodiscard]] __device__ __forceinline__ static int place_of(lanes_type const& at, int half) {
+    return 4 * at.eight() + (half ^ at.first_four()) * (Channels / 2);
+  }
+
+  /// Of four channels.
+  struct four {
+    float of[4];  ///< of each
+  };
+  /// Those at a place_of() in one of the lists.
+  [[nodiscard]] __device__ __forceinline__ static four four_at(float const* from) {
+    float4 const loaded = *reinterpret_cast<float4 const*>(from);
+    return {{loaded.x, loaded.y, loaded.z, loaded.w}};
+  }
+  /// Numbers that count from the origin, which are encoded: NaN becomes the origin.
+  __device__ __forceinline__ static void clamp_numbers(float (&numbers)[slots][8]) {
+#pragma unroll
+    for (auto& slot : numbers) {
+#pragma unroll
+      for (float& number : slot) {
+        number = fminf(fmaxf(number, origin), origin + 15.0F);
+      }
+    }
+  }
+
+  /// Of a thread's channels over its tokens, in pairs of fp16. NaNs are left out.
+  struct bounds {
+    uint4 negative;  ///< upper bounds of -e
+    uint4 positive;  ///< upper bounds of e
+  };
+  /// Of what a thread has.
+  [[nodiscard]] __device__ __forceinline__ static bounds bounds_of(float const (&merged)[slots][8]) {
+    std::uint32_t low[4];
+    std::uint32_t high[4];
+#pragma unroll
+    for (int pair = 0; pair < 4; ++pair) {
+      std::uint32_t of[slots];
+#pragma unroll
+      for (int slot = 0; slot < slots; ++slot) {
+        of[slot] = pack_pair<float16>(merged[slot][2 * pair], merged[slot][2 * pair + 1]);
+      }
+      low[pair] = minimum_f16x2(minimum_f16x2(of[0], of[1]), minimum_f16x2(of[2], of[3])) ^ signs;
+      high[pair] = maximum_f16x2(maximum_f16x2(of[0], of[1]), maximum_f16x2(of[2], of[3]));
+    }
+    return {{low[0], low[1], low[2], low[3]}, {high[0], high[1], high[2], high[3]}};
+  }
+  /// The pair of such four in which a row's thread has a channel.
+  [[nodiscard]] __device__ __forceinline__ static int pair_of(int row, int channel) {
+    lanes_type const from{row * lanes_type::eights + eight_of(channel)};
+    return (channel / 8 % 2 ^ from.first_four()) * 2 + channel % 4 / 2;
+  }
+  /// The thread of a row that has a channel.
+  [[nodiscard]] __device__ __forceinline__ static int eight_of(int channel) {
+    return channel / 16 * 2 + channel % 8 / 4;
+  }
+
+  /// What a channel of a page has.
+  struct fitted {
+    std::uint16_t scale;    ///< fp16
+    std::uint16_t minimum;  ///< fp16
+    bool is_inside;         ///< no key is encoded to more or less than 4 bits
+  };
+  /// Fits a channel to its bounds, which are NaN where all tokens are retained.
+  __device__ __forceinline__ fitted fit(int channel, float low, float high) {
+    interval<float> const range = without_signed_zeros({bounded(low), bounded(high)});
+    std::uint16_t const distance = detail::half_bits_of((range.maximum - range.minimum) / 15.0F);
+    float const step = unpack_pair<float16>(distance).x;
+    float const by = reciprocal_of(step);
+    float const plus = multiply_add(-range.minimum, by, origin + 0.5F);
+    int const place = place_of(channel);
+    reciprocal[place] = by;
+    offset[place] = plus;
+    scale[place] = step;
+    base[place] = multiply_add(-origin, step, range.minimum);
+    // Before they were rounded to fp16, bounds were so far outside at most.
+    float const below = range.minimum - multiply_add(absolute(range.minimum), 0x1p-11F, 0x1p-25F);
+    float const above = range.maximum + multiply_add(absolute(range.maximum), 0x1p-11F, 0x1p-25F);
+    bool const is_inside = multiply_add(below, by, plus) >= origin && multiply_add(above, by, plus) < origin + 16.0F &&
+                           range.minimum > -largest && range.maximum < largest;
+    return {distance, detail::half_bits_of(range.minimum), is_inside};
+  }
+
+ private:
+  [[nodiscard]] __device__ __forceinline__ static float bounded(float bound) {
+    return bound != bound ? 0.0F : fmaxf(fminf(bound, largest), -largest);
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `page_columns`: attention of up to eight rows of queries over a page of codes (program/paged_cache/page_format.hpp)
+/// by a warp, with tensor core products of codes as they lie; and over tokens that are kept as they were.
+///
+/// Of a page, with q in fp16 relative to a power of two of its own:
+///
+///     q'_d = q_d * scale_d in fp16        b = sum of q_d * minimum_d        by tensor cores, too
+///     x_j  = norm_j * (f * sum of q'_d * code_jd + f' * b)                  f, f': powers of two, the softmax's scale
+///     p_j  = 2^(x_j - reference + shift) * value scale_j in fp16            for each group of channels
+///     O_d += sum of p_j * code_jd         R_g += sum of p_j * ratio_j       O: in units that rows have, see code_pairs
+///
+/// `shift` keeps weights times value scales in the middle of fp16's range: at most 2^14, and at least 2^-5 for the
+/// largest scale that came first.
+///
+/// For each page of 128 channels, 4 bits and 2 groups a lane has about 256 masks and 64 shifts for 512 codes, 72 tensor
+/// core products, 16 exponentials and 320 other instructions: 730, of which four schedulers can issue 2100 while a page
+/// of 9376 bytes comes at 4.1 TB/s of 132 multiprocessors.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/float16.hpp>
+#include <tessera/program/attention/decode_fragments.cuh>
+#include <tessera/program/paged_cache/detail/code_pairs.hpp>
+#include <tessera/program/paged_cache/page_format.hpp>
+#include <tessera/tile/cuda/convert.cuh>
+#include <tessera/tile/cuda/exponential.cuh>
+#include <tessera/tile/cuda/mma.cuh>
+#include <tessera/tile/cuda/pairs.cuh>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Groups: of channels of a value. Bits: of codes of keys and of values: 2, 3, 4 or 8.
+template <int Channels, int Groups, int Bits = 4>
+struct page_columns {
+  static constexpr int channels = Channels;
+  static constexpr cache_page_format format{Channels, Bits, Bits, Groups, 2};  ///< bytes of a page
+  static constexpr int strips = Channels / 16;
+  static constexpr int group_strips = strips / Groups;          ///< of a group of a value
+  static constexpr int tiles = cache_page_format::tokens / 16;  ///< of 16 tokens
+  using columns_type = decode_columns<Channels>;
+  static constexpr float value_steps = 1 << (format.value_bits - 1);  ///< that value scales have too many of
+  /// Codes are fp16 operands.
+  using codes_mma = warp_mma<float16>;
+  /// Words of codes to those operands.
+  using pairs_type = code_pairs<Bits>;
+  static constexpr float upper_unit = static_cast<float>(1 << pairs_type::upper) * 0x1p-24F;  ///< of rows g + 8
+  static_assert(Channels % 32 == 0 && strips % Groups == 0,
+                "tessera: page_columns takes multiples of 32 channels and groups of multiples of 16");
+
+  /// Places of parts of a page among those that a layer reads.
+  struct parts {
+    int header;        ///< cache_page_header
+    int norms;         ///< of keys
+    int value_scales;  ///< of the layer
+  };
+  /// Of a layer's part of the page.
+  [[nodiscard]] __device__ __forceinline__ static parts parts_of(unsigned char const*, int layer) {
+    constexpr int of_layer = format.layer_bytes();
+    constexpr int behind = format.read_bytes() - of_layer;
+    int const first = layer == 0 ? 0 : behind;
+    return {layer == 0 ? of_layer : 0, first, first + 2 * cache_page_format::tokens};
+  }
+
+  /// Which tokens of a page count.
+  struct page_mask {
+    std::uint64_t retained;  ///< bit j: token j is somewhere else
+    std::int32_t seen[2];    ///< of the lane's columns: tokens before
+    bool is_needed;          ///< whether any token is left out
+  };
+
+  columns_type columns;                  ///< what has been added up
+  std::uint32_t queries[strips / 2][4];  ///< fp16, second operands: the first halves of two strips, then the second
+  float power[2];                        ///< of the lane's columns: of products of q' with codes of rows below 8
+  float ratios[Groups][2];               ///< R of the lane's tokens
+  std::int32_t shift;                    ///< weights times value scales are multiplied by 2 to its power
+
+  /// Takes queries, as pairs of fp16, and forgets what was added up.
+  template <class T>
+  __device__ __forceinline__ void begin(std::uint32_t const (&words)[strips][2], float factor, int lane) {
+    columns.clear();
+    shift = 64;  // any page lowers it
+#pragma unroll
+    for (auto& group : ratios) {
+      group[0] = 0.0F;
+      group[1] = 0.0F;
+    }
+    float largest = 0.0F;
+#pragma unroll
+    for (auto const& strip : words) {
+#pragma unroll
+      for (std::uint32_t word : strip) {
+        float2 const pair = unpack_pair<T>(word);
+        largest = fmaxf(largest, fmaxf(fabsf(pair.x), fabsf(pair.y)));
+      }
+    }
+    largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, 1));
+    largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, 2));
+    int const exponent = min(max(static_cast<int>(__float_as_uint(largest) >> 23), 2), 250);  // biased
+    float const shrink = __uint_as_float(static_cast<std::uint32_t>(253 - exponent) << 23);   // to below 1
+#pragma unroll
+    for (int strip = 0; strip < strips; ++strip) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        float2 const pair = unpack_pair<T>(words[strip][i]);
+        queries[strip / 2][2 * i + strip % 2] = pack_pair<float16>(pair.x * shrink, pair.y * shrink);
+      }
+    }
+    float const own = __uint_as_float(static_cast<std::uint32_t>(exponent + 1) << 23) * factor;
+    power[0] = __shfl_sync(0xffffffffU, own, 2 * (lane % 4) * 4) * 0x1p24F;
+    power[1] = __shfl_sync(0xffffffffU, own, (2 * (lane % 4) + 1) * 4) * 0x1p24F;
+  }
+
+  /// Adds a page's tokens.
+  __device__ __forceinline__ void take(unsigned char const* page, parts const& at, page_mask const& mask, int lane) {
+    unsigned char const* const both = page + at.header - format.header();
+    float scores[tiles][4] = {};
+    float bias[2];
+    multiply_keys(both, scores, bias, lane);
+    make_scores(page + at.norms, bias, scores, lane);
+    if (mask.is_needed) {
+      apply(mask, scores, lane);
+    }
+    uint4 scales[Groups];
+    std::uint32_t widest = 0;
+#pragma unroll
+    for (int group = 0; group < Groups; ++group) {
+      scales[group] = load_eight(page + at.value_scales + 2 * cache_page_format::tokens * group, lane / 4);
+      widest = maximum_u16x2(widest, widest_of(scales[group]));
+    }
+    adapt(scores, widest);
+    auto const shifted = static_cast<float>(shift);
+    float2 const sums = columns_type::weigh(scores, columns.reference[0] - shifted, columns.reference[1] - shifted);
+    columns.sum[0] += sums.x;
+    columns.sum[1] += sums.y;
+#pragma unroll
+    for (int group = 0; group < Groups; ++group) {
+      std::uint32_t weights[tiles][2];
+      scale_weights(scores, scales[group],
+                    load_eight(both + format.value_ratios() + 2 * cache_page_format::tokens * group, lane / 4),
+                    ratios[group], weights);
+      multiply_values(both + format.value_codes(), weights, group, lane);
+    }
+  }
+
+  /// Where tokens lie as they were, a key and its value side by side.
+  template <class T>
+  struct dense_tokens {
+    std::uint32_t base;  ///< in shared memory
+    int bytes;           ///< from token to token
+
+    /// Where the lane's eight channels of a row lie.
+    __device__ __forceinline__ std::uint32_t operator()(int row, int strip, int half) const {
+      return base + static_cast<std::uint32_t>(row * bytes + half * 16) + static_cast<std::uint32_t>(strip * 32);
+    }
+  };
+
+  /// 16 tokens; `tokens` are the numbers of the lane's rows.
+  template <class T>
+  __device__ __forceinline__ void take_tokens(dense_tokens<T> const& at, std::uint32_t const (&words)[strips][2],
+                                              float factor, std::int32_t const (&tokens)[2],
+                                              std::int32_t const (&seen)[2], int lane) {
+    float scores[1][4] = {};
+    columns_type::template add_keys<T>(scores, words, at, lane);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      scores[0][i] = tokens[i / 2] < seen[i % 2] ? scores[0][i] * factor : -__int_as_float(0x7f800000);
+    }
+    float largest[2];
+    columns_type::find_largest(scores, largest);
+    if (__any_sync(0xffffffffU, columns.are_beyond(largest))) {
+      raise(largest, 0);
+    }
+    float2 const sums = columns_type::weigh(scores, columns.reference[0], columns.reference[1]);
+    float const up = power_of_two(shift);
+    columns.sum[0] = __fmaf_rn(sums.x, up, columns.sum[0]);
+    columns.sum[1] = __fmaf_rn(sums.y, up, columns.sum[1]);
+    std::uint32_t weights[1][2];
+    columns_type::template make_operands<T>(scores, weights);
+    float outputs[strips][4] = {};
+    dense_tokens<T> const values{at.base + static_cast<std::uint32_t>(2 * Channels), at.bytes};
+    columns_type::template add_values<T>(outputs, weights, values, lane);
+#pragma unroll
+    for (int strip = 0; strip < strips; ++strip) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        columns.outputs[strip][i] =
+            __fmaf_rn(outputs[strip][i], up * value_steps * (i < 2 ? 0x1p-24F : upper_unit), columns.outputs[strip][i]);
+      }
+    }
+  }
+
+  /// Sums in their final units.
+  __device__ __forceinline__ void finish() {
+    float const down = power_of_two(-shift);
+    columns.sum[0] *= down;
+    columns.sum[1] *= down;
+    float const value = down / value_steps;
+#pragma unroll
+    for (int group = 0; group < Groups; ++group) {
+      float const constant[2] = {columns_type::sum_of_column(ratios[group][0]),
+                                 columns_type::sum_of_column(ratios[group][1])};
+#pragma unroll
+      for (int strip = group * group_strips; strip < (group + 1) * group_strips; ++strip) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          columns.outputs[strip][i] =
+              __fmaf_rn(columns.outputs[strip][i], i < 2 ? 0x1p24F : 1.0F / upper_unit, constant[i % 2]) * value;
+        }
+      }
+    }
+  }
+
+ private:
+  __device__ __forceinline__ static uint4 load_eight(unsigned char const* from, int which) {
+    return reinterpret_cast<uint4 const*>(from)[which];
+  }
+  __device__ __forceinline__ static float power_of_two(int exponent) {
+    return __uint_as_float(static_cast<std::uint32_t>(127 + exponent) << 23);
+  }
+
+  __device__ __forceinline__ void multiply_keys(unsigned char const* both, float (&scores)[tiles][4], float (&bias)[2],
+                                                int lane) const {
+    auto const* const codes = reinterpret_cast<std::uint32_t const*>(both + format.key_codes());
+    float first[4] = {};   // by minima of the first halves of strips in rows below 8; else of no use
+    float second[4] = {};  // of the second halves, in the other rows
+#pragma unroll
+    for (int pair = 0; pair < strips / 2; ++pair) {
+      uint4 const scale = load_eight(both + format.key_scales() + 64 * pair, lane % 4);
+      uint4 const minimum = load_eight(both + format.key_minima() + 64 * pair, lane % 4);
+      std::uint32_t const(&query)[4] = queries[pair];
+      codes_mma::multiply(first, {minimum.x, minimum.y, minimum.z, minimum.w}, {query[0], query[1]});
+      codes_mma::multiply(second, {minimum.x, minimum.y, minimum.z, minimum.w}, {query[2], query[3]});
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        std::uint32_t const scaled[2] = {multiply_pairs(query[i], i == 0 ? scale.x : scale.z),
+                                         multiply_pairs(query[2 + i], i == 0 ? scale.y : scale.w)};
+        lane_words words;
+        load_codes(words, codes, 2 * pair + i, lane);
+        multiply_codes(scores, words, scaled);
+      }
+    }
+    bias[0] = first[0] + second[2];
+    bias[1] = first[1] + second[3];
+  }
+  /// What a lane has of a strip.
+  struct lane_words {
+    std::uint32_t of[pairs_type::words];
+  };
+  __device__ __forceinline__ static void load_codes(lane_words& words, std::uint32_t const* from, int strip, int lane) {
+    if constexpr (Bits == 4 || Bits == 8) {
+#pragma unroll
+      for (int word = 0; word < Bits; word += 4) {
+        uint4 const four = *reinterpret_cast<uint4 const*>(from + lane_codes::place(Bits, strip, lane, word));
+        words.of[word] = four.x;
+        words.of[word + 1] = four.y;
+        words.of[word + 2] = four.z;
+        words.of[word + 3] = four.w;
+      }
+    } else if constexpr (Bits == 2) {
+      uint2 const two = *reinterpret_cast<uint2 const*>(from + lane_codes::place(Bits, strip, lane, 0));
+      words.of[0] = two.x;
+      words.of[1] = two.y;
+    } else {
+#pragma unroll
+      for (int word = 0; word < Bits; ++word) {
+        words.of[word] = from[lane_codes::place(Bits, strip, lane, word)];
+      }
+    }
+  }
+  __device__ __forceinline__ static void find_pairs(std::uint32_t (&pairs)[4], lane_words const& words, int tile) {
+#pragma unroll
+    for (int a = 0; a < 4; ++a) {
+      pairs[a] = pairs_type::of(words.of, tile, a);
+    }
+  }
+  __device__ __forceinline__ static void multiply_codes(float (&sums)[tiles][4], lane_words const& words,
+                                                        std::uint32_t const (&operand)[2]) {
+#pragma unroll
+    for (int tile = 0; tile < tiles; ++tile) {
+      std::uint32_t pairs[4];
+      find_pairs(pairs, words, tile);
+      codes_mma::multiply(sums[tile], pairs, operand);
+    }
+  }
+
+  __device__ __forceinline__ void make_scores(unsigned char const* norms, float const (&bias)[2],
+                                              float (&scores)[tiles][4], int lane) const {
+    uint4 const eight = load_eight(norms, lane / 4);
+    std::uint32_t const words[tiles] = {eight.x, eight.y, eight.z, eight.w};
+    float const shifted[2] = {bias[0] * (power[0] * 0x1p-24F), bias[1] * (power[1] * 0x1p-24F)};
+    constexpr float lower = 0x1p-24F / upper_unit;
+    float const upper[2] = {power[0] * lower, power[1] * lower};
+#pragma unroll
+    for (int tile = 0; tile < tiles; ++tile) {
+      float2 const norm = unpack_pair<float16>(words[tile]);
+#pragma unroll
+      for (int column = 0; column < 2; ++column) {
+        scores[tile][column] = norm.x * __fmaf_rn(scores[tile][column], power[column], shifted[column]);
+        scores[tile][2 + column] = norm.y * __fmaf_rn(scores[tile][2 + column], upper[column], shifted[column]);
+      }
+    }
+  }
+  __device__ __forceinline__ static void apply(page_mask const& mask, float (&scores)[tiles][4], int lane) {
+#pragma unroll
+    for (int tile = 0; tile < tiles; ++tile) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        int const token = 16 * tile + lane / 4 + i / 2 * 8;
+        bool const counts = (mask.retained >> token & 1U) == 0 && token < mask.seen[i % 2];
+        scores[tile][i] = counts ? scores[tile][i] : -__int_as_float(0x7f800000);
+      }
+    }
+  }
+
+  /// The largest magnitudes of even and of odd numbers.
+  __device__ __forceinline__ static std::uint32_t widest_of(uint4 eight) {
+    constexpr std::uint32_t magnitude = 0x7fff7fffU;
+    return maximum_u16x2(maximum_u16x2(eight.x & magnitude, eight.y & magnitude),
+                         maximum_u16x2(eight.z & magnitude, eight.w & magnitude));
+  }
+  /// New references or another shift, where scores or scales are too large for those there are.
+  __device__ __forceinline__ void adapt(float const (&scores)[tiles][4], std::uint32_t widest) {
+    constexpr int bias_of_exponents = 15;
+    constexpr int highest = 6;  // weights of 2^8 times scales below 2^(highest + 1) / 2^shift
+    constexpr int wanted = 3;
+    float largest[2];
+    columns_type::find_largest(scores, largest);
+    int exponent = static_cast<int>(max(widest >> 16, widest & 0xffffU) >> 10) - bias_of_exponents;
+    if (__any_sync(0xffffffffU, columns.are_beyond(largest) || exponent + shift > highest)) {
+      exponent = __reduce_max_sync(0xffffffffU, exponent);
+      raise(largest, exponent + shift > highest ? wanted - exponent - shift : 0);
+    }
+  }
+  __device__ __forceinline__ void raise(float const (&largest)[2], int more) {
+    float factor[2];
+    columns.raise(largest, static_cast<float>(more), factor);
+    shift += more;
+#pragma unroll
+    for (auto& group : ratios) {
+      group[0] *= factor[0];
+      group[1] *= factor[1];
+    }
+  }
+
+  __device__ __forceinline__ static void scale_weights(float const (&weights)[tiles][4], uint4 scales, uint4 ratio,
+                                                       float (&sums)[2], std::uint32_t (&operands)[tiles][2]) {
+    std::uint32_t const scale_words[tiles] = {scales.x, scales.y, scales.z, scales.w};
+    std::uint32_t const ratio_words[tiles] = {ratio.x, ratio.y, ratio.z, ratio.w};
+    float scaled[tiles][4];
+#pragma unroll
+    for (int tile = 0; tile < tiles; ++tile) {
+      float2 const scale = unpack_pair<float16>(scale_words[tile]);
+      float2 const by = unpack_pair<float16>(ratio_words[tile]);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        scaled[tile][i] = weights[tile][i] * (i < 2 ? scale.x : scale.y);
+        sums[i % 2] = __fmaf_rn(scaled[tile][i], i < 2 ? by.x : by.y, sums[i % 2]);
+      }
+    }
+    columns_type::template make_operands<float16>(scaled, operands);
+  }
+  __device__ __forceinline__ void multiply_values(unsigned char const* codes, std::uint32_t const (&weights)[tiles][2],
+                                                  int group, int lane) {
+#pragma unroll
+    for (int i = 0; i < group_strips; ++i) {
+      int const strip = group * group_strips + i;
+      lane_words words;
+      load_codes(words, reinterpret_cast<std::uint32_t const*>(codes), strip, lane);
+#pragma unroll
+      for (int tile = 0; tile < tiles; ++tile) {
+        std::uint32_t pairs[4];
+        find_pairs(pairs, words, tile);
+        codes_mma::multiply(columns.outputs[strip], pairs, weights[tile]);
+      }
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Parts of compress_pages (program/paged_cache/write_pages.cuh): `page_rows`, which page comes next and what is
+/// brought and kept of it; `page_elements`, the elements that a thread has.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/concepts/merger.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/float16.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/merge/retain_most_different.hpp>
+#include <tessera/program/paged_cache/cache_memory.hpp>
+#include <tessera/program/paged_cache/detail/page_lanes.hpp>
+#include <tessera/program/paged_cache/measure_pages.hpp>
+#include <tessera/program/paged_cache/page_format.hpp>
+#include <tessera/reduce/pair_products.hpp>
+#include <tessera/tile/cuda/barrier.cuh>
+#include <tessera/tile/cuda/bulk_tensor.cuh>
+#include <tessera/tile/cuda/convert.cuh>
+#include <tessera/tile/cuda/group.cuh>
+#include <tessera/view/head_view.hpp>
+#include <tessera/view/view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// A page that a thread block has.
+template <class T>
+struct page_rows_work {
+  /// Of keys or values of a layer. Tokens before `in_tail` are in the tail.
+  struct place {
+    T const* tail;        ///< of the page's first token
+    T const* input;       ///< likewise, as if it were there
+    std::int64_t stride;  ///< from token to token of the input
+
+    /// Where a token of the page lies.
+    [[nodiscard]] __device__ __forceinline__ T const* row(int token, int in_tail, int channels) const {
+      return token < in_tail ? tail + token * channels : input + token * stride;
+    }
+  };
+
+  std::byte* page;       ///< null: there is none left
+  bool is_kept;          ///< there is a place for it; else it is made, but not stored
+  std::uint32_t number;  ///< among all that an append seals
+  page_number at;        ///< the same, apart
+  std::int32_t in_tail;  ///< tokens of the page
+  bool is_whole;         ///< tokens of each part follow each other in memory
+  place places[2][2];    ///< of keys and values of each layer; of one layer twice
+  float thresholds[2];   ///< of keys and values; where none is known, one that no angle reaches
+  page_mark mark;        ///< where pages are corrected
+};
+
+/// The pages that an append seals, the elements that they are made from, and what is kept for their marks.
+template <class T>
+struct page_rows {
+  static constexpr int tokens = cache_page_format::tokens;
+  /// A page, where its tokens lie and what is known of them.
+  using work_type = page_rows_work<T>;
+
+  cache_source<T> source;
+  retain_most_different rule;      ///< which tokens are retained
+  view<page_mark const, 3> marks;  ///< sequence x page x head
+  view<float, 5> angles;           ///< sequence x page x head x {key, value} x 64; null: nobody needs them
+  view<std::uint64_t, 3> guesses;  ///< retained tokens, like marks; null likewise
+  bool corrects;                   ///< only pages whose marks differ from their guesses
+  /// Pages that blocks have taken beside their first ones, whoever is free; null: each block knows which ones are its.
+  std::uint32_t* taken = nullptr;
+
+  /// Where the cache lies.
+  [[nodiscard]] __device__ __forceinline__ cache_memory<T> const& memory() const { return source.memory; }
+  /// Of the part of the cache, 1 or 2.
+  [[nodiscard]] __device__ __forceinline__ int layers() const { return source.memory.format.layers; }
+  /// Numbers of pages, as if all sequences sealed as many as there is room for in `marks`.
+  [[nodiscard]] __device__ __forceinline__ std::uint32_t count() const {
+    return static_cast<std::uint32_t>(marks.size());
+  }
+  /// The page of a number below count().
+  [[nodiscard]] __device__ __forceinline__ page_number number_of(std::uint32_t number) const {
+    return page_number::of(number, static_cast<std::uint32_t>(marks.extent(1)),
+                           static_cast<std::uint32_t>(marks.extent(2)));
+  }
+
+  /// By a warp: the first page of the block.
+  __device__ __forceinline__ void look_up_first(work_type& work, int lane) const { look_up(work, blockIdx.x, lane); }
+  /// By a warp: the one after page `number`.
+  __device__ __forceinline__ void look_up_next(work_type& work, std::uint32_t number, int lane) const {
+    look_up(work, taken == nullptr ? number + gridDim.x : take(lane), lane);
+  }
+
+  /// By a warp: one part of a page, of both layers; of one layer twice, so that nobody asks how many there are.
+  __device__ __forceinline__ void bring(work_type const& work, int part, T* first, T* second, shared_barrier& full,
+                                        int lane) const {
+    int const channels = memory().format.channels;
+    int const row_bytes = static_cast<int>(sizeof(T)) * channels;
+    if (lane == 0) {
+      full.arrive_and_expect(2 * tokens * row_bytes);
+    }
+    __syncwarp();
+    auto const& places = work.places[part];
+    if (work.is_whole) {
+      if (lane < 2) {
+        load_bytes(lane == 0 ? first : second, places[lane].row(0, work.in_tail, channels), tokens * row_bytes, full);
+      }
+      return;
+    }
+#pragma unroll 1
+    for (int i = lane; i < 2 * tokens; i += 32) {
+      T* const to = (i < tokens ? first : second) + i % tokens * channels;
+      load_bytes(to, places[i / tokens].row(i % tokens, work.in_tail, channels), row_bytes, full);
+    }
+  }
+
+  /// Writes the angle of a token's keys or values where somebody needs it; not again where pages are corrected.
+  __device__ __forceinline__ void keep_angle(work_type const& work, int part, int token, float angle) const {
+    if (angles.data != nullptr && !corrects) {
+      angles(work.at.sequence, work.at.page, work.at.head, part, token) = angle;
+    }
+  }
+  /// Likewise the tokens of a page that it took for retained; and, with a sequence's first page of these, thresholds
+  /// that follow from the rule alone.
+  __device__ __forceinline__ void keep_guess(work_type const& work, std::uint64_t retained) const {
+    if (corrects) {
+      return;
+    }
+    if (guesses.data != nullptr) {
+      guesses(work.at.sequence, work.at.page, work.at.head) = retained;
+    }
+    if (work.at.page == 0 && !rule.needs_angles()) {
+      float* const kept = thresholds_of(work.at);
+      kept[key_part] = work.thresholds[key_part];
+      kept[value_part] = work.thresholds[value_part];
+    }
+  }
+
+ private:
+  /// The first page of `number`, number + gridDim.x, ... that there is something to do for; or of `number` and those
+  /// that nobody has.
+  __device__ __forceinline__ void look_up(work_type& work, std::uint32_t number, int lane) const {
+    while (number < count()) {
+      std::uint64_t const own = number + std::uint64_t{gridDim.x} * static_cast<unsigned>(lane);
+      bool const is_candidate = own < count() && (taken == nullptr || lane == 0);
+      bool const is_one = is_candidate && has_work(static_cast<std::uint32_t>(own));
+      unsigned const found = __ballot_sync(0xffffffffU, is_one);
+      if (found != 0) {
+        begin(work, number + gridDim.x * static_cast<unsigned>(__ffs(static_cast<int>(found)) - 1), lane);
+        return;
+      }
+      std::uint64_t const next = taken == nullptr ? number + std::uint64_t{gridDim.x} * 32 : take(lane);
+      number = next < count() ? static_cast<std::uint32_t>(next) : count();
+    }
+    if (lane == 0) {
+      work.page = nullptr;
+    }
+    __syncwarp();
+  }
+  /// The next page that nobody has.
+  [[nodiscard]] __device__ __forceinline__ std::uint32_t take(int lane) const {
+    std::uint32_t const number = lane == 0 ? gridDim.x + atomicAdd(taken, 1U) : 0;
+    return __shfl_sync(0xffffffffU, number, 0);
+  }
+  [[nodiscard]] __device__ __forceinline__ float* thresholds_of(page_number const& at) const {
+    return memory().thresholds + 2 * memory().head_of(source.sequences.slot(at.sequence), at.head);
+  }
+  /// Reports sequences that cannot be, which have none.
+  [[nodiscard]] __device__ __forceinline__ bool has_work(std::uint32_t number) const {
+    page_number const at = number_of(number);
+    if (source.first_page(at.sequence) + at.page >= source.end_page(at.sequence)) {
+      if (at.page == 0 && at.head == 0 && !corrects) {
+        sequence_fault const fault = source.fault(at.sequence);
+        if (!fault.is_none()) {
+          detail::report_on_device(source.status, fault.code, at.sequence, fault.detail());
+        }
+      }
+      return false;
+    }
+    return !corrects || marks(at.sequence, at.page, at.head).retained != guesses(at.sequence, at.page, at.head);
+  }
+  /// Where the keys or values of a layer lie, of a page that begins at token `first`.
+  [[nodiscard]] __device__ __forceinline__ typename work_type::place place_of(page_number const& at, int layer,
+                                                                              int part, std::int64_t first,
+                                                                              std::int64_t before) const {
+    head_view<T const> const& inputs = source.inputs.part(layer, part);
+    T const* const tail = first < before ? memory().tail_row(source.sequences.slot(at.sequence), layer, part,
+                                                             static_cast<std::int64_t>(at.head), first)
+                                         : nullptr;
+    bool const is_in_tail = first + tokens <= before;
+    return {tail, is_in_tail ? tail : &inputs(at.sequence, at.head, first - before, 0), inputs.stride(2)};
+  }
+  /// By a lane: where it is stored. If its block is none of the cache's, which is reported, it is not.
+  __device__ __forceinline__ void find_page(work_type& work, std::int64_t page) const {
+    std::int64_t const block = source.sequences.blocks(work.at.sequence, page);
+    work.is_kept = memory().has_block(block);
+    work.page = work.is_kept ? memory().page(block, work.at.head) : reinterpret_cast<std::byte*>(memory().tail);
+    if (!work.is_kept) {
+      sequence_fault const fault = memory().fault_of_block(block);
+      detail::report_on_device(source.status, fault.code, work.at.sequence, fault.detail());
+    }
+  }
+  /// By a warp: what is known of a page before its elements are. A lane finds each place.
+  __device__ __forceinline__ void begin(work_type& work, std::uint32_t number, int lane) const {
+    page_number const at = number_of(number);
+    std::int64_t const page = source.first_page(at.sequence) + at.page;
+    std::int64_t const first = page * tokens;
+    std::int64_t const before = source.before(at.sequence);
+    std::int64_t const behind = clamp(before - first, std::int64_t{0}, std::int64_t{tokens});
+    int const part = lane % 2;
+    bool is_whole = true;
+    if (lane < 4) {
+      typename work_type::place const found = place_of(at, min(lane / 2, layers() - 1), part, first, before);
+      work.places[part][lane / 2] = found;
+      is_whole = behind == tokens || (behind == 0 && found.stride == memory().format.channels);
+    }
+    is_whole = __all_sync(0xffffffffU, is_whole);
+    if (lane < 2) {
+      float const kept = thresholds_of(at)[lane];
+      float const unknown = rule.needs_angles() ? no_threshold : rule.threshold();
+      work.thresholds[lane] = is_nan(kept) ? unknown : kept;
+    }
+    if (lane == 0) {
+      work.number = number;
+      work.at = at;
+      find_page(work, page);
+      work.in_tail = static_cast<std::int32_t>(behind);
+      work.is_whole = is_whole;
+      if (corrects) {
+        work.mark = marks(at.sequence, at.page, at.head);
+      }
+    }
+    __syncwarp();
+  }
+};
+
+/// Tokens of a page, one bit each.
+struct odd_tokens {
+  std::uint64_t retained;    ///< kept as they were, keys and values
+  std::uint64_t weightless;  ///< whose keys or values, of which this is asked, have weights of 0
+};
+
+/// Eight channels of four tokens; see page_lanes.
+template <int Channels, class T>
+struct page_elements {
+  /// Which elements a thread has.
+  using lanes_type = page_lanes<Channels>;
+  /// Where they are.
+  using places_type = page_places<Channels>;
+  static constexpr int slots = lanes_type::slots;  ///< tokens of a thread
+
+  /// Of both layers, over all channels, of the key or value of the token of keys that is in slot 0.
+  [[nodiscard]] __device__ __forceinline__ static float_products products(places_type const& at, int eight,
+                                                                          T const* first, T const* second) {
+    float_products sums[slots];
+#pragma unroll
+    for (int slot = 0; slot < slots; ++slot) {
+      std::uint32_t const from = at.octet_of(slot, eight);  // neighbours; not those that are merged here
+      uint4 const a = *reinterpret_cast<uint4 const*>(first + from);
+      uint4 const b = *reinterpret_cast<uint4 const*>(second + from);
+      sums[slot] = {};
+      push(sums[slot], a.x, b.x);
+      push(sums[slot], a.y, b.y);
+      push(sums[slot], a.z, b.z);
+      push(sums[slot], a.w, b.w);
+    }
+    return {sum_of_row({sums[0].first, sums[1].first, sums[2].first, sums[3].first}),
+            sum_of_row({sums[0].second, sums[1].second, sums[2].second, sums[3].second}),
+            sum_of_row({sums[0].cross, sums[1].cross, sums[2].cross, sums[3].cross})};
+  }
+
+  /// The products of a token; those of floats, unless they are beyond floats. `second` is null where there is one
+  /// layer, whatever the products with a second one are.
+  [[nodiscard]] __device__ __forceinline__ static pair_products measured(float_products const& products, T const* first,
+                                                                         T const* second) {
+    float_products const own = second != nullptr ? products : float_products{products.first, 0.0F, 0.0F};
+    pair_products sums = own.sums();
+    if (!own.is_enough()) {  // seldom
+      sums = pair_products_reducer{}.identity();
+#pragma unroll 1
+      for (int channel = 0; channel < Channels; ++channel) {
+        pair_products_reducer{}.push(sums, {load(first[channel]), second != nullptr ? load(second[channel]) : 0.0F});
+      }
+    }
+    return sums;
+  }
+
+  /// Merges the keys or values that lie from `first` and `second`, by the weights of tokens.
+  template <bool AreKeys>
+  __device__ __forceinline__ static void merge(places_type const& at, T const* first, T const* second,
+                                               mix_weights const* weights, float (&merged)[slots][8]) {
+    std::uint32_t const token = (AreKeys ? at.key : at.value) / Channels;
+#pragma unroll
+    for (int slot = 0; slot < slots; ++slot) {
+      int const away = AreKeys ? lanes_type::key_distance(slot) : lanes_type::value_distance(slot);
+      mix_weights const by = weights[token ^ static_cast<std::uint32_t>(away)];
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        std::uint32_t const from = at.four_of(AreKeys, slot, half);
+        uint2 const a = *reinterpret_cast<uint2 const*>(first + from);
+        uint2 const b = *reinterpret_cast<uint2 const*>(second + from);
+        merge_pair(by, a.x, b.x, merged[slot][4 * half], merged[slot][4 * half + 1]);
+        merge_pair(by, a.y, b.y, merged[slot][4 * half + 2], merged[slot][4 * half + 3]);
+      }
+    }
+  }
+  /// Retained tokens become `instead`; what has no weights is zero, whatever it was.
+  template <class Token>
+  __device__ __forceinline__ static void replace(odd_tokens const& odd, float instead, Token const& token,
+                                                 float (&merged)[slots][8]) {
+#pragma unroll
+    for (int slot = 0; slot < slots; ++slot) {
+      bool const is_retained = (odd.retained >> token(slot) & 1U) != 0;
+      bool const is_odd = is_retained || (odd.weightless >> token(slot) & 1U) != 0;
+      float const value = is_retained ? instead : 0.0F;
+#pragma unroll
+      for (float& element : merged[slot]) {
+        element = is_odd ? value : element;
+      }
+    }
+  }
+
+  /// As pair_sum() adds up: of what threads have of each token, for that of slot 0. Over `lanes` neighbours.
+  template <int Lanes = lanes_type::eights, class Number>
+  [[nodiscard]] __device__ __forceinline__ static Number sum_of_row(Number const (&parts)[slots]) {
+    Number const first = parts[0] + __shfl_xor_sync(0xffffffffU, parts[2], 1);
+    Number const second = parts[1] + __shfl_xor_sync(0xffffffffU, parts[3], 1);
+    Number sum = first + __shfl_xor_sync(0xffffffffU, second, 2);
+#pragma unroll
+    for (int distance = 4; distance < Lanes; distance *= 2) {
+      sum += __shfl_xor_sync(0xffffffffU, sum, distance);
+    }
+    return sum;
+  }
+
+  /// Four codes in four bytes, of numbers that count from the origin of codes.
+  [[nodiscard]] __device__ __forceinline__ static std::uint32_t four_bytes(float a, float b, float c, float d) {
+    return __byte_perm(__byte_perm(__float_as_uint(a), __float_as_uint(b), 0x0062),
+                       __byte_perm(__float_as_uint(c), __float_as_uint(d), 0x0062), 0x5410);
+  }
+
+  /// Writes codes of keys, of numbers that count from the origin, to those of the page, which begin at `to`.
+  __device__ __forceinline__ static void store_keys(lanes_type const& at, float const (&numbers)[slots][8],
+                                                    std::uint32_t* to) {
+    std::uint32_t const selector = at.key_selector();
+    std::uint32_t const factor[2] = {at.key_factor(0), at.key_factor(1)};
+#pragma unroll
+    for (int two = 0; two < 2; ++two) {
+      std::uint32_t* const words = to + at.key_word(0, two);
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        std::uint32_t halves[2];
+#pragma unroll
+        for (int second = 0; second < 2; ++second) {
+          float const(&own)[8] = numbers[2 * two + second];
+          halves[second] =
+              __byte_perm(pair_of(own[2 * i], own[2 * i + 1]), pair_of(own[4 + 2 * i], own[5 + 2 * i]), selector);
+        }
+        words[words_of_pair * i] = halves[0] * factor[0] + halves[1] * factor[1];
+      }
+    }
+  }
+
+  /// Likewise, of values: of each slot codes of the first four, and of the others.
+  __device__ __forceinline__ static void store_values(lanes_type const& at, places_type const& places,
+                                                      std::uint32_t const (&codes)[slots][2], std::uint32_t* to) {
+    std::uint32_t const factor[2] = {at.value_factor(0), at.value_factor(1)};
+    std::uint32_t pairs[slots];
+#pragma unroll
+    for (int slot = 0; slot < slots; ++slot) {
+      pairs[slot] = codes[slot][0] * factor[0] + codes[slot][1] * factor[1];
+    }
+    std::uint32_t const selector[2] = {at.value_selector(0), at.value_selector(1)};
+    std::uint32_t* const words[2] = {to + places.value_word(0, 0), to + places.value_word(0, 1)};
+    constexpr int of_two = 2 * 16;  // words from a channel to the one after the next
+#pragma unroll
+    for (int two = 0; two < 2; ++two) {
+      std::uint32_t const low = __byte_perm(pairs[0], pairs[1], two == 0 ? 0x5140 : 0x7362);
+      std::uint32_t const high = __byte_perm(pairs[2], pairs[3], two == 0 ? 0x5140 : 0x7362);
+#pragma unroll
+      for (int which = 0; which < 2; ++which) {
+        words[which][of_two * two] = __byte_perm(low, high, selector[which]);
+      }
+    }
+  }
+
+ private:
+  static constexpr int words_of_pair = 4;  ///< from the word of a pair of channels of keys to that of the next pair
+
+  __device__ __forceinline__ static void push(float_products& sums, std::uint32_t first, std::uint32_t second) {
+    float2 const a = unpack_pair<T>(first);
+    float2 const b = unpack_pair<T>(second);
+    sums.push(a.x, b.x);
+    sums.push(a.y, b.y);
+  }
+  __device__ __forceinline__ static void merge_pair(mix_weights by, std::uint32_t first, std::uint32_t second,
+                                                    float& low, float& high) {
+    float2 const a = unpack_pair<T>(first);
+    float2 const b = unpack_pair<T>(second);
+    low = multiply_add(by.second, b.x, by.first * a.x);
+    high = multiply_add(by.second, b.y, by.first * a.y);
+  }
+  /// Codes in bytes 0 and 2; the others are rubbish.
+  [[nodiscard]] __device__ __forceinline__ static std::uint32_t pair_of(float low, float high) {
+    return __byte_perm(__float_as_uint(low), __float_as_uint(high), 0x0602);
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

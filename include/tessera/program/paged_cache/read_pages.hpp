@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `page_reader`: keys and values of a page as portable programs read them, an element at a time; and `restore_pages`,
+/// which puts a layer's keys and values back as they were before, as far as the cache knows them.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/core/float16.hpp>
+#include <tessera/core/precision.hpp>
+#include <tessera/core/status.hpp>
+#include <tessera/program/paged_cache/cache_memory.hpp>
+#include <tessera/program/paged_cache/page_arithmetic.hpp>
+#include <tessera/program/paged_cache/page_format.hpp>
+#include <tessera/view/head_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// The page of a head, seen by one layer.
+struct page_reader {
+  cache_page_format format;
+  std::byte const* page;  ///< its first byte
+  int layer;              ///< 0 or 1
+
+  /// 32 bytes of the page.
+  [[nodiscard]] TESSERA_FN cache_page_header const& header() const {
+    return *reinterpret_cast<cache_page_header const*>(page + format.header());
+  }
+  /// Whether a token is kept somewhere else.
+  [[nodiscard]] TESSERA_FN bool is_retained(int token) const { return (header().retained >> token & 1U) != 0; }
+  /// The row of a retained token, among those of its slot and head.
+  [[nodiscard]] TESSERA_FN std::int64_t row_of(int token) const {
+    std::uint64_t const below = header().retained & ((std::uint64_t{1} << token) - 1);
+    return std::int64_t{header().first_row} + popcount(below);
+  }
+  /// Of a channel of a token.
+  [[nodiscard]] TESSERA_FN std::uint32_t key_code(int token, int channel) const {
+    return read_code(reinterpret_cast<std::uint32_t const*>(page + format.key_codes()), format.key_bits, channel / 16,
+                     code_place::of(token / 16, token % 16, channel % 16));
+  }
+  /// Of a channel of a token.
+  [[nodiscard]] TESSERA_FN std::uint32_t value_code(int token, int channel) const {
+    return read_code(reinterpret_cast<std::uint32_t const*>(page + format.value_codes()), format.value_bits,
+                     channel / 16, code_place::of(token / 16, channel % 16, token % 16));
+  }
+  /// How a channel's keys are coded.
+  [[nodiscard]] TESSERA_FN key_channel channel(int of) const {
+    return {half(format.key_scales(), channel_place(of)), half(format.key_minima(), channel_place(of))};
+  }
+  /// Of a token's key, in this layer.
+  [[nodiscard]] TESSERA_FN float16 norm(int token) const { return half(format.key_norms(layer), token_place(token)); }
+  /// Of a group of a token's value, in this layer.
+  [[nodiscard]] TESSERA_FN float16 value_scale(int token, int group) const {
+    return half(format.value_scales(layer), group * cache_page_format::tokens + token_place(token));
+  }
+  /// Of a group of a token's value, of both layers.
+  [[nodiscard]] TESSERA_FN float16 value_ratio(int token, int group) const {
+    return half(format.value_ratios(), group * cache_page_format::tokens + token_place(token));
+  }
+  /// A channel of a token's key, restored.
+  [[nodiscard]] TESSERA_FN float key(int token, int of) const {
+    return restored_key(key_code(token, of), channel(of), norm(token));
+  }
+  /// A channel of a token's value, restored.
+  [[nodiscard]] TESSERA_FN float value(int token, int of) const {
+    int const group = of / format.group_channels();
+    return restored_value(value_code(token, of), value_scale(token, group), value_ratio(token, group),
+                          format.value_bits);
+  }
+
+ private:
+  [[nodiscard]] TESSERA_FN float16 half(int offset, int place) const {
+    return reinterpret_cast<float16 const*>(page + offset)[place];
+  }
+};
+
+/// Tokens that are retained or in the tail come back bit for bit, if `Result` is T. Nothing is written beyond the
+/// length of a sequence, nor of one that cannot be. A group takes 64 tokens of a head.
+template <class T, class Result>
+struct restore_pages {
+  static constexpr int lanes = 128;
+  struct scratch_type {};
+
+  cache_memory<T> memory;
+  cache_sequences sequences;
+  int layer;                 ///< 0 or 1
+  head_view<Result> keys;    ///< sequence x key head x token x channel
+  head_view<Result> values;  ///< sequence x key head x token x channel
+  status_word* status;       ///< where sequences and blocks are reported that cannot be
+
+  /// Pages and blocks of the tail that sequences may have.
+  TESSERA_FN constexpr std::int64_t tiles() const {
+    return divide_up(keys.extent(2), std::int64_t{cache_page_format::tokens});
+  }
+  TESSERA_FN constexpr std::int64_t groups() const { return sequences.size() * memory.heads * tiles(); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    constexpr int tokens = cache_page_format::tokens;
+    std::int64_t const page = which % tiles();
+    std::int64_t const head = which / tiles() % memory.heads;
+    std::int64_t const sequence = which / tiles() / memory.heads;
+    std::int64_t const length = sequences.length(sequence);
+    std::int64_t const sealed = sequences.sealed(sequence, length, memory.window);
+    std::int64_t const slot = sequences.slot(sequence);
+    std::int64_t const end = min((page + 1) * tokens, min(length, keys.extent(2)));
+    sequence_fault fault =
+        memory.fault_of({slot, length, length, sealed, sealed}, memory.most_tokens, sequences.blocks.extent(1));
+    bool const is_sealed = fault.is_none() && page < sealed && page * tokens < end;
+    std::int64_t const block = is_sealed ? sequences.blocks(sequence, page) : 0;
+    if (is_sealed) {
+      fault = memory.fault_of_block(block);
+    }
+    if (!fault.is_none()) {
+      fault.report(group, status, sequence);
+      return;
+    }
+    int const channels = memory.format.channels;
+    for (int lane : group) {
+      for (std::int64_t i = page * tokens * channels + lane; i < end * channels; i += lanes) {
+        std::int64_t const token = i / channels;
+        int const channel = static_cast<int>(i % channels);
+        if (is_sealed) {
+          restore({memory.format, memory.page(block, head), layer}, {sequence, slot, head}, token, channel);
+        } else {
+          keys(sequence, head, token, channel) = copied(memory.tail_row(slot, layer, key_part, head, token)[channel]);
+          values(sequence, head, token, channel) =
+              copied(memory.tail_row(slot, layer, value_part, head, token)[channel]);
+        }
+      }
+    }
+  }
+
+ private:
+  struct place {
+    std::int64_t sequence;
+    std::int64_t slot;
+    std::int64_t head;
+  };
+  TESSERA_FN void restore(page_reader const& from, place const& of, std::int64_t token, int channel) const {
+    int const at = static_cast<int>(token % cache_page_format::tokens);
+    Result& key = keys(of.sequence, of.head, token, channel);
+    Result& value = values(of.sequence, of.head, token, channel);
+    if (from.is_retained(at)) {
+      std::int64_t const row = from.row_of(at);
+      key = copied(memory.retained_row(of.slot, of.head, row, layer, key_part)[channel]);
+      value = copied(memory.retained_row(of.slot, of.head, row, layer, value_part)[channel]);
+    } else {
+      key = store<Result>(from.key(at, channel));
+      value = store<Result>(from.value(at, channel));
+    }
+  }
+  TESSERA_FN static Result copied(T value) {
+    if constexpr (std::is_same_v<T, Result>) {
+      return value;
+    } else {
+      return store<Result>(load(value));
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,499 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `compress_pages`: makes whole pages of 4-bit codes from what is in two layers, which it reads once (sm_90). The
+/// bytes are those of measure_pages.hpp and paged_cache/write_pages.hpp.
+///
+/// A thread block goes from page to page. The copy engine brings keys, and values, of 64 tokens of both layers into
+/// shared memory, those of the next page while this one is at work, and takes the page away. Threads hold the elements
+/// as program/paged_cache/detail/page_lanes.hpp says; for each page
+///
+///     products of keys and of values -> | lengths, angles, weights; a thread a row -> | merged keys, their ranges
+///     -> | scales -> | codes and lengths of keys; values to registers -> | codes and lengths of values -> |
+///
+/// where | waits for the whole block; blocks that share a multiprocessor fill these gaps.
+///
+/// Which tokens are retained may follow from the angles of all pages and from how many are retained before. What is
+/// known when a page is read decides: thresholds from earlier, NaNs and directions without a middle; as if there were
+/// room for all. After the marks are made (measure_pages.hpp) the program `corrects` pages that were guessed wrong.
+///
+/// Of 128 channels a page is 64 KiB in and 9760 bytes out, which a copy at 4.2 TB/s brings to each of 132
+/// multiprocessors every 2.4 us: time for 17 000 instructions of warps at 1.76 GHz. What there is to do for each of its
+/// 16 384 pairs of elements of two layers, in instructions:
+///
+///     products     2 conversions, 3 multiply-adds                                                             5
+///     merging      2 conversions, 2 multiply-adds                                                             4
+///     keys         bounds 1.25 (in pairs of fp16), code 1, its place in a word 0.9, |e'|^2 3                  6.2
+///     values       bounds 1.75, code 1, its place in a word 1.3, sums of codes and squares 0.6                4.7
+///
+/// which is 7400 instructions of warps, and about 1800 for four warps of rows, in double: no program of this arithmetic
+/// has fewer than 9200. 15 800 are executed, 2.75 a cycle (one H200): the rest are loads, addresses and exchanges.
+/// An append of 65 536 tokens of 32 heads takes 0.78 to 0.81 ms, 0.72 to 0.75 of the copy. Three blocks fit a
+/// multiprocessor. Pages are taken as blocks are free: of equal shares some multiprocessors need a tenth longer.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/bits.hpp>
+#include <tessera/core/float16.hpp>
+#include <tessera/core/math.hpp>
+#include <tessera/merge/retain_most_different.hpp>
+#include <tessera/program/paged_cache/cache_memory.hpp>
+#include <tessera/program/paged_cache/detail/key_channels.cuh>
+#include <tessera/program/paged_cache/detail/page_lanes.hpp>
+#include <tessera/program/paged_cache/detail/page_source.cuh>
+#include <tessera/program/paged_cache/measure_pages.hpp>
+#include <tessera/program/paged_cache/page_arithmetic.hpp>
+#include <tessera/program/paged_cache/page_format.hpp>
+#include <tessera/reduce/minimum_maximum.hpp>
+#include <tessera/tile/cuda/barrier.cuh>
+#include <tessera/tile/cuda/bulk_tensor.cuh>
+#include <tessera/tile/cuda/convert.cuh>
+#include <tessera/tile/cuda/group.cuh>
+#include <tessera/tile/cuda/pairs.cuh>
+#include <tessera/tile/cuda/thread_index.cuh>
+#include <tessera/view/view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Groups: of a value. T: bfloat16 or float16.
+template <int Channels, int Groups, class Merger, class T>
+struct compress_pages {
+  /// Which elements a thread has.
+  using lanes_type = page_lanes<Channels>;
+  /// By what keys are encoded.
+  using channels_type = page_channels<Channels>;
+  /// Of pages of two layers; those of one layer are the same up to read_bytes(), and end there.
+  static constexpr cache_page_format format{Channels, 4, 4, Groups, 2};
+  static constexpr int lanes = lanes_type::lanes;
+  static constexpr int blocks_per_multiprocessor = Channels == 64 ? 5 : Channels == 128 ? 3 : 1;
+  static constexpr int from_architecture = 900;
+  static constexpr int before_architecture = 1000;
+  static constexpr bool is_persistent = true;
+  static constexpr int tokens = cache_page_format::tokens;
+  static constexpr int slots = lanes_type::slots;  ///< tokens of a thread
+  static constexpr int warps = lanes / 32;
+  static constexpr int group_lanes = lanes_type::eights / Groups;  ///< of a token and group
+  static constexpr int bits = 4;                                   ///< of a code
+  static constexpr float origin = channels_type::origin;           ///< of codes
+  static_assert(group_lanes >= 4, "tessera: compress_pages takes groups of at least 32 channels");
+
+  /// What threads have.
+  using elements_type = page_elements<Channels, T>;
+  /// Where they lie.
+  using places_type = page_places<Channels>;
+  /// The page that the block is at, or brings next.
+  using work_type = page_rows_work<T>;
+
+  /// What the scales of a token's key or value follow from, beside its codes.
+  struct merged_length {
+    two_lengths<float> lengths;  ///< by which the merged vector is multiplied
+    float square;                ///< of the merged vector's length
+  };
+  /// Products and then what comes of them; values' products and then, of channels, what keys are encoded by.
+  struct row_memory {
+    /// Of a token's keys.
+    union key_place {
+      float_products products;  ///< of both layers, over all channels
+      merged_length length;     ///< what follows from them
+    };
+    /// Of values, until those are measured, then of keys' channels.
+    union value_place {
+      float_products products[tokens];  ///< of both layers, over all channels
+      channels_type channels;           ///< by what keys are encoded
+    };
+    value_place values;              ///< see value_place
+    mix_weights weights[2][tokens];  ///< by which both layers' keys, and values, of a token are merged
+    key_place keys[tokens];          ///< of each token
+  };
+  /// It lies where the codes of values come last, if there is room.
+  static constexpr bool has_room = static_cast<int>(sizeof(row_memory)) <= format.value_code_bytes();
+
+  struct scratch_type {
+    alignas(16) T stage[2][2][tokens * Channels];  ///< of keys and values: of both layers
+    /// The page as it will lie in memory.
+    alignas(16) unsigned char image[format.bytes()];
+    /// A row_memory, if the page has no room for it.
+    alignas(16) unsigned char more[has_room ? 16 : sizeof(row_memory)];
+    merged_length values[tokens];             ///< of each token
+    work_type works[2];                       ///< this page and the next, in turns
+    unsigned clamped;                         ///< one more than the last turn whose keys need bounds
+    alignas(16) std::uint32_t wants[4];       ///< of 32 keys or values each: those that stay apart
+    alignas(16) std::uint32_t weightless[4];  ///< likewise: those whose weights are 0
+    shared_barrier full[2];                   ///< keys, and values, of the page are in `stage`
+  };
+
+  Merger merger;      ///< of pairs of vectors
+  page_rows<T> rows;  ///< which pages, and what is brought of them
+
+  /// The launch has as many blocks as run at a time, or fewer.
+  __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
+                                             scratch_type& scratch) const {
+    constexpr int shared = 228 * 1024;    // of a multiprocessor
+    constexpr int reserved = 1024;        // of a block
+    constexpr int exchange = 32 * warps;  // of a group
+    static_assert(blocks_per_multiprocessor * (static_cast<int>(sizeof(scratch_type)) + exchange + reserved) <= shared);
+    if (group.lane < 2) {
+      scratch.full[group.lane].init(1);
+      scratch.clamped = 0;
+    }
+    fence_barrier_init();
+    group.sync();
+    if (brings(group.lane)) {
+      rows.look_up_first(scratch.works[0], group.lane % 32);
+      bring(scratch, 0, key_part, group.lane % 32);
+      bring(scratch, 0, value_part, group.lane % 32);
+    }
+    group.sync();
+    auto const places = places_type::of({thread_here()});
+    for (unsigned turn = 0; scratch.works[turn % 2].page != nullptr; ++turn) {
+      compress(group, scratch, turn, places);
+    }
+    if (brings(group.lane)) {
+      await_box_stores<0>();
+    }
+  }
+
+ private:
+  /// Tokens of a page that are not like others.
+  struct page_odds {
+    std::uint64_t retained;  ///< kept as they were
+    bool has_any;            ///< or of weights of 0, too
+  };
+
+  [[nodiscard]] __device__ __forceinline__ static row_memory& memory_of(scratch_type& scratch) {
+    return *reinterpret_cast<row_memory*>(has_room ? scratch.image + format.value_codes() : scratch.more);
+  }
+  [[nodiscard]] __device__ __forceinline__ static int key_norms(int layer) {
+    constexpr int of_second = format.key_norms(1);
+    return layer == 0 ? 0 : of_second;
+  }
+
+  /// From 0 on, as compilers see.
+  [[nodiscard]] __device__ __forceinline__ static int thread_here() {
+    return static_cast<int>(thread_index_here() % static_cast<unsigned>(lanes));
+  }
+  [[nodiscard]] __device__ __forceinline__ static bool brings(int lane) { return lane / 32 == warps - 1; }
+
+  /// One warp: of the work of a turn, if there is one.
+  __device__ __forceinline__ void bring(scratch_type& scratch, unsigned turn, int part, int lane) const {
+    work_type const& work = scratch.works[turn % 2];
+    if (work.page != nullptr) {
+      rows.bring(work, part, scratch.stage[part][0], scratch.stage[part][1], scratch.full[part], lane);
+    }
+  }
+
+  __device__ __forceinline__ void compress(cuda_block<lanes> const& group, scratch_type& scratch, unsigned turn,
+                                           places_type const& places) const {
+    work_type const& work = scratch.works[turn % 2];
+    multiply(group, scratch, turn, places);
+    group.sync();
+    {
+      auto const lane = thread_here();
+      if (brings(lane)) {
+        rows.look_up_next(scratch.works[(turn + 1) % 2], work.number, lane % 32);
+      }
+      if (lane < 2 * tokens) {
+        measure(scratch, work, lane / tokens, lane % tokens);
+      }
+    }
+    group.sync();
+    page_odds const odds = odds_of(scratch, work);
+    float merged[slots][8];
+    merge<key_part>(scratch, odds, places, merged);
+    write_bounds(scratch, {thread_here()}, merged);
+    group.sync();
+    if (thread_here() < Channels) {
+      fit_channel(scratch, thread_here(), turn);
+    }
+    group.sync();
+    if (brings(thread_here())) {
+      bring(scratch, turn + 1, key_part, thread_here() % 32);
+    }
+    encode_keys(scratch, {thread_here()}, merged, odds.retained, turn);
+    merge<value_part>(scratch, odds, places, merged);
+    group.sync();
+    if (brings(thread_here())) {
+      bring(scratch, turn + 1, value_part, thread_here() % 32);
+    }
+    encode_values(scratch, {thread_here()}, places, merged, odds.retained);
+    if (thread_here() == 0) {
+      write_header(scratch, work, odds.retained);
+    }
+    fence_async_proxy();
+    group.sync();
+    if (brings(thread_here())) {
+      if (thread_here() % 32 == 0 && work.is_kept) {
+        store_bytes(work.page, scratch.image, rows.layers() == 2 ? format.bytes() : format.read_bytes());
+        commit_box_stores();
+        await_box_reads<0>();
+      }
+      __syncwarp();
+    }
+  }
+
+  template <int Part>
+  __device__ __forceinline__ void merge(scratch_type& scratch, page_odds const& odds, places_type const& places,
+                                        float (&merged)[slots][8]) const {
+    elements_type::template merge<Part == key_part>(places, scratch.stage[Part][0], scratch.stage[Part][1],
+                                                    memory_of(scratch).weights[Part], merged);
+    if (odds.has_any) {
+      lanes_type const at{thread_here()};
+      odd_tokens const odd{odds.retained, bits_of(scratch.weightless, Part)};
+      float const instead = Part == key_part ? __int_as_float(0x7fffffff) : 0.0F;  // ranges of keys leave NaN out
+      elements_type::replace(
+          odd, instead, [&](int slot) { return Part == key_part ? at.key_token(slot) : at.value_token(slot); }, merged);
+    }
+  }
+
+  /// Products of keys and of values. One after the other by the same instructions, of which there are many already.
+  __device__ __forceinline__ void multiply(cuda_block<lanes> const& group, scratch_type& scratch, unsigned turn,
+                                           places_type const& places) const {
+    lanes_type const at{thread_here()};
+    row_memory& memory = memory_of(scratch);
+#pragma unroll 1
+    for (int part = 0; part < 2; ++part) {
+      scratch.full[part].wait(turn % 2);
+      float_products const products =
+          elements_type::products(places, at.eight(), scratch.stage[part][0], scratch.stage[part][1]);
+      if (part == key_part) {
+        group.sync();  // the page before has been read
+      }
+      if (at.copy() == 0) {
+        int const token = at.key_token(0);
+        (part == key_part ? memory.keys[token].products : memory.values.products[token]) = products;
+      }
+    }
+  }
+
+  /// A thread a row.
+  __device__ __forceinline__ void measure(scratch_type& scratch, work_type const& work, int part, int token) const {
+    row_memory& memory = memory_of(scratch);
+    pair_products const products =
+        elements_type::measured(part == key_part ? memory.keys[token].products : memory.values.products[token],
+                                scratch.stage[part][0] + token * Channels,
+                                rows.layers() == 2 ? scratch.stage[part][1] + token * Channels : nullptr);
+    merged_row const row = detail::merge_row(merger, products);
+    memory.weights[part][token] = row.weights;
+    (part == key_part ? memory.keys[token].length : scratch.values[token]) = {row.lengths, row.square};
+    rows.keep_angle(work, part, token, row.angle);
+    unsigned const wants =
+        __ballot_sync(0xffffffffU, stays_apart(row.angle, work.thresholds[part]) || is_nearly_opposite(row.angle));
+    unsigned const weightless = __ballot_sync(0xffffffffU, row.weights.first == 0.0F && row.weights.second == 0.0F);
+    if (token % 32 == 0) {
+      scratch.wants[2 * part + token / 32] = wants;
+      scratch.weightless[2 * part + token / 32] = weightless;
+    }
+  }
+  [[nodiscard]] __device__ __forceinline__ static std::uint64_t bits_of(std::uint32_t const (&words)[4], int part) {
+    return words[2 * part] | std::uint64_t{words[2 * part + 1]} << 32;
+  }
+  [[nodiscard]] __device__ __forceinline__ page_odds odds_of(scratch_type const& scratch, work_type const& work) const {
+    std::uint64_t const wants = bits_of(scratch.wants, key_part) | bits_of(scratch.wants, value_part);
+    std::uint64_t const retained = rows.corrects ? work.mark.retained : rows.memory().row_capacity > 0 ? wants : 0;
+    std::uint64_t const weightless = bits_of(scratch.weightless, key_part) | bits_of(scratch.weightless, value_part);
+    return {retained, (retained | weightless) != 0};
+  }
+
+  // Keys.
+
+  /// Where a thread leaves bounds of its keys, -e or e: in place of the first token of its row, of which nobody but its
+  /// warp has read.
+  [[nodiscard]] __device__ __forceinline__ static uint4& bounds_of(scratch_type& scratch, int which, int row,
+                                                                   int eight) {
+    T* const token = scratch.stage[key_part][which] + lanes_type::first_token(row) * Channels;
+    return reinterpret_cast<uint4*>(token)[eight];
+  }
+  __device__ __forceinline__ static void write_bounds(scratch_type& scratch, lanes_type const& at,
+                                                      float const (&merged)[slots][8]) {
+    typename channels_type::bounds const own = channels_type::bounds_of(merged);
+    __syncwarp();
+    bounds_of(scratch, 0, at.row(), at.eight()) = own.negative;
+    bounds_of(scratch, 1, at.row(), at.eight()) = own.positive;
+    fence_async_proxy();  // the next page's keys come here
+  }
+
+  /// A thread a channel; of two neighbours one finds the lower bounds of both, the other one the upper ones.
+  __device__ __forceinline__ static void fit_channel(scratch_type& scratch, int channel, unsigned turn) {
+    bool const is_upper = channel % 2 != 0;
+    int const eight = channels_type::eight_of(channel);
+    std::uint32_t bound = 0x7fff7fffU;  // NaN
+#pragma unroll
+    for (int row = 0; row < lanes_type::rows; ++row) {
+      auto const* const pairs = reinterpret_cast<std::uint32_t const*>(&bounds_of(scratch, channel % 2, row, eight));
+      bound = maximum_f16x2(bound, pairs[channels_type::pair_of(row, channel)]);
+    }
+    std::uint32_t const other = __shfl_xor_sync(0xffffffffU, bound, 1);
+    float2 const low = unpack_pair<float16>((is_upper ? other : bound) ^ channels_type::signs);
+    float2 const high = unpack_pair<float16>(is_upper ? bound : other);
+    auto const fitted =
+        memory_of(scratch).values.channels.fit(channel, is_upper ? low.y : low.x, is_upper ? high.y : high.x);
+    int const place = channel_place(channel);
+    reinterpret_cast<std::uint16_t*>(scratch.image + format.key_scales())[place] = fitted.scale;
+    reinterpret_cast<std::uint16_t*>(scratch.image + format.key_minima())[place] = fitted.minimum;
+    if (!fitted.is_inside) {
+      scratch.clamped = turn + 1;
+    }
+  }
+
+  /// `merged` becomes numbers that count from the origin of codes.
+  __device__ __forceinline__ void encode_keys(scratch_type& scratch, lanes_type const& at, float (&merged)[slots][8],
+                                              std::uint64_t retained, unsigned turn) const {
+    row_memory const& memory = memory_of(scratch);
+    channels_type const& channels = memory.values.channels;
+    int const place[2] = {channels_type::place_of(at, 0), channels_type::place_of(at, 1)};
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      auto const reciprocal = channels_type::four_at(channels.reciprocal + place[half]);
+      auto const offset = channels_type::four_at(channels.offset + place[half]);
+#pragma unroll
+      for (auto& slot : merged) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          slot[4 * half + j] = multiply_add(slot[4 * half + j], reciprocal.of[j], offset.of[j]);
+        }
+      }
+    }
+    if (retained != 0 || scratch.clamped == turn + 1) {
+      channels_type::clamp_numbers(merged);
+    }
+    elements_type::store_keys(at, merged, reinterpret_cast<std::uint32_t*>(scratch.image + format.key_codes()));
+    float squares[slots];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      auto const scale = channels_type::four_at(channels.scale + place[half]);
+      auto const base = channels_type::four_at(channels.base + place[half]);
+#pragma unroll
+      for (int slot = 0; slot < slots; ++slot) {
+        float square = 0.0F;
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          float const whole = __uint_as_float(__float_as_uint(merged[slot][4 * half + j]) & 0xffff0000U);
+          float const decoded = multiply_add(whole, scale.of[j], base.of[j]);
+          square = multiply_add(decoded, decoded, square);
+        }
+        squares[slot] = half == 0 ? square : squares[slot] + square;
+      }
+    }
+    float const decoded_square = elements_type::sum_of_row(squares);
+    int const layer = at.copy();
+    if (layer < rows.layers()) {
+      int const token = at.key_token(0);
+      merged_length const& row = memory.keys[token].length;
+      float const factor = length_factor(row.square, decoded_square);
+      std::uint16_t const norm = detail::half_bits_of((layer == 0 ? row.lengths.first : row.lengths.second) * factor);
+      reinterpret_cast<std::uint16_t*>(scratch.image + key_norms(layer))[token_place(token)] =
+          (retained >> token & 1U) != 0 ? std::uint16_t{0} : norm;
+    }
+  }
+
+  // Values.
+
+  /// Of the group that the thread's channels are in, for its token in slot 0.
+  [[nodiscard]] __device__ __forceinline__ static interval<float> range_of_group(float const (&merged)[slots][8]) {
+    float low[slots];
+    float high[slots];
+#pragma unroll
+    for (int slot = 0; slot < slots; ++slot) {
+      low[slot] = merged[slot][0];
+      high[slot] = merged[slot][0];
+#pragma unroll
+      for (int j = 1; j < 8; ++j) {
+        low[slot] = fminf(low[slot], merged[slot][j]);
+        high[slot] = fmaxf(high[slot], merged[slot][j]);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      low[i] = fminf(low[i], __shfl_xor_sync(0xffffffffU, low[2 + i], 1));
+      high[i] = fmaxf(high[i], __shfl_xor_sync(0xffffffffU, high[2 + i], 1));
+    }
+    interval<float> range{fminf(low[0], __shfl_xor_sync(0xffffffffU, low[1], 2)),
+                          fmaxf(high[0], __shfl_xor_sync(0xffffffffU, high[1], 2))};
+#pragma unroll
+    for (int distance = 4; distance < group_lanes; distance *= 2) {
+      range.minimum = fminf(range.minimum, __shfl_xor_sync(0xffffffffU, range.minimum, distance));
+      range.maximum = fmaxf(range.maximum, __shfl_xor_sync(0xffffffffU, range.maximum, distance));
+    }
+    return without_signed_zeros(range);
+  }
+
+  /// Codes, four in a word, of all slots; `group` is what the token of slot 0 is encoded by. The sums of codes and of
+  /// their squares come back in the upper and in the lower half of a word, for the token of slot 0.
+  [[nodiscard]] __device__ __forceinline__ static std::uint32_t make_codes(float (&merged)[slots][8], float reciprocal,
+                                                                           float offset, bool is_finite,
+                                                                           std::uint32_t (&codes)[slots][2]) {
+#pragma unroll
+    for (int slot = 0; slot < slots; ++slot) {
+      int const away = lanes_type::distance_to(slot);
+      float const by = slot == 0 ? reciprocal : __shfl_xor_sync(0xffffffffU, reciprocal, away);
+      float const plus = slot == 0 ? offset : __shfl_xor_sync(0xffffffffU, offset, away);
+#pragma unroll
+      for (float& number : merged[slot]) {
+        number = multiply_add(number, by, plus);
+      }
+    }
+    if (!is_finite) {
+      channels_type::clamp_numbers(merged);
+    }
+    std::uint32_t sums[slots];
+#pragma unroll
+    for (int slot = 0; slot < slots; ++slot) {
+      float const(&own)[8] = merged[slot];
+      codes[slot][0] = elements_type::four_bytes(own[0], own[1], own[2], own[3]);
+      codes[slot][1] = elements_type::four_bytes(own[4], own[5], own[6], own[7]);
+      std::uint32_t const squares = __dp4a(codes[slot][0], codes[slot][0], __dp4a(codes[slot][1], codes[slot][1], 0U));
+      std::uint32_t const sum = __dp4a(codes[slot][0], 0x01010101U, __dp4a(codes[slot][1], 0x01010101U, 0U));
+      sums[slot] = sum * 0x10000U + squares;
+    }
+    return elements_type::template sum_of_row<group_lanes>(sums);
+  }
+
+  __device__ __forceinline__ void encode_values(scratch_type& scratch, lanes_type const& at, places_type const& places,
+                                                float (&merged)[slots][8], std::uint64_t retained) const {
+    interval<float> const range = range_of_group(merged);
+    float const width = value_group::width_of(range, bits);
+    float const reciprocal = 1.0F / width * 15.0F;
+    std::uint16_t const half = detail::half_bits_of(range.minimum * reciprocal);
+    float const step = width * value_group::share(bits);
+    float const ratio = unpack_pair<float16>(half).x;
+    std::uint32_t codes[slots][2];
+    bool const is_finite = __all_sync(0xffffffffU, width < infinity);
+    std::uint32_t const sums = make_codes(merged, reciprocal, (origin + 0.5F) - ratio, is_finite, codes);
+    elements_type::store_values(at, places, codes,
+                                reinterpret_cast<std::uint32_t*>(scratch.image + format.value_codes()));
+    float decoded_square = value_group::decoded_square(
+        step, ratio, 8 * group_lanes, {static_cast<int>(sums >> 16), static_cast<int>(sums & 0xffffU)});
+#pragma unroll
+    for (int distance = group_lanes; distance < lanes_type::eights; distance *= 2) {
+      decoded_square += __shfl_xor_sync(0xffffffffU, decoded_square, distance);
+    }
+    if (at.eight() % group_lanes < 4) {
+      int const token = at.value_token(0);
+      int const place = at.eight() / group_lanes * tokens + token_place(token);
+      reinterpret_cast<std::uint16_t*>(scratch.image + format.value_ratios())[place] = half;
+      float const factor = length_factor(scratch.values[token].square, decoded_square);
+      two_lengths<float> const lengths = scratch.values[token].lengths;
+      for (int layer = 0; layer < rows.layers(); ++layer) {
+        float const length = (layer == 0 ? lengths.first : lengths.second) * factor;
+        std::uint16_t const scale = detail::half_bits_of(length * step * 8.0F);
+        reinterpret_cast<std::uint16_t*>(scratch.image + key_norms(layer) + 2 * tokens)[place] =
+            (retained >> token & 1U) != 0 ? std::uint16_t{0} : scale;
+      }
+    }
+  }
+
+  __device__ __forceinline__ void write_header(scratch_type& scratch, work_type const& work,
+                                               std::uint64_t retained) const {
+    cache_page_header header{};
+    if (rows.corrects) {
+      header = {work.mark.retained, work.mark.first_row, work.mark.rows, 0.0F, 0.0F, {0, 0}};
+    }
+    header.key_threshold = work.thresholds[key_part];
+    header.value_threshold = work.thresholds[value_part];
+    *reinterpret_cast<cache_page_header*>(scratch.image + format.header()) = header;
+    rows.keep_guess(work, retained);
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Epilogues of head_products: `store_gram_part`, sums as gram_works lays them out, and `store_coefficients`, rows of a
+/// matrix by the copy engine.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/program/gemm/store_sums.cuh>
+#include <tessera/program/gemm/sum_maps.hpp>
+#include <tessera/program/subspace/key_product_schedule.hpp>
+#include <tessera/tile/cuda/bulk_tensor.cuh>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Sums of a part, as gram_works::element() says.
+struct store_gram_part {
+  struct scratch_type {};
+
+  gram_works works;  ///< whose sums these are
+  float* parts;      ///< at a multiple of 8 bytes
+
+  __device__ __forceinline__ void prepare() const {}
+  __device__ __forceinline__ void finish() const {}
+
+  /// row: of the warp's 16, in the tile.
+  template <int Registers>
+  __device__ __forceinline__ void operator()(float const (&sums)[Registers], head_work const& work, std::int32_t row,
+                                             scratch_type&) const {
+    auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
+    float* const own = parts + works.element(work, row + lane / 4, 2 * (lane % 4));
+#pragma unroll
+    for (int pair = 0; pair < Registers / 2; ++pair) {
+      int const at = pair % 2 * 8 * gram_works::tile + pair / 2 * 8;
+      *reinterpret_cast<float2*>(own + at) = float2{sums[2 * pair], sums[2 * pair + 1]};
+    }
+  }
+};
+
+template <class T>
+/// Rows of coefficients, rounded.
+struct store_coefficients {
+  /// What writes them.
+  using boxes_type = store_sums_by_boxes<T, plain_sum>;
+  using scratch_type = typename boxes_type::scratch_type;
+
+  boxes_type boxes;  ///< of the coefficients
+
+  __device__ __forceinline__ void prepare() const { boxes.prepare(); }
+  __device__ __forceinline__ void finish() const { boxes.finish(); }
+
+  /// row: of the warp's 16, in the tile.
+  template <int Registers>
+  __device__ __forceinline__ void operator()(float const (&sums)[Registers], head_work const& work, std::int32_t row,
+                                             scratch_type& scratch) const {
+    box_place const place{0, work.row * projection_works::tile + row};
+    typename boxes_type::template deferred_type<Registers> words;
+    boxes.defer(sums, place, words);
+    boxes.template run_deferred<0>(words, place, scratch);
+    boxes.template run_deferred<1>(words, place, scratch);
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `factor_blocks`: Cholesky's factor R of products W = R^T R, above its diagonal blocks of 32 x 32, and the inverses
+/// of those blocks: what solve_blocks (program/subspace/iterate_in_blocks.hpp) takes to make columns orthonormal.
+///
+/// One group does it all, in double and in scratch: for each row of blocks the one on the diagonal is eliminated, a
+/// step for each of its rows; then the others of the row are solved for, along with its inverse, a lane for each
+/// column; then all blocks below are updated. Scratch: 8 KiB for each block on or above the diagonal, of which 160
+/// columns (`Blocks` = 5) have 15 and 192 have 21.
+///
+/// 160 columns take an H200 61 us, most of it waiting for one value after the other: about 9 to read products, 21 to
+/// eliminate, 12 to solve, 17 to update. Asking for all that a lane needs before any of it is waited for was worth 27.
+#pragma once
+
+#include <cstdint>
+#include <math.h>  // not <cmath>: as in core/math.hpp
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/program/subspace/block_products.hpp>
+#include <tessera/tile/triangle.hpp>
+#include <tessera/view/matrix_view.hpp>
+#include <tessera/view/view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+template <int Blocks>
+struct factor_blocks {
+  static constexpr int lanes = 256;
+  static constexpr int block = block_products::block;  ///< rows and columns
+  static constexpr int size = Blocks * block;          ///< most columns
+  static_assert(Blocks >= 1 && size <= lanes, "tessera: a lane for each column");
+
+  struct scratch_type {
+    double blocks[triangle_size(Blocks)][block][block];  ///< products, then the factor
+    double inverse[block][block];                        ///< transposed
+    double whole[size];                                  ///< elements on the diagonal before
+    double roots[block];                                 ///< one over the elements on the factor's diagonal
+    double kept[block];                                  ///< the same, or 0 for a row of nothing but rounding
+  };
+
+  view<double const, 3> shares;  ///< of product_shares
+  std::int64_t columns;          ///< those beyond count as orthonormal
+  matrix_view<double> factor;    ///< whole blocks: R above the diagonal ones, those inverted; below not written
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type& scratch) const {
+    auto const used = static_cast<int>(divide_up(columns, std::int64_t{block}));
+    load(group, used, scratch);
+    for (int p = 0; p < used; ++p) {
+      eliminate(group, p, scratch);
+      finish_rows(group, p, scratch);
+      solve(group, p, used - 1 - p, scratch);
+      update(group, p, used - 1 - p, scratch);
+      write(group, p, used, scratch);
+    }
+  }
+
+ private:
+  using block_type = double[block][block];
+
+  TESSERA_FN static constexpr int index(int row, int column) {
+    return static_cast<int>(index_in_triangle(row, column, Blocks));
+  }
+
+  /// What a lane has of a block: so many elements are asked for before any is waited for.
+  static constexpr int elements = block * block / lanes;
+
+  template <class Group>
+  TESSERA_FN void load(Group const& group, int used, scratch_type& scratch) const {
+    for (int lane : group) {
+      for (int row = 0; row < used; ++row) {
+        for (int column = row; column < used; ++column) {
+          double own[elements];
+          for (int n = 0; n < elements; ++n) {
+            int const i = row * block + (lane + n * lanes) / block;
+            int const j = column * block + (lane + n * lanes) % block;
+            bool const is_there = i < columns && j < columns;
+            double const sum = sum_of(is_there ? i : 0, is_there ? j : 0);
+            own[n] = is_there ? sum : (i == j ? 1.0 : 0.0);
+          }
+          for (int n = 0; n < elements; ++n) {
+            int const at = lane + n * lanes;
+            scratch.blocks[index(row, column)][at / block][at % block] = own[n];
+            if (row == column && at / block == at % block) {
+              scratch.whole[row * block + at % block] = own[n];
+            }
+          }
+        }
+      }
+    }
+    group.sync();
+  }
+
+  TESSERA_FN double sum_of(int i, int j) const {
+    double sum = shares(0, i, j);
+    for (int share = 1; share < product_shares::shares; ++share) {
+      sum += shares(share, i, j);
+    }
+    return sum;
+  }
+
+  /// Rows of the block on the diagonal as they are when those above are eliminated, not yet divided by their roots.
+  template <class Group>
+  TESSERA_FN static void eliminate(Group const& group, int p, scratch_type& scratch) {
+    block_type& d = scratch.blocks[index(p, p)];
+    for (int k = 0; k + 1 < block; ++k) {
+      for (int lane : group) {
+        int const j = lane % block;
+        double above[elements];
+        double own[elements];
+        for (int n = 0; n < elements; ++n) {
+          int const i = lane / block + n * (lanes / block);
+          above[n] = d[k][i];
+          own[n] = d[i][j];
+        }
+        double const pivot = d[k][k];
+        double const share = d[k][j] * (is_rounding(scratch, p, k) ? 0.0 : 1.0 / pivot);
+        for (int n = 0; n < elements; ++n) {
+          int const i = lane / block + n * (lanes / block);
+          if (i > k && j >= i) {
+            d[i][j] = own[n] - above[n] * share;
+          }
+        }
+      }
+      group.sync();
+    }
+  }
+
+  /// Whether columns before account for all of this one, but for rounding. Nothing is taken from those after it for it
+  /// then, and what solve_blocks makes of it is short and points anywhere: a beginning for the next round. Not so for
+  /// what is not a number.
+  TESSERA_FN static bool is_rounding(scratch_type const& scratch, int p, int k) {
+    return scratch.blocks[index(p, p)][k][k] <= 1e-14 * scratch.whole[p * block + k];
+  }
+
+  template <class Group>
+  TESSERA_FN static void finish_rows(Group const& group, int p, scratch_type& scratch) {
+    block_type& d = scratch.blocks[index(p, p)];
+    for (int lane : group) {
+      if (lane < block) {
+        bool const rounding = is_rounding(scratch, p, lane);
+        double const square = rounding ? scratch.whole[p * block + lane] : d[lane][lane];
+        scratch.roots[lane] = square > 0.0 || !rounding ? 1.0 / ::sqrt(square) : 1.0;
+        scratch.kept[lane] = rounding ? 0.0 : scratch.roots[lane];
+      }
+    }
+    group.sync();
+    for (int lane : group) {
+      for (int at = lane; at < block * block; at += lanes) {
+        d[at / block][at % block] *= scratch.kept[at / block];
+        scratch.inverse[at / block][at % block] = at / block == at % block ? 1.0 : 0.0;
+      }
+    }
+    group.sync();
+  }
+
+  /// Forward, eight rows in registers at a time: R_pp^T x = a, of other blocks in the row and of the unit matrix.
+  template <class Group>
+  TESSERA_FN static void solve(Group const& group, int p, int others, scratch_type& scratch) {
+    for (int lane : group) {
+      if (lane < (others + 1) * block) {
+        int const which = lane / block;
+        if (which < others) {
+          solve_column(scratch.blocks[index(p, p)], scratch.kept, scratch.blocks[index(p, p + 1 + which)],
+                       lane % block);
+        } else {
+          solve_column(scratch.blocks[index(p, p)], scratch.roots, scratch.inverse, lane % block);
+        }
+      }
+    }
+    group.sync();
+  }
+
+  TESSERA_FN static void solve_column(block_type const& d, double const (&roots)[block], block_type& x, int column) {
+    constexpr int rows = 8;
+    for (int first = 0; first < block; first += rows) {
+      double own[rows];
+      for (int i = 0; i < rows; ++i) {
+        own[i] = x[first + i][column];
+      }
+      for (int k = 0; k < first; ++k) {
+        double const known = x[k][column];
+        for (int i = 0; i < rows; ++i) {
+          own[i] -= d[k][first + i] * known;
+        }
+      }
+      for (int i = 0; i < rows; ++i) {
+        own[i] *= roots[first + i];
+        for (int j = 0; j < rows; ++j) {
+          own[j] -= j > i ? d[first + i][first + j] * own[i] : 0.0;
+        }
+      }
+      for (int i = 0; i < rows; ++i) {
+        x[first + i][column] = own[i];
+      }
+    }
+  }
+
+  /// Of the blocks below: minus what row p of blocks accounts for. Four blocks at a time, 4 x 4 elements a lane.
+  template <class Group>
+  TESSERA_FN static void update(Group const& group, int p, int left, scratch_type& scratch) {
+    auto const count = static_cast<int>(triangle_size(left));
+    for (int lane : group) {
+      for (int at = lane / 64; at < count; at += lanes / 64) {
+        triangle_place const place = place_in_triangle(at, left);
+        int const i = p + 1 + place.row;
+        int const j = p + 1 + place.column;
+        subtract(scratch.blocks[index(p, i)], scratch.blocks[index(p, j)], scratch.blocks[index(i, j)],
+                 lane % 64 / 8 * 4, lane % 8 * 4);
+      }
+    }
+    group.sync();
+  }
+
+  TESSERA_FN static void subtract(block_type const& a, block_type const& b, block_type& from, int row, int column) {
+    double sums[16] = {};
+    for (int k = 0; k < block; ++k) {
+      for (int i = 0; i < 16; ++i) {
+        sums[i] += a[k][row + i / 4] * b[k][column + i % 4];
+      }
+    }
+    for (int i = 0; i < 16; ++i) {
+      from[row + i / 4][column + i % 4] -= sums[i];
+    }
+  }
+
+  template <class Group>
+  TESSERA_FN void write(Group const& group, int p, int used, scratch_type& scratch) const {
+    for (int lane : group) {
+      for (int at = lane; at < block * block; at += lanes) {
+        int const i = at / block;
+        int const j = at % block;
+        factor(p * block + i, p * block + j) = scratch.inverse[j][i];
+        for (int column = p + 1; column < used; ++column) {
+          factor(p * block + i, column * block + j) = scratch.blocks[index(p, column)][i][j];
+        }
+      }
+    }
+    group.sync();  // the inverse has been read
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// `add_gram_parts`: gram += the sums of parts of the tokens that gram_works lays out, part after part, and the same
+/// below the diagonal as above it. A group for each 32 x 32 elements on or above the diagonal.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/bits.hpp>
+#include <tessera/program/subspace/key_product_schedule.hpp>
+#include <tessera/tile/triangle.hpp>
+#include <tessera/view/array_view.hpp>
+#include <tessera/view/matrix_view.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+struct add_gram_parts {
+  static constexpr int lanes = 256;
+  static constexpr std::int32_t block = 32;  ///< rows and columns of a group
+  struct scratch_type {
+    float sums[block][block + 1];  ///< for the other side of the diagonal
+  };
+
+  gram_works works;               ///< whose sums there are
+  array_view<float const> parts;  ///< the sums
+  matrix_view<float> gram;        ///< width x width
+
+  TESSERA_FN constexpr std::int64_t groups() const { return triangle_size(blocks()); }
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+    triangle_place const place = place_in_triangle(which, blocks());
+    std::int32_t const first_row = place.row * block;
+    std::int32_t const first_column = place.column * block;
+    for (int lane : group) {
+      for (std::int32_t at = lane; at < block * block; at += lanes) {
+        std::int32_t const row = first_row + at / block;
+        std::int32_t const column = first_column + at % block;
+        float total = 0.0F;
+        if (row <= column && column < works.width) {
+          total = sum_of(row, column);
+          gram(row, column) = total;
+        }
+        scratch.sums[at / block][at % block] = total;
+      }
+    }
+    group.sync();
+    for (int lane : group) {
+      for (std::int32_t at = lane; at < block * block; at += lanes) {
+        std::int32_t const row = first_row + at % block;
+        std::int32_t const column = first_column + at / block;
+        if (row < column && column < works.width) {
+          gram(column, row) = scratch.sums[at % block][at / block];
+        }
+      }
+    }
+  }
+
+ private:
+  TESSERA_FN constexpr std::int64_t blocks() const { return divide_up(std::int64_t{works.width}, std::int64_t{block}); }
+
+  TESSERA_FN float sum_of(std::int32_t row, std::int32_t column) const {
+    std::int64_t const first =
+        works.element({row / works.tile, column / works.tile, 0, 0}, row % works.tile, column % works.tile);
+    std::int64_t const step = works.tiles() * works.tile_elements;
+    float total = gram(row, column);
+    for (std::int32_t part = 0; part < works.parts(); ++part) {
+      total += parts[first + part * step];
+    }
+    return total;
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Decodes lossless streams of weights at the speed of memory: the CUDA version of program/weights/decode.hpp, for
+/// sm_80 and later.
+///
+/// Bytes: a bf16 weight at 10.7 bits is read once and written once, 3.33 bytes, so 4.24 TB/s of copy make at most 2.54
+/// TB/s of output; 2.10 on an H200. Instructions: about 13 a weight, so 132 x 4 x 1.75e9 issue slots make at most 4.5
+/// TB/s. What holds it back is waiting for DRAM: reads and writes of 4224 blocks at once get 82 percent of what a copy
+/// gets.
+///
+/// For each tensor in its share a thread block makes a look-up table of 4096 entries in shared memory; then each warp
+/// takes one block of weights after the other, copies its words to shared memory and pops 32 pairs at a time
+/// (program/weights/detail/warp_rans.cuh). Meanwhile the last warp of each thread block looks whether the checksums of
+/// header and codebook are right; where they are not, the thread block makes zeros of what it has written.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/precision.hpp>
+#include <tessera/core/status.hpp>
+#include <tessera/entropy/weight_stream.hpp>
+#include <tessera/program/weights/detail/decode_part.cuh>
+#include <tessera/program/weights/detail/decode_task.cuh>
+#include <tessera/program/weights/detail/decode_warp.cuh>
+#include <tessera/program/weights/detail/pair_table.cuh>
+#include <tessera/tile/cuda/async_copy.cuh>
+#include <tessera/tile/cuda/crc32c.cuh>
+#include <tessera/tile/cuda/group.cuh>
+#include <tessera/tuning/weights/neuzip.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// Decodes blocks of up to 32 lossless streams, a block a warp.
+template <class T, neuzip_decode_policy Policy>
+struct decode_weights_on_warps {
+  static constexpr int lanes = Policy.threads;
+  static constexpr int blocks_per_multiprocessor = Policy.blocks_per_multiprocessor;
+  static constexpr int from_architecture = Policy.from;
+  static constexpr int before_architecture = Policy.before;
+  static constexpr int warps = lanes / 32;
+  static constexpr int most_tasks = 32;
+  /// What a warp does with a block.
+  using decoder = warp_decoder<T, Policy.words>;
+
+  struct scratch_type {
+    pair_table table;  ///< of the tensor at work
+    /// Of each warp's block.
+    alignas(16) std::uint16_t words[warps][Policy.words];
+    decode_part<T> part;  ///< of the tensor at work
+    int next;             ///< block to take
+    int is_unfinished;    ///< 1 if there is something for finish() to do
+    int is_refused;       ///< 1 if a checksum of header or codebook is wrong
+    int first_broken;     ///< of the part's blocks that are not sound; no_block if all are
+  };
+  static constexpr int no_block = 0x7fffffff;  ///< in first_broken: all are sound
+
+  decode_task<T> task[most_tasks];  ///< of the launch
+  int tasks;
+  int blocks_a_run;             ///< with one task: neighbouring blocks that a thread block takes at a time
+  int shares;                   ///< thread blocks
+  int longer_shares;            ///< with many tasks, so many have one block more
+  std::int64_t blocks_a_share;  ///< than the others
+  std::int64_t blocks;          ///< of all tasks
+  status_word* status;
+
+  __device__ void operator()(cuda_block<lanes> const& group, std::int64_t which, scratch_type& scratch) const {
+    if (tasks == 1) {
+      // All thread blocks move along the tensor together, which DRAM likes better than shares far apart.
+      std::int64_t const first = which * blocks_a_run;
+      if (first < blocks) {
+        decode_blocks(group, task[0], task[0].first_block + first, static_cast<int>(blocks - first), blocks_a_run,
+                      shares * blocks_a_run, scratch);
+      }
+      return;
+    }
+    std::int64_t const begin = share_begin(static_cast<int>(which));
+    std::int64_t const end = share_begin(static_cast<int>(which) + 1);
+    for (int i = 0; i < tasks; ++i) {
+      std::int64_t const before = task[i].blocks_before;
+      std::int64_t const after = i + 1 < tasks ? task[i + 1].blocks_before : blocks;
+      std::int64_t const first = max(begin, before) - before;
+      std::int64_t const last = min(end, after) - before;
+      if (first < last) {
+        decode_share(group, task[i], task[i].first_block + first, static_cast<int>(last - first), scratch);
+      }
+    }
+  }
+
+ private:
+  __device__ __forceinline__ std::int64_t share_begin(int share) const {
+    return share * blocks_a_share + min(share, longer_shares);
+  }
+
+  /// `count` neighbouring blocks. Not inline, so that the other path can have what it needs in registers.
+  __device__ __noinline__ void decode_share(cuda_block<lanes> const& group, decode_task<T> const& t,
+                                            std::int64_t first_block, int count, scratch_type& scratch) const {
+    decode_blocks(group, t, first_block, count, warps, warps, scratch);
+  }
+
+  /// Blocks first_block + i of a tensor for all i < count that belong to this thread block, see decode_part.
+  __device__ __forceinline__ void decode_blocks(cuda_block<lanes> const& group, decode_task<T> const& t,
+                                                std::int64_t first_block, int count, int run, int stride,
+                                                scratch_type& scratch) const {
+    int const warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);
+    int const first = (warp / run) * stride + warp % run;
+    stage_first(t, first_block, first < count ? first : -1, warp, scratch);
+    group.sync();  // what the last part left in the scratch is no longer needed
+    if (scratch.table.is_sound != 0 && t.is_rans()) {
+      scratch.table.template fill<warps>(warp, cuda_warp{}.lane);
+    }
+    if (threadIdx.x == lanes - 1) {
+      decode_part<T>& part = scratch.part;
+      part = t.part(first_block);
+      part.count = count;
+      part.run = run;
+      part.stride = stride;
+      scratch.next = warps;
+      scratch.is_unfinished = part.is_plain() ? 0 : 1;
+      scratch.is_refused = 0;
+      scratch.first_broken = no_block;
+    }
+    group.sync();
+    if (scratch.table.is_sound == 0) {
+      async_copy_wait_all();
+      refuse_part(t, scratch, warp);
+      return;
+    }
+    // The last warp has the least to do where there are few blocks.
+    if (warp == warps - 1) {
+      check_sums(t, scratch);
+      decode_broken_block(scratch, first);
+    }
+    if (scratch.part.is_plain()) {
+      if (scratch.part.window().is_contiguous()) {
+        decode_plain_blocks<true>(scratch, warp, first);
+      } else {
+        decode_scattered_blocks(scratch, warp, first);
+      }
+    }
+    group.sync();
+    if (scratch.is_unfinished != 0) {
+      finish(group, t, scratch, warp);
+    }
+  }
+
+  /// Header, codebook and index are asked for at once; then a warp's first block (none: -1) is on its way while the
+  /// table is made. (To have every block's planes brought to L2 was slower: 1.36 instead of 2.0 TB/s.)
+  __device__ __forceinline__ static void stage_first(decode_task<T> const& t, std::int64_t first_block, int first,
+                                                     int warp, scratch_type& scratch) {
+    int const lane = cuda_warp{}.lane;
+    uint4 const packed = warp == 0 && t.is_rans() ? t.codebook(lane) : uint4{};
+    if (first >= 0) {
+      std::int64_t const block = first_block + first;
+      uint2 const entry = __ldg(t.index() + block);
+      std::int64_t const stream_end = t.stream_end();
+      if (lane == 0) {
+        prefetch_to_l2(t.planes_of(block), t.weights_in(block) * exponent_split<T>::residual_bits / 8);
+      }
+      auto const parts = block_parts::of<T>(entry, 1 << t.log2_block, t.is_rans(), t.payload_offset, stream_end);
+      if (t.is_rans() && t.is_aligned()) {
+        decoder::stage(t.stream, parts, scratch.words[warp]);
+      }
+    }
+    if (warp == 0) {
+      scratch.table.read(lane, packed, t.header_fits(), t.is_rans());
+    }
+  }
+
+  /// The tensor's last block, if it is not whole and belongs to this thread block. `first` is staged again.
+  __device__ __noinline__ static void decode_broken_block(scratch_type& scratch, int first) {
+    decode_part<T> const& part = scratch.part;
+    int const broken = part.broken_block();
+    if (part.is_plain() && broken >= 0) {
+      async_copy_wait_all();
+      __syncwarp();
+      decode_any_block(scratch, warps - 1, broken);
+      if (first < part.count) {
+        decoder::stage(part.stream, part.parts_of(part.index_entry(first), part.block_weights()),
+                       scratch.words[warps - 1]);
+      }
+    }
+  }
+
+  /// block: its number in the tensor, as on the host.
+  __device__ void report(status_code code, std::int64_t block) const { cuda_warp{}.report(status, code, block); }
+
+  /// One warp of each thread block: the checksums of header and codebook.
+  __device__ __noinline__ static void check_sums(decode_task<T> const& t, scratch_type& scratch) {
+    weight_stream_header const header = t.header();
+    cuda_warp const warp;
+    constexpr int covered = sizeof(weight_stream_header) - sizeof(header.header_checksum);
+    bool sound = warp_crc32c<4, covered / 4>(warp.lane, t.stream) == header.header_checksum;
+    if (t.is_rans()) {
+      std::uint8_t const* const codebook = t.stream + sizeof(weight_stream_header);
+      sound = warp_crc32c<16, 32>(warp.lane, codebook) == header.content_checksum && sound;
+    }
+    if (warp.lane == 0) {
+      if (!sound) {
+        scratch.is_refused = 1;
+        scratch.is_unfinished = 1;
+      } else if (t.is_sound != nullptr && scratch.part.first_block == t.first_block) {
+        *t.is_sound = 1;
+      }
+    }
+  }
+
+  /// What stands where header or codebook are not sound; nothing else is reported then, whatever the blocks were.
+  __device__ __noinline__ void refuse_part(decode_task<T> const& t, scratch_type& scratch, int warp) const {
+    decode_part<T> const& part = scratch.part;
+    for (int taken = warp; part.position_of(taken) < part.count; taken += warps) {
+      zero_block(part, part.position_of(taken));
+    }
+    if (threadIdx.x == 0) {
+      if (t.is_sound != nullptr) {
+        *t.is_sound = 0;
+      }
+      report(status_code::bad_header, 0);
+    }
+  }
+
+  /// After the blocks of the fast way, by all warps: what is seldom needed.
+  __device__ __noinline__ void finish(cuda_block<lanes> const& group, decode_task<T> const& t, scratch_type& scratch,
+                                      int warp) const {
+    if (scratch.is_refused != 0) {
+      refuse_part(t, scratch, warp);
+      return;
+    }
+    decode_other_blocks(scratch, warp);
+    group.sync();
+    if (threadIdx.x == 0 && scratch.first_broken != no_block) {
+      report(status_code::corrupt_stream, scratch.part.first_block + scratch.first_broken);
+    }
+  }
+
+  /// Blocks of a window with an exponent from elsewhere. Not inline, so that the other path can have what it needs in
+  /// registers.
+  __device__ __noinline__ static void decode_scattered_blocks(scratch_type& scratch, int warp, int mine) {
+    decode_plain_blocks<false>(scratch, warp, mine);
+  }
+
+  /// Where time goes: whole blocks whose payload fits the scratch, from block `mine` on, which is already staged. No
+  /// calls in here: what has to survive one would be spilled for every block.
+  template <bool Contiguous>
+  __device__ __forceinline__ static void decode_plain_blocks(scratch_type& scratch, int warp, int mine) {
+    decode_part<T> const& part = scratch.part;
+    std::uint16_t* const words = scratch.words[warp];
+    int const coded = part.block_weights();
+    block_parts parts = part.parts_of(part.index_entry(min(mine, part.count - 1)), coded);
+    while (mine < part.count) {
+      // The tensor's last block may be a part of one, which the last warp has done; what was staged of it is
+      // overwritten.
+      if (!part.is_whole(mine)) {
+        async_copy_wait_all();
+      } else if (!decoder::is_plain(parts)) {
+        scratch.is_unfinished = 1;
+      } else if (!decoder::template pop_plain_rows<Contiguous>(part.stream + parts.begin, part.planes_of(mine),
+                                                               part.window(), parts, coded, scratch.table.entries,
+                                                               words, part.weights_of(mine)) ||
+                 !patch_rest(part, mine, coded)) {
+        refuse_block(scratch, mine);
+      }
+      mine = part.position_of(take_block(scratch, cuda_warp{}.lane));
+      if (mine < part.count) {
+        parts = part.parts_of(part.index_entry(mine), coded);
+        decoder::stage(part.stream, parts, words);
+      }
+    }
+  }
+
+  /// The escapes that no lane had, of blocks with more than there are lanes: MiniLM decodes at 2.01 TB/s, not at 1.81.
+  /// What the index says is read again: to keep it meanwhile costs a register in the loop (fp32 1.887 for 1.904 TB/s).
+  __device__ __forceinline__ static bool patch_rest(decode_part<T> const& part, int block, int coded) {
+    block_parts const parts = part.parts_of(part.index_entry(block), coded);
+    return !decoder::needs_patches(parts) ||
+           decoder::patch_rest(part.stream + parts.begin, part.planes_of(block), parts, coded, part.weights_of(block));
+  }
+
+  /// What comes of a block that is not sound: zeros, and a report when header and codebook are known to be sound.
+  __device__ __forceinline__ static void refuse_block(scratch_type& scratch, int block) {
+    __syncwarp();
+    zero_block(scratch.part, block);
+    if (cuda_warp{}.lane == 0) {
+      atomicMin(&scratch.first_broken, block);
+      scratch.is_unfinished = 1;
+    }
+  }
+  __device__ __forceinline__ static void zero_block(decode_part<T> const& part, int block) {
+    T* const weights = part.weights_of(block);
+    int const count = part.weights_in(block);
+#pragma unroll 1
+    for (int i = cuda_warp{}.lane; i < count; i += 32) {
+      weights[i] = from_bits<T>(0);
+    }
+  }
+
+  /// All blocks that decode_plain_blocks does not take.
+  __device__ __noinline__ static void decode_other_blocks(scratch_type& scratch, int warp) {
+    decode_part<T> const& part = scratch.part;
+    for (int taken = warp; part.position_of(taken) < part.count; taken += warps) {
+      int const block = part.position_of(taken);
+      block_parts const parts = part.parts_of(part.index_entry(block), part.block_weights());
+      if (!part.is_plain() || (part.is_whole(block) && !decoder::is_plain(parts))) {
+        decode_any_block(scratch, warp, block);
+      }
+    }
+  }
+
+  __device__ __noinline__ static void decode_any_block(scratch_type& scratch, int warp, int block) {
+    decode_part<T> const& part = scratch.part;
+    int const coded = (part.weights_in(block) + decoder::granularity - 1) & ~(decoder::granularity - 1);
+    block_parts const parts = part.parts_of(part.index_entry(block), coded);
+    if (!parts.fits || !decoder::decode(part, block, parts, coded, scratch.table.entries, scratch.words[warp])) {
+      refuse_block(scratch, block);
+    }
+  }
+
+  __device__ __forceinline__ static int take_block(scratch_type& scratch, int lane) {
+    int taken = 0;
+    if (lane == 0) {
+      taken = atomicAdd(&scratch.next, 1);
+    }
+    return __shfl_sync(0xffffffffu, taken, 0);
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

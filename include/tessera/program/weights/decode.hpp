@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// The programs that turn a stream (entropy/weight_stream.hpp) back into weights: read_codebook, then decode_weights.
+///
+/// Any bytes may stand where a stream should: nothing outside the stream is read, nothing outside the output is
+/// written, and every loop ends. A block that is not sound is reported and becomes zeros; where the header or the
+/// codebook is not, that alone is reported, and all weights become zeros.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/config.hpp>
+#include <tessera/core/little_endian.hpp>
+#include <tessera/core/status.hpp>
+#include <tessera/entropy/weight_stream.hpp>
+#include <tessera/program/weights/block.hpp>
+#include <tessera/program/weights/checksum.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// What read_codebook hands to decode_weights.
+struct weight_decode_table {
+  pair_coder::decode_table table;  ///< for popping
+  exponent_window window;          ///< of the exponents
+  std::uint32_t is_sound;          ///< 1 if header and tables can be believed
+};
+
+/// What the programs of one decoding share. The host fixes `spec`; what else the header says must agree with it.
+template <class T>
+struct weight_decoding {
+  weight_stream_spec spec;
+  std::uint8_t const* stream = nullptr;  ///< its first byte, at a multiple of 16
+  std::int64_t stream_bytes = 0;         ///< that may be read
+  std::int64_t first_block = 0;          ///< of the stream
+  std::int64_t blocks = 0;               ///< how many
+  T* weights = nullptr;                  ///< of the first block decoded
+  weight_decode_table* table = nullptr;  ///< workspace
+  bool verify_checksums = true;          ///< if the stream has any
+  bool is_inspected = false;             ///< the stream must be the one with this checksum of its header:
+  std::uint32_t header_checksum = 0;     ///< as it was when it was inspected
+  status_word* status = nullptr;
+
+  /// As it lies in the stream.
+  TESSERA_FN weight_stream_header const& header() const {
+    return *reinterpret_cast<weight_stream_header const*>(stream);
+  }
+
+  /// True if the header is the one that belongs to `spec`, window, size and checksums apart, and the one that was
+  /// inspected if one was.
+  TESSERA_FN bool header_matches() const {
+    weight_stream_header const found = header();
+    weight_stream_header expected = spec.header();
+    expected.window_base = found.window_base;
+    expected.window_extra = found.window_extra;
+    expected.total_bytes = found.total_bytes;
+    expected.content_checksum = found.content_checksum;
+    expected.header_checksum = found.header_checksum;
+    auto const* a = reinterpret_cast<std::uint8_t const*>(&found);
+    auto const* b = reinterpret_cast<std::uint8_t const*>(&expected);
+    bool same = true;
+    for (std::size_t i = 0; i < sizeof(found); ++i) {
+      same = same && a[i] == b[i];
+    }
+    exponent_window const window{found.window_base, found.window_extra};
+    return same && window.fits(exponent_split<T>::largest_exponent) && checksum_of(found) == found.header_checksum &&
+           (!is_inspected || found.header_checksum == header_checksum) && sections_fit();
+  }
+
+  /// True if the stream's size lies between that of its sections and what may be read.
+  TESSERA_FN bool sections_fit() const {
+    return header().total_bytes <= static_cast<std::uint64_t>(stream_bytes) &&
+           header().total_bytes >= static_cast<std::uint64_t>(spec.smallest_bytes());
+  }
+
+  /// The index entry of a block, if all that it points to lies in the stream.
+  TESSERA_FN bool find(std::int64_t block, weight_block_index& entry) const {
+    entry = reinterpret_cast<weight_block_index const*>(stream + spec.index_offset())[block];
+    bool const raw = entry.words == weight_block_index::raw;
+    if (raw ? entry.escapes != 0 : entry.words > weight_stream_spec::largest_words) {
+      return false;
+    }
+    if (entry.escapes > weight_stream_spec::largest_escapes) {
+      return false;
+    }
+    std::int64_t const begin =
+        spec.payload_offset() + std::int64_t{entry.position} * weight_stream_spec::payload_alignment;
+    return begin + spec.payload_bytes(spec.coded_in(block), entry) <= static_cast<std::int64_t>(header().total_bytes);
+  }
+};
+
+/// One group: checks header and codebook, makes the decode table.
+template <class T>
+struct read_codebook {
+  static constexpr int lanes = 32;
+  struct scratch_type {
+    pair_coder::model_type model;  ///< frequencies of the stream
+  };
+  weight_decoding<T> decoding;
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type& scratch) const {
+    weight_stream_spec const& spec = decoding.spec;
+    per_lane<bool, Group> sound;
+    for (int lane : group) {
+      sound[lane] = lane > 0 || decoding.header_matches();
+    }
+    bool all_sound = all(group, sound);
+    if (all_sound && spec.coder == weight_coder::rans_pairs) {
+      all_sound = read_model(group, scratch.model);
+    }
+    if (all_sound && spec.coder == weight_coder::rans_pairs) {
+      fill_table(group, scratch.model);
+    }
+    for (int lane : group) {
+      if (is_first(lane)) {
+        decoding.table->window = {decoding.header().window_base, decoding.header().window_extra};
+        decoding.table->is_sound = all_sound ? 1 : 0;
+        if (!all_sound) {
+          group.report(decoding.status, status_code::bad_header, 0);
+        }
+      }
+    }
+  }
+
+ private:
+  template <class Group>
+  TESSERA_FN bool read_model(Group const& group, pair_coder::model_type& model) const {
+    std::uint8_t const* const codebook = decoding.stream + decoding.spec.codebook_offset();
+    per_lane<std::uint32_t, Group> total;
+    per_lane<bool, Group> sound;
+    for (int lane : group) {
+      total[lane] = 0;
+      sound[lane] =
+          lane > 0 || crc32c(codebook, weight_stream_spec::codebook_bytes) == decoding.header().content_checksum;
+      for (int symbol = lane; symbol < 256; symbol += lanes) {
+        std::uint32_t const frequency =
+            codebook[2 * symbol] | (static_cast<std::uint32_t>(codebook[2 * symbol + 1]) << 8);
+        model.frequency[symbol] = static_cast<std::uint16_t>(frequency);
+        sound[lane] = sound[lane] && frequency < pair_coder::slots;
+        total[lane] += frequency;
+      }
+    }
+    bool const all_sound = all(group, sound);
+    group.sync();
+    return sum(group, total) == pair_coder::slots && all_sound;
+  }
+
+  template <class Group>
+  TESSERA_FN void fill_table(Group const& group, pair_coder::model_type const& model) const {
+    std::uint32_t below = 0;
+    for (int symbol = 0; symbol < 256; ++symbol) {
+      std::uint32_t const frequency = model.frequency[symbol];
+      for (int lane : group) {
+        for (std::uint32_t offset = static_cast<std::uint32_t>(lane); offset < frequency; offset += lanes) {
+          decoding.table->table.entry[below + offset] =
+              pair_coder::decode_entry(frequency, offset, static_cast<std::uint32_t>(symbol));
+        }
+      }
+      below += frequency;
+    }
+    group.sync();
+  }
+};
+
+/// One group for each block.
+template <class T, class Mantissa, class Steps = weight_block_steps<T, Mantissa>>
+struct decode_weights {
+  static constexpr int lanes = 32;
+  using scratch_type = weight_block_scratch;
+  weight_decoding<T> decoding;
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type& scratch) const {
+    decode(group, decoding.first_block + which, decoding.weights + which * decoding.spec.block_weights(), scratch);
+  }
+
+  /// Decodes a block into `weights`; false (with zeros there, and after a report) if it is not sound. Of a stream with
+  /// a header that is not sound nothing more is reported.
+  template <class Group>
+  TESSERA_FN bool decode(Group const& group, std::int64_t block, T* weights, scratch_type& scratch) const {
+    weight_stream_spec const& spec = decoding.spec;
+    int const count = static_cast<int>(spec.weights_in(block));
+    weight_block_index entry;
+    status_code code = status_code::corrupt_stream;
+    bool const is_opened = decoding.table->is_sound != 0;
+    bool sound = is_opened && decoding.find(block, entry) && decode_sound(group, block, entry, weights, scratch);
+    group.sync();
+    if (sound && spec.block_checksums && decoding.verify_checksums) {
+      std::uint8_t const* const stored = decoding.stream + spec.checksums_offset() + 4 * block;
+      sound = block_checksum(group, spec, decoding.stream, block, entry) == load_little_endian<std::uint32_t>(stored);
+      code = sound ? code : status_code::bad_checksum;
+    }
+    if (!sound) {
+      for (int lane : group) {
+        for (int i = lane; i < count; i += lanes) {
+          weights[i] = from_bits<T>(0);
+        }
+        if (is_first(lane) && is_opened) {
+          group.report(decoding.status, code, block);
+        }
+      }
+    }
+    return sound;
+  }
+
+  /// The portable steps, for blocks that are not whole.
+  using base_steps = weight_block_steps<T, Mantissa>;
+
+  /// Makes the weights of a raw block, whose payload is the exponents themselves.
+  template <class Group>
+  TESSERA_FN static void join_raw(Group const& group, std::uint8_t const* payload, std::uint8_t const* planes,
+                                  std::uint8_t const* normalizers, int log2_normalizer_block, int count, int coded,
+                                  T* weights) {
+    for (int row = 0; row < coded / base_steps::row_weights; ++row) {
+      for (int lane : group) {
+        for (int i = 0; i < base_steps::weights_per_lane; ++i) {
+          int const position = (row * lanes + lane) * base_steps::weights_per_lane + i;
+          if (position < count) {
+            std::uint32_t const read = load_planes<base_steps::exponent_planes>(payload, coded, row, lane, i);
+            std::uint32_t const exponent = read & exponent_split<T>::largest_exponent;
+            std::uint32_t const residual = load_planes<base_steps::residual_planes>(planes, coded, row, lane, i);
+            weights[position] = base_steps::join_weight({exponent, residual, read > exponent}, normalizers,
+                                                        log2_normalizer_block, position);
+          }
+        }
+      }
+    }
+  }
+
+ private:
+  template <class Group>
+  TESSERA_FN bool decode_sound(Group const& group, std::int64_t block, weight_block_index const& entry, T* weights,
+                               scratch_type& scratch) const {
+    weight_stream_spec const& spec = decoding.spec;
+    int const count = static_cast<int>(spec.weights_in(block));
+    int const coded = static_cast<int>(spec.coded_in(block));
+    std::uint8_t const* const planes = decoding.stream + spec.planes_offset() + spec.planes_before(block);
+    std::uint8_t const* const payload =
+        decoding.stream + spec.payload_offset() + std::int64_t{entry.position} * weight_stream_spec::payload_alignment;
+    std::uint8_t const* normalizers = nullptr;
+    if (spec.log2_normalizer_block > 0) {
+      normalizers = decoding.stream + spec.normalizers_offset() + spec.normalizers_before(block);
+    }
+    if (entry.words == weight_block_index::raw) {
+      join_raw(group, payload, planes, normalizers, spec.log2_normalizer_block, count, coded, weights);
+      return true;
+    }
+    if (spec.coder == weight_coder::rans_pairs) {
+      if (!Steps::unpack(group, coded, decoding.table->table, payload, payload + weight_stream_spec::states_bytes,
+                         entry.words, scratch)) {
+        return false;
+      }
+    } else {
+      load_codes(group, payload, coded, scratch);
+    }
+    Steps::join(group, decoding.table->window, planes, normalizers, spec.log2_normalizer_block, count, coded, scratch,
+                weights);
+    group.sync();
+    return patch(group, payload + spec.escapes_offset(coded, entry.words), entry.escapes, planes, normalizers, count,
+                 coded, weights);
+  }
+
+  template <class Group>
+  TESSERA_FN static void load_codes(Group const& group, std::uint8_t const* payload, int coded, scratch_type& scratch) {
+    for (int row = 0; row < coded / base_steps::row_weights; ++row) {
+      for (int lane : group) {
+        for (int i = 0; i < base_steps::weights_per_lane; i += 2) {
+          std::uint32_t const first = load_planes<base_steps::code_planes>(payload, coded, row, lane, i);
+          std::uint32_t const second = load_planes<base_steps::code_planes>(payload, coded, row, lane, i + 1);
+          int const position = (row * lanes + lane) * base_steps::weights_per_lane + i;
+          scratch.codes[position / 2] = static_cast<std::uint8_t>(pair_symbol(first, second));
+        }
+      }
+    }
+    group.sync();
+  }
+
+  /// Writes the weights that escaped. False if an entry is not one.
+  template <class Group>
+  TESSERA_FN bool patch(Group const& group, std::uint8_t const* escapes, int escape_count, std::uint8_t const* planes,
+                        std::uint8_t const* normalizers, int count, int coded, T* weights) const {
+    per_lane<bool, Group> sound;
+    for (int lane : group) {
+      sound[lane] = true;
+      for (int i = lane; i < escape_count; i += lanes) {
+        std::uint32_t const entry = load_little_endian<std::uint32_t>(escapes + 4 * i);
+        int const previous =
+            i == 0 ? -1 : static_cast<int>(load_little_endian<std::uint16_t>(escapes + 4 * i - sizeof(entry)));
+        if (!weight_escape::is_valid<T, Mantissa>(entry, previous, count)) {
+          sound[lane] = false;
+          continue;
+        }
+        int const position = static_cast<int>(weight_escape::position(entry));
+        std::uint32_t const residual = base_steps::residual_at(planes, coded, position);
+        weights[position] =
+            base_steps::join_weight({weight_escape::exponent(entry), residual, weight_escape::lost_nan(entry)},
+                                    normalizers, decoding.spec.log2_normalizer_block, position);
+      }
+    }
+    return all(group, sound);
+  }
+};
+
+/// One group for each block, after a decoder that looks at no blocks' checksums and wrote in the table whether header
+/// and codebook are sound: blocks with a wrong checksum become zeros.
+template <class T>
+struct verify_blocks {
+  static constexpr int lanes = 32;
+  struct scratch_type {};
+  weight_decoding<T> decoding;
+
+  template <class Group>
+  TESSERA_FN void operator()(Group const& group, std::int64_t which, scratch_type&) const {
+    weight_stream_spec const& spec = decoding.spec;
+    std::int64_t const block = decoding.first_block + which;
+    weight_block_index entry;
+    // Where these do not hold, the decoder has reported it.
+    if (decoding.table->is_sound == 0 || !decoding.find(block, entry)) {
+      return;
+    }
+    std::uint8_t const* const stored = decoding.stream + spec.checksums_offset() + 4 * block;
+    auto const expected = load_little_endian<std::uint32_t>(stored);
+    if (block_checksum(group, spec, decoding.stream, block, entry) == expected) {
+      return;
+    }
+    T* const weights = decoding.weights + which * spec.block_weights();
+    for (int lane : group) {
+      for (std::int64_t i = lane; i < spec.weights_in(block); i += lanes) {
+        weights[i] = from_bits<T>(0);
+      }
+      if (is_first(lane)) {
+        group.report(decoding.status, status_code::bad_checksum, block);
+      }
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

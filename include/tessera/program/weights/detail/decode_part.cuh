@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Neighbouring blocks of one tensor, as a thread block of the CUDA decoder (program/weights/decode.cuh) sees them.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/entropy/exponent_split.hpp>
+#include <tessera/entropy/exponent_window.hpp>
+#include <tessera/entropy/weight_stream.hpp>
+
+namespace tessera {
+inline namespace v0 {
+
+/// What a block's index entry says.
+struct block_parts {
+  int words;           ///< of 16 bits
+  int escapes;         ///< of the block
+  int escapes_begin;   ///< from the start of the payload
+  std::int64_t begin;  ///< of the payload, from the start of the stream
+  bool raw;            ///< exponents lie as planes
+  bool fits;           ///< all of it lies in the stream
+
+  /// Of a block of `coded` weights. Offsets count from the start of the stream.
+  template <class T>
+  __device__ __forceinline__ static block_parts of(uint2 packed, int coded, bool is_rans, std::int64_t payload_offset,
+                                                   std::int64_t stream_end) {
+    block_parts parts;
+    parts.words = static_cast<int>(packed.y & 0xffffu);
+    parts.escapes = static_cast<int>(packed.y >> 16);
+    parts.raw = parts.words == weight_block_index::raw;
+    parts.escapes_begin = coded / 2;
+    if (parts.raw) {
+      parts.escapes_begin = coded * exponent_split<T>::exponent_bits / 8;
+    } else if (is_rans) {
+      parts.escapes_begin = (weight_stream_spec::states_bytes + 2 * parts.words + 3) & ~3;
+    }
+    parts.begin = payload_offset + std::int64_t{packed.x} * weight_stream_spec::payload_alignment;
+    int const bytes = (parts.escapes_begin + 4 * parts.escapes + 15) & ~15;
+    parts.fits = (parts.raw ? parts.escapes == 0 : parts.words <= weight_stream_spec::largest_words) &&
+                 parts.escapes <= weight_stream_spec::largest_escapes && parts.begin + bytes <= stream_end;
+    return parts;
+  }
+};
+
+/// Blocks 0 to count - 1, counted from the part's first. It lies in shared memory, because the loop over the blocks has
+/// no registers to spare: what the compiler spilled for every block cost 15 percent.
+template <class T>
+struct decode_part {
+  std::uint8_t const* stream;   ///< its first byte
+  std::int64_t stream_end;      ///< never past what may be read
+  std::int64_t payload_offset;  ///< byte of the stream
+  uint2 const* index;           ///< of the first block, and likewise:
+  std::uint8_t const* planes;   ///< signs and mantissas
+  T* weights;                   ///< where they go
+  std::int64_t weights_left;    ///< in the tensor
+  std::int64_t first_block;     ///< its number in the tensor, as on the host
+  int count;                    ///< blocks
+  int run;                      ///< the thread block takes this many neighbours, and so on at a distance of
+  int stride;                   ///< from run to run
+  int log2_block;               ///< weights of a block, as a power of two
+  std::uint8_t window_base;     ///< exponent_window::base
+  std::uint8_t window_extra;    ///< exponent_window::extra
+  bool is_rans;                 ///< else codes of a fixed length
+
+  /// Of the stream.
+  __device__ __forceinline__ exponent_window window() const { return {window_base, window_extra}; }
+
+  /// The block that is taken as number `taken` of the thread block's.
+  __device__ __forceinline__ int position_of(int taken) const { return (taken / run) * stride + taken % run; }
+
+  /// Whole blocks may take the fast path.
+  __device__ __forceinline__ bool is_plain() const {
+    return is_rans && reinterpret_cast<std::uintptr_t>(weights) % 16 == 0;
+  }
+
+  /// Of every block but the last.
+  __device__ __forceinline__ int block_weights() const { return 1 << log2_block; }
+  /// Weights of a block.
+  __device__ __forceinline__ int weights_in(int block) const {
+    return static_cast<int>(
+        min(std::int64_t{block_weights()}, weights_left - (static_cast<std::int64_t>(block) << log2_block)));
+  }
+  /// Whether a block has all its weights.
+  __device__ __forceinline__ bool is_whole(int block) const { return weights_in(block) == block_weights(); }
+  /// The thread block's block that is not whole, or -1.
+  __device__ __forceinline__ int broken_block() const {
+    std::int64_t const last = (weights_left - 1) >> log2_block;
+    return last < count && last % stride < run && !is_whole(static_cast<int>(last)) ? static_cast<int>(last) : -1;
+  }
+  /// Signs and mantissas of a block.
+  __device__ __forceinline__ std::uint8_t const* planes_of(int block) const {
+    return planes + (static_cast<std::int64_t>(block) << log2_block) * exponent_split<T>::residual_bits / 8;
+  }
+  /// Where a block's weights go.
+  __device__ __forceinline__ T* weights_of(int block) const {
+    return weights + (static_cast<std::int64_t>(block) << log2_block);
+  }
+  /// A weight_block_index, packed.
+  __device__ __forceinline__ uint2 index_entry(int block) const { return __ldg(index + block); }
+
+  /// What an index entry says of a block of `coded` weights.
+  __device__ __forceinline__ block_parts parts_of(uint2 packed, int coded) const {
+    return block_parts::of<T>(packed, coded, is_rans, payload_offset, stream_end);
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// What a thread block of the CUDA decoder (program/weights/decode.cuh) needs to know of one tensor.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/bits.hpp>
+#include <tessera/core/precision.hpp>
+#include <tessera/entropy/exponent_split.hpp>
+#include <tessera/entropy/exponent_window.hpp>
+#include <tessera/entropy/weight_stream.hpp>
+#include <tessera/program/weights/decode.hpp>
+#include <tessera/program/weights/detail/decode_part.cuh>
+
+namespace tessera {
+inline namespace v0 {
+
+/// One tensor, or a range of its blocks, of a launch. All that follows from the spec is worked out on the host.
+template <class T>
+struct decode_task {
+  std::uint8_t type;            ///< weight_type
+  std::uint8_t coder;           ///< weight_coder
+  std::uint8_t log2_block;      ///< weights of a block, as a power of two
+  std::uint8_t mantissa_kept;   ///< bits
+  std::uint32_t flags;          ///< of the header
+  std::uint32_t is_inspected;   ///< 1: the header's checksum must be
+  std::uint32_t checksum;       ///< as it was when it was inspected
+  std::uint32_t* is_sound;      ///< becomes 1 or 0 for verify_blocks; null: nobody asks
+  std::uint8_t const* stream;   ///< its first byte
+  std::int64_t stream_bytes;    ///< that may be read
+  T* weights;                   ///< of the first block decoded
+  std::int64_t count;           ///< weights of the whole tensor
+  std::int64_t first_block;     ///< of the stream
+  std::int64_t blocks_before;   ///< of the tasks before this one
+  std::int64_t index_offset;    ///< weight_stream_spec::index_offset()
+  std::int64_t planes_offset;   ///< weight_stream_spec::planes_offset()
+  std::int64_t payload_offset;  ///< weight_stream_spec::payload_offset()
+
+  /// What follows from the spec, worked out on the host.
+  static decode_task of(weight_decoding<T> const& decoding, std::int64_t blocks_before) {
+    weight_stream_spec const& spec = decoding.spec;
+    weight_stream_header const expected = spec.header();
+    std::uint32_t* const is_sound = decoding.table == nullptr ? nullptr : &decoding.table->is_sound;
+    return {expected.type,
+            expected.coder,
+            expected.log2_block,
+            expected.mantissa_kept,
+            expected.flags,
+            decoding.is_inspected ? 1u : 0u,
+            decoding.header_checksum,
+            is_sound,
+            decoding.stream,
+            decoding.stream_bytes,
+            decoding.weights,
+            spec.count,
+            decoding.first_block,
+            blocks_before,
+            spec.index_offset(),
+            spec.planes_offset(),
+            spec.payload_offset()};
+  }
+
+  /// As it lies in the stream.
+  __device__ __forceinline__ weight_stream_header const& header() const {
+    return *reinterpret_cast<weight_stream_header const*>(stream);
+  }
+  /// Where the stream ends, if its header is to be believed; never past what may be read.
+  __device__ __forceinline__ std::int64_t stream_end() const {
+    return static_cast<std::int64_t>(min(header().total_bytes, static_cast<std::uint64_t>(stream_bytes)));
+  }
+
+  /// True if all of the header is as it must be; its checksum is checked apart.
+  __device__ __forceinline__ bool header_fits() const {
+    struct alignas(16) vectors {
+      uint4 part[sizeof(weight_stream_header) / sizeof(uint4)];
+    };
+    auto const found = bit_cast<weight_stream_header>(*reinterpret_cast<vectors const*>(stream));
+    exponent_window const window{found.window_base, found.window_extra};
+    bool const zero = (found.zero[0] | found.zero[1] | found.zero[2]) == 0 &&
+                      (found.more_zero[0] | found.more_zero[1] | found.more_zero[2] | found.more_zero[3]) == 0;
+    return zero && found.magic == weight_stream_header::expected_magic &&
+           found.version == weight_stream_header::expected_version && found.type == type && found.coder == coder &&
+           found.log2_block == log2_block && found.mantissa_kept == mantissa_kept && found.log2_normalizer_block == 0 &&
+           found.flags == flags && (is_inspected == 0 || found.header_checksum == checksum) &&
+           found.block_count == block_count() && found.count == static_cast<std::uint64_t>(count) &&
+           window.fits(exponent_split<T>::largest_exponent) &&
+           found.total_bytes >= static_cast<std::uint64_t>(payload_offset) &&
+           found.total_bytes <= static_cast<std::uint64_t>(stream_bytes);
+  }
+
+  /// Else codes of a fixed length.
+  __device__ __forceinline__ bool is_rans() const {
+    return coder == static_cast<std::uint8_t>(weight_coder::rans_pairs);
+  }
+  /// As the header says.
+  __device__ __forceinline__ std::uint32_t block_count() const {
+    return static_cast<std::uint32_t>((count + (std::int64_t{1} << log2_block) - 1) >> log2_block);
+  }
+  /// Weights of a block.
+  __device__ __forceinline__ int weights_in(std::int64_t block) const {
+    return static_cast<int>(min(std::int64_t{1} << log2_block, count - (block << log2_block)));
+  }
+  /// Signs and mantissas of a block.
+  __device__ __forceinline__ std::uint8_t const* planes_of(std::int64_t block) const {
+    return stream + planes_offset + (block << log2_block) * exponent_split<T>::residual_bits / 8;
+  }
+  /// This lane's sixteen bytes of the codebook. Only with the rANS coder.
+  __device__ __forceinline__ uint4 codebook(int lane) const {
+    return reinterpret_cast<uint4 const*>(stream + sizeof(weight_stream_header))[lane];
+  }
+  /// Entries of the blocks.
+  __device__ __forceinline__ uint2 const* index() const {
+    return reinterpret_cast<uint2 const*>(stream + index_offset);
+  }
+  /// Whether the weights begin at a multiple of 16 bytes.
+  __device__ __forceinline__ bool is_aligned() const { return reinterpret_cast<std::uintptr_t>(weights) % 16 == 0; }
+
+  /// Blocks from `first` on. A header that is not sound does no harm.
+  __device__ __forceinline__ decode_part<T> part(std::int64_t first) const {
+    decode_part<T> result;
+    result.stream = stream;
+    result.stream_end = stream_end();
+    result.payload_offset = payload_offset;
+    result.index = index() + first;
+    result.planes = planes_of(first);
+    result.weights = weights + ((first - first_block) << log2_block);
+    result.weights_left = count - (first << log2_block);
+    result.first_block = first;
+    result.log2_block = log2_block;
+    result.window_base = header().window_base;
+    result.window_extra = header().window_extra;
+    result.is_rans = is_rans();
+    return result;
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

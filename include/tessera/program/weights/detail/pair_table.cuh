@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// From a stream's codebook to the look-up table of popping_lanes, in a thread block's shared memory.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/program/weights/codebook.hpp>
+#include <tessera/program/weights/detail/warp_rans.cuh>
+
+namespace tessera {
+inline namespace v0 {
+
+struct pair_table {
+  static constexpr int symbols = 256;  ///< pairs of exponent codes
+
+  std::uint32_t entries[pair_coder::slots];  ///< by slot, as rans_coder has them
+  std::uint32_t part[symbols];               ///< frequency << 16 | cumulative frequency
+  int is_sound;                              ///< 1 if frequencies can be believed
+
+  /// One warp reads the codebook, if there is any, eight symbols (16 bytes) a lane, as they lie in the stream.
+  __device__ __forceinline__ void read(int lane, uint4 packed, bool header_is_sound, bool has_codebook) {
+    std::uint32_t const words[4] = {packed.x, packed.y, packed.z, packed.w};
+    std::uint32_t sum = 0;
+    bool each_fits = header_is_sound;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      std::uint32_t const frequency = frequency_of(words, i);
+      each_fits = each_fits && frequency < pair_coder::slots;
+      sum += frequency;
+    }
+    std::uint32_t const upto = inclusive_sum(lane, sum);
+    std::uint32_t below = upto - sum;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      std::uint32_t const frequency = frequency_of(words, i);
+      part[8 * lane + i] = (frequency << 16) | (below & 0xffffu);
+      below += frequency;
+    }
+    bool const adds_up = __shfl_sync(0xffffffffu, upto, 31) == pair_coder::slots || !has_codebook;
+    bool const sound = __all_sync(0xffffffffu, each_fits) && adds_up;
+    if (lane == 0) {
+      is_sound = sound ? 1 : 0;
+    }
+  }
+
+  /// All warps together write the entries, after a sound codebook was read and the group was synced.
+  template <int Warps>
+  __device__ __forceinline__ void fill(int warp, int lane) {
+#pragma unroll 1
+    for (int symbol = warp; symbol < symbols; symbol += Warps) {
+      std::uint32_t const frequency = part[symbol] >> 16;
+      std::uint32_t const first = part[symbol] & 0xffffu;
+#pragma unroll 1
+      for (std::uint32_t offset = lane; offset < frequency; offset += 32) {
+        entries[first + offset] = popping_lanes::entry(frequency, offset, static_cast<std::uint32_t>(symbol));
+      }
+    }
+  }
+
+ private:
+  __device__ __forceinline__ static std::uint32_t frequency_of(std::uint32_t const (&words)[4], int place) {
+    return (words[place / 2] >> (16 * (place % 2))) & 0xffffu;
+  }
+  __device__ __forceinline__ static std::uint32_t inclusive_sum(int lane, std::uint32_t value) {
+#pragma unroll
+    for (int distance = 1; distance < 32; distance *= 2) {
+      std::uint32_t const below = __shfl_up_sync(0xffffffffu, value, distance);
+      value += lane >= distance ? below : 0;
+    }
+    return value;
+  }
+};
+
+}  // namespace v0
+}  // namespace tessera

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// A problem's codes on a GPU, over which attention runs with works whole and shared, and by the portable program.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "algorithm/attention/attention_on_device.cuh"
+
+namespace tessera_test {
+
+inline bool is_hopper() {
+  int major = 0;
+  cuda_ok(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
+  return major == 9;
+}
+
+/// Results of sequences that lie one behind the other: tokens x heads x channels, and tokens x heads.
+template <class T>
+struct packed_results {
+  std::vector<T> result;
+  std::vector<float> log_sum_exp;
+};
+
+template <class Attention = tessera::sage_attention2, class T = tessera::bfloat16>
+class device_codes {
+ public:
+  using call_type = tessera::attention_call<typename Attention::method, T>;
+  static constexpr T rubbish = device_heads<T>::rubbish;
+  static constexpr float rubbish_lse = -77.0F;
+
+  explicit device_codes(attention_problem<T> const& of)
+      : p_(of),
+        in_(exec_, of, head_layout::heads_first),
+        plan_(Attention::plan(exec_, of.shape)),
+        memory_(to_device(exec_, std::vector<std::byte>(as_size(plan_.bytes()), std::byte{0xff}))),
+        space_(plan_, memory_) {
+    Attention::quantize(exec_, p_.shape, in_.inputs(), p_.options, codes(), space_);
+  }
+
+  tessera::array_view<float> work_shares() const { return Attention::work_shares(exec_, p_.shape, space_); }
+  std::vector<float> work_shares_on_host() const {
+    std::vector<float> found(as_size(work_shares().size()));
+    exec_.copy(work_shares(), found);
+    exec_.wait();
+    return found;
+  }
+
+  attention_results whole() const { return run({}, false); }
+  attention_results shared() const { return run(work_shares(), false); }
+  attention_results portable() const { return run({}, true); }
+
+  /// Into memory with room for `total` tokens. The sequences have lengths.
+  packed_results<T> packed(std::vector<std::int32_t> const& starts, std::int64_t total, bool is_shared) const {
+    tessera::attention_shape const& s = p_.shape;
+    auto const first = to_device(exec_, starts);
+    auto const rows = total * s.query_heads;
+    auto const result = to_device(exec_, std::vector<T>(as_size(rows * s.channels + 8), rubbish));
+    auto const lse = to_device(exec_, std::vector<float>(as_size(rows + 8), rubbish_lse));
+    auto call = call_of({const_cast<T*>(result.data()),
+                         {s.batch, s.query_heads, s.queries, s.channels},
+                         {0, s.channels, s.query_heads * s.channels, 1}},
+                        {const_cast<float*>(lse.data()), {s.batch, s.query_heads, s.queries}, {0, 1, s.query_heads}},
+                        is_shared);
+    call.query_starts = {first.view(), total};
+    Attention::forward(exec_, call);
+    return {to_host(exec_, result), to_host(exec_, lse)};
+  }
+
+  /// Whether the program for sm_90a takes the problem, whose channels are up to 128, `as` it is made by call_of().
+  template <class Change>
+  bool by_warpgroups(tessera::array_view<float> work_shares, Change const& change) const {
+    device_heads<T> const result = make_result();
+    auto call = call_of(result.view(), {}, false);
+    call.work_shares = work_shares;
+    call.partials = Attention::partials(p_.shape, space_);
+    change(call);
+    bool const took = p_.shape.channels == 64 ? tessera::detail::try_attention_on_warpgroups<64>(exec_, call)
+                                              : tessera::detail::try_attention_on_warpgroups<128>(exec_, call);
+    exec_.wait();
+    return took;
+  }
+  bool by_warpgroups(tessera::array_view<float> work_shares) const {
+    return by_warpgroups(work_shares, [](call_type&) {});
+  }
+
+ private:
+  tessera::quantized_heads<typename Attention::method> codes() const { return Attention::operands(p_.shape, space_); }
+  device_heads<T> make_result() const {
+    tessera::attention_shape const& s = p_.shape;
+    return device_heads<T>(exec_, {s.batch, s.query_heads, s.queries, s.channels}, head_layout::heads_first);
+  }
+
+  /// Without memory for shares of rows: with them the portable program takes what blocks are too few for.
+  call_type call_of(tessera::head_view<T> result, tessera::view<float, 3> lse, bool is_shared) const {
+    auto const in = in_.inputs();
+    call_type call{p_.shape, p_.options, codes(), {result, lse}, in.query_lengths, in.key_lengths, in.sinks};
+    call.counters = Attention::counters(p_.shape, space_);
+    if (is_shared) {
+      call.work_shares = work_shares();
+    }
+    return call;
+  }
+
+  attention_results run(tessera::array_view<float> work_shares, bool is_portable) const {
+    tessera::attention_shape const& s = p_.shape;
+    std::int64_t const rows = s.batch * s.query_heads * s.queries;
+    device_heads<T> const result = make_result();
+    auto const lse = to_device(exec_, std::vector<float>(as_size(rows + 1), rubbish_lse));
+    auto call = call_of(result.view(), {const_cast<float*>(lse.data()), {s.batch, s.query_heads, s.queries}}, false);
+    call.work_shares = work_shares;
+    if (is_portable) {
+      call.partials = Attention::partials(p_.shape, space_);
+      tessera::detail::run_attention_portably(exec_, call);
+    } else {
+      Attention::forward(exec_, call);
+    }
+    bool is_clean = false;
+    attention_results found{as_doubles(result.values(exec_, is_clean)), {}};
+    auto const values = to_host(exec_, lse);
+    CHECK(is_clean);
+    CHECK(values.back() == rubbish_lse);
+    found.log_sum_exp.assign(values.begin(), values.end() - 1);
+    return found;
+  }
+
+  attention_problem<T> const& p_;
+  tessera::cuda exec_;
+  device_attention<T> in_;
+  tessera::workspace_plan plan_;
+  tessera::buffer<std::byte> memory_;
+  tessera::workspace space_;
+};
+
+}  // namespace tessera_test

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/// Quantized attention on a GPU: problems in device memory, in any layout, and what comes of them.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include <tessera/algorithm/attention/attention.cuh>
+#include <tessera/exec/buffer.hpp>
+#include <tessera/exec/cpu.hpp>
+#include <tessera/sage_attention2.hpp>
+
+#include "support/attention_reference.hpp"
+#include "support/attention_runs.cuh"
+#include "support/catch.hpp"
+#include "support/cuda.hpp"
+#include "support/device_copies.cuh"
+#include "support/quantized_reference.hpp"
+
+namespace tessera_test {
+
+/// How heads lie in memory.
+enum class head_layout {
+  heads_first,
+  tokens_first,  ///< heads of a token next to each other, and 8 unused elements behind each token
+  shifted        ///< heads first, and rows that do not begin at multiples of 16 bytes
+};
+
+/// Heads on the device, with rubbish between them.
+template <class T>
+struct device_heads {
+  std::int64_t extents[4];
+  head_layout layout;
+  tessera::buffer<T> memory;
+
+  static constexpr T rubbish{0x7bc1};
+
+  device_heads(tessera::cuda const& exec, std::int64_t const (&of)[4], head_layout in)
+      : extents{of[0], of[1], of[2], of[3]}, layout(in), memory(exec, size()) {
+    exec.copy(std::vector<T>(as_size(size()), rubbish), memory);
+    exec.wait();
+  }
+  device_heads(tessera::cuda const& exec, std::int64_t const (&of)[4], head_layout in, std::vector<T> const& values)
+      : device_heads(exec, of, in) {
+    std::vector<T> all(as_size(size()), rubbish);
+    auto const to = view_of(all.data());
+    for (std::int64_t i = 0; i < static_cast<std::int64_t>(values.size()); ++i) {
+      at(to, i) = values[as_size(i)];
+    }
+    exec.copy(all, memory);
+    exec.wait();
+  }
+
+  tessera::head_view<T> view() const { return view_of(const_cast<T*>(memory.data())); }
+
+  /// In the order heads_first. `is_clean`: nothing between them was written.
+  std::vector<T> values(tessera::cuda const& exec, bool& is_clean) const {
+    std::vector<T> all = to_host(exec, memory);
+    auto const from = view_of(all.data());
+    std::vector<T> found;
+    for (std::int64_t i = 0; i < from.size(); ++i) {
+      found.push_back(at(from, i));
+      at(from, i) = rubbish;
+    }
+    is_clean = std::memcmp(all.data(), std::vector<T>(all.size(), rubbish).data(), all.size() * sizeof(T)) == 0;
+    return found;
+  }
+
+ private:
+  std::int64_t pitch() const { return extents[3] + (layout == head_layout::shifted ? 1 : 0); }
+  std::int64_t size() const { return extents[0] * (extents[1] * pitch() + 8) * (extents[2] + 1) + 8; }
+  tessera::head_view<T> view_of(T* data) const {
+    if (layout == head_layout::tokens_first) {
+      std::int64_t const token = extents[1] * extents[3] + 8;
+      return {data, {extents[0], extents[1], extents[2], extents[3]}, {extents[2] * token, extents[3], token, 1}};
+    }
+    return {data + (layout == head_layout::shifted ? 3 : 0),
+            {extents[0], extents[1], extents[2], extents[3]},
+            {extents[1] * extents[2] * pitch(), extents[2] * pitch(), pitch(), 1}};
+  }
+  T& at(tessera::head_view<T> const& heads, std::int64_t i) const {
+    std::int64_t const token = i / extents[3];
+    std::int64_t const head = token / extents[2];
+    return heads(head / extents[1], head % extents[1], token % extents[2], i % extents[3]);
+  }
+};
+
+/// A problem's inputs on the device.
+template <class T>
+struct device_attention {
+  device_heads<T> queries;
+  device_heads<T> keys;
+  device_heads<T> values;
+  tessera::buffer<std::int32_t> query_lengths;
+  tessera::buffer<std::int32_t> key_lengths;
+  tessera::buffer<float> sinks;
+  tessera::buffer<std::int32_t> list_counts;
+  tessera::buffer<std::int32_t> list_tiles;
+
+  device_attention(tessera::cuda const& exec, attention_problem<T> const& p, head_layout layout)
+      : queries(exec, {p.shape.batch, p.shape.query_heads, p.shape.queries, p.shape.channels}, layout, p.queries),
+        keys(exec, {p.shape.batch, p.shape.key_heads, p.shape.keys, p.shape.channels}, layout, p.keys),
+        values(exec, {p.shape.batch, p.shape.key_heads, p.shape.keys, p.shape.channels}, layout, p.values),
+        query_lengths(to_device(exec, p.query_lengths)),
+        key_lengths(to_device(exec, p.key_lengths)),
+        sinks(to_device(exec, p.sinks)),
+        list_counts(to_device(exec, p.list_counts)),
+        list_tiles(to_device(exec, p.list_tiles)) {
+    exec.wait();
+  }
+  tessera::attention_inputs<T> inputs() const {
+    tessera::attention_inputs<T> in{queries.view(), keys.view(), values.view()};
+    if (query_lengths.size() > 0) {
+      in.query_lengths = query_lengths.view();
+    }
+    if (key_lengths.size() > 0) {
+      in.key_lengths = key_lengths.view();
+    }
+    if (sinks.size() > 0) {
+      in.sinks = sinks.view();
+    }
+    if (list_counts.size() > 0) {
+      auto const& of = queries.extents;
+      std::int64_t const blocks = tessera::divide_up(of[2], std::int64_t{64});
+      in.block_list = {{list_counts.data(), {of[0], of[1], blocks}}, {list_tiles.data(), {of[0], of[1], blocks, 8}}};
+    }
+    return in;
+  }
+};
+
+/// The whole workspace, whatever is in it, and results.
+struct device_attention_results {
+  std::vector<std::byte> bytes;
+  attention_results found;
+  bool is_clean;
+};
+
+/// Memory begins as rubbish.
+template <class Attention, class Result, class T, class Functions = tessera::attention_functions<>>
+device_attention_results run_on_device(tessera::cuda const& exec, attention_problem<T> const& p,
+                                       head_layout layout = head_layout::heads_first, bool with_lse = true,
+                                       Functions const& functions = {}) {
+  tessera::attention_shape const& s = p.shape;
+  device_attention<T> const in(exec, p, layout);
+  auto const plan = Attention::plan(exec, s);
+  auto memory = to_device(exec, std::vector<std::byte>(as_size(plan.bytes()), std::byte{0xa5}));
+  device_heads<Result> const result(exec, {s.batch, s.query_heads, s.queries, s.channels}, layout);
+  auto const lse = to_device(exec, std::vector<float>(as_size(s.batch * s.query_heads * s.queries + 1), -77.0F));
+  tessera::attention_outputs<Result> out{result.view()};
+  if (with_lse) {
+    out.log_sum_exp = {const_cast<float*>(lse.data()), {s.batch, s.query_heads, s.queries}};
+  }
+  Attention::forward(exec, in.inputs(), p.options, out, tessera::workspace(plan, memory), functions);
+  device_attention_results results{to_host(exec, memory), {}, false};
+  results.found.result = as_doubles(result.values(exec, results.is_clean));
+  auto const lse_values = to_host(exec, lse);
+  results.is_clean = results.is_clean && lse_values.back() == -77.0F;
+  results.found.log_sum_exp.assign(lse_values.begin(), lse_values.end() - 1);
+  return results;
+}
+
+/// Whether a region holds the same bytes on both sides; NaNs of floats are equal.
+template <class T>
+bool is_same(std::vector<std::byte> const& found, std::byte const* expected, tessera::region<T> where) {
+  for (std::int64_t i = 0; i < where.count; ++i) {
+    T a{};
+    T b{};
+    std::memcpy(&a, found.data() + where.offset + i * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
+    std::memcpy(&b, expected + where.offset + i * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
+    bool same = std::memcmp(&a, &b, sizeof(T)) == 0;
+    if constexpr (std::is_same_v<T, float>) {
+      same = same || (std::isnan(a) && std::isnan(b));
+    }
+    if (!same) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// Codes, scales and means are those of the host to the last bit; without keys there are none of keys and values.
+template <class Attention, class T>
+void check_codes(std::vector<std::byte> const& found, attention_problem<T> const& p) {
+  auto const made = make_operands<Attention>(tessera::cpu{}, p);
+  typename Attention::regions const places("test", p.shape);
+  CHECK(is_same(found, made.memory.data(), places.query_codes));
+  CHECK(is_same(found, made.memory.data(), places.query_scales));
+  if (p.shape.keys == 0) {
+    return;
+  }
+  CHECK(is_same(found, made.memory.data(), places.key_mean));
+  CHECK(is_same(found, made.memory.data(), places.key_codes));
+  CHECK(is_same(found, made.memory.data(), places.key_scales));
+  CHECK(is_same(found, made.memory.data(), places.value_mean));
+  CHECK(is_same(found, made.memory.data(), places.value_scales));
+  CHECK(is_same(found, made.memory.data(), places.value_codes));
+}
+
+}  // namespace tessera_test

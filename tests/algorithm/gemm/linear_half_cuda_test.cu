@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tessera/core/math.hpp>
+
+#include "algorithm/gemm/linear_on_device.cuh"
+
+using namespace tessera;
+using namespace tessera_test;
+
+TEST_CASE("a linear layer on a GPU is right, whatever the extents", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  check_aligned<bfloat16, bfloat16>(0, 8, 8);
+  for (std::int64_t const tokens : {1, 7, 127, 128, 129, 255, 256, 257, 600}) {
+    check_aligned<bfloat16, bfloat16>(tokens, 40, 72);
+  }
+  for (std::int64_t const columns : {1, 7, 63, 64, 65, 255, 256, 257, 520}) {
+    check_aligned<bfloat16, bfloat16>(130, columns, 72);
+  }
+  for (std::int64_t const depth : {0, 1, 7, 63, 64, 65, 255, 256, 257, 321, 1000}) {
+    check_aligned<bfloat16, bfloat16>(130, 40, depth);
+  }
+}
+
+TEST_CASE("a linear layer on a GPU goes from tile to tile", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  // More tiles of clusters than run at a time.
+  check_aligned<bfloat16, bfloat16>(4300, 1020, 72);
+  check_aligned<bfloat16, bfloat16>(1, 16900, 72);
+  check_aligned<bfloat16, bfloat16>(129, 16899, 7);
+}
+
+TEST_CASE("rows of operands and of outputs may lie anywhere", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (placement const operands : {placement{0, 0}, placement{0, 1}, placement{3, 0}, placement{8, 7}}) {
+    check_linear<bfloat16, bfloat16>(150, 70, 97, operands, {0, 2});
+  }
+  check_linear<bfloat16, bfloat16>(150, 70, 96, {0, 8}, {1, 0});
+  check_linear<bfloat16, bfloat16>(150, 300, 96, {8, 0}, {0, 3});
+}
+
+TEST_CASE("a linear layer of fp16 on a GPU is right, with outputs of 16 and 32 bits", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  check_aligned<float16, float16>(257, 300, 200);
+  check_aligned<float16, float>(257, 300, 200);
+  check_linear<float16, float16>(65, 66, 67, {1, 0}, {0, 0});
+}
+
+TEST_CASE("strides of a linear layer on a GPU may be anything", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  tessera::cuda const exec;
+  auto x = sampled<bfloat16>(exec, 80, 130, {}, 1);
+  auto w = sampled<bfloat16>(exec, 80, 96, {}, 2);
+  matrix_on_device<bfloat16> y(exec, 96, 130, {});
+  exec.copy(x.host, x.device);
+  exec.copy(w.host, w.device);
+  linear<bfloat16>::forward(exec, x.on_device().transposed(), w.on_device().transposed(), y.on_device().transposed());
+  exec.copy(y.device, y.host);
+  exec.wait();
+  CHECK(wrong_sums<bfloat16, bfloat16, bfloat16>(x.on_host().transposed(), w.on_host().transposed(), {},
+                                                 y.on_host().transposed()) == 0);
+}
+
+TEST_CASE("infinities and NaNs reach the outputs of their rows and columns on a GPU", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  tessera::cuda const exec;
+  for (std::int64_t const gap : {0, 1}) {
+    auto x = sampled<bfloat16>(exec, 140, 128, {0, gap}, 1);
+    auto w = sampled<bfloat16>(exec, 64, 128, {0, gap}, 2);
+    matrix_on_device<bfloat16> y(exec, 140, 64, {});
+    x.on_host()(5, 17) = store<bfloat16>(infinity);
+    x.on_host()(131, 100) = store<bfloat16>(-infinity);
+    w.on_host()(9, 3) = from_bits<bfloat16>(0x7fc1);
+    CHECK(wrong_on_device<bfloat16>(exec, x, w, y, {}, [&] {
+            linear<bfloat16>::forward(exec, x.on_device(), w.on_device(), y.on_device());
+          }) == 0);
+  }
+}
+
+TEST_CASE("a linear layer on a GPU repeats bit for bit, also from a graph", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  cudaStream_t stream{};
+  cuda_ok(cudaStreamCreate(&stream));
+  {
+    tessera::cuda const exec{.stream = stream};
+    auto x = sampled<bfloat16>(exec, 300, 512, {}, 1);
+    auto w = sampled<bfloat16>(exec, 520, 512, {}, 2);
+    matrix_on_device<bfloat16> y(exec, 300, 520, {});
+    exec.copy(x.host, x.device);
+    exec.copy(w.host, w.device);
+    auto const forward = [&] { linear<bfloat16>::forward(exec, x.on_device(), w.on_device(), y.on_device()); };
+    forward();
+    exec.copy(y.device, y.host);
+    exec.wait();
+    auto const first = y.host;
+    exec.clear(y.device);
+    cudaGraph_t graph{};
+    cudaGraphExec_t executable{};
+    cuda_ok(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    forward();
+    cuda_ok(cudaStreamEndCapture(stream, &graph));
+    cuda_ok(cudaGraphInstantiate(&executable, graph, 0));
+    cuda_ok(cudaGraphLaunch(executable, stream));
+    exec.copy(y.device, y.host);
+    exec.wait();
+    CHECK(std::memcmp(first.data(), y.host.data(), first.size() * sizeof(bfloat16)) == 0);
+    cuda_ok(cudaGraphExecDestroy(executable));
+    cuda_ok(cudaGraphDestroy(graph));
+  }
+  cuda_ok(cudaStreamDestroy(stream));
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <tessera/algorithm/gemm/linear.hpp>
+#include <tessera/exec/cpu.hpp>
+#include <tessera/testing/adversary.hpp>
+
+#include "support/catch.hpp"
+#include "support/gemm_reference.hpp"
+
+using namespace tessera;
+using tessera_test::operand_samples;
+using tessera_test::wrong_sums;
+
+namespace {
+
+/// With a bias and without one.
+template <class Operand, class Output, class Executor>
+void check_linear(Executor const& exec, std::int64_t tokens, std::int64_t columns, std::int64_t depth) {
+  using value = typename gemm_operand<Operand>::value_type;
+  CAPTURE(tokens, columns, depth);
+  auto const inputs = operand_samples<value>(tokens * depth, 1);
+  auto const weights = operand_samples<value>(columns * depth, 2);
+  auto const bias = operand_samples<float>(columns, 3);
+  std::vector<Output> plain(static_cast<std::size_t>(tokens * columns), detail::stored_sum<Output>(77.0F));
+  std::vector<Output> biased = plain;
+  matrix_view<value const> const x(inputs.data(), {tokens, depth});
+  matrix_view<value const> const w(weights.data(), {columns, depth});
+  matrix_view<Output> const y(plain.data(), {tokens, columns});
+  matrix_view<Output> const z(biased.data(), {tokens, columns});
+  linear<Operand>::forward(exec, x, w, y);
+  linear<Operand>::forward(exec, x, w, array_view<float const>(bias), z);
+  exec.wait();
+  CHECK(wrong_sums<Operand, value, Output>(x, w, {}, y) == 0);
+  CHECK(wrong_sums<Operand, value, Output>(x, w, bias, z) == 0);
+}
+
+}  // namespace
+
+TEST_CASE("a linear layer is right, whatever the extents", "[host]") {
+  cpu const exec{.threads = 2};
+  for (std::int64_t const tokens : {0, 1, 63, 64, 65}) {
+    check_linear<bfloat16, bfloat16>(exec, tokens, 7, 33);
+  }
+  for (std::int64_t const columns : {0, 1, 63, 64, 65, 130}) {
+    check_linear<bfloat16, float>(exec, 3, columns, 64);
+  }
+  for (std::int64_t const depth : {0, 1, 7, 31, 32, 33, 500}) {
+    check_linear<bfloat16, float>(exec, 5, 9, depth);
+  }
+}
+
+TEST_CASE("a linear layer works with every operand", "[host]") {
+  cpu const exec{.threads = 2};
+  check_linear<float, float>(exec, 9, 70, 65);
+  check_linear<tf32, float>(exec, 9, 70, 65);
+  check_linear<float16, float16>(exec, 9, 70, 65);
+  check_linear<float8_e4m3, bfloat16>(exec, 9, 70, 65);
+  check_linear<float8_e5m2, float>(exec, 9, 70, 65);
+  check_linear<std::int8_t, float>(exec, 9, 70, 65);
+}
+
+TEST_CASE("integer sums are exact and can be kept or scaled", "[host]") {
+  cpu const exec{.threads = 1};
+  auto const inputs = operand_samples<std::int8_t>(9 * 65, 1);
+  auto const weights = operand_samples<std::int8_t>(70 * 65, 2);
+  std::vector<std::int32_t> sums(9 * 70);
+  std::vector<float> scaled(9 * 70);
+  matrix_view<std::int8_t const> const x(inputs.data(), {9, 65});
+  matrix_view<std::int8_t const> const w(weights.data(), {70, 65});
+  linear<std::int8_t>::forward(exec, x, w, matrix_view<std::int32_t>(sums.data(), {9, 70}));
+  linear<std::int8_t>::forward(exec, x, w, scaled_sum{0.25F}, matrix_view<float>(scaled.data(), {9, 70}));
+  CHECK(wrong_sums<std::int8_t, std::int8_t, std::int32_t>(x, w, {}, matrix_view<std::int32_t>(sums.data(), {9, 70})) ==
+        0);
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    CHECK(scaled[i] == 0.25F * static_cast<float>(sums[i]));
+  }
+}
+
+TEST_CASE("sums can be mapped by several maps in a row, and accumulated", "[host]") {
+  cpu const exec{.threads = 1};
+  auto const inputs = operand_samples<float>(3 * 20, 1);
+  auto const weights = operand_samples<float>(5 * 20, 2);
+  auto const bias = operand_samples<float>(5, 3);
+  std::vector<float> plain(15);
+  std::vector<float> mapped(15, 2.0F);
+  matrix_view<float const> const x(inputs.data(), {3, 20});
+  matrix_view<float const> const w(weights.data(), {5, 20});
+  matrix_view<float> const y(mapped.data(), {3, 5});
+  linear<float>::forward(exec, x, w, matrix_view<float>(plain.data(), {3, 5}));
+  using biased = chained<add_bias<float>, soft_capped>;
+  linear<float>::forward(exec, x, w, chained<biased, add_matrix<float>>{{{bias}, {3.0F}}, {y}}, y);
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    CHECK(mapped[i] == 3.0F * ::tanhf((plain[i] + bias[i % 5]) / 3.0F) + 2.0F);
+  }
+}
+
+TEST_CASE("a linear layer keeps the rules for programs", "[host]") {
+  check_linear<bfloat16, float>(testing::adversary{.seed = 4}, 70, 66, 40);
+}
+
+TEST_CASE("a linear layer honours strides and leaves the gaps alone", "[host]") {
+  cpu const exec{.threads = 2};
+  auto const inputs = operand_samples<float>(5 * 40, 1);
+  auto const weights = operand_samples<float>(2 * 33 * 40, 2);
+  matrix_view<float const> const x = matrix_view<float const>(inputs.data(), {40, 5}).transposed();
+  matrix_view<float const> const w(weights.data() + 2 * 33 * 40 - 1, {33, 40}, {-80, -2});
+  std::vector<float> spread(5 * 33 * 2, 5.0F);
+  matrix_view<float> const y(spread.data(), {5, 33}, {66, 2});
+  linear<float>::forward(exec, x, w, y);
+  CHECK(wrong_sums<float, float, float>(x, w, {}, y) == 0);
+  for (std::size_t i = 1; i < spread.size(); i += 2) {
+    CHECK(spread[i] == 5.0F);
+  }
+}
+
+TEST_CASE("infinities and NaNs of a row reach its outputs and no others", "[host]") {
+  cpu const exec{.threads = 1};
+  auto inputs = operand_samples<float>(4 * 20, 1);
+  auto const weights = operand_samples<float>(6 * 20, 2);
+  inputs[20 + 3] = std::numeric_limits<float>::infinity();
+  inputs[40 + 3] = std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> out(4 * 6);
+  matrix_view<float const> const x(inputs.data(), {4, 20});
+  matrix_view<float const> const w(weights.data(), {6, 20});
+  linear<float>::forward(exec, x, w, matrix_view<float>(out.data(), {4, 6}));
+  CHECK(wrong_sums<float, float, float>(x, w, {}, matrix_view<float>(out.data(), {4, 6})) == 0);
+}
+
+TEST_CASE("rows gathered by number are multiplied as rows that lie in order", "[host]") {
+  auto const hidden = operand_samples<bfloat16>(10 * 48, 1);
+  auto const weights = operand_samples<bfloat16>(12 * 48, 2);
+  std::vector<std::int64_t> const order{9, 2, 2, 0};
+  std::vector<float> found(4 * 12);
+  std::vector<float> whole(10 * 12);
+  using product = gemm_tiles<bfloat16, gathered<bfloat16>, dense<bfloat16>, store_sums<float, plain_sum>>;
+  matrix_view<bfloat16 const> const x(hidden.data(), {10, 48});
+  matrix_view<bfloat16 const> const w(weights.data(), {12, 48});
+  product const program{{x, order}, {w}, {matrix_view<float>(found.data(), {4, 12}), {}}};
+  cpu const exec{.threads = 1};
+  exec.run(program, program.tiles());
+  linear<bfloat16>::forward(exec, x, w, matrix_view<float>(whole.data(), {10, 12}));
+  for (std::size_t row = 0; row < order.size(); ++row) {
+    for (std::size_t column = 0; column < 12; ++column) {
+      CHECK(found[row * 12 + column] == whole[static_cast<std::size_t>(order[row]) * 12 + column]);
+    }
+  }
+}
+
+TEST_CASE("a linear layer says what does not fit together", "[host]") {
+  cpu const exec{.threads = 1};
+  std::vector<float> memory(100);
+  auto const matrix = [&](std::int64_t rows, std::int64_t columns) {
+    return matrix_view<float>(memory.data(), {rows, columns});
+  };
+  auto const message = [&](matrix_view<float> x, matrix_view<float> w, matrix_view<float> y) -> std::string {
+    try {
+      linear<float>::forward(exec, x, w, y);
+    } catch (error const& e) {
+      return e.what();
+    }
+    return "nothing thrown";
+  };
+  CHECK(message(matrix(2, 3), matrix(4, 3), matrix(2, 4)) == "nothing thrown");
+  CHECK(message(matrix(3, 3), matrix(4, 3), matrix(2, 4)) ==
+        "linear.forward: the inputs have 3 rows but the outputs have 2");
+  CHECK(message(matrix(2, 3), matrix(5, 3), matrix(2, 4)) ==
+        "linear.forward: the weights have 5 rows but the outputs have 4 columns");
+  CHECK(message(matrix(2, 4), matrix(4, 3), matrix(2, 4)) ==
+        "linear.forward: the inputs have 4 columns but the weights have 3");
+  CHECK(message(matrix(2, 3), matrix(4, 3), matrix_view<float>(memory.data(), {2, 4}, {0, 1})) ==
+        "linear.forward: dimension 0 of the outputs has 2 elements with a stride of 0");
+  auto const nothing = [](std::int64_t rows, std::int64_t columns) {
+    return matrix_view<float>(nullptr, {rows, columns});
+  };
+  CHECK(message(nothing(2, 3), matrix(4, 3), matrix(2, 4)) ==
+        "linear.forward: the inputs have no memory but 6 elements");
+  CHECK(message(matrix(2, 3), nothing(4, 3), matrix(2, 4)) ==
+        "linear.forward: the weights have no memory but 12 elements");
+  CHECK(message(matrix(2, 3), matrix(4, 3), nothing(2, 4)) ==
+        "linear.forward: the outputs have no memory but 8 elements");
+  CHECK_THROWS_WITH(
+      linear<float>::forward(exec, matrix(2, 3), matrix(4, 3), array_view<float const>(nullptr, 4), matrix(2, 4)),
+      "linear.forward: the biases have no memory but 4 elements");
+  std::vector<float> const bias(3);
+  CHECK_THROWS_AS(linear<float>::forward(exec, matrix(2, 3), matrix(4, 3), array_view<float const>(bias), matrix(2, 4)),
+                  shape_error);
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include <tessera/cut_cross_entropy.hpp>
+
+#include "algorithm/loss/linear_loss_on_device.cuh"
+#include "support/row_states.hpp"
+
+using namespace tessera;
+using namespace tessera_test;
+
+namespace {
+
+constexpr double rounded = 4e-3;  // gradients of bf16
+constexpr std::int64_t mebibyte = std::int64_t{1} << 20;
+
+/// Most of the probability is with few entries.
+loss_problem<bfloat16> peaked_problem(std::int64_t tokens, std::int64_t vocabulary, std::int64_t channels) {
+  auto problem = make_loss_problem<bfloat16>(tokens, vocabulary, channels);
+  for (bfloat16& value : problem.classifier) {
+    value = store<bfloat16>(2.5F * static_cast<float>(load(value)));
+  }
+  problem.options.reduction = loss_reduction::sum;
+  return problem;
+}
+
+template <class Loss>
+void check_nothing_is_lost(loss_problem<bfloat16> problem) {
+  CAPTURE(problem.tokens, problem.vocabulary, problem.channels);
+  problem.options.hidden_threshold = problem.options.classifier_threshold = 1e-20F;
+  tessera::cuda const exec;
+  auto const found = run_on_device<Loss, bfloat16>(exec, problem, false);
+  auto const expected = reference_gradient(problem);
+  CHECK(relative_distance(found.hidden, expected.hidden) <= rounded);
+  CHECK(relative_distance(found.classifier, expected.classifier) <= rounded);
+}
+
+double number(double value) {
+  return value;
+}
+double number(bfloat16 value) {
+  return as_double(value);
+}
+
+template <class T>
+double length_of_row(std::vector<T> const& values, std::size_t row, std::size_t columns) {
+  double squares = 0;
+  for (std::size_t i = row * columns; i < (row + 1) * columns; ++i) {
+    squares += number(values[i]) * number(values[i]);
+  }
+  return std::sqrt(squares);
+}
+
+/// Of a filtered gradient: by how much rows may differ from the exact one.
+struct filter_bounds {
+  std::vector<double> hidden;
+  std::vector<double> classifier;
+
+  filter_bounds(loss_problem<bfloat16> const& p, double threshold)
+      : hidden(static_cast<std::size_t>(p.tokens)), classifier(static_cast<std::size_t>(p.vocabulary)) {
+    auto const channels = static_cast<std::size_t>(p.channels);
+    for (std::size_t i = 0; i < hidden.size(); ++i) {
+      token_reference const r = reference_token(p, static_cast<std::int64_t>(i));
+      for (std::size_t j = 0; j < classifier.size() && r.label >= 0; ++j) {
+        auto const entry = static_cast<std::int64_t>(j);
+        double const apart =
+            std::fabs(std::exp(reference_logit(p, static_cast<std::int64_t>(i), entry) - r.log_sum_exp) -
+                      (entry == r.label ? 1 : 0));
+        double const lost = apart < threshold ? apart : 0.004 * apart;  // or rounded
+        hidden[i] += lost * length_of_row(p.classifier, j, channels);
+        classifier[j] += lost * length_of_row(p.hidden, i, channels);
+      }
+    }
+  }
+};
+
+void check_bounds(std::vector<bfloat16> const& found, std::vector<double> const& exact,
+                  std::vector<double> const& bounds, std::size_t channels) {
+  std::vector<double> apart(exact.size());
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    apart[i] = as_double(found[i]) - exact[i];
+  }
+  std::int64_t beyond = 0;
+  for (std::size_t row = 0; row < bounds.size(); ++row) {
+    double const most = bounds[row] + 0.004 * length_of_row(exact, row, channels) + 1e-6;
+    beyond += length_of_row(apart, row, channels) <= most ? 0 : 1;
+  }
+  CHECK(beyond == 0);
+}
+
+}  // namespace
+
+TEST_CASE("a tiny threshold leaves out nothing on a GPU, in whatever order entries are taken", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (std::int64_t const tokens : {1, 129, 300}) {
+    check_nothing_is_lost<cut_cross_entropy>(peaked_problem(tokens, 777, 72));
+  }
+  for (std::int64_t const vocabulary : {1, 31, 128, 257, 3000}) {
+    check_nothing_is_lost<cut_cross_entropy>(peaked_problem(140, vocabulary, 64));
+  }
+  auto in_parts = peaked_problem(700, 3000, 136);
+  in_parts.options.workspace_budget = 3 * mebibyte;
+  check_nothing_is_lost<cut_cross_entropy>(in_parts);
+  check_nothing_is_lost<cut_cross_entropy_of<bfloat16, loss_statistics>>(peaked_problem(200, 700, 64));
+  // No marks from this reducer's forward pass, which is the portable one: everything counts.
+  using large = paired_reducer<lse_reducer<float>, many_sums<99>>;
+  static_assert(!cut_cross_entropy_of<bfloat16, large>::is_for_warpgroups);
+  check_nothing_is_lost<cut_cross_entropy_of<bfloat16, large>>(peaked_problem(200, 700, 64));
+}
+
+TEST_CASE("an infinite threshold leaves out everything on a GPU", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  auto problem = peaked_problem(300, 700, 64);
+  problem.options.hidden_threshold = problem.options.classifier_threshold = infinity;
+  tessera::cuda const exec;
+  auto const found = run_on_device<cut_cross_entropy, float>(exec, problem, false);
+  CHECK(found.hidden == std::vector<float>(found.hidden.size()));
+  CHECK(found.classifier == std::vector<float>(found.classifier.size()));
+}
+
+TEST_CASE("what is left out on a GPU is below the threshold, and much is", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  for (std::int64_t const budget : {std::int64_t{0}, 2 * mebibyte}) {
+    auto problem = peaked_problem(400, 3000, 64);
+    float const threshold = 0.125F;
+    problem.options.hidden_threshold = problem.options.classifier_threshold = threshold;
+    problem.options.workspace_budget = budget;
+    tessera::cuda const exec;
+    auto const exact = reference_gradient(problem);
+    filter_bounds const bounds(problem, static_cast<double>(threshold));
+    using with_statistics = cut_cross_entropy_of<bfloat16, loss_statistics>;
+    for (auto const& found : {run_on_device<cut_cross_entropy, bfloat16>(exec, problem, false),
+                              run_on_device<with_statistics, bfloat16>(exec, problem, false)}) {
+      check_bounds(found.hidden, exact.hidden, bounds.hidden, 64);
+      check_bounds(found.classifier, exact.classifier, bounds.classifier, 64);
+      std::int64_t empty = 0;
+      for (std::size_t row = 0; row < 3000; ++row) {
+        empty += length_of_row(found.classifier, row, 64) == 0 ? 1 : 0;
+      }
+      CAPTURE(empty);
+      CHECK((empty > 300 && empty < 2900));
+    }
+  }
+}
+
+TEST_CASE("a filtered pass on a GPU keeps NaN, and tokens without a label get zeros", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  auto problem = peaked_problem(300, 1000, 64);
+  problem.labels[130] = 7;
+  problem.hidden[130 * 64 + 5] = store<bfloat16>(NAN);
+  tessera::cuda const exec;
+  auto const found = run_on_device<cut_cross_entropy, bfloat16>(exec, problem, false);
+  std::int64_t wrong = 0;
+  for (std::size_t token = 0; token < 300; ++token) {
+    for (std::size_t channel = 0; channel < 64; ++channel) {
+      float const value = static_cast<float>(load(found.hidden[token * 64 + channel]));
+      wrong += token == 130                    ? (std::isnan(value) ? 0 : 1)
+               : problem.labels[token] == -100 ? (value == 0.0F ? 0 : 1)
+                                               : (std::isfinite(value) ? 0 : 1);
+    }
+  }
+  CHECK(wrong == 0);
+  CHECK(std::all_of(found.classifier.begin(), found.classifier.end(),
+                    [](bfloat16 value) { return std::isnan(static_cast<float>(load(value))); }));
+  std::fill(problem.labels.begin(), problem.labels.end(), -100);
+  auto const nothing = run_on_device<cut_cross_entropy, float>(exec, problem, false);
+  CHECK(nothing.loss[0] == 0.0F);
+  CHECK(nothing.hidden == std::vector<float>(nothing.hidden.size()));
+  CHECK(nothing.classifier == std::vector<float>(nothing.classifier.size()));
+}
+
+TEST_CASE("a filtered pass on a GPU repeats bit for bit", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  auto problem = peaked_problem(700, 3000, 136);
+  problem.options.hidden_threshold = problem.options.classifier_threshold = 0.001F;
+  problem.options.workspace_budget = 3 * mebibyte;
+  tessera::cuda const exec;
+  auto const first = run_on_device<cut_cross_entropy, bfloat16>(exec, problem, false);
+  for (int i = 0; i < 5; ++i) {
+    auto const again = run_on_device<cut_cross_entropy, bfloat16>(exec, problem, false);
+    CHECK(std::memcmp(again.hidden.data(), first.hidden.data(), 2 * first.hidden.size()) == 0);
+    CHECK(std::memcmp(again.classifier.data(), first.classifier.data(), 2 * first.classifier.size()) == 0);
+  }
+}

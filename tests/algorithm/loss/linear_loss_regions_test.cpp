@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tessera/algorithm/loss/linear_loss_regions.hpp>
+#include <tessera/core/bfloat16.hpp>
+#include <tessera/exec/buffer.hpp>
+#include <tessera/reduce/log_sum_exp.hpp>
+#include <tessera/tile/gemm_tile.hpp>
+
+#include "support/catch.hpp"
+
+using namespace tessera;
+using tessera_test::contains;
+
+namespace {
+
+using tile = gemm_tile<bfloat16, shape<64, 64, 16>>;
+using forward_regions = detail::loss_regions<tile, lse_reducer<float>>;
+using mark_regions = detail::loss_mark_regions<tile, lse_reducer<float>>;
+template <class Gradient>
+using regions_of = detail::loss_gradient_regions<tile, lse_reducer<float>, gradient_filter<12, 64, 64>, Gradient>;
+using regions = regions_of<float>;
+
+regions within(linear_loss_shape const& s, std::int64_t budget, std::int64_t kept = 0, bool orders = false) {
+  return regions("test", s, {.workspace_budget = budget}, orders, kept);
+}
+
+std::int64_t bytes_of(workspace_plan const& plan, std::string const& name) {
+  for (auto const& entry : plan.entries()) {
+    if (entry.name == name) {
+      return entry.bytes;
+    }
+  }
+  return -1;
+}
+
+}  // namespace
+
+TEST_CASE("few tokens share the vocabulary among many groups, many tokens among a few", "[host]") {
+  auto const splits = [](std::int64_t tokens, std::int64_t vocabulary) {
+    return forward_regions::splits_of({tokens, vocabulary, 64});
+  };
+  CHECK(splits(0, 64 * 1000) == 512);
+  CHECK(splits(1, 64 * 1000) == 512);
+  CHECK(splits(64, 64 * 1000) == 512);
+  CHECK(splits(65, 64 * 1000) == 256);
+  CHECK(splits(64 * 3, 64 * 1000) == 171);
+  CHECK(splits(1 << 20, 64 * 1000) == 6);
+  CHECK(splits(64, 64 * 100) == 100);  // a split has a tile of entries at least
+  CHECK(splits(64, 64 * 100 + 1) == 101);
+  CHECK(splits(64, 1) == 6);
+}
+
+TEST_CASE("regions of a forward pass come first in those of both", "[host]") {
+  linear_loss_shape const s{1000, 5000, 96};
+  forward_regions const alone("test", s);
+  regions const both = within(s, 0);
+  REQUIRE(alone.plan.entries().size() < both.plan.entries().size());
+  for (std::size_t i = 0; i < alone.plan.entries().size(); ++i) {
+    CHECK(alone.plan.entries()[i].name == both.plan.entries()[i].name);
+    CHECK(alone.plan.entries()[i].offset == both.plan.entries()[i].offset);
+    CHECK(alone.plan.entries()[i].bytes == both.plan.entries()[i].bytes);
+  }
+}
+
+TEST_CASE("softmaxes are kept in whole tiles, or not at all", "[host]") {
+  linear_loss_shape const s{100, 5000, 64};
+  for (auto [kept, stride] : {std::pair<std::int64_t, std::int64_t>{0, 0}, {1, 64}, {64, 64}, {65, 128}, {768, 768}}) {
+    mark_regions const found("test", s, kept);
+    CAPTURE(kept);
+    CHECK(found.kept_stride == stride);
+    CHECK(bytes_of(found.plan, "softmaxes") == 100 * stride * 2);
+    CHECK(bytes_of(found.plan, "whether there are softmaxes") == (kept > 0 ? 4 : 0));
+    buffer<std::byte> memory(found.plan.bytes());
+    auto const softmaxes = found.kept_in(workspace(found.plan, memory.view()), s);
+    CHECK(softmaxes.are_wanted() == (kept > 0));
+    CHECK((kept == 0 || softmaxes.values.extent(1) == kept));
+    CHECK((kept == 0 || softmaxes.values.stride(0) == stride));
+  }
+}
+
+TEST_CASE("parts of the vocabulary are whole tiles that fit the budget and leave no entry out", "[host]") {
+  int in_parts = 0;
+  for (std::int64_t const tokens : {1, 63, 64, 65, 1000}) {
+    for (std::int64_t const vocabulary : {1, 63, 64, 65, 1000, 30001}) {
+      linear_loss_shape const s{tokens, vocabulary, 72};
+      std::int64_t const whole = within(s, std::int64_t{1} << 40).plan.bytes();
+      for (std::int64_t const budget : {whole, whole - 1, whole * 3 / 4, whole / 2}) {
+        try {
+          regions const found = within(s, budget);
+          CAPTURE(tokens, vocabulary, budget, whole, found.entries, found.parts);
+          REQUIRE(found.plan.bytes() <= budget);
+          REQUIRE(found.entries % 64 == 0);
+          REQUIRE(found.parts * found.entries >= vocabulary);
+          REQUIRE((found.parts - 1) * found.entries < vocabulary);
+          REQUIRE((found.parts == 1) == (budget == whole));
+          in_parts += found.parts > 1 ? 1 : 0;
+        } catch (value_error const& error) {
+          CHECK_THAT(error.what(), contains("the budget is " + std::to_string(budget)));
+          CHECK(budget < whole);
+        }
+      }
+    }
+  }
+  CHECK(in_parts > 10);
+}
+
+TEST_CASE("a budget that nothing fits is named, with what would", "[host]") {
+  linear_loss_shape const s{1000, 30001, 72};
+  std::string message;
+  try {
+    static_cast<void>(within(s, 1));
+  } catch (value_error const& error) {
+    message = error.what();
+  }
+  std::string const before = "test: the workspace needs at least ";
+  REQUIRE_THAT(message, contains(before) && contains(" bytes but the budget is 1"));
+  std::int64_t const least = std::stoll(message.substr(before.size()));
+  CHECK(within(s, least).plan.bytes() <= least);
+  CHECK_THROWS_AS(within(s, least - 1), value_error);
+}
+
+TEST_CASE("as many softmaxes are kept as fit, in steps of 768, or all", "[host]") {
+  linear_loss_shape const s{200, 10000, 64};
+  std::int64_t const usual = within(s, 0).plan.bytes();
+  CHECK(regions::kept_within("test", s, 0) == 0);
+  CHECK(regions::kept_within("test", s, usual) == 0);
+  CHECK(regions::kept_within("test", s, std::int64_t{1} << 40) == 10000);
+  std::int64_t last = 0;
+  for (std::int64_t budget = usual; budget < usual + 200 * 10000 * 2 + (1 << 20); budget += 200 * 1000) {
+    std::int64_t const kept = regions::kept_within("test", s, budget);
+    CAPTURE(budget, kept);
+    REQUIRE((kept % 768 == 0 || kept == 10000));
+    REQUIRE(kept >= last);
+    REQUIRE((kept == 0 || within(s, budget, kept).plan.bytes() <= budget));
+    last = kept;
+  }
+  CHECK(last > 768);
+  for (std::int64_t const vocabulary : {1, 767, 768}) {  // fewer than a step and one more: all or nothing
+    linear_loss_shape const few{200, vocabulary, 64};
+    CHECK(regions::kept_within("test", few, 1000) == 0);
+    CHECK(regions::kept_within("test", few, std::int64_t{1} << 40) == vocabulary);
+  }
+}
+
+TEST_CASE("lower halves of sums are kept where results are narrower and come in parts", "[host]") {
+  linear_loss_shape const s{1000, 30001, 65};
+  auto const remains = [&](auto made) { return bytes_of(made.plan, "lower halves of hidden gradients"); };
+  std::int64_t const whole = within(s, std::int64_t{1} << 40).plan.bytes();
+  linear_loss_options const all{.workspace_budget = std::int64_t{1} << 40};
+  linear_loss_options const half{.workspace_budget = whole / 2};
+  CHECK(remains(regions_of<float>("test", s, half, false, 0)) == 0);
+  CHECK(remains(regions_of<bfloat16>("test", s, all, false, 0)) == 0);
+  CHECK(remains(regions_of<bfloat16>("test", s, half, false, 0)) == 1000 * 72 * 2);
+}
+
+TEST_CASE("an order of entries takes memory where it is asked for", "[host]") {
+  linear_loss_shape const s{300, 1000, 64};
+  regions const plain = within(s, 0);
+  regions const ordered = within(s, 0, 0, true);
+  CHECK(bytes_of(plain.plan, "order of entries") == 0);
+  CHECK(bytes_of(ordered.plan, "order of entries") == 4000);
+  CHECK(bytes_of(ordered.plan, "rows of a part of the classifier") == ordered.entries * 64 * 2);
+}
+
+TEST_CASE("sizes of a loss that do not fit 63 bits are not taken for smaller ones", "[host]") {
+  std::int64_t const huge = std::int64_t{1} << 40;
+  CHECK_THROWS_AS(forward_regions("test", {std::int64_t{1} << 62, 5, 64}), shape_error);
+  CHECK_THROWS_AS(mark_regions("test", {huge, huge, 64}), shape_error);
+  CHECK_THROWS_AS(mark_regions("test", {huge, 1000, 64}, huge), shape_error);
+}

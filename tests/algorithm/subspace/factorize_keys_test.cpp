@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cstdint>
+#include <vector>
+
+#include <tessera/algorithm/subspace/factorize_keys.hpp>
+#include <tessera/core/bfloat16.hpp>
+#include <tessera/exec/cpu.hpp>
+#include <tessera/testing/adversary.hpp>
+
+#include "support/catch.hpp"
+#include "support/factorize_problem.hpp"
+#include "support/real_tensor.hpp"
+
+using namespace tessera;
+using tessera_test::check_found;
+using tessera_test::factorize;
+using tessera_test::keys_with;
+using tessera_test::worst_product;
+
+TEST_CASE("directions leave at most a hundredth more than the best ones do", "[host]") {
+  cpu const exec{.threads = 2};
+  std::int64_t const heads = 3;
+  std::int64_t const channels = 32;
+  auto const flat = keys_with(heads, 400, channels, [](double i) { return 1.0 / std::sqrt(i + 1); });
+  auto const power = keys_with(heads, 400, channels, [](double i) { return 1.0 / (i + 1); });
+  auto const falling = keys_with(heads, 400, channels, [](double i) { return std::exp(-i / 8) + 1e-4; });
+  for (std::int64_t const rank : {16, 40}) {
+    CAPTURE(rank);
+    check_found(factorize(exec, flat, heads, 400, channels, rank), flat, heads, 400, channels, rank, 1.01);
+    check_found(factorize(exec, power, heads, 400, channels, rank), power, heads, 400, channels, rank, 1.01);
+    check_found(factorize(exec, falling, heads, 400, channels, rank), falling, heads, 400, channels, rank, 1.001);
+  }
+}
+
+TEST_CASE("keys of a real model lie in as few directions as the best choice has", "[host][long]") {
+  auto const keys = tessera_test::real_tensor<bfloat16>("smollm2_attention.safetensors", "layers.15.keys_pre_rope");
+  cpu const exec{.threads = 2};
+  for (std::int64_t const rank : {32, 96}) {
+    CAPTURE(rank);
+    check_found(factorize(exec, keys, 3, 512, 64, rank), keys, 3, 512, 64, rank, 1.005);
+  }
+}
+
+TEST_CASE("fewer tokens than directions, keys of zeros and full rank have orthonormal directions", "[host]") {
+  cpu const exec{.threads = 1};
+  auto const power = keys_with(2, 7, 16, [](double i) { return 1.0 / (i + 1); });
+  check_found(factorize(exec, power, 2, 7, 16, 16, {4, 8}), power, 2, 7, 16, 16, 1.0);
+  check_found(factorize(exec, power, 2, 7, 16, 32), power, 2, 7, 16, 32, 1.0);
+  check_found(factorize(exec, power, 2, 7, 16, 1), power, 2, 7, 16, 1, 1.01);
+  std::vector<float> const zeros(2 * 7 * 16, 0.0F);
+  auto const found = factorize(exec, zeros, 2, 7, 16, 5);
+  CHECK(worst_product(found.directions, 32, 5) < 1e-4);
+  CHECK(found.measures.held == 0);
+}
+
+TEST_CASE("pieces of 2048 tokens give the bits that all tokens at once give", "[host]") {
+  cpu const exec{.threads = 2};
+  auto const keys = keys_with(1, 4200, 16, [](double i) { return 1.0 / (i + 1); });
+  auto const whole = factorize(exec, keys, 1, 4200, 16, 4);
+  auto const pieces = factorize(exec, keys, 1, 4200, 16, 4, {}, 2048);
+  CHECK(whole.gram == pieces.gram);
+  CHECK(whole.directions == pieces.directions);
+}
+
+TEST_CASE("the search keeps the rules for programs", "[host]") {
+  auto const keys = keys_with(1, 40, 16, [](double i) { return 1.0 / (i + 1); });
+  auto const one = factorize(cpu{.threads = 1}, keys, 1, 40, 16, 4, {2, 3});
+  auto const other = factorize(testing::adversary{.seed = 5}, keys, 1, 40, 16, 4, {2, 3});
+  CHECK(one.directions == other.directions);
+  CHECK(one.measures.held == other.measures.held);
+}
+
+TEST_CASE("a rank beyond the width is refused with both numbers", "[host]") {
+  CHECK_THROWS_WITH(key_factorization(64, 65),
+                    "key_factorization: the rank is 65 but keys of all heads have 64 channels");
+  CHECK_THROWS_WITH(key_factorization(64, 6, {0, 2}), tessera_test::contains("there are 0 iterations"));
+}

@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <new>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <tessera/algorithm/weights/parameter_store.hpp>
+#include <tessera/exec/cpu.hpp>
+#include <tessera/neuzip.hpp>
+#include <tessera/testing/adversary.hpp>
+#include <tessera/testing/generators.hpp>
+
+#include "support/catch.hpp"
+#include "support/codecs.hpp"
+#include "support/tiny_network.hpp"
+
+using namespace tessera;
+using tessera_test::contains;
+
+namespace {
+
+using store_type = parameter_store<neuzip, cpu>;
+
+std::vector<bfloat16> gaussian(std::int64_t count, std::uint64_t seed) {
+  std::vector<bfloat16> values(static_cast<std::size_t>(count));
+  testing::fill(testing::gauss{.sigma = 0.02}, seed, values.data(), values.size());
+  return values;
+}
+
+/// Every pattern is as likely as any other: exponents that no coder makes smaller.
+std::vector<bfloat16> incompressible(std::int64_t count, std::uint64_t seed) {
+  std::vector<bfloat16> values(static_cast<std::size_t>(count));
+  testing::fill(testing::uniform_bits{}, seed, values.data(), values.size());
+  return values;
+}
+
+template <class View>
+bool holds(View view, std::vector<bfloat16> const& expected) {
+  if (view.size() != static_cast<std::int64_t>(expected.size())) {
+    return false;
+  }
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    if (to_bits(view[static_cast<std::int64_t>(i)]) != to_bits(expected[i])) {
+      return false;
+    }
+  }
+  return true;
+}
+
+template <class Store>
+bool store_holds(Store& store, parameter_id id, std::vector<bfloat16> const& expected) {
+  auto const lease = store.acquire(id);
+  return holds(lease.weights(), expected);
+}
+
+template <class Exec>
+void overwrite(parameter_store<neuzip, Exec>& store, parameter_id id, std::vector<bfloat16> const& values) {
+  auto lease = store.acquire(id);
+  Exec().copy(values, lease.weights());
+  store.update(id, lease);
+}
+
+template <class Call>
+std::string message(Call call) {
+  try {
+    call();
+  } catch (error const& e) {
+    return e.what();
+  }
+  return "nothing thrown";
+}
+
+/// Counts by itself, and knows what is where. After `left` more allocations there is no memory.
+struct ledger {
+  std::map<void*, std::size_t> live;
+  std::int64_t current = 0;
+  std::int64_t peak = 0;
+  int allocations = 0;
+  int left = std::numeric_limits<int>::max();
+
+  void* allocate(std::size_t bytes, std::size_t alignment, stream_handle) {
+    if (left-- <= 0) {
+      throw std::bad_alloc();
+    }
+    void* const pointer = host_memory::allocate(bytes, alignment);
+    live[pointer] = bytes;
+    current += static_cast<std::int64_t>(bytes);
+    peak = current > peak ? current : peak;
+    ++allocations;
+    return pointer;
+  }
+  void deallocate(void* pointer, std::size_t bytes, std::size_t alignment, stream_handle) noexcept {
+    current -= static_cast<std::int64_t>(live.at(pointer));
+    live.erase(pointer);
+    host_memory::deallocate(pointer, bytes, alignment);
+  }
+};
+
+/// A stream that outgrows its slot is not lost, and gets a larger slot when the store resolves.
+template <class Executor>
+void check_outgrown_slots(Executor const& exec) {
+  parameter_store<neuzip, Executor> store(exec, {.block = 1024});
+  auto const a = store.add("a", gaussian(20'000, 1));
+  auto const b = store.add("b", gaussian(3000, 2));
+  auto const c = store.add("c", gaussian(100, 3));
+  auto const before = store.bytes_compressed(a);
+  overwrite(store, a, incompressible(20'000, 4));
+  overwrite(store, b, incompressible(3000, 5));
+  overwrite(store, c, incompressible(100, 6));
+  CHECK(store_holds(store, a, incompressible(20'000, 4)));
+  CHECK(store_holds(store, b, incompressible(3000, 5)));
+  store.wait();
+  CHECK(store.bytes_compressed(a) == before);
+  for (std::uint64_t seed = 10; seed < 13; ++seed) {  // again and again, in the same part of the arena
+    overwrite(store, a, incompressible(20'000, seed));
+    CHECK(store_holds(store, a, incompressible(20'000, seed)));
+  }
+  overwrite(store, b, gaussian(3000, 7));  // fits again
+  CHECK(store_holds(store, b, gaussian(3000, 7)));
+  CHECK(store.resolve() == 1);
+  CHECK(store.bytes_compressed(a) > before);
+  CHECK(store_holds(store, a, incompressible(20'000, 12)));
+  CHECK(store_holds(store, b, gaussian(3000, 7)));
+  CHECK(store_holds(store, c, incompressible(100, 6)));
+  CHECK(store.resolve() == 0);
+  overwrite(store, a, gaussian(20'000, 8));
+  CHECK(store_holds(store, a, gaussian(20'000, 8)));
+  CHECK(store.resolve() == 0);
+}
+
+}  // namespace
+
+TEST_CASE("a network trained out of a store has the same bits after every step as without one", "[host]") {
+  cpu const exec{.threads = 2};
+  auto const check = [&](auto codec) {
+    using codec_type = decltype(codec);
+    using T = typename codec_type::value_type;
+    tessera_test::plain_parameters<T, cpu> plain(exec);
+    tessera_test::stored_parameters<codec_type, cpu> stored(exec);
+    auto const expected = tessera_test::train<T>(exec, plain, 24);
+    auto const found = tessera_test::train<T>(exec, stored, 24);
+    CHECK(found.weights == expected.weights);
+    CHECK(found.last == expected.last);
+    CHECK(found.loss == expected.loss);
+    CHECK(expected.loss.back() < 0.5F * expected.loss.front());
+    // Slots without slack have overflowed on the way; codes of a fixed size never do.
+    CHECK((stored.grown > 0) == std::is_same_v<typename codec_type::coder_type, rans_coder<12>>);
+  };
+  check(neuzip{});
+  check(neuzip_of<float>{});
+  check(neuzip_of<float16>{});
+  check(neuzip_fixed<bfloat16>{});
+}
+
+TEST_CASE("parameters come out of a store as they went in", "[host]") {
+  store_type store(cpu{.threads = 2}, {.scratch_slots = 1, .block = 1024});
+  std::vector<std::vector<bfloat16>> weights;
+  for (std::int64_t const count : {0, 1, 7, 2047, 2048, 1023 * 4, 1024 * 4, 1024 * 4 + 1, 20'000}) {
+    weights.push_back(gaussian(count, 5));
+    weights.push_back(incompressible(count, 6));
+  }
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    CHECK(store.add("w" + std::to_string(i), weights[i]) == parameter_id{static_cast<std::int64_t>(i)});
+  }
+  CHECK(store.size() == static_cast<std::int64_t>(weights.size()));
+  for (std::size_t i = weights.size(); i-- > 0;) {
+    auto const id = store.find("w" + std::to_string(i));
+    CHECK(store.count(id) == static_cast<std::int64_t>(weights[i].size()));
+    CHECK(store_holds(store, id, weights[i]));
+  }
+  store.wait();
+}
+
+TEST_CASE("a prefetched parameter is decoded once, and is the one to go when slots are short", "[host]") {
+  store_type store(cpu{.threads = 1});
+  auto const a = store.add("a", gaussian(5000, 1));
+  auto const b = store.add("b", gaussian(5000, 2));
+  auto const c = store.add("c", gaussian(5000, 3));
+  auto first = store.acquire(a);
+  CHECK(store.prefetch(b));
+  CHECK(store.prefetch(b));
+  auto second = store.acquire(b);
+  CHECK(holds(second.weights(), gaussian(5000, 2)));
+  CHECK_FALSE(store.prefetch(c));
+  CHECK_FALSE(store.prefetch(a));
+  second.release();
+  CHECK(store.prefetch(b));
+  second = store.acquire(c);  // takes the slot of b
+  CHECK(holds(second.weights(), gaussian(5000, 3)));
+  CHECK(holds(first.weights(), gaussian(5000, 1)));
+  first.release();
+  CHECK(store_holds(store, b, gaussian(5000, 2)));
+}
+
+TEST_CASE("weights that are not updated are as they were before", "[host]") {
+  store_type store(cpu{.threads = 1});
+  auto const id = store.add("w", gaussian(5000, 1));
+  {
+    auto const lease = store.acquire(id);
+    lease.weights()[17] = bfloat16{0x1234};
+  }
+  CHECK(store_holds(store, id, gaussian(5000, 1)));
+}
+
+TEST_CASE("a gradient step rounds once in fp32 and once to the storage type", "[host]") {
+  store_type store(cpu{.threads = 2});
+  auto weights = gaussian(5000, 1);
+  auto const id = store.add("w", weights);
+  std::vector<float> gradient(5000);
+  testing::fill(testing::gauss{.sigma = 0.1}, 9, gradient.data(), gradient.size());
+  for (int step = 0; step < 3; ++step) {
+    auto const lease = store.acquire(id);
+    store.sgd_update(id, lease, array_view<float const>(gradient), 0.03F);
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      weights[i] = tessera::store<bfloat16>(std::fma(-0.03F, gradient[i], load(weights[i])));
+    }
+  }
+  CHECK(store_holds(store, id, weights));
+}
+
+TEST_CASE("a stream that outgrows its slot is not lost, and gets a larger slot when the store resolves", "[host]") {
+  check_outgrown_slots(cpu{.threads = 2});
+}
+
+TEST_CASE("a store whose slots are outgrown keeps the rules for programs", "[host]") {
+  check_outgrown_slots(testing::adversary{.seed = 11});
+}
+
+TEST_CASE("what the overflow arena cannot hold is refused and reported, and the weights before stay", "[host]") {
+  store_type store(cpu{.threads = 2}, {.overflow_tensors = 0, .block = 1024});
+  auto const a = store.add("a", gaussian(20'000, 1));
+  auto const b = store.add("b", gaussian(20'000, 2));
+  overwrite(store, b, incompressible(20'000, 3));
+  CHECK(message([&] { store.wait(); }) ==
+        "parameter_store.update: the output does not fit into the space given (code 5) at parameter 1");
+  CHECK(store_holds(store, b, gaussian(20'000, 2)));
+  overwrite(store, b, gaussian(20'000, 4));
+  CHECK(store_holds(store, b, gaussian(20'000, 4)));
+  CHECK(store_holds(store, a, gaussian(20'000, 1)));
+  CHECK(store.resolve() == 0);
+
+  store_type one(cpu{.threads = 2}, {.block = 1024});
+  std::vector<parameter_id> ids;
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    ids.push_back(one.add("w" + std::to_string(i), gaussian(20'000, i)));
+  }
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    overwrite(one, ids[i], incompressible(20'000, i));
+  }
+  CHECK_THROWS_AS(one.resolve(), shape_error);
+  std::int64_t kept = 0;
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    bool const is_new = store_holds(one, ids[i], incompressible(20'000, i));
+    CHECK((is_new || store_holds(one, ids[i], gaussian(20'000, i))));
+    kept += is_new ? 1 : 0;
+  }
+  CHECK(kept >= 1);
+  CHECK(kept < 3);
+  CHECK(one.resolve() == kept);
+  overwrite(one, ids[2], incompressible(20'000, 2));  // now there is room
+  CHECK(store_holds(one, ids[0], incompressible(20'000, 0)));
+  CHECK(store_holds(one, ids[2], incompressible(20'000, 2)));
+  CHECK(one.resolve() == 1);
+}
+
+TEST_CASE("parameters that overflow after a resolve share no part of the arena", "[host]") {
+  store_type store(cpu{.threads = 2}, {.overflow_tensors = 2, .block = 1024});
+  auto const a = store.add("a", gaussian(20'000, 1));
+  auto const b = store.add("b", gaussian(20'000, 2));
+  overwrite(store, a, incompressible(20'000, 3));
+  overwrite(store, a, gaussian(20'000, 4));  // fits again, so that resolve() leaves its slot as it is
+  CHECK(store.resolve() == 0);
+  overwrite(store, b, incompressible(20'000, 5));
+  overwrite(store, a, incompressible(20'000, 6));
+  CHECK(store_holds(store, b, incompressible(20'000, 5)));
+  CHECK(store_holds(store, a, incompressible(20'000, 6)));
+  CHECK(store.resolve() == 2);
+  CHECK(store_holds(store, b, incompressible(20'000, 5)));
+  CHECK(store_holds(store, a, incompressible(20'000, 6)));
+}
+
+TEST_CASE("a store's memory is what its documentation says, to the byte", "[host]") {
+  ledger memory;
+  cpu const exec{.threads = 2, .memory = memory};
+  parameter_store_options const options{
+      .scratch_slots = 3, .slack = 0.05, .headroom = 500, .overflow_tensors = 2, .block = 1024};
+  {
+    store_type store(exec, options);
+    CHECK(store.bytes().total() == 0);
+    auto const small = store.add("small", gaussian(3000, 1));
+    CHECK(store.bytes().total() == memory.current);
+    auto const large = store.add("large", gaussian(20'000, 2));
+    auto const spec = neuzip::spec(20'000, {.block = 1024});
+    auto const slot_of = [&](std::vector<bfloat16> const& weights) {
+      auto const bytes = neuzip::encode(cpu{}, weights, {.block = 1024}).size();
+      auto const roomy = bytes + static_cast<std::int64_t>(static_cast<double>(bytes) * 0.05) + 500;
+      return 64 + (roomy + 15) / 16 * 16;
+    };
+    CHECK(store.bytes_compressed(small) == slot_of(gaussian(3000, 1)));
+    CHECK(store.bytes_compressed(large) == slot_of(gaussian(20'000, 2)));
+    auto const bytes = store.bytes();
+    CHECK(bytes.streams == store.bytes_compressed(small) + store.bytes_compressed(large));
+    CHECK(bytes.scratch == 3 * 20'000 * 2);
+    CHECK(bytes.staging == (neuzip::largest_bytes(spec) + 15) / 16 * 16 + 8);
+    CHECK(bytes.overflow == 2 * 20 * 1024 * 2 + 16);
+    CHECK(bytes.workspace == neuzip::encode_plan(exec, spec).bytes() + 3 * neuzip::decode_plan(exec, spec).bytes());
+    CHECK(store.bytes().total() == memory.current);
+    CHECK(store.peak_bytes() == memory.peak);
+
+    auto const allocations = memory.allocations;
+    overwrite(store, large, incompressible(20'000, 3));
+    CHECK(store.prefetch(small));
+    CHECK(store_holds(store, small, gaussian(3000, 1)));
+    CHECK(store_holds(store, large, incompressible(20'000, 3)));
+    CHECK(memory.allocations == allocations);
+
+    auto const before = store.bytes_compressed(large);
+    CHECK(store.resolve() == 1);
+    CHECK(store.bytes().total() == memory.current);
+    CHECK(store.peak_bytes() == memory.peak);
+    CHECK(store.peak_bytes() == store.bytes().total() + before);  // the old slot went when the new one was there
+  }
+  CHECK(memory.current == 0);
+}
+
+TEST_CASE("an add that finds no memory changes nothing, whichever allocation fails", "[host]") {
+  constexpr parameter_store_options options{.scratch_slots = 2, .block = 1024};
+  auto const added = gaussian(20'000, 4);
+  for (bool const is_first : {true, false}) {
+    bool was_added = false;
+    for (int allocations = 0; !was_added; ++allocations) {
+      CAPTURE(is_first, allocations);
+      REQUIRE(allocations < 100);
+      ledger memory;
+      store_type store(cpu{.threads = 2, .memory = memory}, options);
+      std::map<std::string, std::vector<bfloat16>> expected;
+      if (!is_first) {
+        expected = {{"a", gaussian(3000, 1)}, {"b", incompressible(5000, 2)}};
+        static_cast<void>(store.add("a", gaussian(3000, 1)));
+        static_cast<void>(store.add("b", gaussian(5000, 2)));
+        overwrite(store, store.find("b"), expected["b"]);  // into the overflow arena, so that add resolves first
+        CHECK(store.prefetch(store.find("a")));
+      }
+      auto const size = store.size();
+      memory.left = allocations;
+      try {
+        static_cast<void>(store.add("new", added));
+        was_added = true;
+        expected["new"] = added;
+      } catch (std::bad_alloc const&) {
+        CHECK(store.size() == size);
+        CHECK_THROWS_AS(store.find("new"), value_error);
+      }
+      memory.left = std::numeric_limits<int>::max();
+      CHECK(store.bytes().total() == memory.current);
+      auto const check_all = [&] {
+        for (auto const& [name, weights] : expected) {
+          CHECK(store_holds(store, store.find(name), weights));
+        }
+        store.wait();
+      };
+      check_all();
+      for (auto& [name, weights] : expected) {  // and what worked before works now, the overflow arena included
+        weights = incompressible(static_cast<std::int64_t>(weights.size()), 7 + weights.size());
+        overwrite(store, store.find(name), weights);
+        CHECK(store.prefetch(store.find(name)));
+      }
+      check_all();
+      if (!was_added) {
+        expected["new"] = added;
+        CHECK(store.add("new", added) == parameter_id{size});
+      }
+      check_all();
+      CHECK(store.bytes().total() == memory.current);
+      CHECK((!was_added || allocations >= 7));  // two slots of scratch, staging, workspaces, arena, stream
+    }
+  }
+}
+
+TEST_CASE("a slot that was damaged is reported when its parameter is acquired", "[host]") {
+  ledger memory;
+  store_type store(cpu{.threads = 2, .memory = memory}, {.block = 1024});
+  auto const id = store.add("w", gaussian(20'000, 1));
+  auto const spec = neuzip::spec(20'000, {.block = 1024});
+  for (auto const& [pointer, bytes] : memory.live) {
+    if (static_cast<std::int64_t>(bytes) == store.bytes_compressed(id)) {
+      auto* const stream = static_cast<std::byte*>(pointer) + 64;
+      ++reinterpret_cast<weight_block_index*>(stream + spec.index_offset())[3].words;
+    }
+  }
+  {
+    auto const lease = store.acquire(id);
+    CHECK(to_bits(lease.weights()[3 * 1024 + 5]) == 0);
+    CHECK(to_bits(lease.weights()[2 * 1024 + 5]) == to_bits(gaussian(20'000, 1)[2 * 1024 + 5]));
+  }
+  CHECK(message([&] { store.wait(); }) == "compressed_weights.decode: encoded bytes are corrupt (code 1) at block 3");
+}
+
+TEST_CASE("a lossy codec's parameters can be acquired", "[host]") {
+  parameter_store<neuzip_lossy<3>, cpu> store(cpu{.threads = 1});
+  auto const weights = gaussian(9000, 1);
+  auto const id = store.add("w", weights);
+  auto expected = weights;
+  neuzip_lossy<3>::decode(cpu{}, neuzip_lossy<3>::encode(cpu{}, weights), expected);
+  CHECK(holds(store.acquire(id).weights(), expected));
+}
+
+TEST_CASE("misuse of a store is an error that shows both values", "[host]") {
+  store_type store(cpu{.threads = 1});
+  store_type other(cpu{.threads = 1});
+  auto const a = store.add("a", gaussian(3000, 1));
+  auto const b = store.add("b", gaussian(4000, 2));
+  auto const c = store.add("c", gaussian(10, 2));
+  auto const d = other.add("d", gaussian(3000, 2));
+  std::vector<float> const gradient(2999);
+  CHECK(message([&] { static_cast<void>(store.acquire({3})); }) ==
+        "parameter_store.acquire: the parameter is number 3 but the store has 3");
+  CHECK(message([&] { store.prefetch({}); }) ==
+        "parameter_store.prefetch: the parameter is number -1 but the store has 3");
+  CHECK(message([&] { static_cast<void>(store.find("e")); }) ==
+        "parameter_store.find: there is no parameter e among 3");
+  CHECK(message([&] { store.add("b", gaussian(3, 3)); }) ==
+        "parameter_store.add: the name b is that of parameter 1 already");
+  auto lease = store.acquire(a);
+  auto const foreign = other.acquire(d);
+  CHECK(message([&] { static_cast<void>(store.acquire(a)); }) ==
+        "parameter_store.acquire: parameter 0 (a) is leased already, in slot 0");
+  CHECK(message([&] { store.update(b, lease); }) ==
+        "parameter_store.update: the lease is of parameter 0 but the call is for parameter 1 (b)");
+  CHECK(message([&] { store.update(a, foreign); }) ==
+        "parameter_store.update: the lease is of parameter 0 of another store, not of this one's 0");
+  CHECK(message([&] { store.sgd_update(a, lease, array_view<float const>(gradient), 1.0F); }) ==
+        "parameter_store.sgd_update: the gradient has 2999 elements but parameter 0 (a) has 3000");
+  CHECK(message([&] { store.sgd_update(a, lease, array_view<float const>(nullptr, 3000), 1.0F); }) ==
+        "parameter_store.sgd_update: the gradients have no memory but 3000 elements");
+  std::vector<float> const whole(3000);
+  CHECK(message([&] { store.sgd_update(a, lease, array_view<float const>(whole), std::nanf("")); }) ==
+        "parameter_store.sgd_update: the learning rate is nan but must be finite");
+  CHECK(message([&] { store.add("e", gaussian(3, 3)); }) == "parameter_store.add: 1 leases are held but must be 0");
+  CHECK(message([&] { store.resolve(); }) == "parameter_store.resolve: 1 leases are held but must be 0");
+  auto const second = store.acquire(b);
+  CHECK(message([&] { static_cast<void>(store.acquire(c)); }) ==
+        "parameter_store.acquire: 2 leases are held but the slots of scratch are 2");
+  lease.release();
+  CHECK_FALSE(lease.is_held());
+  CHECK_THAT(message([&] { static_cast<void>(lease.weights()); }),
+             contains("parameter_lease.weights: the lease of parameter 0"));
+  CHECK_THAT(message([&] { lease.release(); }),
+             contains("parameter_lease.release: the lease of parameter 0 was released"));
+  CHECK_THAT(message([&] { store.update(a, lease); }),
+             contains("parameter_store.update: the lease of parameter 0 was released"));
+  CHECK(message([] { store_type(cpu{}, {.scratch_slots = 0}); }) ==
+        "parameter_store: there are 0 slots of scratch but must be at least 1");
+  CHECK_THAT(message([] { store_type(cpu{}, {.slack = -0.5}); }), contains("parameter_store: the slack is -0.5"));
+  CHECK(message([] { store_type(cpu{}, {.headroom = -1}); }) ==
+        "parameter_store: the headroom is -1 bytes but must be at least 0");
+  CHECK(message([] { store_type(cpu{}, {.overflow_tensors = -1}); }) ==
+        "parameter_store: the overflow arena is for -1 tensors but must be for at least 0");
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Codes that a lane makes of its scores in registers, against those of the softmax on the host: the same to the bit.
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <tessera/core/bits.hpp>
+#include <tessera/program/attention/detail/forward_softmax.cuh>
+#include <tessera/quantize/scaled_float.hpp>
+#include <tessera/reduce/piecewise_linear_softmax.hpp>
+
+#include "support/catch.hpp"
+#include "support/cuda.hpp"
+#include "tile/cuda/device_values.cuh"
+
+namespace {
+
+using tessera::attention_weights;
+using tessera::key_limits;
+using tessera::piecewise_linear_softmax;
+using tessera::tile_mask;
+using tessera::tile_scales;
+using quantizer = tessera::float8_quantizer<tessera::float8_e4m3>;
+
+bool is_hopper() {
+  int major = 0;
+  tessera_test::cuda_ok(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
+  return major == 9;
+}
+
+constexpr int keys = 128;
+constexpr int rows = 16;  // of a warp
+
+/// Scores of a warp's rows and 128 keys; scales of rows, two of which share one, and of four groups of keys.
+struct tile_of_scores {
+  std::vector<std::int32_t> sums;
+  std::vector<float> row_scales;
+  std::vector<float> key_scales;
+  std::int32_t first_seen = 0;   ///< by the first row; by each further row one key later
+  std::int32_t seen_end = keys;  ///< of the first row; of each further row one key later
+  bool is_first = false;
+};
+
+[[maybe_unused]] __device__ int key_of(int lane, int i) {
+  return i / 4 * 8 + 2 * (lane % 4) + i % 2;
+}
+
+template <tile_mask Mask, tile_scales Scales>
+__global__ void make_codes(std::int32_t const* sums, float const* row_scales, float const* key_scales, int first_seen,
+                           int seen_end, bool is_first, std::uint32_t* codes, float* references, float* factors) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  int const lane = static_cast<int>(threadIdx.x);
+  std::int32_t scores[64];
+  for (int i = 0; i < 64; ++i) {
+    scores[i] = sums[(lane / 4 + i / 2 % 2 * 8) * keys + key_of(lane, i)];
+  }
+  attention_weights<piecewise_linear_softmax> weights;
+  int const row = lane / 4 - 2 * (lane % 4);
+  int const high = seen_end + row;
+  key_limits const limits{first_seen + row, {min(high, keys - 2 * (lane % 4)), min(high + 8, keys - 2 * (lane % 4))}};
+  float factor[2];
+  weights.template take<Mask, Scales>(scores, row_scales[lane / 4] * key_scales[lane % 4], limits, is_first, factor);
+  std::uint32_t packed[4][4];
+  attention_weights<piecewise_linear_softmax>::pack(scores, packed);
+  for (int i = 0; i < 16; ++i) {
+    codes[lane * 16 + i] = packed[i / 4][i % 4];
+  }
+  for (int half = 0; half < 2; ++half) {
+    references[lane / 4 + 8 * half] = weights.reference[half];
+    factors[lane / 4 + 8 * half] = factor[half];
+  }
+#endif
+}
+
+struct made {
+  std::vector<std::uint8_t> codes;  ///< rows x keys
+  std::vector<float> references;
+  std::vector<float> factors;
+};
+
+template <tile_mask Mask, tile_scales Scales>
+made on_device(tile_of_scores const& tile) {
+  tessera_test::device_values<std::int32_t> const sums(tile.sums);
+  tessera_test::device_values<float> const row_scales(tile.row_scales);
+  tessera_test::device_values<float> const key_scales(tile.key_scales);
+  tessera_test::device_values<std::uint32_t> codes(32 * 16);
+  tessera_test::device_values<float> references(rows);
+  tessera_test::device_values<float> factors(rows);
+  make_codes<Mask, Scales><<<1, 32>>>(sums.data(), row_scales.data(), key_scales.data(), tile.first_seen, tile.seen_end,
+                                      tile.is_first, codes.data(), references.data(), factors.data());
+  auto const words = codes.download();
+  made result{std::vector<std::uint8_t>(rows * keys), references.download(), factors.download()};
+  for (int lane = 0; lane < 32; ++lane) {
+    for (int word = 0; word < 16; ++word) {
+      for (int byte = 0; byte < 4; ++byte) {
+        // pack() puts register 16 i + 8 (word / 2) + 2 (word % 2) + {0, 1, 4, 5} into a word.
+        int const i = 16 * (word / 4) + 8 * (word % 4 / 2) + 2 * (word % 4 % 2) + byte / 2 * 4 + byte % 2;
+        int const row = lane / 4 + i / 2 % 2 * 8;
+        int const key = i / 4 * 8 + 2 * (lane % 4) + i % 2;
+        result.codes[static_cast<std::size_t>(row * keys + key)] =
+            static_cast<std::uint8_t>(words[static_cast<std::size_t>(lane * 16 + word)] >> 8 * byte);
+      }
+    }
+  }
+  return result;
+}
+
+/// Of a row and a key: which scale the lane has that meets them.
+float scale_of(tile_of_scores const& tile, int row, int key) {
+  return tile.row_scales[static_cast<std::size_t>(row % 8)] * tile.key_scales[static_cast<std::size_t>(key % 8 / 2)];
+}
+
+made on_host(tile_of_scores const& tile, bool is_masked) {
+  piecewise_linear_softmax const softmax;
+  made result{std::vector<std::uint8_t>(rows * keys), std::vector<float>(rows), {}};
+  for (int row = 0; row < rows; ++row) {
+    auto const is_seen = [&](int key) {
+      return !is_masked || (key >= tile.first_seen + row && key < tile.seen_end + row);
+    };
+    auto const sum_of = [&](int key) {
+      return is_seen(key) ? static_cast<float>(tile.sums[static_cast<std::size_t>(row * keys + key)])
+                          : -tessera::infinity;
+    };
+    float largest = -tessera::infinity;
+    for (int key = 0; key < keys; ++key) {
+      largest = is_seen(key) ? tessera::max(largest, scale_of(tile, row, key) * sum_of(key)) : largest;
+    }
+    auto state = softmax.identity();
+    if (largest != -tessera::infinity) {
+      softmax.turn(state, largest);
+    }
+    result.references[static_cast<std::size_t>(row)] = state.reference;
+    for (int key = 0; key < keys; ++key) {
+      result.codes[static_cast<std::size_t>(row * keys + key)] =
+          softmax.weigh<quantizer>(state, scale_of(tile, row, key), sum_of(key), tile.is_first).code.bits;
+    }
+  }
+  return result;
+}
+
+tile_of_scores random_tile(std::uint32_t seed, std::int32_t spread, float scale) {
+  std::uint32_t state = seed;
+  auto const next = [&] { return state = state * 1664525U + 1013904223U; };
+  tile_of_scores tile;
+  tile.is_first = seed % 2 == 0;
+  for (int i = 0; i < rows * keys; ++i) {
+    tile.sums.push_back(static_cast<std::int32_t>(next() >> 4) % (spread + 1) * (next() >> 31 == 0 ? 1 : -1));
+  }
+  for (int i = 0; i < 8; ++i) {
+    tile.row_scales.push_back(scale * (0.5F + static_cast<float>(next() >> 8) * 0x1p-24F));
+  }
+  for (int i = 0; i < 4; ++i) {
+    tile.key_scales.push_back(0.25F + static_cast<float>(next() >> 8) * 0x1p-24F);
+  }
+  return tile;
+}
+
+int differences(made const& a, made const& b) {
+  int count = 0;
+  for (std::size_t i = 0; i < a.codes.size(); ++i) {
+    count += a.codes[i] != b.codes[i] ? 1 : 0;
+  }
+  for (std::size_t i = 0; i < a.references.size(); ++i) {
+    count += a.references[i] != b.references[i] ? 1 : 0;
+  }
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("a lane's codes of weights are those of the host, to the bit", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  if (!is_hopper()) {
+    TESSERA_SKIP("no device of sm_90");
+  }
+  std::uint32_t seed = 1;
+  for (std::int32_t const spread : {0, 1, 90, 16129, 120000, 4161600}) {
+    for (float const scale : {0.0F, 1e-30F, 1e-9F, 1e-5F, 1.3e-4F, 4e-3F, 0.025F}) {
+      tile_of_scores tile = random_tile(++seed, spread, scale);
+      CAPTURE(spread, scale);
+      CHECK(differences(on_device<tile_mask::none, tile_scales::small>(tile), on_host(tile, false)) == 0);
+      tile.seen_end = 40;
+      CHECK(differences(on_device<tile_mask::behind, tile_scales::small>(tile), on_host(tile, true)) == 0);
+      tile.first_seen = 21;
+      CHECK(differences(on_device<tile_mask::both, tile_scales::any>(tile), on_host(tile, true)) == 0);
+      tile.seen_end = -3;  // the first rows see nothing
+      tile.first_seen = -40;
+      CHECK(differences(on_device<tile_mask::both, tile_scales::any>(tile), on_host(tile, true)) == 0);
+    }
+    for (float const scale : {0.05F, 0.9F, 31.0F, 1e6F, 1e25F}) {
+      tile_of_scores tile = random_tile(++seed, spread, scale);
+      CAPTURE(spread, scale);
+      CHECK(differences(on_device<tile_mask::none, tile_scales::any>(tile), on_host(tile, false)) == 0);
+      tile.seen_end = 40;
+      CHECK(differences(on_device<tile_mask::both, tile_scales::any>(tile), on_host(tile, true)) == 0);
+    }
+  }
+}
+
+TEST_CASE("a scale that is NaN and a score beyond 3e38 make factors of the rows that see them NaN", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  if (!is_hopper()) {
+    TESSERA_SKIP("no device of sm_90");
+  }
+  float const bad[] = {std::numeric_limits<float>::quiet_NaN(), 1e38F, std::numeric_limits<float>::infinity()};
+  for (float const scale : bad) {
+    tile_of_scores tile = random_tile(5, 100, 1e-3F);
+    for (auto& sum : tile.sums) {
+      sum = std::abs(sum) + 5000;
+    }
+    tile.key_scales[3] = scale * 1e3F;  // of keys 6 and 7 of each 8
+    auto const all = on_device<tile_mask::both, tile_scales::any>(tile);
+    for (int row = 0; row < rows; ++row) {
+      CAPTURE(scale, row);
+      CHECK(std::isnan(all.factors[static_cast<std::size_t>(row)]));
+    }
+    tile.seen_end = 4;  // rows 0 to 2 see keys 0 to 5 at most
+    auto const few = on_device<tile_mask::both, tile_scales::any>(tile);
+    for (int row = 0; row < rows; ++row) {
+      CAPTURE(scale, row);
+      CHECK(std::isnan(few.factors[static_cast<std::size_t>(row)]) == (row > 2));
+    }
+  }
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <cstdint>
+#include <cstdlib>
+#include <vector>
+
+#include <tessera/program/attention/detail/quantized_decode_schedule.hpp>
+
+#include "support/catch.hpp"
+
+using namespace tessera;
+
+namespace {
+
+/// How often each row is worked on, over all keys it sees: `shares` times if every one is in a share.
+void check_every_row(few_query_works const& works) {
+  attention_shape const& s = works.shape;
+  std::vector<std::int64_t> found(static_cast<std::size_t>(s.batch * s.query_heads * s.queries));
+  for (std::uint32_t i = 0; i < works.count(); ++i) {
+    few_query_work const work = works.at(i);
+    for (int row = 0; row < 16; ++row) {
+      few_query_row const place = works.row_of(work, row);
+      if (place.is_inside) {
+        CHECK(place.head / (s.query_heads / s.key_heads) == work.key_head);
+        found[static_cast<std::size_t>((work.sequence * s.query_heads + place.head) * s.queries + place.query)] += 1;
+      }
+    }
+  }
+  for (std::int64_t const times : found) {
+    CHECK(times == works.shares());
+  }
+}
+
+/// Tiles of the shares of a row's work follow each other, and hold all keys that any row sees.
+void check_every_tile(few_query_works const& works, std::int64_t last_query) {
+  std::uint32_t const each = works.count() / works.by_shares.divisor;
+  for (std::uint32_t i = 0; i < each; ++i) {
+    few_query_work const first = works.at(i);
+    std::int64_t next = first.first_tile;
+    CHECK(next * 128 <= first.mask.of(0).first);
+    for (std::uint32_t share = 0; share < works.by_shares.divisor; ++share) {
+      few_query_work const work = works.at(share * each + i);
+      CHECK(work.share == share);
+      CHECK((work.tiles == 0 || work.first_tile == next));
+      CHECK(work.tiles >= 0);
+      CHECK(std::abs(work.tiles - first.tiles) <= 1);
+      next += work.tiles;
+    }
+    key_interval const seen = first.mask.of(last_query);
+    CHECK((seen.first >= seen.end || next * 128 >= seen.end));
+    CHECK((next - first.first_tile) * 128 < seen.end + 128);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("few queries are shared out so that every row meets every key that it sees once", "[host]") {
+  for (std::int64_t const queries : {1, 3, 16}) {
+    for (std::int64_t const keys : {1, 127, 128, 129, 1000}) {
+      for (std::int64_t const shares : {1, 2, 7}) {
+        for (std::int64_t const left : {-1, 100}) {
+          CAPTURE(queries, keys, shares, left);
+          few_query_works const works =
+              few_query_works::of({2, 6, 2, queries, keys, 64}, {}, {}, left, left < 0 ? -1 : 0, shares);
+          check_every_row(works);
+          check_every_tile(works, queries - 1);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("sequences without keys or queries have works without tiles", "[host]") {
+  std::vector<std::int32_t> const lengths{0, 200};
+  sequence_lengths const some(lengths);
+  few_query_works works = few_query_works::of({2, 2, 1, 4, 300, 64}, {}, some, -1, -1, 2);
+  CHECK(works.at(0).tiles == 0);
+  CHECK(works.at(1).tiles == 1);
+  works.query_lengths = some;
+  works.key_lengths = {};
+  CHECK(works.at(0).tiles == 0);
+  CHECK(works.at(1).tiles == 1);
+  CHECK(works.at(3).tiles == 2);
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <tessera/exec/cpu.hpp>
+#include <tessera/program/loss/block_lists.hpp>
+#include <tessera/testing/generators.hpp>
+
+#include "support/catch.hpp"
+
+using namespace tessera;
+
+namespace {
+
+std::vector<std::uint8_t> some_ones(std::int64_t count, std::uint64_t seed, std::uint64_t every) {
+  std::vector<std::uint8_t> values;
+  for (std::int64_t i = 0; i < count; ++i) {
+    values.push_back(testing::hash(seed, static_cast<std::uint64_t>(i)) % every == 0 ? 1 : 0);
+  }
+  return values;
+}
+
+/// Of `rows` blocks of tokens and `columns` blocks of entries.
+void check_lists(std::int32_t rows, std::int32_t columns, std::uint64_t every) {
+  CAPTURE(rows, columns, every);
+  cpu const exec{.threads = 2};
+  std::int32_t const token_panels = divide_up(rows, 2);
+  std::int32_t const entry_panels = divide_up(columns, 2);
+  auto for_hidden = some_ones(rows * columns, 1, every);
+  auto for_classifier = some_ones(rows * columns, 2, every);
+  auto const unclean = some_ones(rows, 3, 3);
+  auto const hidden_before = for_hidden;
+  auto const classifier_before = for_classifier;
+  std::vector<std::int32_t> counts(static_cast<std::size_t>(token_panels + entry_panels), -1);
+  std::vector<std::int32_t> lists(static_cast<std::size_t>(entry_panels * rows + token_panels * columns), -1);
+  loss_product_works const works{counts.data(), lists.data(), entry_panels, token_panels, 5, rows, columns, 2};
+  list_loss_blocks const program{{0, columns * std::int64_t{128}, columns * std::int64_t{128}, nullptr},
+                                 works,
+                                 counts,
+                                 lists,
+                                 {for_hidden.data(), {rows, columns}},
+                                 {for_classifier.data(), {rows, columns}},
+                                 unclean};
+  exec.run(program, program.groups());
+  CHECK(std::all_of(for_hidden.begin(), for_hidden.end(), [](std::uint8_t kept) { return kept == 0; }));
+  CHECK(std::all_of(for_classifier.begin(), for_classifier.end(), [](std::uint8_t kept) { return kept == 0; }));
+  constexpr std::int32_t workers = 7;
+  std::vector<int> visits(static_cast<std::size_t>(works.count()));
+  std::int64_t wrong = 0;
+  for (std::int32_t turn = 0; turn < divide_up(works.count(), workers); ++turn) {
+    for (std::int32_t worker = 0; worker < workers; ++worker) {
+      loss_product_work const work = works.at(turn, worker, workers);
+      if (work.panel < 0) {
+        wrong += work.count == 0 ? 0 : 1;
+        continue;
+      }
+      std::int32_t const list = work.is_hidden ? entry_panels + work.panel : work.panel;
+      ++visits[static_cast<std::size_t>(list * 5 + work.channel_tile)];
+      std::vector<std::int32_t> expected;
+      bool is_unclean = false;
+      for (std::int32_t block = 0; block < (work.is_hidden ? columns : rows); ++block) {
+        bool kept = false;
+        for (std::int32_t own = 2 * work.panel; own < 2 * work.panel + 2; ++own) {
+          if (own < (work.is_hidden ? rows : columns)) {
+            auto const at = static_cast<std::size_t>(work.is_hidden ? own * columns + block : block * columns + own);
+            kept = kept || (work.is_hidden ? hidden_before : classifier_before)[at] != 0;
+          }
+        }
+        if (kept) {
+          bool const cleaned = !work.is_hidden && unclean[static_cast<std::size_t>(block)] != 0;
+          expected.push_back(loss_list_entry::make(block, cleaned));
+          is_unclean = is_unclean || cleaned;
+        }
+      }
+      wrong += std::vector<std::int32_t>(work.list, work.list + work.count) == expected ? 0 : 1;
+      wrong += work.is_unclean == is_unclean ? 0 : 1;
+    }
+  }
+  CHECK(wrong == 0);
+  CHECK(std::all_of(visits.begin(), visits.end(), [](int count) { return count == 1; }));
+}
+
+}  // namespace
+
+TEST_CASE("lists name the blocks that are kept for a panel, and works go through each list once a tile", "[host]") {
+  check_lists(1, 1, 1);
+  check_lists(1, 2, 2);
+  check_lists(5, 3, 2);
+  check_lists(64, 33, 4);
+  check_lists(300, 9, 5);
+  check_lists(6, 40, 1000000);
+}
+
+TEST_CASE("what is marked beyond the end of a part is in no list of hidden states", "[host]") {
+  cpu const exec{.threads = 1};
+  std::vector<std::uint8_t> for_hidden(2 * 6, 1);
+  std::vector<std::uint8_t> for_classifier(2 * 6, 1);
+  std::vector<std::uint8_t> const unclean(2);
+  std::vector<std::int32_t> counts(4, -1);
+  std::vector<std::int32_t> lists(3 * 2 + 6, -1);
+  // Three panels of a whole part, of which the last part has but 300 entries.
+  loss_product_works const works{counts.data(), lists.data(), 3, 1, 1, 2, 6, 1};
+  list_loss_blocks const program{{768, 768, 1068, nullptr},       works,  counts, lists, {for_hidden.data(), {2, 6}},
+                                 {for_classifier.data(), {2, 6}}, unclean};
+  exec.run(program, program.groups());
+  CHECK(counts[3] == 3 * 2);
+  CHECK(std::vector<std::int32_t>(lists.begin() + 6, lists.begin() + 9) ==
+        std::vector<std::int32_t>{loss_list_entry::make(0, false), loss_list_entry::make(1, false),
+                                  loss_list_entry::make(2, false)});
+}
+
+TEST_CASE("tiles are made wherever a block of a panel pair is alive", "[host]") {
+  cpu const exec{.threads = 2};
+  constexpr std::int64_t token_blocks = 7;
+  constexpr std::int64_t most = 400;
+  auto const alive = some_ones(token_blocks * 40, 5, 9);
+  loss_part_range const first_part{0, 11 * 128, 38 * 128 + 5, nullptr};
+  for (std::int32_t const columns : {128, 192, 256}) {
+    std::vector<tile_order::place> tiles(4 * most);
+    std::vector<std::int32_t> counts(4, -1);
+    list_loss_tiles program{first_part, {alive.data(), {token_blocks, 40}}, token_blocks, columns,
+                            2,          {tiles.data(), {4, most}},          counts};
+    exec.run(program, program.groups());
+    std::int64_t wrong = 0;
+    for (std::int64_t part = 0; part < 4; ++part) {
+      loss_part_range const range{part * 11 * 128, 11 * 128, 38 * 128 + 5, nullptr};
+      for (std::int32_t row = 0; row < 4; ++row) {
+        for (std::int32_t column = 0; column * columns < range.width(); ++column) {
+          bool wanted = false;
+          for (std::int64_t token = 2 * row; token < std::min<std::int64_t>(2 * row + 2, token_blocks); ++token) {
+            for (std::int64_t panel = column * columns / 256; panel * 256 < (column + 1) * columns; ++panel) {
+              for (std::int64_t block = 11 * part + 2 * panel; block < 11 * part + 2 * panel + 2; ++block) {
+                wanted = wanted || (block < 40 && alive[static_cast<std::size_t>(token * 40 + block)] != 0);
+              }
+            }
+          }
+          auto const list = tiles.begin() + part * most;
+          auto const found = std::count_if(list, list + counts[static_cast<std::size_t>(part)],
+                                           [&](auto tile) { return tile.row == row && tile.column == column; });
+          wrong += found == (wanted ? 1 : 0) ? 0 : 1;
+        }
+      }
+    }
+    CHECK(wrong == 0);
+    program.alive = {};
+    exec.run(program, program.groups());
+    CHECK(counts[0] == 4 * divide_up(11 * 128, columns));
+    CHECK(counts[3] == 4 * divide_up(5 * 128 + 5, columns));
+  }
+}
+
+TEST_CASE("a part's range knows what is left of it", "[host]") {
+  std::int64_t const alive = 300;
+  CHECK(loss_part_range{0, 256, 1000, &alive}.width() == 256);
+  CHECK_FALSE(loss_part_range{0, 256, 1000, &alive}.is_last());
+  CHECK(loss_part_range{256, 256, 1000, &alive}.width() == 44);
+  CHECK(loss_part_range{256, 256, 1000, &alive}.is_last());
+  CHECK(loss_part_range{512, 256, 1000, &alive}.width() == 0);
+  CHECK(loss_part_range{512, 256, 1000, &alive}.is_beyond());
+  CHECK(loss_part_range{768, 256, 1000, nullptr}.width() == 232);
+  std::int64_t const none = 0;
+  CHECK_FALSE(loss_part_range{0, 256, 1000, &none}.is_beyond());
+  CHECK(loss_part_range{0, 256, 1000, &none}.is_last());
+}

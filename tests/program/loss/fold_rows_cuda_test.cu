@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <tessera/exec/buffer.hpp>
+#include <tessera/exec/cuda.cuh>
+#include <tessera/program/loss/fold_rows.cuh>
+#include <tessera/program/loss/row_fold.hpp>
+#include <tessera/view/array_view.hpp>
+#include <tessera/view/matrix_view.hpp>
+
+#include "support/catch.hpp"
+#include "support/cuda.hpp"
+#include "support/device_copies.cuh"
+#include "support/row_states.hpp"
+
+using namespace tessera;
+using namespace tessera_test;
+
+namespace {
+
+constexpr int registers = 96;  // of 192 columns
+
+/// A warp for each 16 rows, which takes 192 columns at a time from registers as a matrix product leaves them.
+template <class R>
+struct fold_matrix {
+  static constexpr int lanes = 32;
+  using state_type = typename R::state_type;
+  struct scratch_type {
+    state_type of_row[16];
+  };
+
+  matrix_view<float const> values;  ///< a multiple of 16 rows
+  float scale;
+  array_view<state_type> states;  ///< of rows
+
+  __device__ void operator()(cuda_warp const& group, std::int64_t which, scratch_type& scratch) const {
+    int const own = group.lane / 4 + 8 * (group.lane % 2);
+    auto const end = static_cast<std::int32_t>(values.extent(1));
+    if (group.lane < 16) {
+      scratch.of_row[group.lane] = R{}.identity();
+    }
+    __syncwarp();
+    for (std::int32_t first = 2 * (group.lane % 4); first - 2 * (group.lane % 4) < end; first += 2 * registers) {
+      float sums[registers];
+      float largest[2] = {-infinity, -infinity};
+#pragma unroll
+      for (int i = 0; i < registers; ++i) {
+        std::int64_t const row = which * 16 + group.lane / 4 + i / 2 % 2 * 8;
+        std::int32_t const column = first + i / 4 * 8 + i % 2;
+        sums[i] = column < end ? values(row, column) : -infinity;
+        largest[i / 2 % 2] = i < 4 && i % 2 == 0 ? sums[i] : maximum(largest[i / 2 % 2], sums[i]);
+      }
+#pragma unroll
+      for (float& value : largest) {
+        value = maximum(value, __shfl_xor_sync(0xffffffffU, value, 1));
+        value = maximum(value, __shfl_xor_sync(0xffffffffU, value, 2));
+      }
+      state_type const found = fold_rows<R>(sums, largest, {first, end, scale}, scratch.of_row[own]);
+      state_type total = scratch.of_row[own];
+      row_fold<R>::add(total, found, detail::fast_power{});
+      __syncwarp();
+      if (group.lane % 4 < 2) {
+        row_fold<R>::keep(scratch.of_row[own], total);
+      }
+      __syncwarp();
+    }
+    if (group.lane < 16) {
+      states[which * 16 + group.lane] = scratch.of_row[group.lane];
+    }
+  }
+};
+
+/// Rows of one length.
+template <class R>
+void check_rows(std::vector<std::vector<float>> const& rows, float scale) {
+  auto const columns = static_cast<std::int64_t>(rows[0].size());
+  std::vector<float> values;
+  auto const count = divide_up(static_cast<std::int64_t>(rows.size()), std::int64_t{16}) * 16;
+  for (std::int64_t row = 0; row < count; ++row) {
+    std::vector<float> const& own = rows[static_cast<std::size_t>(row) % rows.size()];
+    values.insert(values.end(), own.begin(), own.end());
+  }
+  tessera::cuda const exec;
+  auto const given = to_device(exec, values);
+  buffer<typename R::state_type> states(exec, count);
+  fold_matrix<R> const program{{given.data(), {count, columns}}, scale, states.view()};
+  exec.run(program, count / 16);
+  auto const found = to_host(exec, states);
+  exec.wait();
+  for (std::size_t row = 0; row < found.size(); ++row) {
+    CAPTURE(row % rows.size(), columns, scale);
+    CHECK(difference_of<R>(found[row], pushed<R>(rows[row % rows.size()], scale)) == "");
+  }
+}
+
+template <class R>
+void check_all() {
+  auto rows = awkward_rows();
+  while (!rows.empty()) {
+    std::size_t const size = rows.back().size();
+    auto const first = std::find_if(rows.begin(), rows.end(), [&](auto const& row) { return row.size() == size; });
+    std::vector<std::vector<float>> const of_size(first, rows.end());
+    rows.erase(first, rows.end());
+    for (float const scale : {1.0F, 0.7F}) {
+      check_rows<R>(of_size, scale);
+      // Far rows make their warp take another way: so those that are not are taken by themselves, too.
+      auto near = of_size;
+      std::erase_if(near, [](auto const& row) {
+        return std::any_of(row.begin(), row.end(), [](float value) { return value > 1e6F || value < -1e6F; });
+      });
+      check_rows<R>(near, scale);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a warp folds rows in registers to what push() makes of them", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  check_all<lse_reducer<float>>();
+  check_all<entropy_reducer<float>>();
+  check_all<arg_max_reducer<float>>();
+  check_all<sum_reducer<float>>();
+  check_all<paired_reducer<entropy_reducer<float>, paired_reducer<arg_max_reducer<float>, sum_reducer<float>>>>();
+}
+
+TEST_CASE("a warp pushes values into reducers that say nothing of rows, alone or in pairs", "[cuda]") {
+  TESSERA_NEEDS_CUDA();
+  check_all<top_four>();
+  check_all<many_sums<2>>();   // 4 copies in a lane
+  check_all<many_sums<6>>();   // 2 of them
+  check_all<many_sums<40>>();  // more than registers hold
+  check_all<paired_reducer<lse_reducer<float>, top_four>>();
+  check_all<paired_reducer<many_sums<3>, paired_reducer<sum_reducer<float>, top_four>>>();
+}
