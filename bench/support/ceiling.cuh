@@ -70,7 +70,7 @@ inline double copy_ceiling() {
   return measured;
 }
 
-/// Likewise, of a kernel that only reads.
+/// Bytes per second that a kernel reads which only reads; measured once per process.
 inline double read_ceiling() {
   static double const measured = [] {
     ceiling_buffers buffers;

@@ -91,10 +91,12 @@ inline std::vector<std::size_t> by_use(std::vector<unsigned char> const& matters
 
 /// What all logits say of log-sum-exps that the loss found.
 struct softmax_survey {
-  double kept;          ///< part of the blocks in which |softmax - [label]| reaches the threshold
-  double kept_ordered;  ///< likewise, with entries in the order in which they matter to blocks of tokens
-  double worst_total;   ///< largest |1 - sum of a token's softmax|
-  double loss;          ///< mean over tokens
+  double kept;  ///< part of the blocks in which |softmax - [label]| reaches the threshold
+  /// Part of the blocks in which |softmax - [label]| reaches the threshold, with entries in the order in which they
+  /// matter to blocks of tokens.
+  double kept_ordered;
+  double worst_total;  ///< largest |1 - sum of a token's softmax|
+  double loss;         ///< mean over tokens
 };
 
 /// Filter: a gradient_filter, which says how large blocks are and what the threshold is.

@@ -17,12 +17,14 @@ struct real_classifier {
   std::int64_t vocabulary;  ///< rows
   std::int64_t channels;
   std::vector<std::uint16_t> hidden;      ///< bits of bf16, tokens x channels
-  std::vector<std::uint16_t> classifier;  ///< likewise, vocabulary x channels
+  std::vector<std::uint16_t> classifier;  ///< bits of bf16, vocabulary x channels
   std::vector<std::int64_t> labels;       ///< a row for each token
 };
 
-/// That of smollm2_classifier.safetensors, found and refused likewise: the likeliest rows for some tokens, or all of
-/// both if the folder has the large set of tests/data/make_data.py.
+/// The hidden states, classifier rows and labels of tests/data/smollm2_classifier.safetensors: the likeliest rows for
+/// some tokens, or all of both if the folder has the large set of tests/data/make_data.py. The folder can be named by
+/// TESSERA_TEST_DATA in the environment. Throws where the file is not there or programs were built without a JSON
+/// library.
 real_classifier smollm2_classifier();
 
 }  // namespace bench

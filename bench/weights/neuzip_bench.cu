@@ -161,7 +161,7 @@ class encoder {
   buffer<std::byte> space_;
 };
 
-/// Decodes streams likewise.
+/// Decodes streams, `tensors_per_call` with one call, into room of its own.
 template <class Codec>
 class decoder {
  public:

@@ -19,8 +19,8 @@ struct attention_row {
   double milliseconds = 0;       ///< with all quantization
   double kept_milliseconds = 0;  ///< over keys and values that are quantized already
   double relative_l1 = 0;        ///< of the result, against double precision
-  double cosine = 0;             ///< likewise
-  double rmse = 0;               ///< likewise
+  double cosine = 0;             ///< of the result, against double precision
+  double rmse = 0;               ///< of the result, against double precision
 };
 
 /// The keys and values of one layer of a large model.

@@ -14,8 +14,8 @@ namespace tessera_examples {
 struct loss_row {
   std::string mode;
   std::int64_t logit_bytes = 0;  ///< of the logits that are never in memory
-  std::int64_t bytes = 0;        ///< measured, the most at any time
-  std::int64_t dense_bytes = 0;  ///< likewise, of the dense way
+  std::int64_t bytes = 0;        ///< of the loss: measured, the most at any time
+  std::int64_t dense_bytes = 0;  ///< of the dense way: measured, the most at any time
   double milliseconds = 0;
   double dense_milliseconds = 0;
   double loss_error = 0;  ///< relative to double precision, as those below are

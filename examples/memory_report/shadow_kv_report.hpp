@@ -16,7 +16,7 @@ struct shadow_kv_row {
   std::int64_t rank = 0;
   std::int64_t chunks = 0;             ///< that a head selects
   std::int64_t device_bytes = 0;       ///< of a layer
-  std::int64_t host_bytes = 0;         ///< likewise
+  std::int64_t host_bytes = 0;         ///< of a layer
   std::int64_t long_device_bytes = 0;  ///< of a long text
   double attended = 0;                 ///< mean of tokens that a head attends to
   double captured = 0;                 ///< mean share of dense attention that those tokens have

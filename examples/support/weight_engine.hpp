@@ -91,7 +91,8 @@ void with_lossless_codec(tessera::weight_type type, Use&& use) {
   }
 }
 
-/// As above, for any choice that this program makes. Throws for others.
+/// Calls use(std::type_identity<codec>) with the codec of a choice, lossless or lossy. Throws for choices of which this
+/// program has no codec.
 template <class Use>
 void with_codec(codec_choice const& choice, Use&& use) {
   using tessera::weight_type;

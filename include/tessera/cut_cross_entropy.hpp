@@ -142,10 +142,10 @@ using cut_cross_entropy_of =
 /// The paper's method: bf16, blocks of 128 tokens x 128 entries, of which nothing reaches 2^-12.
 using cut_cross_entropy = cut_cross_entropy_of<bfloat16>;
 
-/// With nothing left out of gradients.
+/// The method without a filter: nothing is left out of gradients.
 template <class T, class Reducer = lse_reducer<float>>
 using exact_cross_entropy_of = linear_loss<loss_gemm_tile<T>, Reducer, gradient_filter<0>>;
-/// The same in bf16.
+/// The method without a filter, in bf16.
 using exact_cross_entropy = exact_cross_entropy_of<bfloat16>;
 
 }  // namespace v0

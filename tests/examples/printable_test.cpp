@@ -30,8 +30,8 @@ TEST_CASE("what a terminal obeys is shown as a number", "[host]") {
 TEST_CASE("bytes that are no UTF-8 are shown one by one", "[host]") {
   CHECK(printable("a\x9b"
                   "b\xff") == "a\\x9bb\\xff");
-  CHECK(printable("\xc3") == "\\xc3");           // cut off
-  CHECK(printable("\xe2\x82") == "\\xe2\\x82");  // likewise
+  CHECK(printable("\xc3") == "\\xc3");           // cut off after one byte of two
+  CHECK(printable("\xe2\x82") == "\\xe2\\x82");  // cut off after two bytes of three
   CHECK(printable("\xe2\x82"
                   "a") ==
         "\\xe2\\x82"

@@ -33,8 +33,8 @@ struct quality_data {
 struct quality {
   double ratio;         ///< bytes of bf16 to measured ones
   double retained;      ///< share of tokens
-  double key_cosine;    ///< mean of restored to original keys, both layers
-  double value_cosine;  ///< likewise
+  double key_cosine;    ///< mean cosine of restored and original keys, both layers
+  double value_cosine;  ///< mean cosine of restored and original values, both layers
   double error[2];      ///< of each layer's attention, relative
   double mean() const { return (error[0] + error[1]) / 2; }
   double cosine() const { return (key_cosine + value_cosine) / 2; }

@@ -54,7 +54,7 @@ struct make_long_sequence {
   struct scratch_type {};
   long_sequence sequence;
   tessera::view<tessera::bfloat16, 3> keys;    ///< 1 x tokens x 64
-  tessera::view<tessera::bfloat16, 3> values;  ///< likewise
+  tessera::view<tessera::bfloat16, 3> values;  ///< 1 x tokens x 64
 
   [[nodiscard]] std::int64_t groups() const { return keys.extent(1) / 4; }
   template <class Group>

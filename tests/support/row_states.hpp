@@ -63,7 +63,8 @@ struct top_four {
   }
 };
 
-/// Likewise, of as many words as one likes: sums that depend on the columns alone, and are exact in any order.
+/// A user's own reducer whose state has `Words` words: sums that depend on the columns alone, and are exact in any
+/// order.
 template <int Words>
 struct many_sums {
   struct state_type {

@@ -57,7 +57,8 @@ constexpr void check(bool holds, Parts const&... parts) {
   return product;
 }
 
-/// The product of more counts, likewise.
+/// The product of three or more counts; a `shape_error` that names `function` if one is negative or the product does
+/// not fit.
 template <std::convertible_to<std::int64_t>... More>
 [[nodiscard]] std::int64_t checked_multiply(char const* function, std::int64_t a, std::int64_t b, std::int64_t c,
                                             More... more) {

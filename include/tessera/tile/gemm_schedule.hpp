@@ -21,8 +21,8 @@ inline namespace v0 {
 
 /// One tile.
 struct gemm_work {
-  std::int32_t row;     ///< of tiles
-  std::int32_t column;  ///< likewise
+  std::int32_t row;     ///< of the tile, counted in tiles
+  std::int32_t column;  ///< of the tile, counted in tiles
   std::int32_t first;   ///< place of its pieces in the schedule's list
   std::int32_t pieces;  ///< how many; may be 0: then the sums are zeros
 };

@@ -51,8 +51,8 @@ struct row_bands {
 struct row_schedule {
   static constexpr std::int32_t samples = 8;  ///< places with columns from all over the row
 
-  std::int32_t rows;         ///< of tiles
-  std::int32_t columns;      ///< likewise
+  std::int32_t rows;         ///< of the matrix, in tiles
+  std::int32_t columns;      ///< of the matrix, in tiles
   std::int32_t pieces;       ///< of the depth
   std::int32_t workers;      ///< that take works at the same time
   std::int32_t most_states;  ///< shares of a row that there may be

@@ -16,8 +16,8 @@ namespace tessera {
 inline namespace v0 {
 
 struct tile_order {
-  std::int32_t rows;     ///< of tiles
-  std::int32_t columns;  ///< likewise
+  std::int32_t rows;     ///< of the matrix, in tiles
+  std::int32_t columns;  ///< of the matrix, in tiles
   std::int32_t band;     ///< rows of a band, at least 1
 
   /// Of a tile.

@@ -38,12 +38,12 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// Of the program that takes so many channels.
+/// Channels of the program that takes the call: 64, 128 or 256, the next that is large enough.
 inline int program_channels(attention_shape const& s) {
   return s.channels > 128 ? 256 : s.channels > 64 ? 128 : 64;
 }
 
-/// Of queries, of the program for sm_90a.
+/// Queries of a block of the program for sm_90a.
 inline int block_rows_of(attention_shape const& s) {
   int const channels = program_channels(s);
   return 64 * (channels > 128  ? warpgroup_attention_tuning<256>{}(900)
@@ -229,7 +229,8 @@ inline constexpr bool has_lane_weights = requires {
   lane_weights<Softmax>::steps;
 };
 
-/// Whether it did. The call has so many channels, or fewer.
+/// Enqueues attention_on_warpgroups, if that can take the call, which has `Channels` channels or fewer. Returns
+/// whether it did.
 template <int Channels, class Architectures, class Method, class T>
 bool try_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
   using program =
@@ -259,7 +260,8 @@ bool suits_attention_of_few_queries(attention_call<Method, T> const& call) {
   return s.queries <= few_queries && s.keys > 0 && !has_extras && is_small && is_whole && is_joined;
 }
 
-/// Whether it did. The call has so many channels, or fewer.
+/// Enqueues attention_of_few_queries, if that can take the call, which has `Channels` channels or fewer. Returns
+/// whether it did.
 template <int Channels, class Architectures, class Method, class T>
 bool try_attention_of_few_queries(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
   using program_type = attention_of_few_queries<Channels, Method, T, few_queries_tuning<Channels>{}(900)>;
@@ -291,7 +293,7 @@ bool try_attention_of_few_queries(basic_cuda<Architectures> const& exec, attenti
   return true;
 }
 
-/// Whether one of the programs for sm_90 did.
+/// Enqueues attention by one of the programs for sm_90, if one can take the call. Returns whether one did.
 template <int Channels, class Architectures, class Method, class T>
 bool try_attention_by_copy_engine(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
   return try_attention_of_few_queries<Channels>(exec, call) || try_attention_on_warpgroups<Channels>(exec, call);
@@ -299,7 +301,7 @@ bool try_attention_by_copy_engine(basic_cuda<Architectures> const& exec, attenti
 
 }  // namespace detail
 
-/// Of programs for sm_90a.
+/// How many floats of memory the programs for sm_90a can make use of, for works that several groups share.
 template <int... Architectures, class Method>
 std::int64_t floats_of_work_shares(basic_cuda<arch_list<Architectures...>> const& exec,
                                    quantized_regions<Method> const& regions) {

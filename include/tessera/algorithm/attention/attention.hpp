@@ -65,7 +65,7 @@ attention_writer<Method, T> writer_of(attention_call<Method, T, Bias> const& cal
           call.sinks, call.query_starts,         call.out.result,     call.out.log_sum_exp};
 }
 
-/// Of rows that are shared.
+/// Enqueues the merging of shares of rows, if the call has memory for shares.
 template <class Executor, class Method, class T, class Bias>
 void merge_shares(Executor const& exec, attention_call<Method, T, Bias> const& call) {
   if (call.partials.rows.data != nullptr) {
@@ -235,7 +235,7 @@ struct attention {
     run_attention(exec, call);
   }
 
-  /// Says what forward() takes, of calls that it cannot.
+  /// Refuses calls of forward() with arguments that it does not take, and says at compile time what it takes.
   template <class Executor, class In = anything, class Options = attention_options, class Out = anything, class... More>
   requires(!(MadeOrBraces<In, attention_inputs> && IsFirst<attention_options, Options> &&
              MadeOrBraces<Out, attention_outputs> &&
@@ -243,13 +243,13 @@ struct attention {
                                                                More const&...) {
     refuse<In>();
   }
-  /// Likewise, of outputs before options.
+  /// Refuses calls of forward() that give outputs before options, and says at compile time what it takes.
   template <class Executor, class In = anything, class Out = attention_outputs<bfloat16>, class... More>
   requires Made<Out, attention_outputs>
   static void forward(Executor const&, In const&, Out const&, attention_options const&, More const&...) {
     refuse<In>();
   }
-  /// Likewise, of braces that hold other things.
+  /// Refuses calls of forward() with braces that hold other things, and says at compile time what it takes.
   template <class... None>
   static void forward(anything, anything, attention_options const&, anything, anything, anything = {}) {
     refuse<None...>();
@@ -332,7 +332,7 @@ struct attention {
     check_extents(function, what, found, {batch, count, tokens, channels});
   }
 
-  /// Of what is not null; what is has no elements.
+  /// Throws for a view that has elements but no memory, and for one with memory that has other extents than expected.
   template <class T, int Rank>
   static void check_extents(char const* function, char const* what, view<T, Rank> found,
                             std::int64_t const (&expected)[Rank]) {
@@ -344,7 +344,7 @@ struct attention {
     }
   }
 
-  /// Sequences that lie one behind the other have a stride of 0.
+  /// Checks extents, and throws for strides of 0, but from sequence to sequence where these lie one after the other.
   template <class T, int Rank>
   static void check_output(char const* function, char const* what, view<T, Rank> found,
                            std::int64_t const (&expected)[Rank], bool has_starts) {

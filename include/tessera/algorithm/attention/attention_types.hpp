@@ -21,11 +21,11 @@ inline namespace v0 {
 /// What a call may choose.
 struct attention_options {
   float softmax_scale = 0.0F;      ///< 0: 1 / sqrt(channels)
-  bool is_causal = false;          ///< a query sees no key behind its own; the last query's own is the last key
-  std::int64_t window_left = -1;   ///< so many keys before its own a query sees; -1: all
-  std::int64_t window_right = -1;  ///< likewise behind it; with is_causal none
+  bool is_causal = false;          ///< a query sees no key after its own; the last query's own is the last key
+  std::int64_t window_left = -1;   ///< keys before its own that a query sees; -1: all
+  std::int64_t window_right = -1;  ///< keys after its own that a query sees; -1: all; with is_causal none
 
-  /// What both say of keys behind a query's own; -1: all.
+  /// How many keys after its own a query sees, by is_causal and window_right; -1: all.
   [[nodiscard]] constexpr std::int64_t keys_behind() const { return is_causal ? 0 : window_right; }
 };
 
@@ -43,11 +43,11 @@ struct attention_inputs {
 
   head_view<T const> queries;            ///< batch x query heads x queries x channels
   head_view<T const> keys;               ///< batch x key heads x keys x channels
-  head_view<T const> values;             ///< likewise
-  sequence_lengths query_lengths = {};   ///< of each sequence of the batch, where executors run; null: all are whole
-  sequence_lengths key_lengths = {};     ///< likewise
-  sequence_starts query_starts = {};     ///< where sequences begin that lie one behind the other
-  sequence_starts key_starts = {};       ///< likewise
+  head_view<T const> values;             ///< batch x key heads x keys x channels
+  sequence_lengths query_lengths = {};   ///< queries of each sequence, where executors run; null: all are whole
+  sequence_lengths key_lengths = {};     ///< keys of each sequence, where executors run; null: all are whole
+  sequence_starts query_starts = {};     ///< where queries of sequences begin that lie one after the other
+  sequence_starts key_starts = {};       ///< where keys of sequences begin that lie one after the other
   array_view<float const> sinks = {};    ///< a score for each query head, which takes weight and has no value; or null
   attention_block_list block_list = {};  ///< which tiles of 64 queries x 128 keys there are; null: all
 };

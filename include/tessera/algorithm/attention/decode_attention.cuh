@@ -80,7 +80,7 @@ struct dense_matrix {
   }
 };
 
-/// Whether it did.
+/// Enqueues dense_decode, if that can take the call. Returns whether it did.
 template <int Channels, class Architectures, class T, class Result>
 bool try_dense_decode(basic_cuda<Architectures> const& exec, decode_attention_call<T, Result> const& call) {
   using program_type = dense_decode<Channels, T, Result, dense_decode_tuning<Channels>{}(900)>;

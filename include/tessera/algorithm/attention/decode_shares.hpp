@@ -13,8 +13,8 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Of as many shares as there is memory for. `tokens`: that a block takes at a time; `blocks`: that run at a time;
-/// `rows`: of queries, that a block takes.
+/// Memory of the shares that cost least, of at most as many as `memory` has room for; null for one share. `tokens`: how
+/// many keys a block takes at a time; `blocks`: how many run at a time; `rows`: how many rows of queries a block takes.
 template <class State>
 [[nodiscard]] attention_partials<State> decode_partials(attention_shape const& s,
                                                         attention_partials<State> const& memory, std::int64_t tokens,

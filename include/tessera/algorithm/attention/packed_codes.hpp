@@ -46,7 +46,7 @@ void pack_int4_codes(Executor const& exec, head_view<std::int8_t const> codes, h
   exec.run(program, program.groups());
 }
 
-/// Enqueues the way back. Throws shape_error.
+/// Enqueues the widening of packed codes to bytes. Throws shape_error.
 template <class Executor>
 void widen_int4_codes(Executor const& exec, head_view<int4x2 const> packed, head_view<std::int8_t> codes) {
   detail::check_packed("widen_int4_codes", codes, packed);

@@ -28,7 +28,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// All three, of one Method (attention_method).
+/// Queries, keys and values as codes and scales of one Method (attention_method).
 template <class Method>
 struct quantized_heads {
   quantized_queries<typename Method::score_code> queries;     ///< of a batch
@@ -36,7 +36,7 @@ struct quantized_heads {
   quantized_value_heads<typename Method::value_code> values;  ///< of a batch
 };
 
-/// Which of them are to be made.
+/// Which parts of quantized_heads are to be made.
 struct quantized_parts {
   bool queries = true;      ///< with their scales
   bool keys = true;         ///< with their scales and means
@@ -119,7 +119,7 @@ struct quantized_regions {
         value_scales(plan.add<float>("scales of values", parts.values ? key_heads() * of.channels : 0)),
         value_mean(plan.add<float>("mean of values", smooths_values && parts.values ? key_heads() * of.channels : 0)) {}
 
-  /// Of a token's codes, where it is a query or a key.
+  /// Elements of type score_code that hold the codes of a query or a key.
   [[nodiscard]] std::int64_t elements() const { return shape.channels / codes_in<score_code>; }
   /// Scales of a query head.
   [[nodiscard]] std::int64_t query_scale_count() const { return query_groups::count(padded_tokens(shape.queries)); }

@@ -46,7 +46,7 @@ inline namespace v0 {
 struct loss_tiles_results {
   std::int64_t states;  ///< of each row, at most as many as there is room for
   loss_marks marks;     ///< to be checked; null if none were made
-  bool has_softmaxes;   ///< those that were wanted
+  bool has_softmaxes;   ///< whether it kept the softmaxes that were wanted
 };
 
 /// How sm_90a's program of the forward pass is laid out for a Reducer.
@@ -203,7 +203,7 @@ struct linear_loss {
                                  status_of(exec, {back})});
   }
 
-  /// Says what forward() takes, of calls that it cannot.
+  /// Refuses calls of forward() with arguments that it does not take, and says at compile time what it takes.
   template <class Executor, class In = anything, class Options = linear_loss_options, class Out = linear_loss_outputs,
             class... More>
   requires(!(MadeOrBraces<In, linear_loss_inputs, value_type> && IsFirst<linear_loss_options, Options> &&
@@ -212,19 +212,19 @@ struct linear_loss {
                                                                More const&...) {
     refuse_forward<In>();
   }
-  /// Likewise, of outputs before options.
+  /// Refuses calls of forward() that give outputs before options, and says at compile time what it takes.
   template <class Executor, class In = anything, class Out = linear_loss_outputs, class... More>
   requires IsFirst<linear_loss_outputs, Out>
   static void forward(Executor const&, In const&, Out const&, linear_loss_options const&, More const&...) {
     refuse_forward<In>();
   }
-  /// Likewise, of braces that hold other things.
+  /// Refuses calls of forward() with braces that hold other things, and says at compile time what it takes.
   template <class... None>
   static void forward(anything, anything, linear_loss_options const&, linear_loss_outputs const&, anything) {
     refuse_forward<None...>();
   }
 
-  /// Says what backward() takes, of calls that it cannot.
+  /// Refuses calls of backward() with arguments that it does not take, and says at compile time what it takes.
   template <class Executor, class In = anything, class Options = linear_loss_options, class Upstream = loss_upstream,
             class Out = anything, class... More>
   requires(!(MadeOrBraces<In, linear_loss_inputs, value_type> && IsFirst<linear_loss_options, Options> &&
@@ -233,7 +233,7 @@ struct linear_loss {
                                                                 Upstream const&, Out const&, More const&...) {
     refuse_backward<In>();
   }
-  /// Likewise, of braces that hold other things.
+  /// Refuses calls of backward() with braces that hold other things, and says at compile time what it takes.
   template <class... None>
   static void backward(anything, anything, linear_loss_options const&, loss_upstream const&, anything, anything) {
     refuse_backward<None...>();
@@ -308,7 +308,8 @@ struct linear_loss {
     return {in.hidden, in.classifier, in.labels, in.bias, in.weights};
   }
 
-  /// Of a pass whose workspace has room for what backward() wants, softmaxes of `kept` entries among it.
+  /// The stamp of a forward pass; `is_for_backward`: its workspace has room for what backward() wants, softmaxes of
+  /// `kept` entries among it.
   static loss_stamp stamp_of(linear_loss_shape const& shape, linear_loss_options const& options, bool is_for_backward,
                              std::int64_t kept) {
     using traits = scalar_traits<value_type>;

@@ -232,7 +232,7 @@ struct loss_gradients_on_warpgroups {
             {places.entries, call.shape.channels},
             {places.remains_stride(call.shape), 1}};
   }
-  /// If there is another order.
+  /// The rows of the classifier for a part: gathered where entries are taken in another order.
   matrix_view<value_type const> gathered(part_type const& part) const {
     return is_ordered ? gathered() : classifier_of(part);
   }

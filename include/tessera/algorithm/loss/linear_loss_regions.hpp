@@ -131,7 +131,7 @@ struct loss_mark_regions : loss_regions<Tile, Reducer> {
                              shape.tokens))),
         softmax_state(this->plan.template add<std::int32_t>("whether there are softmaxes", kept > 0 ? 1 : 0)) {}
 
-  /// Of the forward pass by itself.
+  /// Bytes of the forward pass by itself.
   std::int64_t forward_bytes() const { return live.offset; }
   /// Whether a workspace has room for marks, too.
   bool has_marks(workspace const& space) const { return space.bytes() >= softmaxes.offset; }

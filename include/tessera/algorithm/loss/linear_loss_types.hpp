@@ -62,7 +62,8 @@ struct linear_loss_options {
   float z_factor = 0.0F;      ///< of the squared log-sum-exp
   // Of the backward pass.
   float hidden_threshold = -1.0F;  ///< of the filter, for hidden states; 0: nothing is left out; -1: Filter::threshold
-  float classifier_threshold = -1.0F;  ///< likewise for the classifier; the bias is never filtered
+  /// Of the filter, for the classifier; 0: nothing is left out; -1: Filter::threshold. The bias is never filtered.
+  float classifier_threshold = -1.0F;
   /// Most bytes of the workspace; 0: 160 MiB, or what 32 MiB of gradient need. With more forward() may keep softmaxes,
   /// which the next backward() uses up.
   std::int64_t workspace_budget = 0;

@@ -126,7 +126,7 @@ bool can_rebuild(rebuild_keys<T, E> const& call) {
   return n.rank % 32 == 0 && n.rank <= 192 && n.chunk % 8 == 0 && can_turn;
 }
 
-/// Whether it did. Program: a fetch_records for the call.
+/// Enqueues a Program, which is a fetch_records for the call, if it takes the call. Returns whether it does.
 template <class Program, class Architectures, class Call>
 bool try_fetch(basic_cuda<Architectures> const& exec, Call const& call) {
   if (!Program::takes(call)) {
@@ -178,8 +178,8 @@ void run_program(basic_cuda<Architectures> const& exec, fetch_values<T, E, Codec
   exec.run(call, call.groups());
 }
 
-/// By rebuild_rotated for 16 bits and heads of 64 or 128 channels, for the ranks, chunks and rotations that are said
-/// above; else by the portable program.
+/// By rebuild_rotated for 16 bits and heads of 64 or 128 channels, for the ranks, chunks and rotations that
+/// can_rebuild() accepts; else by the portable program.
 template <class Architectures, class T, class E>
 void run_program(basic_cuda<Architectures> const& exec, rebuild_keys<T, E> const& call) {
   if constexpr (detail::has_pieces<T>) {

@@ -249,14 +249,14 @@ struct offloaded_cache {
     run_program(exec, archive_chunks<T, S, Codec>{n, memory, step, cache.selector, cache.plan.options.residual_limit});
     run_program(exec, finish_steps<T, element>{n, memory, step, cache.plan.rule()});
   }
-  /// Says what decode() takes, of calls that it cannot.
+  /// Refuses calls of decode() with arguments that it does not take, and says at compile time what it takes.
   template <class Executor, class Side, class Cache, class In = anything, class Out = anything, class... More>
   requires(!(Made<Cache, open_cache> && MadeOrBraces<In, offload_tokens> && MadeOrBraces<Out, offload_outputs> &&
              IsFirst<workspace, More...>)) static void decode(Executor const&, Side const&, Cache const&, In const&,
                                                               Out const&, More const&...) {
     refuse_decode<In>();
   }
-  /// Likewise, of braces that hold other things.
+  /// Refuses calls of decode() with braces that hold other things, and says at compile time what it takes.
   template <class... None>
   static void decode(anything, anything, anything, anything, anything, anything) {
     refuse_decode<None...>();

@@ -79,8 +79,8 @@ template <class T>
 struct offload_prompt_regions {
   region<float> gram;
   region<float> cosines;
-  region<T> directions;    ///< of refit()
-  region<float> relation;  ///< likewise
+  region<T> directions;    ///< for refit(): the new directions
+  region<float> relation;  ///< for refit(): products of the old directions with the new ones
   subspace_regions search;
 };
 

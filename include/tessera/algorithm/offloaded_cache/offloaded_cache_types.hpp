@@ -36,12 +36,14 @@ struct offload_options {
   std::int64_t ring = 64;    ///< latest tokens that are exact: from ring - chunk + 1 to ring; a multiple of the chunk
   std::int64_t slots = 0;    ///< chunks of a head that stay on the device; 0: as many as are selected
   std::int64_t strays = 16;  ///< chunks of a head that may be exact because directions do not hold them
-  float residual_limit = 3.0F;             ///< which those are: they leave more than so many times what the prompt left
+  /// Strays are chunks that leave, outside of the directions, more than so many times what the prompt left.
+  float residual_limit = 3.0F;
   float softmax_scale = 0.0F;              ///< 0: 1 / sqrt(channels)
   value_store values = value_store::host;  ///< of archived chunks
-  /// Steps find directions anew where there are so many times the tokens that these were fitted to, ...
+  /// Steps find the directions of a sequence anew when it has so many times the tokens that they were fitted to.
   float renewal_growth = 1.25F;
-  float renewal_until = 8.0F;    ///< ... as long as those are fewer than so many for each direction; 0: never
+  /// Steps find directions anew only if they were fitted to fewer tokens than so many for each direction; 0: never.
+  float renewal_until = 8.0F;
   bool keeps_products = false;   ///< 4 * (key_heads * channels)^2 bytes more a sequence, for refit()
   bool keeps_slots = true;       ///< false: fetches everything anew in each step; for tests and measurements
   subspace_options search = {};  ///< for directions
@@ -51,7 +53,7 @@ struct offload_options {
 template <class T>
 struct offload_tokens {
   view<T const, 3> queries;  ///< steps x query heads x channels, before their rotation
-  view<T const, 3> keys;     ///< steps x key heads x channels, likewise
+  view<T const, 3> keys;     ///< steps x key heads x channels, before their rotation
   view<T const, 3> values;   ///< steps x key heads x channels
   /// Of each step, where executors run; null: step i is of sequence i; -1: of none.
   array_view<std::int32_t const> sequences = {};

@@ -64,8 +64,8 @@ struct cache_append_call {
   retain_most_different rule;  ///< what is retained
   bool whole_tokens;           ///< vectors are those of all heads of a token together
   cache_source<T> source;      ///< without inputs: pages that are complete in the tail are sealed
-  view<merged_row, 5> rows;    ///< memory; see cache_append_regions
-  view<page_mark, 3> marks;    ///< likewise
+  view<merged_row, 5> rows;    ///< memory; see cache_append_regions::rows_in()
+  view<page_mark, 3> marks;    ///< memory; see cache_append_regions::marks_in()
 };
 
 namespace detail {

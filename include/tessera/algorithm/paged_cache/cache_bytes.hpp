@@ -30,7 +30,8 @@ struct cache_bytes {
   std::int64_t reserved = 0;         ///< all memory of the cache, used or not
   std::int64_t tokens = 0;           ///< of all sequences
   std::int64_t retained_tokens = 0;  ///< of all key heads, and of all layers or pairs of layers
-  std::int64_t refused_tokens = 0;   ///< likewise: merged because there was no room to retain them
+  /// Of all key heads, and of all layers or pairs of layers: merged because there was no room to retain them.
+  std::int64_t refused_tokens = 0;
 
   /// Bytes that are in use.
   [[nodiscard]] std::int64_t used() const { return codes + scales + norms + headers + retained + tail + bookkeeping; }

@@ -216,7 +216,7 @@ class cross_layer_cache {
     call.status = status_of(exec, {where, "sequence"});
     run_cached_attention(exec, call);
   }
-  /// Says what attend() takes, of calls that it cannot.
+  /// Refuses calls of attend() with arguments that it does not take, and says at compile time what it takes.
   template <class Executor, class Queries = head_view<T const>, class Sequences = cache_sequences,
             class Options = attention_options, class Out = anything, class... More>
   requires(!(IsFirst<head_view<T const>, Queries> && IsFirst<cache_sequences, Sequences> &&
@@ -225,7 +225,7 @@ class cross_layer_cache {
                                                        Options const&, Out const&, More const&...) const {
     refuse_attend<Queries>();
   }
-  /// Likewise, of outputs before options.
+  /// Refuses calls of attend() that give outputs before options, and says at compile time what it takes.
   template <class Executor, class Queries = head_view<T const>, class Sequences = cache_sequences,
             class Out = attention_outputs<T>, class... More>
   requires Made<Out, attention_outputs>
@@ -233,7 +233,7 @@ class cross_layer_cache {
               More const&...) const {
     refuse_attend<Queries>();
   }
-  /// Likewise, of braces that hold other things.
+  /// Refuses calls of attend() with braces that hold other things, and says at compile time what it takes.
   template <class... None>
   void attend(anything, anything, anything, anything, attention_options const&, anything, anything,
               anything = {}) const {

@@ -33,7 +33,7 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// Whether it did. Columns: page_columns.
+/// Enqueues attention by page_decode, if that can take the call. Returns whether it did. Columns: page_columns.
 template <class Columns, class Architectures, class T, class Result>
 bool try_page_decode(basic_cuda<Architectures> const& exec, cached_attention_call<T, Result> const& call) {
   constexpr page_decode_policy policy = page_decode_tuning<Columns::channels, Columns::format.key_bits>{}(900);
@@ -58,7 +58,8 @@ bool try_page_decode(basic_cuda<Architectures> const& exec, cached_attention_cal
   return true;
 }
 
-/// Whether it did, for pages of a format.
+/// Calls `use` with page_columns of these arguments, if they are those of the format, and gives what it does; false if
+/// they are not.
 template <int Channels, int Groups, int Bits, class Use>
 bool use_columns(cache_page_format const& format, Use const& use) {
   return format.channels == Channels && format.value_groups == Groups && format.key_bits == Bits &&
@@ -79,7 +80,8 @@ bool use_columns(cache_page_format const& format, Use const& use) {
          other_bits(std::integral_constant<int, 8>{});
 }
 
-/// What compress_pages reads and writes by 16 bytes.
+/// Whether what compress_pages reads and writes by 16 bytes begins at multiples of 16 bytes, and marks are fewer than
+/// 2^30.
 template <class Merger, class T>
 bool has_whole_elements(cache_append_call<Merger, T> const& call) {
   cache_memory<T> const& memory = call.source.memory;
@@ -94,7 +96,8 @@ bool has_whole_elements(cache_append_call<Merger, T> const& call) {
   return are_whole && call.marks.size() < most;
 }
 
-/// Whether it did. Call: a cache_append_call.
+/// Enqueues compress_pages, if the call's pages have these channels and groups and the executor has the program.
+/// Returns whether it did. Call: a cache_append_call.
 template <int Channels, int Groups, class Architectures, class Call>
 bool try_compression(basic_cuda<Architectures> const& exec, Call const& call) {
   using program_type = compress_pages<Channels, Groups, typename Call::merger_type, typename Call::value_type>;
@@ -157,7 +160,7 @@ void run_cached_attention(basic_cuda<arch_list<Architectures...>> const& exec,
   detail::attend_cache_portably(exec, call);
 }
 
-/// For CUDA devices.
+/// Says which programs for a cache are those of CUDA devices: some on sm_90 for 16 bits, else none.
 template <class Merger, class T, int... Architectures>
 cache_programs cache_programs_of(basic_cuda<arch_list<Architectures...>> const& exec, cache_page_format const& format,
                                  bool whole_tokens) {

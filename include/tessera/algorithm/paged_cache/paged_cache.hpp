@@ -54,7 +54,7 @@ struct cache_restore_call {
   cache_sequences sequences;      ///< lengths, slots and block tables
   int layer;                      ///< 0 or 1
   head_view<Result> keys;         ///< sequences x heads x tokens x channels
-  head_view<Result> values;       ///< likewise
+  head_view<Result> values;       ///< sequences x heads x tokens x channels
   status_word* status = nullptr;  ///< where sequences are reported that cannot be; null: the executor's
 };
 
@@ -94,19 +94,19 @@ void attend_cache_portably(Executor const& exec, cached_attention_call<T, Result
 
 }  // namespace detail
 
-/// An executor with programs of its own overloads this for itself.
+/// Enqueues an append of new tokens. An executor with programs of its own overloads this for itself.
 template <class Executor, class Merger, class T>
 void run_cache_append(Executor const& exec, cache_append_call<Merger, T> const& call) {
   detail::append_portably(exec, call);
 }
 
-/// Likewise.
+/// Enqueues attention over a cache. An executor with programs of its own overloads this for itself.
 template <class Executor, class T, class Result>
 void run_cached_attention(Executor const& exec, cached_attention_call<T, Result> const& call) {
   detail::attend_cache_portably(exec, call);
 }
 
-/// Likewise.
+/// Enqueues the restoring of keys and values. An executor with programs of its own overloads this for itself.
 template <class Executor, class T, class Result>
 void run_cache_restore(Executor const& exec, cache_restore_call<T, Result> const& call) {
   restore_pages<T, Result> const program{call.memory, call.sequences, call.layer,

@@ -54,7 +54,7 @@ void run_clusters(basic_cuda<Architectures> const& exec, Program const& program)
   exec.run(program, 2 * min(std::int64_t{program.works.count()}, clusters));
 }
 
-/// Whether it did.
+/// Enqueues products of keys with each other by tensor cores, if these can make them. Returns whether they can.
 template <class Architectures, class T>
 bool try_gram_products(basic_cuda<Architectures> const& exec, gram_call<T> const& call) {
   constexpr char const* where = "key_factorization.accumulate";
@@ -82,7 +82,7 @@ bool try_gram_products(basic_cuda<Architectures> const& exec, gram_call<T> const
   return true;
 }
 
-/// Whether it did.
+/// Enqueues products of keys with directions by tensor cores, if these can make them. Returns whether they can.
 template <class Architectures, class T>
 bool try_projection(basic_cuda<Architectures> const& exec, projection_call<T> const& call) {
   constexpr char const* where = "key_factorization.project";
@@ -113,7 +113,8 @@ bool try_projection(basic_cuda<Architectures> const& exec, projection_call<T> co
 
 }  // namespace detail
 
-/// By tensor cores where they can: see above.
+/// Enqueues products of keys with each other: by tensor cores for keys of 16 bits on sm_90a where these lie as the
+/// programs need, else by the portable programs.
 template <int... Architectures, class T>
 void add_products(basic_cuda<arch_list<Architectures...>> const& exec, gram_call<T> const& call) {
   if constexpr (((Architectures == 900) || ...) && detail::is_of_16_bits<T>) {
@@ -124,7 +125,8 @@ void add_products(basic_cuda<arch_list<Architectures...>> const& exec, gram_call
   detail::add_products_portably(exec, call);
 }
 
-/// By tensor cores where they can: see above.
+/// Enqueues products of keys with directions: by tensor cores for keys of 16 bits on sm_90a where these lie as the
+/// programs need, else by the portable programs.
 template <int... Architectures, class T>
 void project_keys(basic_cuda<arch_list<Architectures...>> const& exec, projection_call<T> const& call) {
   if constexpr (((Architectures == 900) || ...) && detail::is_of_16_bits<T>) {

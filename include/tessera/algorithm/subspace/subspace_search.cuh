@@ -12,7 +12,8 @@
 namespace tessera {
 inline namespace v0 {
 
-/// In rounds where there is the shared memory: see above.
+/// Enqueues a search: in rounds where these suit the rank and a thread block's shared memory is large enough, else by
+/// subspace_iteration.
 template <class Architectures, class T>
 void find_subspace(basic_cuda<Architectures> const& exec, subspace_search<T> const& search) {
   constexpr int exchange = 1024;  // of a thread block's lanes

@@ -46,7 +46,7 @@ std::vector<typename chunk_landmarks<S>::element_type> kept_of(S const& selector
 
 }  // namespace detail
 
-/// Checks S on the chunks of `keys`, rows of `channels` floats, and on `queries`, likewise.
+/// Checks S on the chunks of `keys` and on `queries`, both of which are rows of `channels` floats.
 template <ChunkSelector S>
 law_report check_chunk_laws(std::vector<float> const& keys, std::vector<float> const& queries, std::int64_t channels,
                             S const& selector = {}) {

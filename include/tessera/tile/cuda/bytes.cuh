@@ -33,31 +33,33 @@ __device__ __forceinline__ std::uint32_t recompute(std::uint32_t word) {
   return word;
 }
 
-/// Reads that will not be repeated: they leave the caches to others.
+/// Reads 8 bytes that will not be read again: they leave the caches to others.
 __device__ __forceinline__ uint2 load_once(uint2 const* address) {
   return __ldcs(address);
 }
-/// Likewise 16 bytes.
+/// Reads 16 bytes that will not be read again: they leave the caches to others.
 __device__ __forceinline__ uint4 load_once(uint4 const* address) {
   return __ldcs(address);
 }
-/// Likewise 4 bytes.
+/// Reads 4 bytes that will not be read again: they leave the caches to others.
 __device__ __forceinline__ std::uint32_t load_once(std::uint32_t const* address) {
   return __ldcs(address);
 }
-/// Reads that another multiprocessor may have written meanwhile, or that this one will not repeat but others may.
+/// Reads 16 bytes from the L2 cache, past L1: another multiprocessor may have written them meanwhile, or this one will
+/// not read them again but others may.
 __device__ __forceinline__ uint4 load_from_l2(uint4 const* address) {
   return __ldcg(address);
 }
-/// Likewise four floats.
+/// Reads four floats from the L2 cache, past L1, as the overload for 16 bytes does.
 __device__ __forceinline__ float4 load_from_l2(float4 const* address) {
   return __ldcg(address);
 }
-/// Likewise a float.
+/// Reads a float from the L2 cache, past L1, as the overload for 16 bytes does.
 __device__ __forceinline__ float load_from_l2(float const* address) {
   return __ldcg(address);
 }
-/// Likewise, and begun here: the compiler does not put it off behind a wait that follows.
+/// Reads 16 bytes from the L2 cache, as load_from_l2 does, and begins here: the compiler does not put the read off
+/// behind a wait that follows.
 __device__ __forceinline__ uint4 begin_load_from_l2(uint4 const* address) {
   uint4 found;
   asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -69,15 +71,15 @@ __device__ __forceinline__ uint4 begin_load_from_l2(uint4 const* address) {
 __device__ __forceinline__ void store_here(uint2* address, uint2 value) {
   asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(address), "r"(value.x), "r"(value.y) : "memory");
 }
-/// Writes that this kernel will not read.
+/// Writes 16 bytes that this kernel will not read.
 __device__ __forceinline__ void store_once(uint4* address, uint4 value) {
   __stcs(address, value);
 }
-/// Likewise 8 bytes.
+/// Writes 8 bytes that this kernel will not read.
 __device__ __forceinline__ void store_once(uint2* address, uint2 value) {
   __stcs(address, value);
 }
-/// Likewise 4 bytes.
+/// Writes 4 bytes that this kernel will not read.
 __device__ __forceinline__ void store_once(std::uint32_t* address, std::uint32_t value) {
   __stcs(address, value);
 }

@@ -61,8 +61,8 @@ struct largest_keys_scratch {
   alignas(8) std::uint32_t counts[bins];  ///< keys of each bin
   std::uint32_t contenders[Lanes];        ///< keys of the last bin
   std::uint32_t contender_count;          ///< of these
-  std::uint32_t lowest[warps];            ///< of the largest keys of lanes
-  std::uint32_t highest[warps];           ///< likewise
+  std::uint32_t lowest[warps];            ///< of each warp: the lowest of its lanes' largest keys
+  std::uint32_t highest[warps];           ///< of each warp: the highest of its lanes' largest keys
   std::uint32_t totals[warps];            ///< of warps
   alignas(16) last_bin last;              ///< read in one piece, beside which nothing else is read
   least_key least;                        ///< found in the end

@@ -14,7 +14,7 @@ __device__ __forceinline__ std::uint32_t multiply_pairs(std::uint32_t a, std::ui
   return product;
 }
 
-/// The larger ones, of unsigned integers (sm_90).
+/// The larger ones of unsigned 16-bit integers (sm_90).
 __device__ __forceinline__ std::uint32_t maximum_u16x2(std::uint32_t a, std::uint32_t b) {
   std::uint32_t larger;
   asm("max.u16x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));
@@ -27,7 +27,7 @@ __device__ __forceinline__ std::uint32_t minimum_f16x2(std::uint32_t a, std::uin
   asm("min.f16x2 %0, %1, %2;" : "=r"(smaller) : "r"(a), "r"(b));
   return smaller;
 }
-/// The larger ones, likewise.
+/// The larger ones of fp16. A NaN gives way to a number.
 __device__ __forceinline__ std::uint32_t maximum_f16x2(std::uint32_t a, std::uint32_t b) {
   std::uint32_t larger;
   asm("max.f16x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));

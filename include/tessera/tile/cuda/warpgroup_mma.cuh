@@ -172,13 +172,13 @@ __device__ __forceinline__ void commit_multiply() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/// Waits until at most `Pending` sets are not done. Their operands may be overwritten after that; for the sums, see
-/// below.
+/// Waits until at most `Pending` sets are not done. The operands of the others may be overwritten after that; for the
+/// sums, see the overload that takes them.
 template <int Pending>
 __device__ __forceinline__ void await_multiply() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
 }
-/// Likewise; if none that uses `sums` is pending, they can be read after this.
+/// Waits until at most `Pending` sets are not done; if none that uses `sums` is pending, they can be read after this.
 template <int Pending, class Sum, int Count>
 __device__ __forceinline__ void await_multiply(Sum (&sums)[Count]) {
   await_multiply<Pending>();

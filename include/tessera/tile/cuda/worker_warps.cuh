@@ -59,7 +59,7 @@ struct worker_warps {
       barrier.arrive();
     }
   }
-  /// Likewise so many of them, those who have read.
+  /// A worker has read what `barrier` guards: its first `readers` lanes, which are those that have read, arrive there.
   __device__ __forceinline__ static void release(shared_barrier& barrier, int lane, int readers) {
     __syncwarp();
     if (lane < readers) {

@@ -71,7 +71,7 @@ void write_keys(std::vector<std::uint32_t>& words, page_lanes<Channels> const& a
   }
 }
 
-/// Likewise, of values.
+/// What a thread writes: words of codes of values, and their places.
 template <int Channels>
 void write_values(std::vector<std::uint32_t>& words, page_lanes<Channels> const& at) {
   std::uint32_t pairs[4] = {};
