@@ -197,7 +197,7 @@ struct finish_summaries {
   std::int64_t block;         ///< tokens of one
   std::int64_t blocks_each;   ///< at least 1
   view<float, 4> means;       ///< batch x heads x one for every `blocks_each` x channels; or null
-  view<float, 4> scales;      ///< likewise: of what is left when the mean, if asked for, is subtracted
+  view<float, 4> scales;      ///< extents of `means`, or null; of values less their means, if these are asked for
   float highest;              ///< the largest code
   std::int64_t means_a_head;  ///< so many times `blocks_each`, or less, are the blocks
   token_sample sample = {};   ///< that summaries are of

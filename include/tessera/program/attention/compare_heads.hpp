@@ -67,7 +67,7 @@ struct compare_heads {
   struct scratch_type {};
 
   head_view<T const> found;          ///< sequences x heads x tokens x channels
-  head_view<Better const> expected;  ///< likewise
+  head_view<Better const> expected;  ///< sequences x heads x tokens x channels
   array_view<comparison_sums> sums;  ///< one for each group
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(found.size(), elements); }

@@ -35,7 +35,7 @@ struct dense_rows {
   tensor_map map;             ///< boxes of tokens x channels
   std::int32_t block_rows;    ///< from block to block
   std::int32_t head_rows;     ///< from head to head; 0 where heads lie side by side
-  std::int32_t head_columns;  ///< likewise; 0 where they do not
+  std::int32_t head_columns;  ///< from head to head; 0 where heads do not lie side by side
 };
 
 /// Which tokens of a key head a program takes at a time, and where they lie in shared memory.

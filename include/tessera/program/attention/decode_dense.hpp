@@ -27,7 +27,7 @@ inline namespace v0 {
 template <class T>
 struct decode_source {
   head_view<T const> keys;                      ///< block x key head x token of the block x channel
-  head_view<T const> values;                    ///< likewise
+  head_view<T const> values;                    ///< block x key head x token of the block x channel
   matrix_view<std::int32_t const> blocks = {};  ///< sequence x block of a sequence; null: a sequence is a block
   sequence_lengths lengths = {};                ///< tokens of each sequence; null: all that there is room for
 

@@ -143,7 +143,8 @@ struct decode_columns {
       }
     }
   }
-  /// Likewise, of values.
+  /// Adds products of weights and values as they are, of 16 tokens a tile. `values(row, strip, half)`: where eight
+  /// channels of a token lie.
   template <class T, int Tiles, class Values>
   __device__ __forceinline__ static void add_values(float (&sums)[strips][4], std::uint32_t const (&weights)[Tiles][2],
                                                     Values const& values, int lane) {

@@ -149,13 +149,13 @@ struct decode_works {
         static_cast<std::int32_t>(length_of(results.query_lengths, work.sequence, results.shape.queries));
     return max(length - max(count_of_queries - 1 - row_of(work, row).query, 0), 0);
   }
-  /// Likewise, of the lane's columns.
+  /// How many tokens each of the two rows sees that are the lane's columns.
   __device__ __forceinline__ void find_seen(decode_work const& work, int lane, std::int32_t length,
                                             std::int32_t (&tokens)[2]) const {
     tokens[0] = seen(work, 2 * (lane % 4), length);
     tokens[1] = seen(work, 2 * (lane % 4) + 1, length);
   }
-  /// And what all rows of any work do.
+  /// How many tokens every row of any work sees, at least.
   [[nodiscard]] __device__ __forceinline__ std::int32_t seen_by_all(std::int32_t length) const {
     return is_causal ? max(length - static_cast<std::int32_t>(by_queries.divisor) + 1, 0) : length;
   }

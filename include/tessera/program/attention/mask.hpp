@@ -24,7 +24,7 @@ struct attention_mask {
   std::int64_t queries;  ///< of the sequence
   std::int64_t keys;     ///< of the sequence
   std::int64_t left;     ///< keys before a query's own that it sees; negative: all
-  std::int64_t right;    ///< likewise behind it
+  std::int64_t right;    ///< keys behind a query's own that it sees; negative: all
 
   /// Empty for a query beyond the last. Both ends grow with the query.
   [[nodiscard]] TESSERA_FN constexpr key_interval of(std::int64_t query) const {

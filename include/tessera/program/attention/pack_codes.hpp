@@ -19,7 +19,7 @@ struct pack_codes {
   struct scratch_type {};
 
   head_view<std::int8_t const> codes;  ///< contiguous, of an even number of channels; values from -8 to 7
-  head_view<int4x2> packed;            ///< likewise, of half as many channels
+  head_view<int4x2> packed;            ///< contiguous, of half as many channels as `codes`
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(packed.size(), pairs); }
 

@@ -45,7 +45,7 @@ struct encode_tiles : head_lanes<T, Channels> {
     uint4 codes[Channels][tile / 16];  ///< of values, turned over
   };
 
-  tiled_heads<T> queries;          ///< null: no codes of queries; likewise
+  tiled_heads<T> queries;          ///< null: no codes of queries
   tiled_heads<T> keys;             ///< null: no codes of keys
   tiled_heads<T> values;           ///< null: no codes of values
   std::int32_t query_heads;        ///< of all batches

@@ -76,8 +76,8 @@ struct attention_of_few_queries {
     alignas(1024) unsigned char value[Policy.stages][shape::tile_bytes];
     alignas(16) float key_scale[Policy.stages][lane_scales];                  ///< of tiles of keys
     alignas(16) std::uint32_t weights[2][shape::rows * shape::weight_words];  ///< pairs of fp16; of tiles in turn
-    alignas(16) float largest[2][shape::rows][shape::warps];                  ///< likewise
-    alignas(16) row_sums sums[2][shape::rows];                                ///< of works in turn
+    alignas(16) float largest[2][shape::rows][shape::warps];  ///< score of a row and a warp's keys; of tiles in turn
+    alignas(16) row_sums sums[2][shape::rows];                ///< of works in turn
     shared_barrier key_full[Policy.stages];
     shared_barrier key_empty[Policy.stages];
     shared_barrier value_full[Policy.stages];

@@ -9,7 +9,8 @@
 ///     p  = the code nearest to w * highest                                     the weights' static scale, or the
 ///                                                                              softmax's own (weigh())
 ///     O  = 2^(r before - r) O + p V                                            p V summed from zero for each tile
-///     l  = 2^(r before - r) l + sum of p        L likewise, of w
+///     l  = 2^(r before - r) l + sum of p
+///     L  = 2^(r before - r) L + sum of w
 ///
 ///     result = O / l * scale of values (+ their mean)                          lse = ln 2 (r + log2 L) (+ mean score)
 ///
@@ -132,7 +133,7 @@ struct attention_tiles {
     float factor[rows];        ///< that earlier sums are multiplied by
     row_type second[rows];     ///< what the second lane of each row knows
     float inverse[rows];       ///< see finished_row
-    float share[rows];         ///< likewise
+    float share[rows];         ///< see finished_row
     /// The score of a query and a key of the tiles.
     TESSERA_FN float& score(int row, int column) { return scores[row * (columns + 1) + column]; }
   };
@@ -144,7 +145,7 @@ struct attention_tiles {
   sequence_lengths query_lengths;
   sequence_lengths key_lengths;
   std::int64_t left;          ///< see attention_mask
-  std::int64_t right;         ///< likewise
+  std::int64_t right;         ///< see attention_mask
   attention_block_list list;  ///< null: all tiles
   Bias bias;                  ///< added to scores, natural
   attention_writer<Method, T> results;

@@ -39,7 +39,7 @@ struct attention_shape {
   std::int64_t query_heads;  ///< of a sequence
   std::int64_t key_heads;    ///< of a sequence, a divisor of the query heads
   std::int64_t queries;      ///< of a sequence
-  std::int64_t keys;         ///< likewise
+  std::int64_t keys;         ///< of a sequence
   std::int64_t channels;     ///< of a head
 
   friend constexpr bool operator==(attention_shape const&, attention_shape const&) = default;
@@ -107,7 +107,7 @@ struct sequence_starts {
 /// Codes of queries and keys in an element of their views: of bytes 1, of pairs 2.
 template <class Code>
 inline constexpr int codes_in = 1;
-/// Of pairs.
+/// Codes in an element that is a pair.
 template <>
 inline constexpr int codes_in<int4x2> = 2;
 
@@ -115,7 +115,7 @@ inline constexpr int codes_in<int4x2> = 2;
 [[nodiscard]] TESSERA_FN constexpr int code_in(std::int8_t element, std::int64_t) {
   return element;
 }
-/// Likewise: even channels are the first of a pair.
+/// The code of a channel, of the pair that it lies in: even channels are the first of a pair.
 [[nodiscard]] TESSERA_FN constexpr int code_in(int4x2 element, std::int64_t channel) {
   return channel % 2 == 0 ? low(element) : high(element);
 }

@@ -106,7 +106,7 @@ struct attention_writer {
   attention_shape shape;
   view<float const, 3> mean_scores;   ///< of quantized_queries, or null
   view<float const, 3> value_scales;  ///< batch x key heads x channels; null: all 1
-  view<float const, 3> value_mean;    ///< likewise, or null
+  view<float const, 3> value_mean;    ///< batch x key heads x channels; or null
   sequence_lengths query_lengths;
   array_view<float const> sinks;  ///< or null
   sequence_starts starts;         ///< of queries

@@ -41,7 +41,7 @@ struct gemm_in_turns {
   static constexpr bool needs_specific_architecture = true;
   static constexpr bool is_persistent = true;
   static constexpr int rows = pieces_type::rows;              ///< of a cluster's tile
-  static constexpr int columns = pieces_type::columns;        ///< likewise
+  static constexpr int columns = pieces_type::columns;        ///< of a cluster's tile
   static constexpr int b_box_rows = pieces_type::b_box_rows;  ///< of the boxes of b; those of a have 128
   static constexpr int depth = pieces_type::depth;            ///< of a piece, and of all boxes
   static constexpr int a_bytes = pieces_type::a_bytes;

@@ -32,7 +32,7 @@ struct gemm_pieces {
   static_assert(Policy.blocks == 1 || Policy.blocks == 2, "tessera: clusters of this program have 1 or 2 blocks");
   static constexpr int lanes = shape::warpgroup * (1 + shape::consumers);
   static constexpr int rows = shape::block_rows * Policy.blocks;     ///< of a cluster's tile
-  static constexpr int columns = Policy.columns;                     ///< likewise
+  static constexpr int columns = Policy.columns;                     ///< of a cluster's tile
   static constexpr int b_box_rows = Policy.columns / Policy.blocks;  ///< of the boxes of b; those of a have 128
   static constexpr int depth =                                       ///< of a piece, and of all boxes
       shape::depth_bytes / static_cast<int>(sizeof(typename gemm_operand<Operand>::value_type));

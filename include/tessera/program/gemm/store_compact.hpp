@@ -23,7 +23,7 @@ template <class Output, class Map>
 struct store_compact {
   matrix_view<Output> target;
   array_view<std::int64_t const> row_places;     ///< of the product's rows, or no list
-  array_view<std::int64_t const> column_places;  ///< likewise
+  array_view<std::int64_t const> column_places;  ///< of the product's columns, or no list
   Map map;                                       ///< is told rows and columns of the product
 
   template <class Sum>

@@ -70,9 +70,9 @@ struct loss_product_work {
 /// All tiles of both products, those of the classifier first, which are over more blocks.
 struct loss_product_works {
   std::int32_t const* counts;  ///< of each list, * 2, + 1 if unclean: panels of the classifier, then of hidden states
-  std::int32_t const* lists;   ///< likewise, with room for all blocks
-  std::int32_t classifier_panels;  ///< 0 if nobody asks for this gradient
-  std::int32_t hidden_panels;      ///< likewise
+  std::int32_t const* lists;   ///< of blocks, in the order of `counts`, each with room for all blocks: loss_list_entry
+  std::int32_t classifier_panels;  ///< 0 if nobody asks for the gradient of the classifier
+  std::int32_t hidden_panels;      ///< 0 if nobody asks for the gradient of hidden states
   std::int32_t channel_tiles;      ///< of 256 channels
   std::int32_t token_blocks;       ///< of 128 tokens
   std::int32_t entry_blocks;       ///< of 128 entries, of the part
@@ -116,7 +116,7 @@ struct list_loss_blocks {
   array_view<std::int32_t> counts;                ///< of each list, as works has them
   array_view<std::int32_t> lists;                 ///< of each panel, as works has them
   matrix_view<std::uint8_t> kept_for_hidden;      ///< blocks of tokens x blocks of entries
-  matrix_view<std::uint8_t> kept_for_classifier;  ///< likewise
+  matrix_view<std::uint8_t> kept_for_classifier;  ///< blocks of tokens x blocks of entries
   array_view<std::uint8_t const> unclean;         ///< of blocks of tokens
 
   TESSERA_FN constexpr std::int64_t groups() const { return works.classifier_panels + works.hidden_panels; }

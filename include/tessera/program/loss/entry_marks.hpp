@@ -28,16 +28,16 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Of a token, in units of log 2.
+/// Bounds of a token, in units of log 2.
 struct loss_bound {
   float least;    ///< of the log-sum-exps of whole tiles that were looked at
   float highest;  ///< bound of its log-sum-exp that was used
 };
 
-/// What is known of a token when a launch begins, likewise.
+/// What is known of a token when a launch begins, in units of log 2.
 struct known_loss {
   float sum;    ///< log-sum-exp of what is done
-  float least;  ///< as above
+  float least;  ///< of the log-sum-exps of whole tiles that were looked at
 };
 
 struct loss_marks {

@@ -80,7 +80,7 @@ struct finish_loss_tokens {
   loss_terms terms;                                  ///< what is added to a loss
   loss_token_outputs outputs;
   array_view<float> row_lse;      ///< for the backward pass: NaN unless it is finite, which keeps all blocks of the row
-  array_view<float> row_entropy;  ///< likewise
+  array_view<float> row_entropy;  ///< for the backward pass: entropy of the row's softmax
   array_view<loss_sums> sums;     ///< one for each group
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(tokens.order.size(), std::int64_t{lanes}); }

@@ -70,7 +70,7 @@ struct loss_gradient_products {
   tensor_map gradient;    ///< tokens x entries of the part
   tensor_map hidden;      ///< tokens x channels
   tensor_map classifier;  ///< entries of the part x channels, where entries are in their own order
-  tensor_map gathered;    ///< likewise where they are not
+  tensor_map gathered;    ///< entries of the part x channels, where entries are in another order
   loss_product_works works;
   loss_part_range range;
   write_classifier_rows<Gradient> to_classifier;  ///< of a part

@@ -78,7 +78,7 @@ struct differentiate_softmaxes {
   array_view<float const> targets;        ///< of each row of the list, the label's logit
   logit_map<T> map;
   matrix_view<std::uint8_t> kept_for_hidden;      ///< blocks of 128 tokens x blocks of 128 entries
-  matrix_view<std::uint8_t> kept_for_classifier;  ///< likewise
+  matrix_view<std::uint8_t> kept_for_classifier;  ///< blocks of 128 tokens x blocks of 128 entries
   status_word* status;
 
   TESSERA_FN constexpr std::int64_t groups() const { return kept.values.extent(0); }

@@ -58,7 +58,7 @@ struct write_loss_gradient {
   float inverse_vocabulary;                       ///< 1 / entries of the vocabulary
   bool has_entropies;                             ///< some token has a gradient by its entropy
   matrix_view<std::uint8_t> kept_for_hidden;      ///< blocks of tokens x blocks of the part
-  matrix_view<std::uint8_t> kept_for_classifier;  ///< likewise
+  matrix_view<std::uint8_t> kept_for_classifier;  ///< blocks of tokens x blocks of the part
 
   __device__ __forceinline__ void prepare() const { target.prepare(); }
   __device__ __forceinline__ void finish() const { target.finish(); }

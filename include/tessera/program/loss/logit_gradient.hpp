@@ -47,7 +47,7 @@ struct loss_gradient_part {
   std::int64_t first;                             ///< entry of the vocabulary
   matrix_view<T> gradient;                        ///< tokens x entries
   matrix_view<std::uint8_t> kept_for_hidden;      ///< a value for each block
-  matrix_view<std::uint8_t> kept_for_classifier;  ///< likewise
+  matrix_view<std::uint8_t> kept_for_classifier;  ///< a value for each block
   matrix_view<float> column_sums;                 ///< rows of tiles x entries, or null
 };
 
@@ -66,8 +66,8 @@ struct loss_gradient_tiles {
 
   struct scratch_type {
     typename layout::scratch_type tile;    ///< for logits
-    std::uint32_t for_hidden[blocks];      ///< elements that do not stay below the threshold
-    std::uint32_t for_classifier[blocks];  ///< likewise
+    std::uint32_t for_hidden[blocks];      ///< elements that do not stay below thresholds.hidden
+    std::uint32_t for_classifier[blocks];  ///< elements that do not stay below thresholds.classifier
   };
 
   loss_logits<Tile> logits;

@@ -29,7 +29,7 @@ struct append_tokens {
   offload_step<T> step;
   rotary_embedding rotary;
   view<T const, 3> queries;  ///< steps x query heads x channels, before their rotation
-  view<T const, 3> keys;     ///< steps x key heads x channels, likewise
+  view<T const, 3> keys;     ///< steps x key heads x channels, before their rotation
   view<T const, 3> values;   ///< steps x key heads x channels
   status_word* status;
 

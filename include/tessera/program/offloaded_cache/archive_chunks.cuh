@@ -25,7 +25,7 @@ struct archive_rows {
 
   struct scratch_type {
     alignas(16) staged_keys<T> staged;          ///< keys of the chunk and head, rotated, and their mean
-    alignas(16) T values[most_chunk_elements];  ///< likewise
+    alignas(16) T values[most_chunk_elements];  ///< of the chunk and head
     record_words record[words];                 ///< of the values
     typename call_type::exact_place taken;      ///< by the chunk
   };

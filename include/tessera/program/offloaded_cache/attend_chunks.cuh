@@ -35,10 +35,10 @@ struct attend_rows {
 
   struct scratch_type {
     T const* keys[attended_tokens];    ///< where each token's is; null: there is no token
-    T const* values[attended_tokens];  ///< likewise
+    T const* values[attended_tokens];  ///< where each token's is; null: there is no token
     float largest[warps][most_group];  ///< score of a warp's tokens, of each query head; scaled, in base 2
-    float sums[warps][most_group];     ///< of weights, 2^(score - largest), likewise
-    /// Of weights times values, likewise.
+    float sums[warps][most_group];     ///< of weights, 2^(score - largest), of a warp's tokens, of each query head
+    /// Sums of weights times values of a warp's tokens, of each query head.
     alignas(16) float totals[warps][most_group][pitch];
   };
 

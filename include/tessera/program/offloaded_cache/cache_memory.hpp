@@ -127,16 +127,16 @@ struct offloaded_memory {
   view<std::byte, 3> values;     ///< rows x key heads x bytes of a record; the store
 
   view<T, 4> ring_keys;     ///< batch x key heads x ring x channels; token n at n % ring
-  view<T, 4> ring_values;   ///< likewise
+  view<T, 4> ring_values;   ///< batch x key heads x ring x channels; token n at n % ring
   view<T, 3> ring_sources;  ///< batch x ring x key heads * channels: keys before their rotation
 
   view<T, 5> exact_keys;            ///< batch x key heads x places x chunk x channels
-  view<T, 5> exact_values;          ///< likewise
+  view<T, 5> exact_values;          ///< batch x key heads x places x chunk x channels
   view<std::int32_t, 3> exact_ids;  ///< batch x key heads x places: chunk of the sequence, or -1
   view<float, 3> exact_measures;    ///< batch x key heads x places: least cosine of an outlier, residual of a stray
 
   view<T, 5> slot_keys;            ///< batch x key heads x slots x chunk x channels
-  view<T, 5> slot_values;          ///< likewise
+  view<T, 5> slot_values;          ///< batch x key heads x slots x chunk x channels
   view<std::int32_t, 3> slot_ids;  ///< batch x key heads x slots: chunk of the sequence, or -1
   view<std::int32_t, 2> hands;     ///< batch x key heads: the slot that is looked at first when one is needed
 
@@ -165,7 +165,7 @@ struct offload_step {
   view<float, 3> scores;  ///< rows x key heads x group: scaled; -inf for exact chunks; rows lie side by side
   view<scaled_exponentials<float>, 3> score_sums;  ///< steps x blocks of scored_chunks x query heads
   view<std::int32_t, 3> selected;                  ///< steps x key heads x budget: chunks, ascending
-  view<std::int32_t, 3> selected_slots;            ///< likewise: where they are
+  view<std::int32_t, 3> selected_slots;            ///< steps x key heads x budget: where selected chunks are
   view<std::int32_t, 2> selected_counts;           ///< steps x key heads
   view<missed_chunk, 3> missed;                    ///< steps x key heads x budget
   view<std::int32_t, 2> missed_counts;             ///< steps x key heads

@@ -192,7 +192,7 @@ struct copy_exact {
   rotary_embedding rotary;
   std::int64_t sequence;    ///< of the batch
   view<T const, 3> keys;    ///< heads x tokens x channels, from the first token of the prompt
-  view<T const, 3> values;  ///< likewise
+  view<T const, 3> values;  ///< heads x tokens x channels, from the first token of the prompt
 
   TESSERA_FN constexpr std::int64_t groups() const { return extents.key_heads * extents.outliers; }
 
@@ -225,7 +225,7 @@ struct fill_ring {
   rotary_embedding rotary;
   std::int64_t sequence;    ///< of the batch
   view<T const, 3> keys;    ///< heads x tokens x channels, from the first token of the prompt
-  view<T const, 3> values;  ///< likewise
+  view<T const, 3> values;  ///< heads x tokens x channels, from the first token of the prompt
   std::int64_t oldest;      ///< token
 
   TESSERA_FN constexpr std::int64_t groups() const { return (keys.extent(1) - oldest) * extents.key_heads; }

@@ -67,8 +67,8 @@ struct fetch_values {
   }
 };
 
-/// Likewise: key = rotation(coefficients . directions of the head), added up in fp32 from the first direction to the
-/// last and rounded once, at the end.
+/// A group for each chunk that may be missed: key = rotation(coefficients . directions of the head), added up in fp32
+/// from the first direction to the last and rounded once, at the end.
 template <class T, class E>
 struct rebuild_keys {
   static constexpr int lanes = 128;

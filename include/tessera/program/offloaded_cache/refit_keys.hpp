@@ -26,7 +26,7 @@ struct relate_directions {
   struct scratch_type {};
 
   matrix_view<T const> before;  ///< width x rank
-  matrix_view<T const> after;   ///< likewise
+  matrix_view<T const> after;   ///< width x rank
   matrix_view<float> relation;  ///< rank x rank
 
   TESSERA_FN constexpr std::int64_t groups() const { return relation.extent(0); }

@@ -83,7 +83,7 @@ struct score_means {
   std::int32_t rows;        ///< queries that share one
   std::int32_t together;    ///< chunks that a copy brings: those of a half, where a work has all heads
   std::int32_t pitch;       ///< bytes from a chunk's lines in a stage to the next one's
-  std::int32_t half_pitch;  ///< likewise, of halves
+  std::int32_t half_pitch;  ///< bytes from a half's lines in a stage to the next half's
   known_divisor by_sets;    ///< of so many key heads
   known_divisor by_places;  ///< of so many blocks, of the longest sequence
 

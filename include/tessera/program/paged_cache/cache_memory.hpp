@@ -201,7 +201,7 @@ struct cache_memory {
 template <class T>
 struct cache_inputs {
   head_view<T const> keys[2];    ///< of each layer: sequence x key head x token x channel
-  head_view<T const> values[2];  ///< likewise
+  head_view<T const> values[2];  ///< of each layer: sequence x key head x token x channel
 
   /// Keys or values of one layer.
   [[nodiscard]] TESSERA_FN constexpr head_view<T const> const& part(int layer, int which) const {
@@ -238,7 +238,7 @@ struct alignas(8 * sizeof(T)) row_chunk {
     }
     return made;
   }
-  /// Likewise, of a row whose channels are neighbours.
+  /// Writes the piece `which` of a row whose channels are neighbours.
   TESSERA_FN void store_to(T* row, std::int64_t which) const {
     T* const to = row + channels * which;
     if (reinterpret_cast<std::uintptr_t>(to) % alignof(row_chunk) == 0) {
@@ -308,7 +308,7 @@ struct cache_source {
     return token < before(sequence) ? memory.tail_row(sequences.slot(sequence), layer, part, head, token)[channel]
                                     : stored_input(sequence, layer, part, head, token, channel);
   }
-  /// Likewise, of a new token.
+  /// The element of a new token, as it is stored.
   [[nodiscard]] TESSERA_FN constexpr T stored_input(std::int64_t sequence, int layer, int part, std::int64_t head,
                                                     std::int64_t token, std::int64_t channel) const {
     return inputs.part(layer, part)(sequence, head, token - before(sequence), channel);

@@ -16,7 +16,7 @@
 ///     code of fma(e, r, fma(-minimum, r, origin + 1/2)), norm = fp16(length * f)
 ///     e' = fma(origin + code, scale, fma(-origin, scale, minimum))
 ///     |e'|^2: pair_sum of eights; of an eight the sum of two fours: fma(e', e', .), channel after channel
-/// Values, of a group of n channels of a token: low, high of e, likewise;
+/// Values, of a group of n channels of a token: low, high of e, no zero has a sign;
 ///     width = max(high - low, largest magnitude * (2^-10 * highest), 2^-120), r = 1 / width * highest,
 ///     step = width * (1 / highest), ratio = fp16(low * r), code of fma(e, r, (origin + 1/2) - ratio)
 ///     e' = step * (code + ratio), scale = fp16(length * f * step * 2^(bits - 1))
@@ -39,7 +39,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Adds up `count` parts, at most 32: neighbours, then these sums likewise, again and again, with zeros to the next
+/// Adds up `count` parts, at most 32: neighbours, then neighbouring sums, again and again, with zeros to the next
 /// power of two. `part(i)` is the part i, `merge(state, other)` adds a state.
 template <class State, class Part, class Merge>
 TESSERA_FN State pair_sum(int count, State zero, Part const& part, Merge const& merge) {

@@ -6,10 +6,10 @@
 /// Parts, from the start of the page, without gaps, all of multiples of 32 bytes; D channels, G groups of a value:
 ///
 ///     of the first layer   key norms       fp16 x 64              places of tokens: token_place
-///                          value scales    G x fp16 x 64          likewise
+///                          value scales    G x fp16 x 64          places of tokens: token_place
 ///     header               32 bytes        cache_page_header
 ///     of both layers       key scales      fp16 x D               places of channels: channel_place
-///                          key minima      fp16 x D               likewise
+///                          key minima      fp16 x D               places of channels: channel_place
 ///                          key codes       8 * D * key_bits bytes
 ///                          value codes     8 * D * value_bits bytes
 ///                          value ratios    G x fp16 x 64          token_place
@@ -19,8 +19,8 @@
 /// second. With D = 128, 4 bits and G = 2: 9376 bytes of 9760, or 146.5 for each token, where bf16 has 512; 142.5 with
 /// G = 1.
 ///
-///     key    of layer l, token j, channel d:   norm[l][j] * (code * scale[d] + minimum[d])
-///     value  likewise, d in group g:           scale[l][g][j] / 2^(value_bits - 1) * (code + ratio[g][j])
+///     key    of layer l, token j, channel d:              norm[l][j] * (code * scale[d] + minimum[d])
+///     value  of layer l, token j, channel d in group g:   scale[l][g][j] / 2^(value_bits - 1) * (code + ratio[g][j])
 ///
 /// so that attention multiplies queries by key scales and weights by value scales, and then whole numbers.
 ///
@@ -62,7 +62,7 @@ struct cache_page_header {
   std::uint32_t first_row;  ///< of the retained tokens, which follow each other, among those of the slot and head
   std::uint32_t rows;       ///< retained tokens of the page
   float key_threshold;      ///< the angle from which keys were retained
-  float value_threshold;    ///< likewise, of values
+  float value_threshold;    ///< the angle from which values were retained
   std::uint32_t zero[2];    ///< always 0
 };
 static_assert(sizeof(cache_page_header) == 32);

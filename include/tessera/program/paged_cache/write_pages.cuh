@@ -118,7 +118,7 @@ struct compress_pages {
     work_type works[2];                       ///< this page and the next, in turns
     unsigned clamped;                         ///< one more than the last turn whose keys need bounds
     alignas(16) std::uint32_t wants[4];       ///< of 32 keys or values each: those that stay apart
-    alignas(16) std::uint32_t weightless[4];  ///< likewise: those whose weights are 0
+    alignas(16) std::uint32_t weightless[4];  ///< of 32 keys or values each: those whose weights are 0
     shared_barrier full[2];                   ///< keys, and values, of the page are in `stage`
   };
 

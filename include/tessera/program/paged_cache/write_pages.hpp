@@ -319,7 +319,7 @@ struct keep_tail {
     T const* from;                ///< the first one
     T* to;                        ///< block 0 of the tail
     std::int64_t token_stride;    ///< of `from`
-    std::int64_t channel_stride;  ///< likewise
+    std::int64_t channel_stride;  ///< of `from`
     std::int64_t block_stride;    ///< of `to`
     std::uint32_t first_block;    ///< of the first row
     std::uint32_t first_place;    ///< in that block

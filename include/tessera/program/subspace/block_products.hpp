@@ -177,7 +177,7 @@ struct gram_images {
   matrix_view<float const> gram;                 ///< width x width
   array_view<subspace_measures const> measures;  ///< null: target = gram columns
   matrix_view<float const> columns;              ///< width x columns
-  matrix_view<float> target;                     ///< likewise
+  matrix_view<float> target;                     ///< width x columns
 
   TESSERA_FN constexpr std::int64_t groups() const {
     return divide_up(target.extent(0), std::int64_t{block_products::block}) * blocks_across();

@@ -22,7 +22,7 @@ struct widen_products {
   struct scratch_type {};
 
   matrix_view<float const> gram;  ///< width x width
-  matrix_view<double> target;     ///< likewise
+  matrix_view<double> target;     ///< width x width
 
   TESSERA_FN constexpr std::int64_t groups() const { return gram.extent(0); }
 

@@ -24,7 +24,7 @@ inline namespace v0 {
 /// A tile, over some of the depth.
 struct head_work {
   std::int32_t row;     ///< of tiles
-  std::int32_t column;  ///< likewise
+  std::int32_t column;  ///< of tiles
   std::int32_t part;    ///< of the depth
   std::int32_t pieces;  ///< of 64 of the depth
 };
@@ -73,22 +73,23 @@ struct gram_works {
     return {place.row, place.column, part, divide_up(left, head_box)};
   }
 
-  /// Of 64 tokens by 64 channels from channel `row` of the tile on.
+  /// The place in a of 64 tokens by 64 channels, from channel `row` of the tile's rows on.
   [[nodiscard]] TESSERA_FN constexpr head_place a_place(head_work const& work, std::int32_t row,
                                                         std::int32_t piece) const {
     return place_of(work.row * tile + row, work, piece * head_box);
   }
-  /// Likewise of the tile's columns, from token `depth` of the piece on.
+  /// The place in b of tokens, from token `depth` of the piece on, by 64 channels, from channel `column` of the tile's
+  /// columns on.
   [[nodiscard]] TESSERA_FN constexpr head_place b_place(head_work const& work, std::int32_t column, std::int32_t depth,
                                                         std::int32_t piece) const {
     return place_of(work.column * tile + column, work, piece * head_box + depth);
   }
 
-  /// From a piece's place to that of the next, without a division.
+  /// From a piece's place in a to that of the next, without a division.
   [[nodiscard]] TESSERA_FN constexpr head_place next_a(head_place place) const {
     return {place.column, place.row + head_box, place.head};
   }
-  /// Likewise.
+  /// From a piece's place in b to that of the next, without a division.
   [[nodiscard]] TESSERA_FN constexpr head_place next_b(head_place place) const { return next_a(place); }
 
   /// Where in the parts' sums an element of a tile is.
@@ -120,23 +121,23 @@ struct projection_works {
   [[nodiscard]] TESSERA_FN constexpr head_work at(std::int32_t index) const {
     return {index, 0, 0, divide_up(width, head_box)};
   }
-  /// Of 64 tokens, from token `row` of the tile on, by 64 channels.
+  /// The place in a of 64 tokens, from token `row` of the tile on, by 64 channels.
   [[nodiscard]] TESSERA_FN constexpr head_place a_place(head_work const& work, std::int32_t row,
                                                         std::int32_t piece) const {
     std::int32_t const channel = piece * head_box;
     return {channel % channels, work.row * tile + row, channel / channels};
   }
-  /// Of directions, which are one head: rows are channels, from channel `depth` of the piece on.
+  /// The place in b, directions, which are one head: rows are channels, from channel `depth` of the piece on.
   [[nodiscard]] TESSERA_FN constexpr head_place b_place(head_work const&, std::int32_t column, std::int32_t depth,
                                                         std::int32_t piece) const {
     return {column, piece * head_box + depth, 0};
   }
-  /// From a piece's place to that of the next, without a division.
+  /// From a piece's place in a to that of the next, without a division.
   [[nodiscard]] TESSERA_FN constexpr head_place next_a(head_place place) const {
     bool const is_last = place.column + head_box == channels;
     return {is_last ? 0 : place.column + head_box, place.row, is_last ? place.head + 1 : place.head};
   }
-  /// Likewise.
+  /// From a piece's place in b to that of the next, without a division.
   [[nodiscard]] TESSERA_FN constexpr head_place next_b(head_place place) const {
     return {place.column, place.row + head_box, 0};
   }

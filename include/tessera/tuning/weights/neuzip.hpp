@@ -37,7 +37,8 @@ struct neuzip_decode_tuning {
   }
 };
 
-/// Encoding: likewise; a warp has room for the largest block.
+/// Encoding: thread blocks of `threads` threads, `blocks_per_multiprocessor` of them at a time; a warp has room for the
+/// largest block. Compiled for architectures from `from` up to but without `before`.
 struct neuzip_encode_policy {
   int threads;                    ///< of a thread block, a multiple of 32
   int blocks_per_multiprocessor;  ///< thread blocks at a time

@@ -38,10 +38,10 @@ struct finish_tiles {
   };
 
   tiled_heads<T> keys;    ///< as of summarize_tiles
-  tiled_heads<T> values;  ///< likewise
+  tiled_heads<T> values;  ///< as of summarize_tiles
   tile_summaries summaries;
   token_sample key_sample;    ///< as of summarize_tiles
-  token_sample value_sample;  ///< likewise
+  token_sample value_sample;  ///< as of summarize_tiles
   float room;                 ///< of a sampled_range
   std::int32_t heads;         ///< of keys, of all batches
   std::int32_t tiles;         ///< of a head's samples

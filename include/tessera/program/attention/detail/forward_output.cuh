@@ -74,12 +74,12 @@ struct attention_share_output {
 
 template <class T>
 struct attention_output {
-  view<T, 4> target;              ///< batch, head, token, channel; channels lie next to each other
-  bool has_whole_words;           ///< rows begin at multiples of 16 bytes
-  float const* value_scales;      ///< batch, head of keys, channel
-  float const* value_means;       ///< likewise, or null
-  view<float, 3> log_sum_exps;    ///< batch, head of queries, token, or null
-  float const* logit_offsets;     ///< likewise, one behind the other, by which logits are too small, or null
+  view<T, 4> target;            ///< batch, head, token, channel; channels lie next to each other
+  bool has_whole_words;         ///< rows begin at multiples of 16 bytes
+  float const* value_scales;    ///< batch, head of keys, channel
+  float const* value_means;     ///< batch, head of keys, channel; or null
+  view<float, 3> log_sum_exps;  ///< batch, head of queries, token, or null
+  float const* logit_offsets;  ///< batch, head of queries, token, contiguous: by how much logits are too small; or null
   array_view<float const> sinks;  ///< a logit of each head of queries, or null
   sequence_starts starts;         ///< of what is written
 

@@ -72,7 +72,7 @@ struct attention_pieces {
     std::int32_t row;         ///< the first of its warpgroup
     std::int32_t slot;        ///< see attention_share
     std::int32_t queries;     ///< of its sequence
-    std::int32_t keys;        ///< likewise
+    std::int32_t keys;        ///< of its sequence
     std::int32_t low;         ///< the warp's first row sees the keys from here
     std::int32_t high;        ///< to before here
     std::int32_t begin;       ///< the first tile that is brought
@@ -107,7 +107,7 @@ struct attention_pieces {
   };
 
   tensor_map query_map;         ///< codes: (batch, head, padded token) x channel
-  tensor_map key_map;           ///< likewise
+  tensor_map key_map;           ///< codes: (batch, head, padded token) x channel
   tensor_map value_map;         ///< codes: (batch, head, tile, channel) x place of 128 tokens; a box is a tile
   float const* query_scales;    ///< batch, head, group of 2 tokens
   float const* key_scales;      ///< batch, head, tile, 4 groups
@@ -116,10 +116,10 @@ struct attention_pieces {
   std::int32_t padded_queries;  ///< of a head in memory
   std::int32_t padded_keys;     ///< of a head in memory
   std::int32_t query_heads;     ///< of each batch
-  std::int32_t key_heads;       ///< likewise; a divisor
+  std::int32_t key_heads;       ///< of each batch; a divisor of the query heads
   key_band band;
   sequence_lengths query_lengths;  ///< of each batch; or null
-  sequence_lengths key_lengths;    ///< likewise
+  sequence_lengths key_lengths;    ///< of each batch; or null
   attention_schedule schedule;
   std::int32_t* taken;      ///< turns that were handed out, beyond each block's first: 0 at launch
   std::int32_t channels;    ///< that there are, a multiple of 16

@@ -40,7 +40,7 @@ struct few_query_works {
   sequence_lengths query_lengths;
   sequence_lengths key_lengths;
   std::int64_t left;         ///< see attention_mask
-  std::int64_t right;        ///< likewise
+  std::int64_t right;        ///< see attention_mask
   known_divisor by_shares;   ///< of a key head's keys
   known_divisor by_blocks;   ///< of rows of a key head
   known_divisor by_heads;    ///< key heads of a sequence

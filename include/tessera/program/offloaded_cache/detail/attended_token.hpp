@@ -18,7 +18,7 @@ inline namespace v0 {
 template <class T>
 struct attended_token {
   T const* key;    ///< null: there is no token
-  T const* value;  ///< likewise
+  T const* value;  ///< null: there is no token
 };
 
 /// Whose share it is.

@@ -97,7 +97,7 @@ struct landmark_lines<Channels, coded_landmark_selector<Chunk, Group>> {
   /// A query in codes, and scales of those that the lane has scores of.
   struct queries_type {
     std::uint32_t high[blocks][2];  ///< as the instruction has columns
-    std::uint32_t low[blocks][2];   ///< likewise
+    std::uint32_t low[blocks][2];   ///< as the instruction has columns
     float scales[2];                ///< of queries 2 * (lane % 4) and the next one
 
     static constexpr int highest = 127 * 256;  ///< of both codes together

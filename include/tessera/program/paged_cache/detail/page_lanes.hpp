@@ -53,15 +53,15 @@ struct page_lanes {
   [[nodiscard]] TESSERA_FN constexpr int key_token(int slot) const {
     return first_token(row()) + key_distance(slot ^ swap());
   }
-  /// The least one of a row.
+  /// The least token of keys of a row of threads.
   [[nodiscard]] TESSERA_FN static constexpr int first_token(int row) { return row % 8 + row / 8 * 32; }
-  /// Likewise of values: columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9 of a tile.
+  /// The token of values that is in a slot: columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9 of a tile.
   [[nodiscard]] TESSERA_FN constexpr int value_token(int slot) const {
     return row() / 4 * 16 + row() % 4 * 2 + value_distance(slot ^ swap());
   }
-  /// key_token(slot) ^ key_token(0), and the same of values: in bits that only slots change.
+  /// key_token(slot) ^ key_token(0): in bits that only slots change.
   [[nodiscard]] TESSERA_FN static constexpr int key_distance(int slot) { return 8 * slot; }
-  /// See above.
+  /// value_token(slot) ^ value_token(0): in bits that only slots change.
   [[nodiscard]] TESSERA_FN static constexpr int value_distance(int slot) { return slot % 2 + slot / 2 * 8; }
   /// Which one it is of the threads of a row that have the same sums in the end.
   [[nodiscard]] TESSERA_FN constexpr int copy() const { return eight() / 4; }
@@ -118,7 +118,7 @@ struct page_places {
   using lanes_type = page_lanes<Channels>;
 
   std::uint32_t key;          ///< the first four of keys
-  std::uint32_t value;        ///< likewise of values
+  std::uint32_t value;        ///< the first four of values
   std::uint32_t value_words;  ///< of codes of values
 
   /// Of a thread.

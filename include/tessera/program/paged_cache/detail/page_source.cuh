@@ -31,7 +31,7 @@ struct page_rows_work {
   /// Of keys or values of a layer. Tokens before `in_tail` are in the tail.
   struct place {
     T const* tail;        ///< of the page's first token
-    T const* input;       ///< likewise, as if it were there
+    T const* input;       ///< of the page's first token, as if it were there
     std::int64_t stride;  ///< from token to token of the input
 
     /// Where a token of the page lies.
@@ -62,7 +62,7 @@ struct page_rows {
   retain_most_different rule;      ///< which tokens are retained
   view<page_mark const, 3> marks;  ///< sequence x page x head
   view<float, 5> angles;           ///< sequence x page x head x {key, value} x 64; null: nobody needs them
-  view<std::uint64_t, 3> guesses;  ///< retained tokens, like marks; null likewise
+  view<std::uint64_t, 3> guesses;  ///< retained tokens, sequence x page x head; null: nobody needs them
   bool corrects;                   ///< only pages whose marks differ from their guesses
   /// Pages that blocks have taken beside their first ones, whoever is free; null: each block knows which ones are its.
   std::uint32_t* taken = nullptr;
@@ -117,8 +117,8 @@ struct page_rows {
       angles(work.at.sequence, work.at.page, work.at.head, part, token) = angle;
     }
   }
-  /// Likewise the tokens of a page that it took for retained; and, with a sequence's first page of these, thresholds
-  /// that follow from the rule alone.
+  /// Writes which tokens of a page were taken for retained where somebody needs it; with a sequence's first page also
+  /// thresholds that follow from the rule alone. Not again where pages are corrected.
   __device__ __forceinline__ void keep_guess(work_type const& work, std::uint64_t retained) const {
     if (corrects) {
       return;
@@ -358,7 +358,8 @@ struct page_elements {
     }
   }
 
-  /// Likewise, of values: of each slot codes of the first four, and of the others.
+  /// Writes codes of values, of each slot those of the first four and those of the others, to those of the page, which
+  /// begin at `to`.
   __device__ __forceinline__ static void store_values(lanes_type const& at, places_type const& places,
                                                       std::uint32_t const (&codes)[slots][2], std::uint32_t* to) {
     std::uint32_t const factor[2] = {at.value_factor(0), at.value_factor(1)};

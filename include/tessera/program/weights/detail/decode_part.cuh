@@ -49,9 +49,9 @@ struct decode_part {
   std::uint8_t const* stream;   ///< its first byte
   std::int64_t stream_end;      ///< never past what may be read
   std::int64_t payload_offset;  ///< byte of the stream
-  uint2 const* index;           ///< of the first block, and likewise:
-  std::uint8_t const* planes;   ///< signs and mantissas
-  T* weights;                   ///< where they go
+  uint2 const* index;           ///< of the first block and those behind it
+  std::uint8_t const* planes;   ///< signs and mantissas, from those of the first block on
+  T* weights;                   ///< where weights go, from those of the first block on
   std::int64_t weights_left;    ///< in the tensor
   std::int64_t first_block;     ///< its number in the tensor, as on the host
   int count;                    ///< blocks
