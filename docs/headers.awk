@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # What Doxygen reads of a header (INPUT_FILTER). Three things differ from the file; lines keep their numbers.
 #   1. The licence line becomes @file, so that the comment below it is the file's.
-#   2. The type or concept that a header is named for is described by the header, if it has no comment of its own.
+#   2. The type or concept that a header is named for, or that its first line begins with in backquotes, is described by
+#      the header, if it has no comment of its own.
 #   3. What a concept asks for is described by the concept: a declaration without a comment gets one that says which.
 #      Members that are described by their type get its first sentence.
 
@@ -253,7 +254,7 @@ BEGIN {
 # The comment that a declaration without one gets, or nothing.
 function description(line, i) {
   if (line !~ /^ *([A-Za-z_]|\[\[)/) return ""
-  if (line ~ "^(template <[^{}]*> *)?(requires.* )?(struct|class) " stem "( |;|$|:)" && line !~ /;$/)
+  if (line ~ "^(template <[^{}]*> *)?(requires.* )?(struct|class) (" stem "|" named ")( |;|$|:)" && line !~ /;$/)
     return "@copydoc " path
   if (folder == "concepts" && line ~ "^concept " concept_name " =") return "@copydoc " path
   # Doxygen 1.9.4 says nothing of such concepts, but it does of this command.
@@ -284,12 +285,17 @@ NR == 1 {
   stem = path
   sub(/.*\//, "", stem)
   sub(/\..*/, "", stem)
+  named = stem
   # The concept of chunk_selector.hpp is ChunkSelector.
   concept_name = ""
   for (words = split(stem, word, "_"); words > 0; --words)
     concept_name = toupper(substr(word[words], 1, 1)) substr(word[words], 2) concept_name
 }
 NR == 1 && /SPDX/ { print "/// @file"; next }
+NR == 2 && /^\/\/\/ `[a-z0-9_]+`/ {
+  named = $2
+  gsub(/[^a-z0-9_]/, "", named)
+}
 # A constraint of several lines says nothing that a reader of the site needs, and Doxygen 1.9.4 stumbles over it.
 /^ *requires requires \{$/ { is_constraint = 1 }
 is_constraint { print ""; is_constraint = $0 !~ /^ *\}$/; next }

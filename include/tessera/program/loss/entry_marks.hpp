@@ -40,6 +40,7 @@ struct known_loss {
   float least;  ///< of the log-sum-exps of whole tiles that were looked at
 };
 
+/// Which entries of the vocabulary may matter to which tokens: a bit for each entry and block of tokens.
 struct loss_marks {
   /// Tokens that share a bit.
   static constexpr int block_tokens = 128;

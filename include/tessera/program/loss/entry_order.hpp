@@ -33,6 +33,7 @@ struct loss_mark_reader {
   }
 };
 
+/// Memory of the order of entries, and how it is laid out.
 struct loss_entry_order {
   static constexpr int classes = 16;          ///< by the share of blocks of tokens
   static constexpr int group_entries = 1024;  ///< that a group sorts

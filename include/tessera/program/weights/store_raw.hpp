@@ -14,6 +14,7 @@
 namespace tessera {
 inline namespace v0 {
 
+/// Writes the stream of a tensor that is stored as it is.
 template <class T>
 struct store_weights {
   static constexpr int lanes = 32;

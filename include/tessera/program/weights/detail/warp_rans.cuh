@@ -14,6 +14,7 @@
 namespace tessera {
 inline namespace v0 {
 
+/// A lane of a warp that takes symbols from a stream of words which all lanes share.
 struct popping_lanes {
   std::uint32_t state;        ///< of the lane's coder
   std::uint32_t cursor;       ///< shared address of the next word
