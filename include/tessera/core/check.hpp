@@ -93,7 +93,7 @@ inline void put_number(std::string& text, char const* name, std::int64_t number)
 inline std::string status_message(status_word word, char const* function, char const* unit) {
   std::string said = describe(word.code(), word.position());
   status_detail const what = word.what();
-  if (said.find('{') != std::string::npos || word.code() == status_code::other_forward) {
+  if (is_sentence(word.code())) {
     put_number(said, "{position}", word.position());
     put_number(said, "{value}", what.value);
     put_number(said, "{limit}", what.limit);

@@ -20,7 +20,8 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What a group found.  Codes from 128 on are for users' own programs.
+/// What a group found.  Codes from 16 on have sentences of their own (is_sentence), those from 128 on are for users'
+/// own programs.
 enum class status_code : std::uint8_t {
   corrupt_stream = 1,      ///< encoded bytes that lead outside of the stream or the tables
   bad_checksum = 2,        ///< the checksum of a block differs from the one that is stored
@@ -29,9 +30,9 @@ enum class status_code : std::uint8_t {
   capacity_exceeded = 5,   ///< the output does not fit into the space that was given
   bad_value = 6,           ///< a value outside of what the program accepts
   out_of_range = 7,        ///< an index outside of its table
-  other_forward = 8,       ///< a backward pass after another forward pass; the position is a loss_stamp::part
   repeated_index = 9,      ///< an index that is there twice where each may be there once
   bad_label = 16,          ///< a label that is no entry of the vocabulary; the detail is the label and the vocabulary
+  other_forward = 17,      ///< a backward pass after another forward pass; the position is a loss_stamp::part
   bad_length = 24,         ///< of a cached sequence: negative, or more tokens than it may have
   bad_new_tokens = 25,     ///< of a cached sequence: negative, or more than the inputs or the sequence have
   bad_slot = 26,           ///< of a cached sequence: none of the cache's
@@ -101,8 +102,13 @@ namespace detail {
 
 }  // namespace detail
 
-/// What a code means, as the middle of a sentence. Where it has {value}, {position} and {limit} in it, or says what
-/// differs between two passes, it is the whole sentence.
+/// Whether what describe() gives is a whole sentence, with {value}, {position} and {limit} for numbers that it needs;
+/// else it is the middle of one.
+[[nodiscard]] constexpr bool is_sentence(status_code code) {
+  return code >= status_code::bad_label && code < status_code::first_user_code;
+}
+
+/// What a code means at a position. See is_sentence().
 [[nodiscard]] constexpr char const* describe(status_code code, std::int64_t position = 0) {
   switch (code) {
     case status_code::corrupt_stream:

@@ -10,6 +10,7 @@
 #include <tessera/cut_cross_entropy.hpp>
 
 #include "algorithm/loss/linear_loss_on_device.cuh"
+#include "support/loss_stamp_words.hpp"
 
 using namespace tessera;
 using namespace tessera_test;
@@ -88,13 +89,6 @@ struct device_passes {
   }
 };
 
-/// What wait() says of a part, without numbers.
-std::string said_of(loss_stamp::part part) {
-  constexpr char const* sentences[] = {"there is no forward()", "tokens but",    "entries but",  "channels but",
-                                       "had the reduction",     "other options", "other inputs", "another plan"};
-  return sentences[part];
-}
-
 /// Changes the problem between the passes.
 template <class Loss, class Change>
 void check_refused(std::int64_t channels, loss_stamp::part part, Change const& change) {
@@ -106,7 +100,7 @@ void check_refused(std::int64_t channels, loss_stamp::part part, Change const& c
   passes.forward(problem);
   change(problem);
   CAPTURE(channels);
-  CHECK_THAT(passes.backward(problem), contains(said_of(part)));
+  CHECK_THAT(passes.backward(problem), contains(words_of(part)));
   CHECK(passes.numbers(problem) == 0);
 }
 
@@ -130,7 +124,7 @@ void check_all_refused(std::int64_t channels) {
     auto const problem = make_problem(channels);
     device_passes<Loss> passes;
     passes.fill(value);
-    CHECK_THAT(passes.backward(problem), contains(said_of(loss_stamp::mark)));
+    CHECK_THAT(passes.backward(problem), contains(words_of(loss_stamp::mark)));
     CHECK(passes.numbers(problem) == 0);
     passes.forward(problem);
     CHECK(passes.backward(problem) == "nothing thrown");
@@ -169,7 +163,7 @@ TEST_CASE("a backward pass without a forward pass is refused from a graph, too, 
     cuda_ok(cudaGraphInstantiate(&executable, graph, 0));
     for (int i = 0; i < 2; ++i) {
       cuda_ok(cudaGraphLaunch(executable, stream));
-      CHECK_THAT(passes.waited(), contains(said_of(loss_stamp::mark)));
+      CHECK_THAT(passes.waited(), contains(words_of(loss_stamp::mark)));
     }
     passes.enqueue_forward(problem, in);
     for (int i = 0; i < 2; ++i) {

@@ -15,6 +15,7 @@
 #include "support/catch.hpp"
 #include "support/loss_gradient_reference.hpp"
 #include "support/loss_runs.hpp"
+#include "support/loss_stamp_words.hpp"
 
 using namespace tessera;
 using namespace tessera_test;
@@ -84,13 +85,6 @@ struct both_passes {
   }
 };
 
-/// What wait() says of a part, without numbers.
-std::string said_of(loss_stamp::part part) {
-  constexpr char const* sentences[] = {"there is no forward()", "tokens but",    "entries but",  "channels but",
-                                       "had the reduction",     "other options", "other inputs", "another plan"};
-  return sentences[part];
-}
-
 /// Changes the problem between the passes.
 template <class Change>
 void check_refused(loss_stamp::part part, Change const& change) {
@@ -102,7 +96,7 @@ void check_refused(loss_stamp::part part, Change const& change) {
   change(problem);
   std::string const message = passes.backward(problem);
   CHECK_THAT(message, contains("linear_loss.backward: the forward() in the workspace"));
-  CHECK_THAT(message, contains(said_of(part)));
+  CHECK_THAT(message, contains(words_of(part)));
   CHECK(passes.numbers() == 0);
 }
 
@@ -114,7 +108,7 @@ TEST_CASE("a backward pass after none is refused, whatever is in the workspace",
     CAPTURE(value);
     both_passes<> passes{.exec = {.threads = 1}};
     passes.fill(value);
-    CHECK_THAT(passes.backward(problem), contains(said_of(loss_stamp::mark)));
+    CHECK_THAT(passes.backward(problem), contains(words_of(loss_stamp::mark)));
     CHECK(passes.numbers() == 0);
     passes.forward(problem);
     CHECK(passes.backward(problem) == "nothing thrown");
@@ -179,7 +173,7 @@ TEST_CASE("a backward pass after a forward pass without room for it is refused",
   auto const problem = full_problem();
   both_passes<> passes{.exec = {.threads = 1}};
   passes.forward(problem, false);
-  CHECK_THAT(passes.backward(problem), contains(said_of(loss_stamp::plan)));
+  CHECK_THAT(passes.backward(problem), contains(words_of(loss_stamp::plan)));
   CHECK(passes.numbers() == 0);
 }
 
@@ -207,9 +201,9 @@ TEST_CASE("what a refused backward pass has taken away must be made again", "[ho
   both_passes<> passes{.exec = {.threads = 1}};
   passes.forward(problem);
   problem.options.reduction = loss_reduction::sum;
-  CHECK_THAT(passes.backward(problem), contains(said_of(loss_stamp::reduction)));
+  CHECK_THAT(passes.backward(problem), contains(words_of(loss_stamp::reduction)));
   problem.options.reduction = loss_reduction::mean;
-  CHECK_THAT(passes.backward(problem), contains(said_of(loss_stamp::mark)));
+  CHECK_THAT(passes.backward(problem), contains(words_of(loss_stamp::mark)));
   passes.forward(problem);
   CHECK(passes.backward(problem) == "nothing thrown");
   auto const expected = reference_gradient(problem);
@@ -221,6 +215,6 @@ TEST_CASE("a refused backward pass keeps the rules for programs", "[host]") {
   both_passes<testing::adversary> passes{.exec = {.seed = 4}};
   passes.forward(problem);
   problem.options.reduction = loss_reduction::none;
-  CHECK_THAT(passes.backward(problem), contains(said_of(loss_stamp::reduction)));
+  CHECK_THAT(passes.backward(problem), contains(words_of(loss_stamp::reduction)));
   CHECK(passes.numbers() == 0);
 }

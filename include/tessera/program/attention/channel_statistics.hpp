@@ -110,11 +110,11 @@ struct sampled_heads {
 
   /// Sequences.
   TESSERA_FN constexpr std::int64_t batch() const { return source.batch(); }
-  /// Of a sequence.
+  /// Heads of a sequence.
   TESSERA_FN constexpr std::int64_t heads() const { return source.heads(); }
-  /// Of a sample, at most.
+  /// Tokens of a sample, at most.
   TESSERA_FN constexpr std::int64_t tokens() const { return sample.most(source.tokens()); }
-  /// Of a head.
+  /// Channels of a head.
   TESSERA_FN constexpr std::int64_t channels() const { return source.channels(); }
   /// Tokens of a sequence's sample.
   TESSERA_FN std::int64_t length(std::int64_t sequence) const { return sample.count(source.length(sequence)); }

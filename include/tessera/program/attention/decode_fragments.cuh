@@ -53,7 +53,7 @@ struct decode_columns {
     }
   }
 
-  /// Of the lane's scores.
+  /// The largest of the lane's scores in each of its two columns.
   template <int Tiles>
   __device__ __forceinline__ static void find_largest(float const (&scores)[Tiles][4], float (&largest)[2]) {
 #pragma unroll

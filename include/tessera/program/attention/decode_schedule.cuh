@@ -132,7 +132,7 @@ struct decode_works {
     std::int32_t head;   ///< of the queries
     std::int32_t query;  ///< of the sequence
   };
-  /// Of row `row` of a work.
+  /// The query of row `row` of a work.
   [[nodiscard]] __device__ __forceinline__ row_place row_of(decode_work const& work, int row) const {
     auto const which = static_cast<std::uint32_t>(work.first_row + row);
     std::uint32_t const of_group = by_queries.quotient(which);

@@ -61,11 +61,11 @@ struct head_source {
 
   /// Sequences.
   TESSERA_FN constexpr std::int64_t batch() const { return stored.heads.extent(0); }
-  /// Of a sequence.
+  /// Heads of a sequence.
   TESSERA_FN constexpr std::int64_t heads() const { return stored.heads.extent(1); }
-  /// Of a sequence, at most.
+  /// Tokens of a sequence, at most.
   TESSERA_FN constexpr std::int64_t tokens() const { return stored.heads.extent(2); }
-  /// Of a head.
+  /// Channels of a head.
   TESSERA_FN constexpr std::int64_t channels() const { return stored.heads.extent(3); }
   /// Tokens of a sequence.
   TESSERA_FN std::int64_t length(std::int64_t sequence) const { return length_of(stored.lengths, sequence, tokens()); }

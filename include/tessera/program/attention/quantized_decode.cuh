@@ -306,7 +306,7 @@ struct attention_of_few_queries {
     }
   }
 
-  /// Of all rows and the warp's keys.
+  /// Makes the weights of all rows and the warp's keys.
   __device__ __forceinline__ static void make_weights(scratch_type& scratch, warp_state& state, int turn,
                                                       bool is_first) {
     softmax_type const softmax;

@@ -54,9 +54,9 @@ inline namespace v0 {
 /// weights and values.
 template <class QK, class PV, class Softmax>
 struct attention_method {
-  /// Of queries and keys.
+  /// The quantizer of queries and keys.
   using score_quantizer = QK;
-  /// Of weights and values.
+  /// The quantizer of weights and values.
   using value_quantizer = PV;
   using softmax = Softmax;
   /// Queries that share a scale: a token_groups.

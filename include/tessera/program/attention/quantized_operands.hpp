@@ -131,7 +131,7 @@ struct quantized_queries {
   head_view<float> corrections = {};  ///< batch x query heads x blocks of 64 queries x padded keys: scores of the mean
                                       ///< query of the block, in base 2; null without a block_mean
 
-  /// Of a channel of a token.
+  /// The code of a channel of a token.
   [[nodiscard]] TESSERA_FN constexpr int code(std::int64_t sequence, std::int64_t head, std::int64_t token,
                                               std::int64_t channel) const {
     return code_in(codes(sequence, head, token, channel / codes_in<Code>), channel);
@@ -145,7 +145,7 @@ struct quantized_keys {
   view<float, 3> scales;     ///< batch x key heads x groups
   view<float, 3> mean = {};  ///< batch x key heads x channels; it has been subtracted before coding; or null
 
-  /// Of a channel of a token.
+  /// The code of a channel of a token.
   [[nodiscard]] TESSERA_FN constexpr int code(std::int64_t sequence, std::int64_t head, std::int64_t token,
                                               std::int64_t channel) const {
     return code_in(codes(sequence, head, token, channel / codes_in<Code>), channel);
@@ -159,7 +159,7 @@ struct quantized_value_heads {
   view<float, 3> scales;     ///< batch x key heads x channels
   view<float, 3> mean = {};  ///< batch x key heads x channels; it is to be added to results; or null
 
-  /// Of a channel of a token.
+  /// The code of a channel of a token.
   [[nodiscard]] TESSERA_FN constexpr Code& code(std::int64_t sequence, std::int64_t head, std::int64_t token,
                                                 std::int64_t channel) const {
     return codes(sequence, head, token / attention_padding, channel, value_place(token % attention_padding));

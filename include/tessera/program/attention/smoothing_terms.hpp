@@ -82,7 +82,7 @@ struct query_corrections {
 
   /// Groups of keys of a head.
   TESSERA_FN constexpr std::int64_t key_blocks() const { return corrections.extent(3) / lanes; }
-  /// Of a key head.
+  /// Rows of a key head.
   TESSERA_FN constexpr std::int64_t rows() const {
     return corrections.extent(1) / keys.source.heads() * corrections.extent(2);
   }

@@ -89,7 +89,7 @@ struct gemm_in_turns {
 
  private:
   using place_type = typename pieces_type::place_type;
-  /// Of a tile.
+  /// Type of the sums of a tile.
   using sum_type = typename mma::sum_type;
 
   __device__ __forceinline__ void prepare(scratch_type& scratch) const {

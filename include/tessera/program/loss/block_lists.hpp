@@ -39,9 +39,9 @@ struct loss_part_range {
   }
   /// Whether there is nothing to do. The first part is always done: it sets gradients of hidden states.
   [[nodiscard]] TESSERA_FN constexpr bool is_beyond() const { return first > 0 && first >= end(); }
-  /// Of the parts.
+  /// Whether it is the first of the parts.
   [[nodiscard]] TESSERA_FN constexpr bool is_first() const { return first == 0; }
-  /// Of the parts that have a gradient.
+  /// Whether it is the last of the parts that have a gradient.
   [[nodiscard]] TESSERA_FN constexpr bool is_last() const { return first + entries >= end(); }
 };
 

@@ -190,7 +190,7 @@ struct reduce_loss_rows {
     }
   }
 
-  /// Of both rows of a lane.
+  /// The largest of each of the two rows of a lane.
   template <int Groups>
   __device__ __forceinline__ static void find_largest_of_rows(float const (&largest_of_group)[2][Groups],
                                                               float (&largest)[2]) {

@@ -32,7 +32,7 @@ struct archive_rows {
 
   call_type call;  ///< extents, memory, step and selector
 
-  /// Whether it can: see above.
+  /// Whether the program can do a call: it has heads of a multiple of 8 channels, and records that fit.
   [[nodiscard]] static constexpr bool takes(call_type const& call) {
     offload_extents const& n = call.extents;
     return n.channels % 8 == 0 &&

@@ -52,7 +52,7 @@ struct offload_extents {
 
   /// Query heads of a key head.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t group() const { return query_heads / key_heads; }
-  /// Of a key of all heads.
+  /// Channels of a key of all heads.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t width() const { return key_heads * channels; }
   /// Exact chunks of a head.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t exact() const { return outliers + strays; }

@@ -62,7 +62,7 @@ struct fetch_records {
   std::int64_t count;  ///< groups of the launch
 
   [[nodiscard]] constexpr std::int64_t groups() const { return count; }
-  /// Whether it can.
+  /// Whether the program can do a call.
   [[nodiscard]] static constexpr bool takes(call_type const& call) {
     return call.step.steps() * call.extents.key_heads <= most_lists && call.extents.channels == Channels &&
            (!are_codes || record::bytes(call.extents.chunk, Channels) <=

@@ -33,7 +33,7 @@ struct project_rows {
 
   call_type call;  ///< extents, memory and step
 
-  /// Whether it can: see above.
+  /// Whether the program can do a call, by the extents of its chunks, keys and directions.
   [[nodiscard]] static constexpr bool takes(call_type const& call) {
     offload_extents const& n = call.extents;
     return n.chunk % 8 == 0 && n.chunk <= most_tokens && n.width() % 32 == 0 && n.rank % 8 == 0 && n.rank <= most_rank;

@@ -50,7 +50,7 @@ struct rebuild_rotated {
 
   call_type call;           ///< extents, memory, step and rotation
   std::int32_t splits;      ///< blocks that share a list of missed chunks
-  known_divisor by_splits;  ///< the same
+  known_divisor by_splits;  ///< `splits` as a divisor
   known_divisor by_heads;   ///< key heads
   known_divisor by_eights;  ///< eights of a chunk
 

@@ -40,7 +40,7 @@ struct choose_largest {
   [[nodiscard]] static choose_largest of(call_type const& call) {
     return {call, static_cast<std::uint32_t>(call.extents.key_heads), static_cast<std::int32_t>(call.extents.group())};
   }
-  /// Whether it can: chunks that are not too many, and whose scores lie side by side.
+  /// Whether the program can do a call: chunks are not too many, and their scores lie side by side.
   [[nodiscard]] static bool takes(call_type const& call) {
     return call.extents.longest <= most_chunks && call.step.scores.strides[0] == 1;
   }

@@ -50,7 +50,7 @@ struct page_reader {
   [[nodiscard]] TESSERA_FN key_channel channel(int of) const {
     return {half(format.key_scales(), channel_place(of)), half(format.key_minima(), channel_place(of))};
   }
-  /// Of a token's key, in this layer.
+  /// The norm of a token's key, in this layer.
   [[nodiscard]] TESSERA_FN float16 norm(int token) const { return half(format.key_norms(layer), token_place(token)); }
   /// Of a group of a token's value, in this layer.
   [[nodiscard]] TESSERA_FN float16 value_scale(int token, int group) const {

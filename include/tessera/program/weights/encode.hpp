@@ -137,7 +137,7 @@ struct codebook_writing {
   TESSERA_FN constexpr bool has_codebook() const {
     return header.coder == static_cast<std::uint8_t>(weight_coder::rans_pairs);
   }
-  /// Of the type of weights.
+  /// The largest exponent of the type of weights.
   TESSERA_FN constexpr std::uint32_t largest_exponent() const {
     return (1U << weight_type_traits::of(static_cast<weight_type>(header.type)).exponent_bits) - 1;
   }

@@ -90,9 +90,9 @@ struct attention_pieces {
     alignas(1024) unsigned char key[Policy.stages][shape::key_bytes];
     /// Tiles of values' codes.
     alignas(1024) unsigned char value[Policy.stages][shape::value_bytes];
-    /// Of each block of queries.
+    /// Scales of each block of queries.
     alignas(16) float query_scales[shape::query_stages][shape::rows / 2];
-    /// Of each tile of keys.
+    /// Scales of each tile of keys.
     alignas(16) float key_scales[Policy.stages][lane_scales];
     shared_barrier query_full[shape::query_stages];
     shared_barrier query_empty[shape::query_stages];
@@ -130,7 +130,7 @@ struct attention_pieces {
     return head / query_heads * key_heads + head % query_heads / (query_heads / key_heads);
   }
 
-  /// Of a sequence.
+  /// Extents of a sequence.
   struct sequence_extents {
     std::int32_t queries;  ///< its queries
     std::int32_t keys;     ///< its keys

@@ -48,7 +48,7 @@ struct few_query_works {
   known_divisor by_queries;  ///< of a sequence
   std::uint32_t head_group;  ///< query heads of a key head
 
-  /// Of a batch that is not empty.
+  /// The works of a batch that is not empty.
   [[nodiscard]] static constexpr few_query_works of(attention_shape const& s, sequence_lengths const& query_lengths,
                                                     sequence_lengths const& key_lengths, std::int64_t left,
                                                     std::int64_t right, std::int64_t shares) {
@@ -67,7 +67,7 @@ struct few_query_works {
             static_cast<std::uint32_t>(group)};
   }
 
-  /// Of a key head's keys.
+  /// Shares of a key head's keys.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t shares() const { return by_shares.divisor; }
   /// Works in all.
   [[nodiscard]] TESSERA_FN constexpr std::uint32_t count() const {

@@ -110,7 +110,7 @@ struct row_part {
   }
 };
 
-/// Rounds.
+/// Rounds the values of a lane and packs them into words.
 template <class T>
 __device__ __forceinline__ void pack(float const (&values)[channels_of_lane], uint4 (&words)[row_part<T>::words]) {
   std::uint32_t all[row_part<T>::words * 4];

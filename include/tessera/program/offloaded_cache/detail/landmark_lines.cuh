@@ -73,13 +73,13 @@ struct landmark_lines<Channels, landmark_selector<Chunk, Group>> {
 /// Codes of means and their scale. Lines begin at multiples of 4 bytes.
 template <int Channels, int Chunk, class Group>
 struct landmark_lines<Channels, coded_landmark_selector<Chunk, Group>> {
-  /// Of a line.
+  /// Bytes of a line.
   static constexpr int bytes = Channels + coded_landmark_selector<Chunk, Group>::scale_bytes;
-  static constexpr int spare_bytes = 160;       ///< as above
+  static constexpr int spare_bytes = 160;       ///< for each eight lines in shared memory: what is between them
   static constexpr int blocks = Channels / 32;  ///< of numbers that an instruction takes
   static_assert(bytes % 4 == 0 && Channels % 32 == 0);
 
-  /// As above; eight heads' lines have 33 times 32 bytes.
+  /// Bytes between eight chunks' lines in shared memory and the next eight; eight heads' lines have 33 times 32 bytes.
   [[nodiscard]] static constexpr int gap(int heads) { return heads == 8 ? 16 : 64; }
 
   /// A query as it is loaded: lane / 4 of 8.

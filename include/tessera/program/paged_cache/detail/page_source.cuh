@@ -69,7 +69,7 @@ struct page_rows {
 
   /// Where the cache lies.
   [[nodiscard]] __device__ __forceinline__ cache_memory<T> const& memory() const { return source.memory; }
-  /// Of the part of the cache, 1 or 2.
+  /// Layers of the part of the cache, 1 or 2.
   [[nodiscard]] __device__ __forceinline__ int layers() const { return source.memory.format.layers; }
   /// Numbers of pages, as if all sequences sealed as many as there is room for in `marks`.
   [[nodiscard]] __device__ __forceinline__ std::uint32_t count() const {

@@ -62,7 +62,7 @@ struct decode_part {
   std::uint8_t window_extra;    ///< exponent_window::extra
   bool is_rans;                 ///< else codes of a fixed length
 
-  /// Of the stream.
+  /// The exponent window of the stream.
   __device__ __forceinline__ exponent_window window() const { return {window_base, window_extra}; }
 
   /// The block that is taken as number `taken` of the thread block's.
@@ -73,7 +73,7 @@ struct decode_part {
     return is_rans && reinterpret_cast<std::uintptr_t>(weights) % 16 == 0;
   }
 
-  /// Of every block but the last.
+  /// Weights of every block but the last.
   __device__ __forceinline__ int block_weights() const { return 1 << log2_block; }
   /// Weights of a block.
   __device__ __forceinline__ int weights_in(int block) const {

@@ -88,7 +88,7 @@ struct decode_task {
            found.total_bytes <= static_cast<std::uint64_t>(stream_bytes);
   }
 
-  /// Else codes of a fixed length.
+  /// Whether exponents are coded by rANS; else by codes of a fixed length.
   __device__ __forceinline__ bool is_rans() const {
     return coder == static_cast<std::uint8_t>(weight_coder::rans_pairs);
   }
