@@ -213,7 +213,9 @@ void run_attention_on_warpgroups(basic_cuda<Architectures> const& exec, attentio
                     needs_offsets ? heads.queries.mean_scores.data : nullptr,
                     call.sinks,
                     call.query_starts};
-  exec.clear(call.counters);
+  if (!call.has_cleared_counters) {
+    exec.clear(call.counters);
+  }
   exec.run(program, min(pieces.shares.turns(), multiprocessors));
   if (pieces.shares.ranges > 0) {
     merge_attention_shares<Method, T> const merge{pieces.shares, pieces.schedule, program.share_output.slots,

@@ -54,6 +54,7 @@ struct attention_call {
   sequence_starts query_starts = {};                                       ///< of results
   array_view<std::uint32_t> counters = {};  ///< memory for programs that hand out works; null: the portable one runs
   array_view<float> work_shares = {};       ///< memory for works that several groups share; null: none is shared
+  bool has_cleared_counters = false;        ///< whether `counters` are zero when what is enqueued here begins
 };
 
 namespace detail {
@@ -189,6 +190,8 @@ struct attention {
     call.counters = space[places.counters];
     call.work_shares = work_shares(exec, places, space);
     check_call(where, call);
+    exec.clear(call.counters);  // first: between codes and attention it would keep their launches apart
+    call.has_cleared_counters = true;
     make_codes(exec, where, places, in, options, quantized, space, functions);
     run_attention(exec, call);
   }

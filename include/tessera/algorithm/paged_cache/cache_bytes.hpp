@@ -78,9 +78,11 @@ struct fetched_sequences {
   template <class Executor>
   fetched_sequences(char const* where, Executor const& exec, cache_sequences const& s, cache_extents const& e)
       : lengths(fetched(exec, s.lengths.data, s.size())) {
+    cache_sequences unlisted = s;  // the host reads none of the lists, which lie where executors run
+    unlisted.pages = {};
     for (std::int64_t i = 0; i < s.size(); ++i) {
       slots.push_back(static_cast<std::int32_t>(i));
-      pages.push_back(static_cast<std::int32_t>(s.sealed(i, lengths[static_cast<std::size_t>(i)], e.window)));
+      pages.push_back(static_cast<std::int32_t>(unlisted.sealed(i, lengths[static_cast<std::size_t>(i)], e.window)));
     }
     if (s.slots.data != nullptr) {
       slots = fetched(exec, s.slots.data, s.size());

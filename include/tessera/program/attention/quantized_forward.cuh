@@ -65,6 +65,7 @@ struct attention_on_warpgroups {
   static constexpr int before_architecture = 1000;
   static constexpr bool needs_specific_architecture = true;
   static constexpr bool is_persistent = true;
+  static constexpr bool waits_for_stream = true;
 
   pieces_type pieces;                   ///< extents and maps of the operands
   attention_output<Output> output;      ///< where rows that are whole works go
@@ -250,7 +251,7 @@ struct attention_on_warpgroups {
     start_scores(scratch, state);
     float const scale = scale_of(scratch, state);
     await_multiply<0>(state.scores);
-    scratch.key_empty[state.tile.stage].arrive();
+    scratch.key_empty[state.tile.stage].arrive_after(scale);
     key_limits limits{};
     if constexpr (Mask != tile_mask::none) {
       limits = limits_of(scratch, state, tile);

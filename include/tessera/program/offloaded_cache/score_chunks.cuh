@@ -293,6 +293,7 @@ struct score_means {
       if (is_part) {
         load_lines(lines, scratch.landmarks[place.stage] + from, part.work, part.first + stage * tile, lane);
       }
+      fence_async_proxy();
       scratch.empty[place.stage].arrive();  // by all lanes, which have read
       if (is_part) {
         take(lines, queries, scratch.scores[warp], stage * tile, lane);

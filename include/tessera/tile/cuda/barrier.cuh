@@ -28,6 +28,16 @@ struct shared_barrier {
   __device__ __forceinline__ void arrive() {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address()) : "memory");
   }
+  /// One arrival, once `read`, or what it was made of, has come from shared memory. After arrive() copies may overwrite
+  /// what loads before it have not brought yet: loads wait behind other warps' stores, and ptxas waits for them only
+  /// where they are used. (Seen on H200, in attention: the scale of the tile that came next.)
+  __device__ __forceinline__ void arrive_after(float read) {
+    asm volatile(
+        "{ .reg .pred p; setp.lt.f32 p, %1, 0f00000000;"
+        "  @p mbarrier.arrive.shared::cta.b64 _, [%0]; @!p mbarrier.arrive.shared::cta.b64 _, [%0]; }" ::"r"(address()),
+        "f"(read)
+        : "memory");
+  }
   /// Arrives and announces bytes that copies will bring in this phase.
   __device__ __forceinline__ void arrive_and_expect(int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes) : "memory");
@@ -77,8 +87,8 @@ __device__ __forceinline__ void fence_barrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-/// What this thread wrote to shared memory by ordinary stores, the copy engine and wgmma will see; then sync with
-/// whoever starts them.
+/// What this thread wrote to shared memory by ordinary stores, the copy engine and wgmma will see, and what it read by
+/// ordinary loads they will not overwrite before it has come; then sync with whoever starts them.
 __device__ __forceinline__ void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

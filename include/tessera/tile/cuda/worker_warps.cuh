@@ -52,8 +52,9 @@ struct worker_warps {
   __device__ __forceinline__ static void wait_for_barriers() { sync_named(begin_barrier, lanes); }
   /// Workers wait for each other.
   __device__ __forceinline__ static void sync() { sync_named(workers_barrier, worker_lanes); }
-  /// A worker has read what `barrier` guards: one of its lanes arrives there.
+  /// A worker has read what `barrier` guards, as it has come: one of its lanes arrives there.
   __device__ __forceinline__ static void release(shared_barrier& barrier, int lane) {
+    fence_async_proxy();
     __syncwarp();
     if (lane == 0) {
       barrier.arrive();
@@ -61,6 +62,7 @@ struct worker_warps {
   }
   /// A worker has read what `barrier` guards: its first `readers` lanes, which are those that have read, arrive there.
   __device__ __forceinline__ static void release(shared_barrier& barrier, int lane, int readers) {
+    fence_async_proxy();
     __syncwarp();
     if (lane < readers) {
       barrier.arrive();

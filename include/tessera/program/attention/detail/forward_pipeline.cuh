@@ -16,6 +16,7 @@
 #include <tessera/tile/cuda/bulk_tensor.cuh>
 #include <tessera/tile/cuda/group.cuh>
 #include <tessera/tile/cuda/ring_place.cuh>
+#include <tessera/tile/cuda/stream_order.cuh>
 #include <tessera/tile/cuda/tensor_map.cuh>
 #include <tessera/tuning/attention/attention.hpp>
 
@@ -152,8 +153,10 @@ struct attention_pieces {
     return {own_queries, own_keys, band.moved((own_keys - own_queries) - (keys - queries))};
   }
 
-  /// Initialises the barriers; all threads call it, and see them after it.
+  /// Initialises the barriers, and waits for what the stream did before; all threads call it, and see all that after
+  /// it.
   __device__ __forceinline__ void prepare(cuda_block<shape::lanes> const& group, scratch_type& scratch) const {
+    let_next_kernel_start();
     fill_ones(group, scratch);
     if (group.lane == 0) {
       prefetch_tensor_map(query_map);
@@ -161,6 +164,7 @@ struct attention_pieces {
       prefetch_tensor_map(value_map);
       init_barriers(scratch);
     }
+    wait_for_stream();
     group.sync();
   }
 
