@@ -125,7 +125,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The tile that the paper's code has, too. T: bfloat16, float16, float or tf32.
+/// The tile of logits: 128 tokens x 128 entries, as in the paper's code. T: bfloat16, float16, float or tf32.
 template <class T>
 using loss_gemm_tile =
     gemm_tile<T, shape<128, 128, 32 / static_cast<int>(sizeof(typename gemm_operand<T>::value_type))>>;

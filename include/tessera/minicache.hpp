@@ -104,11 +104,11 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Vectors are a head's own: angles, norms and what is retained are each head's.
+/// The method with vectors that are a head's own: angles, norms and what is retained are each head's.
 using minicache = cross_layer_cache<slerp_merger<float>, retain_most_different, asymmetric_quantizer<4, 64>, bfloat16>;
 
-/// As in the paper: vectors are those of all heads of a token together; 128 channels share a scale, as its ratio of
-/// 5.02 needs them to.
+/// The method as in the paper: vectors are those of all heads of a token together; 128 channels share a scale, as the
+/// paper's ratio of 5.02 needs them to.
 using minicache_paper =
     cross_layer_cache<slerp_merger<float>, retain_most_different_tokens, asymmetric_quantizer<4, 128>, bfloat16>;
 

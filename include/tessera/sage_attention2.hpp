@@ -113,7 +113,7 @@ inline namespace v0 {
 using sage_attention2 = attention<smoothed<symmetric_quantizer<8, per_thread>, sampled_mean>,
                                   sampled_range<float8_quantizer<float8_e4m3>>, piecewise_linear_softmax>;
 
-/// Its 4-bit method, with mean queries subtracted as well; scales of values are those of all tokens.
+/// The paper's 4-bit method, with mean queries subtracted as well; scales of values are those of all tokens.
 using sage_attention2_int4 =
     attention<smoothed<smoothed<two_to_a_byte<symmetric_quantizer<4, per_thread>>, sampled_mean>, block_mean>,
               float8_quantizer<float8_e4m3>, online_softmax<float>>;

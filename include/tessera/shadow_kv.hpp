@@ -138,7 +138,7 @@ inline namespace v0 {
 /// chunks a head selects.
 using shadow_kv = offloaded_cache<low_rank_projector<160>, coded_landmark_selector<8>, keep_outliers<48>>;
 
-/// As in the paper: landmarks are bfloat16.
+/// The paper's method with its parameters, and landmarks in bfloat16 as in the paper.
 using shadow_kv_paper = offloaded_cache<low_rank_projector<160>, landmark_selector<8>, keep_outliers<48>>;
 
 }  // namespace v0

@@ -20,10 +20,10 @@ struct tile_order {
   std::int32_t columns;  ///< of the matrix, in tiles
   std::int32_t band;     ///< rows of a band, at least 1
 
-  /// Of a tile.
+  /// Where a tile is.
   struct place {
-    std::int32_t row;     ///< of tiles
-    std::int32_t column;  ///< of tiles
+    std::int32_t row;     ///< of the tile, counted in tiles
+    std::int32_t column;  ///< of the tile, counted in tiles
   };
 
   /// Tiles of the matrix.

@@ -88,7 +88,7 @@ struct attention_work_cost {
   }
 };
 
-/// All keys are seen. The shape has places.
+/// What blocks of queries cost where all keys are seen. The shape must be one that has_places_for_warpgroups().
 inline attention_work_cost cost_without_mask(attention_shape const& s) {
   auto const queries = static_cast<std::int32_t>(s.queries);
   auto const heads = static_cast<std::int32_t>(s.batch * s.query_heads);

@@ -51,7 +51,7 @@ inline constexpr bool has_16_bits = std::is_same_v<T, bfloat16> || std::is_same_
 
 inline constexpr std::int64_t most_rows = 0x7fffffff - 4096;  // places of rows of codes are 32-bit
 
-/// Whether rows begin at multiples of 16 bytes and their elements lie next to each other. So do those of nothing.
+/// Whether rows begin at multiples of 16 bytes and their elements lie next to each other; true for null.
 template <class T>
 bool has_whole_vectors(head_view<T> heads) {
   if (heads.data == nullptr) {
@@ -107,7 +107,7 @@ struct tile_programs {
     prepare_codes(call);
   }
 
-  /// What runs fourth, if values are of a sample.
+  /// The program of the fourth launch, where scales of values are fitted to a sample.
   [[nodiscard]] encode_again<encode_type> again() const {
     using again_type = encode_again<encode_type>;
     std::int32_t const shares = divide_up(std::int32_t{again_type::enough_blocks}, encode.key_heads);

@@ -56,9 +56,9 @@ view<T, Rank> view_of(array_view<T> list, std::int64_t const (&extents)[Rank]) {
 /// Room for codes and scales, and for what making them needs beyond.
 template <class Method>
 struct quantized_regions {
-  /// Of queries and keys.
+  /// The quantizer of queries and keys.
   using qk = typename Method::score_quantizer;
-  /// Of values.
+  /// The quantizer of values.
   using pv = typename Method::value_quantizer;
   /// Queries that share a scale: a token_groups.
   using query_groups = typename Method::query_groups;
@@ -186,7 +186,7 @@ template <class Method>
 struct quantization_regions : quantized_regions<Method> {
   /// Codes, scales and means.
   using base = quantized_regions<Method>;
-  /// Of a row of scores.
+  /// The softmax's state of a row of scores.
   using state_type = typename Method::softmax::state_type;
   region<channel_summary> key_summaries;    ///< of blocks of 128 keys
   region<channel_summary> value_summaries;  ///< of blocks of 128 keys

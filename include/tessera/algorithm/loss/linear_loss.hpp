@@ -42,7 +42,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What became of rows of logits.
+/// What a pass over the rows of logits has left.
 struct loss_tiles_results {
   std::int64_t states;  ///< of each row, at most as many as there is room for
   loss_marks marks;     ///< to be checked; null if none were made

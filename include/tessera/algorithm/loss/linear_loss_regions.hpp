@@ -187,7 +187,7 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
   region<std::int32_t> lists;
   region<tile_order::place> tiles;
   region<std::int32_t> tile_count;
-  // Of a filtered pass that takes the vocabulary in another order.
+  // Regions of a filtered pass that takes the vocabulary in another order.
   region<std::int32_t> entry_of;
   region<std::int32_t> place_of;
   region<std::uint8_t> class_of;
@@ -230,12 +230,12 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
 
   bool keeps_all(linear_loss_shape const& shape) const { return this->kept == shape.vocabulary; }
 
-  /// Of the entries whose softmaxes are kept.
+  /// The part of the entries whose softmaxes are kept.
   loss_gradient_part<typename layout::value_type> kept_part(workspace const& space,
                                                             linear_loss_shape const& shape) const {
     return part_of(space, 0, this->kept_in(space, shape).values);
   }
-  /// Of the part that begins with entry `first`.
+  /// The part that begins with entry `first`.
   loss_gradient_part<typename layout::value_type> part(workspace const& space, linear_loss_shape const& shape,
                                                        std::int64_t first) const {
     typename layout::value_type* const data = space[keeps_all(shape) ? this->softmaxes : gradient].data;
@@ -327,7 +327,7 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
             "rows of a part of the classifier", orders ? checked_multiply(where, entries, remains_stride(shape)) : 0)) {
   }
 
-  /// As many entries as fit. Without a budget: into 160 MiB, or as many as make 32 MiB of gradient.
+  /// How many entries of a part fit into the budget. Without one: into 160 MiB, or as many as make 32 MiB of gradient.
   static std::int64_t entries_within(char const* where, linear_loss_shape const& shape, bool orders,
                                      std::int64_t kept_entries, std::int64_t budget) {
     constexpr std::int64_t usual_budget = std::int64_t{160} << 20;

@@ -60,7 +60,7 @@ struct linear_loss_options {
   float temperature = 1.0F;   ///< logits are divided by it, after the cap
   float smoothing = 0.0F;     ///< of labels: so much probability is spread over the vocabulary
   float z_factor = 0.0F;      ///< of the squared log-sum-exp
-  // Of the backward pass.
+  // Options of the backward pass.
   float hidden_threshold = -1.0F;  ///< of the filter, for hidden states; 0: nothing is left out; -1: Filter::threshold
   /// Of the filter, for the classifier; 0: nothing is left out; -1: Filter::threshold. The bias is never filtered.
   float classifier_threshold = -1.0F;

@@ -81,8 +81,8 @@ bool try_scores(basic_cuda<Architectures> const& exec, score_chunks<bfloat16, S>
                      : run_scores<Channels, 16>(exec, call);
 }
 
-/// In how many blocks a list of missed chunks is, of which `most` run at a time: so that they take as little time as
-/// can be, where all lists are full. A block has `of_block` tokens at a time.
+/// How many blocks share a list of missed chunks, if `most` blocks run at a time: so many that full lists take the
+/// least time. A block has `of_block` tokens at a time.
 inline std::int64_t rebuild_splits(offload_extents const& n, std::int64_t steps, std::int64_t most,
                                    std::int64_t of_block) {
   std::int64_t const lists = max(steps * n.key_heads, std::int64_t{1});
@@ -111,7 +111,7 @@ void run_rebuild(basic_cuda<Architectures> const& exec, rebuild_keys<T, E> const
   }
 }
 
-/// Whether rebuild_rotated can.
+/// Whether rebuild_rotated can take the call.
 template <class T, class E>
 bool can_rebuild(rebuild_keys<T, E> const& call) {
   offload_extents const& n = call.extents;
@@ -142,7 +142,8 @@ bool try_fetch(basic_cuda<Architectures> const& exec, Call const& call) {
 
 }  // namespace detail
 
-/// By score_means for heads of 64 or 128 channels on devices of compute capability 9, else by the portable program.
+/// Enqueues the scoring of chunks: by score_means for heads of 64 or 128 channels on devices of compute capability 9,
+/// else by the portable program.
 template <class Architectures, ChunkSelector S>
 requires requires {
   landmark_lines<128, S>::bytes;
@@ -153,8 +154,8 @@ void run_program(basic_cuda<Architectures> const& exec, score_chunks<bfloat16, S
   }
 }
 
-/// By choose_largest for sequences of up to 40960 chunks where a block can have 227 KiB of shared memory, else by the
-/// portable program.
+/// Enqueues the selection of chunks: by choose_largest for sequences of up to 40960 chunks where a block can have 227
+/// KiB of shared memory, else by the portable program.
 template <class Architectures, class T, ChunkSelector S>
 void run_program(basic_cuda<Architectures> const& exec, select_chunks<T, S> const& call) {
   using program_type = choose_largest<T, S>;
@@ -165,8 +166,8 @@ void run_program(basic_cuda<Architectures> const& exec, select_chunks<T, S> cons
   }
 }
 
-/// By fetch_records for values of 16 bits and heads of 64 or 128 channels where it `takes` them, else by the portable
-/// program.
+/// Enqueues the fetching of values: by fetch_records for values of 16 bits and heads of 64 or 128 channels where it
+/// `takes` them, else by the portable program.
 template <class Architectures, class T, class E, class Codec>
 void run_program(basic_cuda<Architectures> const& exec, fetch_values<T, E, Codec> const& call) {
   if constexpr (detail::has_pieces<T>) {
@@ -178,8 +179,8 @@ void run_program(basic_cuda<Architectures> const& exec, fetch_values<T, E, Codec
   exec.run(call, call.groups());
 }
 
-/// By rebuild_rotated for 16 bits and heads of 64 or 128 channels, for the ranks, chunks and rotations that
-/// can_rebuild() accepts; else by the portable program.
+/// Enqueues the rebuilding of keys: by rebuild_rotated for 16 bits and heads of 64 or 128 channels, for the ranks,
+/// chunks and rotations that can_rebuild() accepts; else by the portable program.
 template <class Architectures, class T, class E>
 void run_program(basic_cuda<Architectures> const& exec, rebuild_keys<T, E> const& call) {
   if constexpr (detail::has_pieces<T>) {
@@ -191,7 +192,8 @@ void run_program(basic_cuda<Architectures> const& exec, rebuild_keys<T, E> const
   exec.run(call, call.groups());
 }
 
-/// By attend_rows for 16 bits and heads of 64 or 128 channels, else by the portable program.
+/// Enqueues attention over chunks: by attend_rows for 16 bits and heads of 64 or 128 channels, else by the portable
+/// program.
 template <class Architectures, class T, class E>
 void run_program(basic_cuda<Architectures> const& exec, attend_chunks<T, E> const& call) {
   if constexpr (detail::has_pieces<T>) {
@@ -208,8 +210,8 @@ void run_program(basic_cuda<Architectures> const& exec, attend_chunks<T, E> cons
   exec.run(call, call.groups());
 }
 
-/// By project_rows for 16 bits where it `takes` the call and a block can have its 99 KiB of shared memory, else by the
-/// portable program.
+/// Enqueues the projection of archived chunks: by project_rows for 16 bits where it `takes` the call and a block can
+/// have its 99 KiB of shared memory, else by the portable program.
 template <class Architectures, class T, class E>
 void run_program(basic_cuda<Architectures> const& exec, project_archived<T, E> const& call) {
   if constexpr (detail::has_pieces<T>) {
@@ -222,7 +224,8 @@ void run_program(basic_cuda<Architectures> const& exec, project_archived<T, E> c
   exec.run(call, call.groups());
 }
 
-/// By archive_rows for 16 bits where it `takes` the call, else by the portable program.
+/// Enqueues the archiving of chunks: by archive_rows for 16 bits where it `takes` the call, else by the portable
+/// program.
 template <class Architectures, class T, ChunkSelector S, class Codec>
 void run_program(basic_cuda<Architectures> const& exec, archive_chunks<T, S, Codec> const& call) {
   if constexpr (detail::has_pieces<T>) {
@@ -234,7 +237,8 @@ void run_program(basic_cuda<Architectures> const& exec, archive_chunks<T, S, Cod
   exec.run(call, call.groups());
 }
 
-/// By join_chunks for fewer than 2^31 rows of results, else by the portable program.
+/// Enqueues the merging of results of chunks: by join_chunks for fewer than 2^31 rows of results, else by the portable
+/// program.
 template <class Architectures, class T, class E, class Result>
 void run_program(basic_cuda<Architectures> const& exec, merge_chunks<T, E, Result> const& call) {
   if (detail::has_places(call.groups())) {

@@ -92,7 +92,7 @@ inline constexpr int most_offload_parts = 4;
 /// S: the selector, Codec: of values.
 template <class T, ChunkSelector S, class Codec>
 struct offload_plan {
-  /// Of landmarks.
+  /// The type of a landmark's elements.
   using element_type = typename chunk_landmarks<S>::element_type;
   /// Values of a chunk as they are kept.
   using record = value_record<Codec, T>;
@@ -105,7 +105,7 @@ struct offload_plan {
   key_factorization search;              ///< for directions of keys
 
   workspace_plan device{"offloaded_cache, on the device"};  ///< of the cache
-  /// Of the cache; empty if values are on the device.
+  /// Pinned memory of the cache; empty if values are on the device.
   workspace_plan host{"offloaded_cache, pinned memory of the host"};
   workspace_plan prompt{"offloaded_cache, workspace of a prompt"};  ///< for begin(), take() and finish()
   workspace_plan step{"offloaded_cache, workspace of a step"};      ///< for a step of decoding

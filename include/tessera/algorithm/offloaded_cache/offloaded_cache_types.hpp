@@ -55,7 +55,7 @@ struct offload_tokens {
   view<T const, 3> queries;  ///< steps x query heads x channels, before their rotation
   view<T const, 3> keys;     ///< steps x key heads x channels, before their rotation
   view<T const, 3> values;   ///< steps x key heads x channels
-  /// Of each step, where executors run; null: step i is of sequence i; -1: of none.
+  /// The sequence of each step, where executors run; null: step i is of sequence i; -1: the step is of none.
   array_view<std::int32_t const> sequences = {};
 };
 
@@ -66,12 +66,12 @@ struct offload_outputs {
   view<float, 2> log_sum_exp = {};  ///< steps x query heads: natural, of the scaled scores attended to; or null
 };
 
-/// How a cache does.
+/// What a cache tells of its sequences and chunks.
 struct offload_statistics {
   std::vector<cached_sequence> sequences;  ///< lengths, as the host sees them
   std::vector<chunk_usage> usage;          ///< of each sequence, of each key head
 
-  /// Of selected chunks that were in a slot already; 0 of none.
+  /// The share of selected chunks that were in a slot already; 0 if none were selected.
   [[nodiscard]] double hit_rate() const {
     std::int64_t selected = 0;
     std::int64_t resident = 0;

@@ -52,10 +52,10 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What a call brings.
+/// How many new tokens a call brings.
 struct cache_tokens {
-  std::int64_t tokens = 0;           ///< of each sequence, at most
-  sequence_lengths new_tokens = {};  ///< of each sequence; null: `tokens`
+  std::int64_t tokens = 0;           ///< the most new tokens of a sequence
+  sequence_lengths new_tokens = {};  ///< new tokens of each sequence; null: `tokens` of each
 };
 
 /// Merger: see cache_append_call. Retention: retain_most_different or retain_most_different_tokens, and Quantizer: an
@@ -105,7 +105,7 @@ class cross_layer_cache {
     say_what_is_portable(exec);
   }
 
-  /// What there is room for.
+  /// The extents that the cache has room for.
   [[nodiscard]] cache_extents const& extents() const { return extents_; }
   /// Layers of the model.
   [[nodiscard]] int layers() const { return static_cast<int>(part_of_.size()); }
@@ -126,7 +126,7 @@ class cross_layer_cache {
   /// A part in memory, for programs.
   [[nodiscard]] cache_memory<T> const& memory(int part) const { return memory_[checked("part", part, parts())]; }
 
-  /// For append(), or for seal() if tokens were written no more than 64 at a time.
+  /// The workspace of append(), or of seal() if tokens were written no more than 64 at a time.
   [[nodiscard]] workspace_plan append_plan(std::int64_t sequences, std::int64_t tokens = 1) const {
     return regions("cross_layer_cache.append", sequences, tokens).plan;
   }
@@ -322,7 +322,7 @@ class cross_layer_cache {
     check<value_error>(i >= 0 && i < count, "cross_layer_cache: ", what, " ", i, " is none of ", count);
     return as_index(i);
   }
-  /// Once, to the error stream: nobody should find out by the clock.
+  /// Says once, on the error stream, where portable programs run: nobody should find that out by the clock.
   template <class Executor>
   void say_what_is_portable(Executor const& exec) const {
 #if !defined(TESSERA_ACCEPT_PORTABLE_CACHES)

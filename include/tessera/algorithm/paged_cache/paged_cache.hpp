@@ -133,7 +133,8 @@ struct cache_programs {
   }
 };
 
-/// An executor with programs of its own overloads this for itself. Merger and T: those of the cache.
+/// Says which programs for a cache are an executor's own. An executor that has some overloads this for itself. Merger
+/// and T: those of the cache.
 template <class Merger, class T, class Executor>
 cache_programs cache_programs_of(Executor const&, cache_page_format const&, bool) {
   return {};
@@ -173,7 +174,7 @@ inline void check_page_format(char const* where, cache_page_format const& format
 
 /// What attention over a cache needs.
 struct cached_attention_regions {
-  /// Of a row of scores.
+  /// The softmax's state of a row of scores.
   using state_type = online_softmax<float>::state_type;
 
   attention_shape shape;                   ///< of the call
@@ -182,14 +183,14 @@ struct cached_attention_regions {
   region<float> totals;                    ///< of shares: sums of weighted values
   region<attention_row<state_type>> rows;  ///< of shares: states of the softmax
 
-  /// For `among` shares of each row.
+  /// Regions for `among` shares of each row.
   cached_attention_regions(char const* where, attention_shape const& of, std::int64_t among)
       : shape(of),
         shares(among),
         plan(where),
         totals(plan.add<float>("totals of shares of rows", checked_multiply(where, shared_rows(where), of.channels))),
         rows(plan.add<attention_row<state_type>>("shares of rows", shared_rows(where))) {}
-  /// For as many shares as keep any machine busy, which do not depend on the machine.
+  /// Regions for as many shares as keep any machine busy; their number does not depend on the machine.
   cached_attention_regions(char const* where, attention_shape const& of)
       : cached_attention_regions(where, of, cached_attention_shares(of)) {}
 

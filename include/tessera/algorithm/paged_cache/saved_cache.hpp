@@ -139,7 +139,7 @@ inline saved_cache_header read_saved_header(char const* where, std::byte const* 
   return header;
 }
 
-/// What is known before the sections are.
+/// The header, with what is known before the sections are.
 template <class Cache>
 saved_cache_header header_for(Cache const& cache, std::int32_t pages, std::int32_t tokens) {
   saved_cache_header header{};

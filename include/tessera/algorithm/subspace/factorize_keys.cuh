@@ -47,7 +47,7 @@ bool suits_head_boxes(view<T const, 3> keys) {
          can_map_heads(keys);
 }
 
-/// As many clusters as run at a time, or fewer.
+/// Runs a program with as many clusters as run at a time, or with one for each work if there are fewer works.
 template <class Architectures, class Program>
 void run_clusters(basic_cuda<Architectures> const& exec, Program const& program) {
   std::int64_t const clusters = max(exec.state->multiprocessors() / 2, 1);

@@ -73,7 +73,7 @@ struct subspace_search {
   std::int64_t columns;           ///< that subspace_iteration tries
   int iterations;                 ///< see subspace_options
   subspace_regions at;            ///< memory of the search
-  workspace space;                ///< that it is in
+  workspace space;                ///< the workspace that this memory is in
 
   /// Channels of all heads.
   [[nodiscard]] std::int64_t width() const { return directions.extent(0); }
@@ -116,7 +116,7 @@ struct subspace_iteration {
   }
 };
 
-/// As many columns as directions, without eigenvectors.
+/// The search in rounds: as many columns as directions, without eigenvectors.
 struct subspace_rounds {
   /// Where most directions are kept, what is left is in a few like each other, which takes longer to tell apart: with
   /// 160 of 192, (i + 1)^-1/2, 16 rounds leave 1.0143 and 32 leave 1.0042; with 128 of 256, 16 leave 1.0041.

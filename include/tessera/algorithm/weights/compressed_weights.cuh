@@ -118,7 +118,7 @@ requires(Mantissa::template is_lossless<T>) struct placement_needs<basic_cuda<Ar
     // The policy with the smallest tiles needs the most.
     return 1 + detail::tiles_of(spec, neuzip_encode_tuning{}(800));
   }
-  /// None: blocks are written where they stay.
+  /// No slots: blocks are written where they stay.
   static std::int64_t slots(weight_stream_spec const&) { return 0; }
 };
 

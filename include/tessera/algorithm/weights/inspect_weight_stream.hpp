@@ -58,7 +58,7 @@ class expected_weight_stream {
   [[nodiscard]] std::int64_t smallest_bytes() const { return is_inspected_ ? smallest_bytes_ : spec_.smallest_bytes(); }
   /// Whether only the stream with this checksum of its header is meant.
   [[nodiscard]] bool is_inspected() const { return is_inspected_; }
-  /// Of the header that was inspected.
+  /// The checksum of the header that was inspected.
   [[nodiscard]] std::uint32_t header_checksum() const { return header_checksum_; }
 
  private:

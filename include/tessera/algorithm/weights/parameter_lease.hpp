@@ -79,7 +79,7 @@ struct scratch_table {
 template <class T>
 class parameter_lease {
  public:
-  /// None at all.
+  /// A lease of no parameter.
   parameter_lease() = default;
   /// Takes the lease over.
   parameter_lease(parameter_lease&& other) noexcept
@@ -100,9 +100,9 @@ class parameter_lease {
   }
   ~parameter_lease() { end(); }
 
-  /// Whose weights these are.
+  /// The parameter whose weights these are.
   [[nodiscard]] parameter_id parameter() const { return parameter_; }
-  /// Whether there are weights to be had.
+  /// Whether a parameter is leased, so that there are weights.
   [[nodiscard]] bool is_held() const { return table_ != nullptr; }
   /// The decoded weights, in memory of the store's executor; for work enqueued on that executor while the lease is
   /// held. What is written there is lost unless the store's update() keeps it.

@@ -86,7 +86,7 @@ struct parameter_store_bytes {
   std::int64_t overflow = 0;   ///< streams that have outgrown their place
   std::int64_t workspace = 0;  ///< of encoding and decoding
 
-  /// All of them.
+  /// Bytes of all of these.
   [[nodiscard]] std::int64_t total() const { return streams + scratch + staging + overflow + workspace; }
 };
 

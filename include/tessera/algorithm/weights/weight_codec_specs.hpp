@@ -76,7 +76,7 @@ struct weight_codec_specs {
   static constexpr std::int64_t smallest_coded_bytes = 4096;
   /// Payloads, of up to nine bits a weight, have 32-bit positions in units of 16 bytes.
   static constexpr std::int64_t most_weights = std::int64_t{1} << 35;
-  /// As streams name it.
+  /// T as streams name it.
   static constexpr weight_type type = static_cast<weight_type>(detail::weight_type_number<T>);
 
   /// The layout of a tensor's stream. Throws shape_error for a count and value_error for options out of range.
