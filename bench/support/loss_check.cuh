@@ -89,11 +89,11 @@ inline std::vector<std::size_t> by_use(std::vector<unsigned char> const& matters
   return entries;
 }
 
-/// What all logits say of log-sum-exps that the loss found.
+/// What all logits, made one by one, say about the log-sum-exps that the loss has found.
 struct softmax_survey {
   double kept;  ///< part of the blocks in which |softmax - [label]| reaches the threshold
-  /// Part of the blocks in which |softmax - [label]| reaches the threshold, with entries in the order of how many blocks
-  /// of tokens they matter to.
+  /// Part of the blocks in which |softmax - [label]| reaches the threshold, with entries in the order of how many
+  /// blocks of tokens they matter to.
   double kept_ordered;
   double worst_total;  ///< largest |1 - sum of a token's softmax|
   double loss;         ///< mean over tokens
