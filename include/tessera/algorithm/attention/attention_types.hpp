@@ -49,7 +49,7 @@ struct attention_inputs {
   sequence_starts query_starts = {};     ///< where each sequence's queries begin, if sequences lie one behind the other
   sequence_starts key_starts = {};       ///< where each sequence's keys begin, if sequences lie one behind the other
   array_view<float const> sinks = {};    ///< a score for each query head, which takes weight and has no value; or null
-  attention_block_list block_list = {};  ///< which tiles of 64 queries x 128 keys there are; null: all
+  attention_block_list block_list = {};  ///< the tiles of 64 queries x 128 keys that are seen; null: all
 };
 
 /// The outputs of a call. Queries beyond the length of their sequence, and queries that see no key, get results of

@@ -46,7 +46,7 @@ struct loss_gradient_call {
   linear_loss_gradients<Gradient> const& out;  ///< where gradients go
   detail::loss_gradient_regions<Tile, Reducer, Filter, Gradient> const& places;  ///< regions of the workspace
   workspace const& space;                                                        ///< made by plan_backward()
-  status_word* status;  ///< for kept softmaxes that are not there; may be null
+  status_word* status;  ///< tells of kept softmaxes that are missing; may be null
 };
 
 namespace detail {

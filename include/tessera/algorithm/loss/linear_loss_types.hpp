@@ -62,7 +62,8 @@ struct linear_loss_options {
   float smoothing = 0.0F;     ///< label smoothing: so much probability is spread over the vocabulary
   float z_factor = 0.0F;      ///< factor of the z-loss, which is the squared log-sum-exp
   // Options of the backward pass.
-  float hidden_threshold = -1.0F;  ///< the filter's, for hidden states; 0: nothing is left out; -1: Filter::threshold
+  /// The filter's threshold for hidden states; 0: nothing is left out; -1: Filter::threshold.
+  float hidden_threshold = -1.0F;
   /// The filter's threshold for the classifier; 0: nothing is left out; -1: Filter::threshold. The bias is never
   /// filtered.
   float classifier_threshold = -1.0F;
@@ -86,11 +87,11 @@ struct linear_loss_inputs {
 struct linear_loss_outputs {
   array_view<float> loss;              ///< one element, or one for each token with loss_reduction::none
   array_view<float> log_sum_exp = {};  ///< for each token, log sum exp of its logits
-  /// For each token, that of its label, without weight, smoothing and z-loss.
+  /// For each token, the log-probability of its label, without weight, smoothing and z-loss.
   array_view<float> log_probability = {};
   array_view<float> entropy = {};            ///< for each token, the entropy of its softmax, in nats
   array_view<std::int32_t> prediction = {};  ///< for each token, its likeliest entry, the first of equal ones
-  /// One element: the part of the tokens with a label whose prediction is it.
+  /// One element: the part of the labelled tokens whose prediction is their label.
   array_view<float> accuracy = {};
   array_view<std::int64_t> labelled_count = {};  ///< one element: the number of tokens with a label
 };

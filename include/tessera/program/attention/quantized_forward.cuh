@@ -344,7 +344,7 @@ struct attention_on_warpgroups {
       int const at = First / 2 + i;
       if (at < Channels / 2) {
         state.outputs[at] = __fmaf_rn(state.outputs[at], state.factor[i / 2 % 2], products[i]);
-      } else if (i % 2 == 0) {  // the first of the 8 columns behind is the column of ones
+      } else if (i % 2 == 0) {  // of the 8 columns behind the values the first is the column of ones
         float& sum = state.outputs[Channels / 2 + i / 2 % 2];
         sum = __fmaf_rn(sum, state.factor[i / 2 % 2], products[i]);
       }

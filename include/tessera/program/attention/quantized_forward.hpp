@@ -148,7 +148,7 @@ struct attention_tiles {
   sequence_lengths key_lengths;
   std::int64_t left;          ///< attention_mask::left
   std::int64_t right;         ///< attention_mask::right
-  attention_block_list list;  ///< tiles that are seen; null: all
+  attention_block_list list;  ///< tiles of keys that are seen; null: all
   Bias bias;                  ///< added to scores, natural
   attention_writer<Method, T> results;
   attention_partials<state_type> partials;  ///< where splits of the keys leave their results, if there are several

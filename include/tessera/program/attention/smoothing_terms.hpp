@@ -118,7 +118,7 @@ struct query_corrections {
     if (key < keys.length(sequence)) {
       float const* means[together];
       for (int i = 0; i < together; ++i) {
-        std::int64_t const at = min(row + i, end - 1);  // rows beyond are the last row once more
+        std::int64_t const at = min(row + i, end - 1);  // beyond the last row, the last row again
         means[i] = &query_means(sequence, first_head + at / blocks, at % blocks, 0);
       }
       for (std::int64_t channel = 0; channel < query_means.extent(3); ++channel) {

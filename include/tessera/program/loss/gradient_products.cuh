@@ -61,7 +61,7 @@ struct loss_gradient_products {
     alignas(1024) unsigned char a[Policy.stages][halves][box_bytes];
     /// Boxes of the other operand, C or E.
     alignas(1024) unsigned char b[Policy.stages][boxes][box_bytes];
-    sum_staging of_warp[shape::consumers][4];  ///< for sums on their way out
+    sum_staging of_warp[shape::consumers][4];  ///< shared memory through which sums are written
     shared_barrier full[Policy.stages];
     shared_barrier empty[Policy.stages];
     shared_barrier turn[shape::consumers];  ///< completes when all stages of the other warpgroup's tile are loaded

@@ -146,7 +146,7 @@ struct write_loss_gradient {
 
   /// Whether a log-sum-exp is so far from 0 that rounding it in units of log 2 would show in a softmax.
   __device__ __forceinline__ static bool is_far(tile_part const& part) {
-    constexpr float far = 8192.0F;  // by 3e-4
+    constexpr float far = 8192.0F;  // where softmaxes would be wrong by 3e-4
     bool const is_own = (part.rows[0].label >= 0 && absolute(part.rows[0].log_sum_exp) > far) ||
                         (part.rows[1].label >= 0 && absolute(part.rows[1].log_sum_exp) > far);
     return __any_sync(0xffffffffU, is_own) != 0;

@@ -70,7 +70,7 @@ template <class Label>
 struct select_loss_tokens {
   static_assert(std::is_same_v<Label, std::int32_t> || std::is_same_v<Label, std::int64_t>,
                 "tessera: labels are std::int32_t or std::int64_t");
-  static constexpr int lanes = 1024;  // one group does it all
+  static constexpr int lanes = 1024;  // one group takes all tokens
   struct scratch_type {
     std::uint32_t bad;  ///< how many labels are outside of the vocabulary
   };

@@ -60,7 +60,7 @@ template <int Channels, int Bits = 4>
 struct page_decode_tuning {
   using policy_type = page_decode_policy;
   TESSERA_FN constexpr policy_type operator()(int) const {
-    constexpr int bits = Channels * Bits;  // of a token's key
+    constexpr int bits = Channels * Bits;  // bits of a token's key
     return Channels <= 128 && bits <= 512 ? policy_type{8, 16, 1} : policy_type{4, bits > 1024 ? 4 : 8, 1};
   }
 };

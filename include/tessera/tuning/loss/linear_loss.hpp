@@ -46,7 +46,7 @@ struct warpgroup_loss_tuning {
   static constexpr int fewest_stages = 3;  ///< with fewer pipeline stages the portable program runs
   /// The policy with as many pipeline stages as fit beside the memory of a block's 256 rows, `row_bytes` each.
   TESSERA_FN constexpr policy_type beside(int row_bytes) const {
-    constexpr int room = 226 * 1024 - 128;  // a multiple of 1024 that leaves 1 KiB to the executor; barriers
+    constexpr int room = 226 * 1024 - 128;  // a multiple of 1024 that leaves 1 KiB to the executor, less barriers
     policy_type policy = (*this)(900);
     int const left = max(room - 256 * row_bytes, 0);
     policy.stages = min(policy.stages, left / (128 * (128 + policy.columns)));

@@ -51,7 +51,7 @@ __device__ __forceinline__ void stage_sums(float const (&sums)[staged_registers]
                                            float (&values)[channels_of_lane]) {
   auto const lane = static_cast<std::uint32_t>(threadIdx.x % 32);
   std::uint32_t const shared = shared_address(staging.values);
-  __syncwarp();  // the box before has been read
+  __syncwarp();  // all lanes have read the box before
 #pragma unroll
   for (int part = 0; part < 8; ++part) {
     std::uint32_t const row = lane / 4 + 8 * (part % 2);
