@@ -136,7 +136,7 @@ struct finish_loss_tokens {
 
 /// The values for all tokens together, one element each; null where they are not wanted.
 struct loss_total_outputs {
-  array_view<float> loss;          ///< the sum, or the mean by weight
+  array_view<float> loss;  ///< the sum, or the mean by weight
   /// The part of the labelled tokens whose prediction is their label; 0 without tokens.
   array_view<float> accuracy;
   array_view<std::int64_t> count;  ///< the number of tokens with a label

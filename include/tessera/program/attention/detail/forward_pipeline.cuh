@@ -201,7 +201,8 @@ struct attention_pieces {
   };
   /// The split with the id `index`.
   [[nodiscard]] __device__ __forceinline__ work_share share_of(std::int32_t index) const {
-    attention_work const work = schedule.at(shares.at(index).work);  // the rest of the split is looked up later: registers are scarce
+    attention_work const work =
+        schedule.at(shares.at(index).work);  // the rest of the split is looked up later: registers are scarce
     sequence_extents const extents = extents_of(work.head);
     tile_range const tiles = extents.tiles(work.block * shape::rows, shape::rows);
     attention_share const share = shares.at(index);
