@@ -146,7 +146,7 @@ void add_lengths() {
   }
 }
 
-/// Problems with fewer blocks of queries than multiprocessors.
+/// Measures a problem with fewer blocks of queries than multiprocessors.
 void add_few_blocks(std::string const& name, attention_shape const& shape) {
   bench::add_cuda("attention/forward/bf16/" + name,
                   [=](benchmark::State& state) { measure(state, part::all, shape, false); });

@@ -17,7 +17,7 @@ namespace {
 
 using namespace tessera;
 
-/// Random numbers: for integers whole ones that fill 8 bits, normally distributed; for other types N(0, 1).
+/// Fills an operand with random numbers: integers are normally distributed and fill 8 bits, other types are N(0, 1).
 template <class T>
 __global__ void fill_operand(std::uint64_t seed, T* data, std::size_t count) {
   std::size_t const step = static_cast<std::size_t>(gridDim.x) * blockDim.x;

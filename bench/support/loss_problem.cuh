@@ -54,8 +54,8 @@ __device__ inline float gumbel(std::uint64_t seed, std::uint64_t index) {
   return -logf(-log1pf(-uniform));
 }
 
-/// Draws labels; run with a thread block for each token. The entry with the largest sum of logit and Gumbel noise has
-/// the distribution of the softmax. `best` holds the largest sum of the entries before `first`.
+/// Draws labels, by a thread block for each token: the entry with the largest sum of logit and Gumbel noise has the
+/// distribution of the softmax. `best` holds the best candidate among the entries before `first`.
 template <class Logit>
 __global__ void draw_candidates(tessera::matrix_view<Logit const> logits, std::int64_t first, std::int64_t vocabulary,
                                 std::uint64_t seed, unsigned long long* best) {

@@ -90,9 +90,10 @@
 /// Cost of the backward pass: as many operations to make the logits again, and as many for each of the two gradients in
 /// the blocks that are kept. The vocabulary is taken in parts, whose G is in the workspace: `workspace_budget` says how
 /// much memory there is, and parts are about as large as it allows. Without a budget the whole workspace is at most 160
-/// MiB, unless 32 MiB of G need more. With more, and with nothing left out, the forward pass on sm_90a may keep 16-bit
-/// softmaxes, 2 bytes for each token and entry and 3 % more, whose logits are not made again. A backward() uses the
-/// softmaxes up: the next one comes after another forward(), else gradients are NaN and exec.wait() throws value_error.
+/// MiB, unless 32 MiB of G need more. With a larger budget, and with nothing left out, the forward pass on sm_90a may
+/// keep 16-bit softmaxes, 2 bytes for each token and entry and 3 % more, whose logits are not made again. A backward()
+/// uses the softmaxes up: the next one comes after another forward(), else gradients are NaN and exec.wait() throws
+/// value_error.
 #pragma once
 
 #include <tessera/algorithm/loss/linear_loss.hpp>

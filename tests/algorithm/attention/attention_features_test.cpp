@@ -118,7 +118,7 @@ TEST_CASE("sequences one behind the other give what those of a padded batch do",
 
 namespace {
 
-/// Queries or keys as a function that they are read through makes them.
+/// Replaces queries or keys by what a function that they are read through makes of them.
 template <class Map>
 void apply(Map const& map, std::vector<float>& values, std::int64_t heads, std::int64_t tokens, std::int64_t channels) {
   std::vector<float> const before = values;

@@ -31,7 +31,7 @@ struct portable_results {
   attention_results found;
 };
 
-/// Runs the quantization; if `IsNarrow`, only by the programs of up to 64 channels, which are compiled sooner.
+/// Runs the portable programs; if `IsNarrow`, only those of up to 64 channels, which are compiled sooner.
 template <class Attention, bool IsNarrow, class T>
 portable_results run_portably(cuda const& exec, attention_problem<T> const& p) {
   attention_shape const& s = p.shape;

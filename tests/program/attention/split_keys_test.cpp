@@ -47,7 +47,7 @@ struct shared_rows {
   std::vector<float> totals;
   std::vector<row_type> rows;
   std::vector<double> sums;    ///< sum of 2^score of each row
-  std::vector<double> values;  ///< results of each row and channel
+  std::vector<double> values;  ///< sum of weighted values of each row and channel
 
   shared_rows(std::int64_t count, unsigned seed)
       : shares(count),

@@ -62,8 +62,8 @@ struct small_problem {
   }
 };
 
-/// A schedule in which each tile has its own pieces of the depth, the longest list first; one tile has none, one is not
-/// in the schedule.
+/// Checks a schedule in which each tile has its own pieces of the depth, the longest list first; one tile has none, one
+/// is not in the schedule.
 template <class Program, class Epilogue>
 void check_lists(Epilogue const& make_epilogue) {
   small_problem const problem;

@@ -11,7 +11,7 @@ using namespace tessera;
 
 namespace {
 
-/// How often each row is in a work item, over all keys that it sees: `shares` times if it is in every split.
+/// Checks how often each row is in a work item: once in each split, so that it meets all keys that it sees.
 void check_every_row(few_query_works const& works) {
   attention_shape const& s = works.shape;
   std::vector<std::int64_t> found(static_cast<std::size_t>(s.batch * s.query_heads * s.queries));
