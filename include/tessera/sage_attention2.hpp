@@ -46,7 +46,7 @@
 /// Channels (the head dimension): a multiple of 16 up to 256. Tokens: any number, 0 included. Lengths cut the sequences
 /// of a padded batch; with starts, too, sequences lie one behind the other (attention_inputs).
 /// Masks: is_causal (aligned to the bottom right, for queries that are fewer than keys), window_left, window_right,
-/// block_list (which tiles of 64 queries x 128 keys there are), and a bias, any function object of (sequence, head,
+/// block_list (the tiles of 64 queries x 128 keys that are seen), and a bias, any function object of (sequence, head,
 /// query, key). `sinks` holds a score for each head, which takes weight and has no value. Queries and keys may come
 /// through functions, such as a rotary embedding (attention_functions). Rows without keys are zeros with a log-sum-exp
 /// of minus infinity.

@@ -4,7 +4,7 @@
 /// attention.hpp includes this header where nvcc compiles: call attention as on the CPU, with a tessera::cuda executor.
 /// No call waits or allocates. Quantization: quantized_attention.cuh.
 ///
-/// On sm_90a warpgroups and TMA do the attention (program/attention/quantized_forward.cuh) over codes of 8 or 4 bits
+/// On sm_90a attention runs by warpgroups and TMA (program/attention/quantized_forward.cuh) over codes of 8 or 4 bits
 /// per_thread, in bytes, and values in e4m3, to bfloat16 or float16, for softmaxes that have lane_weights
 /// (program/attention/lane_weights.cuh). Calls with a bias or lists of tiles (of 64 queries, fewer than a block of the
 /// program has) are left to the portable programs. There are programs of 64, 128 and 256 channels; a call takes the
