@@ -387,7 +387,7 @@ namespace {
 
 using by_coarse_sums = attention<symmetric_quantizer<8, per_token>, coarse_quantizer>;
 
-/// All keys of a row in one sum, relative to the largest score of all; of one head.
+/// Attention of one head that adds up all keys of a row in one sum, relative to the largest score of all.
 std::vector<double> in_one_sum(attention_problem<bfloat16> const& p, made_operands<by_coarse_sums> const& made) {
   attention_shape const& s = p.shape;
   auto const decoded = decoded_operands(p, made);
@@ -420,7 +420,7 @@ std::vector<double> in_one_sum(attention_problem<bfloat16> const& p, made_operan
   return found;
 }
 
-/// Relative L1 errors of sums on two levels and on one, of the same codes.
+/// Relative L1 errors of sums on two levels and on one, for the same codes.
 std::array<double, 2> errors_of_sums(attention_problem<bfloat16> const& p) {
   cpu const exec;
   auto const made = make_operands<by_coarse_sums>(exec, p);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// SageAttention2: all of it from bf16 to bf16, its quantization, and attention over codes.
+/// Measures SageAttention2: whole calls from bf16 to bf16, quantization alone, and attention over codes.
 ///
-/// Data have offsets (support/attention_problem.cuh) but where the name ends in `normal`: those are N(0, 1), and
-/// results of them near zero, so that the same errors are larger parts. `TFLOPs` counts 4 operations for each channel
-/// of each pair of a query and a key that a sequence really has, half of the pairs if causal. Errors are of 256 rows
-/// against attention in double. `of_copy` of quantization: each input read once and each code written once, at the
-/// rate of a copy. `of_read` of decoding: codes and scales of keys and values read once, at the rate of a kernel that
-/// only reads. `ms` is the median of cold calls, back to back so that the clock is that of full load.
+/// Data have offsets (support/attention_problem.cuh), except where the name ends in `normal`: those are N(0, 1), and
+/// their results are near zero, so that the same errors are larger relative to them. `TFLOPs` counts 4 operations for
+/// each channel of each pair of a query and a key that a sequence really has, half of the pairs if causal. Errors are
+/// those of 256 rows against attention in double. `of_copy` compares quantization with reading each input once and
+/// writing each code once, at the rate of a copy. `of_read` compares decoding with reading codes and scales of keys and
+/// values once, at the rate of a kernel that only reads. `ms` is the median of cold calls, back to back so that the
+/// clock is that of full load.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -36,7 +37,7 @@ double key_and_value_bytes(attention_shape const& s) {
   return tokens * (2 * channels + bytes_of_key_scales) + 4 * channels * static_cast<double>(s.batch * s.key_heads);
 }
 
-/// The last problem stays, since rows and repetitions with the same one follow each other.
+/// Keeps the last problem, since rows and repetitions with the same one follow each other.
 bench::attention_problem& problem_of(attention_shape const& shape, bool is_causal,
                                      std::vector<std::int32_t> const& lengths, bench::attention_data data) {
   static std::unique_ptr<bench::attention_problem> last;
@@ -145,7 +146,7 @@ void add_lengths() {
   }
 }
 
-/// Blocks of queries are fewer than multiprocessors.
+/// Measures a problem with fewer blocks of queries than multiprocessors.
 void add_few_blocks(std::string const& name, attention_shape const& shape) {
   bench::add_cuda("attention/forward/bf16/" + name,
                   [=](benchmark::State& state) { measure(state, part::all, shape, false); });

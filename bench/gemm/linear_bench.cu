@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Linear layers, and cuBLAS beside them. `vs_cublas` is our rate over cuBLAS's on the same data, call by call in turn:
-/// under full load the card's clock moves by several per cent within a second, and moves both.
+/// Measures linear layers, with cuBLAS beside them. `vs_cublas` is our rate over cuBLAS's on the same data, call by
+/// call in turn: under full load the card's clock moves by several per cent within a second, and moves both rates.
 #include <cstdint>
 #include <string>
 #include <type_traits>
@@ -17,7 +17,7 @@ namespace {
 
 using namespace tessera;
 
-/// Whole numbers that fill 8 bits, normally distributed; everything else N(0, 1).
+/// Fills an operand with random numbers: integers are normally distributed and fill 8 bits, other types are N(0, 1).
 template <class T>
 __global__ void fill_operand(std::uint64_t seed, T* data, std::size_t count) {
   std::size_t const step = static_cast<std::size_t>(gridDim.x) * blockDim.x;
@@ -77,7 +77,7 @@ void measure(benchmark::State& state, std::int64_t tokens, std::int64_t columns,
   state.counters["vs_cublas"] = seconds.peer / seconds.ours;
 }
 
-/// int8 over the faster of cuBLAS's int8 and our own fp8, all three on 8192^3.
+/// Compares int8 with the faster of cuBLAS's int8 and our own fp8, all three on 8192^3.
 void measure_int8_over_best(benchmark::State& state) {
   constexpr std::int64_t size = 8192;
   problem<std::int8_t, std::int32_t> integers(size, size, size);

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The loss of a language model's classifier: time, memory, what the gradient filter keeps and what it changes.
+/// Measures the loss of a language model's classifier: time, memory, what the gradient filter keeps and what it
+/// changes.
 ///
 /// `ms` is the median of cold calls. `extra_MiB` is the most device memory that was held beyond inputs and gradients,
 /// which must be what the plan says. `kept` is the part of blocks (of `block_rows` tokens x `block_columns` entries)
-/// that have an element at or over `threshold`, found from all logits; `kept_ordered` is that with entries ordered by
-/// how many blocks of tokens they matter to. `TFLOPs` counts what a pass must multiply: the logits, and of both
-/// gradients the blocks that the better order keeps. Errors are of bf16 gradients against exact ones in fp32, as
-/// lengths. `cublas_logits_ms` is cuBLAS writing the logits alone, call by call in turn with ours. `vs_plain` is what
-/// log-sum-exps alone take, `plain_ms`, over what a reducer that tells more takes, call by call in turn.
+/// that have an element at or over `threshold`, found from all logits; `kept_ordered` is that part with entries ordered
+/// by how many blocks of tokens they matter to. `TFLOPs` counts what a pass must multiply: the logits, and for both
+/// gradients the blocks that the better order keeps. Errors are lengths of differences of bf16 gradients from exact
+/// ones in fp32. `cublas_logits_ms` is the time that cuBLAS takes to write the logits alone, call by call in turn with
+/// ours. `vs_plain` is the time of log-sum-exps alone, `plain_ms`, over the time of a reducer that computes more, call
+/// by call in turn.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -63,7 +65,7 @@ class loss_run {
   loss_run(loss_problem& problem, linear_loss_options const& options, workspace_plan plan)
       : problem_(problem), options_(options), plan_(std::move(plan)) {}
 
-  /// Besides the loss.
+  /// Runs the forward pass. `out`: the outputs besides the loss.
   void forward(linear_loss_outputs out = {}) {
     out.loss = loss_.view();
     Loss::forward(problem_.exec(), problem_.inputs(), options_, out, space_);
@@ -90,7 +92,7 @@ class loss_run {
   workspace space_{plan_, memory_};
 };
 
-/// The most device memory that is in use beyond what was at first: of the problem's pool, from which executor and
+/// The most device memory in use beyond what was in use at first: memory of the problem's pool, from which executor and
 /// workspace take theirs, and of the device's own pool.
 class extra_memory {
  public:
@@ -119,7 +121,7 @@ class extra_memory {
   std::uint64_t pool_before_ = 0;
 };
 
-/// A problem and what is found of it once, whatever is measured: the softmax, and exact gradients in fp32.
+/// A problem, with what is computed for it once for all measurements: the softmax, and exact gradients in fp32.
 struct known_problem {
   loss_problem problem;
   std::optional<bench::softmax_survey> softmax;
@@ -143,7 +145,7 @@ struct known_problem {
   }
 };
 
-/// The last problem stays, since rows and repetitions with the same one follow each other.
+/// Keeps the last problem, since rows and repetitions with the same one follow each other.
 known_problem& problem_of(loss_data data, linear_loss_shape const& shape) {
   static std::unique_ptr<known_problem> last;
   auto const is_wanted = [&](loss_problem const& p) {
@@ -160,7 +162,7 @@ known_problem& problem_of(loss_data data, linear_loss_shape const& shape) {
   return *last;
 }
 
-/// The median of cold calls: of at least ten, of more where they are short.
+/// The median time of cold calls: of at least ten calls, and of more where they are short.
 template <class Body>
 double time_rounds(benchmark::State& state, cudaStream_t stream, Body const& body) {
   constexpr double wanted_seconds = 0.6;
@@ -179,7 +181,7 @@ double time_rounds(benchmark::State& state, cudaStream_t stream, Body const& bod
   return seconds;
 }
 
-/// What all rows say.
+/// Reports the counters that all rows have.
 template <class Loss>
 void report_loss(benchmark::State& state, loss_problem const& problem, loss_run<Loss> const& run,
                  extra_memory const& extra) {
@@ -196,7 +198,7 @@ void report_loss(benchmark::State& state, loss_problem const& problem, loss_run<
   state.counters["channels"] = static_cast<double>(problem.shape().channels);
 }
 
-/// Beside cuBLAS, which writes the logits, in turn: both at the clock that is left under full load.
+/// Measures calls in turn with cuBLAS, which writes the logits: both run at the clock of full load.
 void measure_forward(benchmark::State& state, loss_data data, linear_loss_shape const& size) {
   using loss = cut_cross_entropy;
   loss_problem& problem = problem_of(data, size).problem;
@@ -292,7 +294,7 @@ struct top_four {
 };
 using with_top_four = paired_reducer<lse_reducer<float>, top_four>;
 
-/// What a token is told besides its loss.
+/// Memory for the outputs of tokens besides their losses.
 class token_outputs {
  public:
   explicit token_outputs(loss_problem& problem)
@@ -300,7 +302,7 @@ class token_outputs {
         prediction_(problem.memory(), static_cast<std::size_t>(problem.shape().tokens)),
         tokens_(problem.shape().tokens) {}
 
-  /// Those that the reducer knows.
+  /// The outputs that the reducer can compute.
   template <class Reducer>
   linear_loss_outputs outputs() const {
     linear_loss_outputs out;
@@ -319,7 +321,7 @@ class token_outputs {
   std::int64_t tokens_;
 };
 
-/// A reducer that tells more beside the one of log-sum-exps, in turn.
+/// Measures a reducer that computes more in turn with that of log-sum-exps.
 template <class Reducer>
 void measure_reducer(benchmark::State& state, bool has_backward, linear_loss_shape const& size) {
   using loss = exact_cross_entropy_of<bfloat16, Reducer>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What the results of a loss are judged by, on the device: the softmax from all logits, which the loss itself never
-/// has in memory, and distances of gradients.
+/// Checks of a loss's results on the device: the softmax from all logits, which the loss itself never has in memory,
+/// and distances of gradients.
 #pragma once
 
 #include <algorithm>
@@ -77,7 +77,7 @@ inline double kept_blocks(std::vector<unsigned char> const& matters, std::vector
   return static_cast<double>(kept) / static_cast<double>(blocks);
 }
 
-/// Entries that matter to many blocks of tokens first.
+/// The entries in falling order of how many blocks of tokens they matter to.
 inline std::vector<std::size_t> by_use(std::vector<unsigned char> const& matters, std::size_t vocabulary) {
   std::vector<std::size_t> uses(vocabulary);
   for (std::size_t i = 0; i < matters.size(); ++i) {
@@ -89,17 +89,16 @@ inline std::vector<std::size_t> by_use(std::vector<unsigned char> const& matters
   return entries;
 }
 
-/// What all logits say of log-sum-exps that the loss found.
+/// What a pass over all logits finds, and whether the log-sum-exps of the loss agree with it.
 struct softmax_survey {
-  double kept;  ///< part of the blocks in which |softmax - [label]| reaches the threshold
-  /// Part of the blocks in which |softmax - [label]| reaches the threshold, with entries in the order of how many blocks
-  /// of tokens they matter to.
+  double kept;  ///< the part of the blocks in which |softmax - [label]| reaches the threshold
+  /// The part of such blocks with entries in the order of how many blocks of tokens they matter to.
   double kept_ordered;
-  double worst_total;  ///< largest |1 - sum of a token's softmax|
-  double loss;         ///< mean over tokens
+  double worst_total;  ///< the largest |1 - sum of a token's softmax|
+  double loss;         ///< the mean loss over tokens
 };
 
-/// Filter: a gradient_filter, which says how large blocks are and what the threshold is.
+/// Surveys the softmaxes of a problem. Filter: a gradient_filter, which has the extents of blocks and the threshold.
 template <class Filter>
 softmax_survey survey(loss_problem& problem, float const* log_sum_exps) {
   cudaStream_t const stream = problem.memory().stream();
@@ -134,7 +133,7 @@ softmax_survey survey(loss_problem& problem, float const* log_sum_exps) {
 }
 
 struct distance_sums {
-  double apart;  ///< squared
+  double apart;  ///< the squared distance
   double length;
 };
 

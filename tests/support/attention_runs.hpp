@@ -12,7 +12,7 @@ namespace tessera_test {
 
 using eight = tessera::symmetric_quantizer<8, tessera::per_thread>;
 using half_values = tessera::scaled_float_quantizer<tessera::float16>;
-/// Its weights are rounded to 11 bits: what is wrong shows.
+/// Methods whose weights are rounded to 11 bits, so that errors show.
 using finely = tessera::attention<tessera::smoothed<eight>, half_values>;
 using finely_int4 = tessera::attention<
     tessera::smoothed<tessera::smoothed<tessera::symmetric_quantizer<4, tessera::per_thread>>, tessera::block_mean>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What a matrix product must give, in double, with the bounds that tile/gemm_operand.hpp documents.
+/// Reference results of matrix products, in double, with the bounds that tile/gemm_operand.hpp documents.
 #pragma once
 
 #include <cmath>

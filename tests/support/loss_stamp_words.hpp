@@ -8,7 +8,7 @@
 
 namespace tessera_test {
 
-/// What is said of a part and of no other one, without numbers.
+/// The words that wait() says for one part of a stamp only, without numbers.
 inline std::string words_of(tessera::loss_stamp::part part) {
   constexpr char const* words[tessera::loss_stamp::size] = {
       "there is no forward()", "tokens but",    "entries but",  "channels but",

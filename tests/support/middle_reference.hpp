@@ -15,7 +15,7 @@ inline float sum_of_middle_two(std::array<float, 4> four) {
   return four[1] + four[2];
 }
 
-/// Of a channel of a sequence, or of its sample; what is not finite counts as zero.
+/// The mean of middles of a channel of a sequence, or of its sample; values that are not finite count as zeros.
 inline float mean_of_middles(std::vector<float> values, std::size_t block = 128) {
   if (values.empty()) {
     return 0.0F;

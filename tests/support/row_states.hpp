@@ -133,7 +133,8 @@ inline std::string difference_of_values(char const* what, float found, float exp
   return same ? "" : std::string(what) + " is " + std::to_string(found) + " and not " + std::to_string(expected);
 }
 
-/// What differs in what two states say; empty if nothing does. Slack: times what rounding of states alone makes.
+/// The difference of two states in words; empty if there is none. `slack`: how many times the error of rounding is
+/// allowed.
 template <class R>
 std::string difference_of(typename R::state_type const& found, typename R::state_type const& expected,
                           float slack = 1.0F) {

@@ -17,7 +17,7 @@ using sampled_keys = tessera::smoothed<tessera::symmetric_quantizer<8, tessera::
 using whole_keys = tessera::smoothed<tessera::symmetric_quantizer<8, tessera::per_thread>>;
 using whole_values = tessera::float8_quantizer<tessera::float8_e4m3>;
 using sampled_values = tessera::sampled_range<whole_values>;
-/// Values lose their mean, too.
+/// A method that subtracts the mean of values, too.
 using sampled_all = tessera::attention<sampled_keys, tessera::smoothed<sampled_values, tessera::sampled_mean>>;
 using sampled_keys_alone = tessera::attention<sampled_keys, whole_values>;
 using sampled_values_alone = tessera::attention<whole_keys, sampled_values>;
@@ -32,8 +32,9 @@ inline std::int64_t token_of_sample(std::int64_t length, std::int64_t from, bool
   return token;
 }
 
-/// Of head 0 of each sequence values outside of the sample that are far beyond its range, or no numbers, in channels 1
-/// to 6, of which 5 is zero elsewhere, and such values in the sample in channels 8 to 10. Other heads have none.
+/// Puts values that are far beyond the sample's range, or no numbers, into head 0 of each sequence: outside of the
+/// sample in channels 1 to 6, of which 5 is zero elsewhere, and in the sample in channels 8 to 10. Other heads have
+/// none.
 template <class T>
 void add_values_beyond(attention_problem<T>& p) {
   tessera::attention_shape const& s = p.shape;

@@ -18,7 +18,8 @@ attention_options causal() {
   return options;
 }
 
-/// Against the portable program on the host. Sums of weights that are rounded to e4m3 are apart by a rounding at most.
+/// Checks against the portable program on the host. Sums of weights that are rounded to e4m3 differ by a rounding at
+/// most.
 void check_on_device(attention_problem<bfloat16> const& p, head_layout layout = head_layout::heads_first) {
   attention_shape const& s = p.shape;
   CAPTURE(s.batch, s.query_heads, s.key_heads, s.queries, s.keys, s.channels, static_cast<int>(layout));
@@ -41,7 +42,7 @@ void check_shape(attention_shape const& s, attention_options const& options = {}
   check_on_device(p, layout);
 }
 
-/// Of every head the same channels, and zeros behind them.
+/// The same rows with zeros behind their channels.
 std::vector<bfloat16> with_zeros(std::vector<bfloat16> const& rows, std::int64_t channels, std::int64_t more) {
   auto const count = static_cast<std::int64_t>(rows.size()) / channels;
   std::vector<bfloat16> padded(as_size(count * more), store<bfloat16>(0.0F));
@@ -52,7 +53,7 @@ std::vector<bfloat16> with_zeros(std::vector<bfloat16> const& rows, std::int64_t
   return padded;
 }
 
-/// The same problem of more channels, which change nothing.
+/// The same problem with more channels, which change nothing.
 attention_problem<bfloat16> widened(attention_problem<bfloat16> const& p, std::int64_t channels) {
   auto wide = p;
   wide.shape.channels = channels;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// A problem's codes on a GPU, over which attention runs with works whole and shared, and by the portable program.
+/// A problem's codes on a GPU, over which attention runs with whole and with split work items, and by the portable
+/// program.
 #pragma once
 
 #include <cstddef>
@@ -51,7 +52,7 @@ class device_codes {
   attention_results shared() const { return run(work_shares(), false); }
   attention_results portable() const { return run({}, true); }
 
-  /// Into memory with room for `total` tokens. The sequences have lengths.
+  /// Runs attention into memory with room for `total` tokens. The sequences have lengths.
   packed_results<T> packed(std::vector<std::int32_t> const& starts, std::int64_t total, bool is_shared) const {
     tessera::attention_shape const& s = p_.shape;
     auto const first = to_device(exec_, starts);
@@ -92,7 +93,7 @@ class device_codes {
     return device_heads<T>(exec_, {s.batch, s.query_heads, s.queries, s.channels}, head_layout::heads_first);
   }
 
-  /// Without memory for shares of rows: with them the portable program takes what blocks are too few for.
+  /// A call without memory for splits of the keys: with such memory the portable program takes calls of too few blocks.
   call_type call_of(tessera::head_view<T> result, tessera::view<float, 3> lse, bool is_shared) const {
     auto const in = in_.inputs();
     call_type call{p_.shape, p_.options, codes(), {result, lse}, in.query_lengths, in.key_lengths, in.sinks};

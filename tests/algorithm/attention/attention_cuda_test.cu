@@ -22,7 +22,8 @@ using without_means = attention<eight, e4m3>;
 constexpr double apart = 4e-3;  // relative, of results of 16 bits
 constexpr auto minus_infinity = -std::numeric_limits<double>::infinity();
 
-/// Sums of weights that are rounded to e4m3 are apart by a rounding at most, and by far less if there are many.
+/// Checks log-sum-exps: sums of weights that are rounded to e4m3 differ by a rounding at most, and by far less if there
+/// are many.
 void check_log_sum_exps(std::vector<double> const& found, std::vector<double> const& expected) {
   CHECK(farthest(found, expected) < 0.0607);  // log(17 / 16)
   double sum = 0;
@@ -42,7 +43,7 @@ attention_options causal() {
   return options;
 }
 
-/// Against the portable program on the host, and codes bit for bit.
+/// Checks results against the portable program on the host, and codes bit for bit.
 template <class Attention = sage_attention2, class T = bfloat16>
 void check_on_device(attention_problem<T> const& p, head_layout layout = head_layout::heads_first) {
   attention_shape const& s = p.shape;

@@ -118,7 +118,7 @@ TEST_CASE("sequences one behind the other give what those of a padded batch do",
 
 namespace {
 
-/// What a function on the way in makes of queries or keys.
+/// Replaces queries or keys by what a function that they are read through makes of them.
 template <class Map>
 void apply(Map const& map, std::vector<float>& values, std::int64_t heads, std::int64_t tokens, std::int64_t channels) {
   std::vector<float> const before = values;
@@ -129,7 +129,8 @@ void apply(Map const& map, std::vector<float>& values, std::int64_t heads, std::
   }
 }
 
-/// Through functions on the way in, against what they make of queries and keys before; and the formula on that.
+/// Checks attention that reads queries and keys through functions against attention over what the functions make of
+/// them, and against the formula on that.
 template <class Attention, class Queries, class Keys>
 void check_maps(Queries const& queries, Keys const& keys, double apart_from_formula) {
   cpu const exec;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Lengths of sequences, packed results and inputs, sinks, lists of tiles, biases and functions on the way in.
+/// Tests lengths of sequences, packed results and inputs, sinks, lists of tiles, biases and functions that inputs are
+/// read through.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -53,13 +54,13 @@ void check_rows_of_nothing(attention_problem<T> const& p, attention_results cons
   CHECK(wrong == 0);
 }
 
-/// Within what weights that are rounded to e4m3 make of log-sum-exps.
+/// Checks log-sum-exps within the error that weights rounded to e4m3 make.
 void check_log_sum_exps(std::vector<double> const& found, std::vector<double> const& expected) {
   CHECK(farthest(found, expected) < 0.0607);
 }
 
-/// By works that are whole and shared, against the portable programs of the device and the host. Whether some works
-/// were shared. `apart`: relative, of results.
+/// Checks attention with whole and with split work items against the portable programs of the device and the host.
+/// Returns whether some work items were split. `apart`: the relative error that results may have.
 template <class Attention = sage_attention2, class T = bfloat16>
 bool check_problem(attention_problem<T> const& p, bool on_host = true, double apart = 4e-3) {
   attention_shape const& s = p.shape;
@@ -228,7 +229,8 @@ TEST_CASE("a sink of minus infinity changes nothing on a GPU, an infinite one ta
 
 namespace {
 
-/// That each row lies where its sequence begins, that there is nothing else, and that it is the row of `padded`.
+/// Checks that each row lies where its sequence begins, that nothing else was written, and that it is the row of
+/// `padded`.
 void check_packed(attention_problem<bfloat16> const& p, std::vector<std::int32_t> const& starts, std::int64_t total,
                   packed_results<bfloat16> const& found, attention_results const& padded, double lse_apart = 0.0) {
   attention_shape const& s = p.shape;

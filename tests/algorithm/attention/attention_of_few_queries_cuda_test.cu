@@ -18,7 +18,8 @@ using with_value_means = eight_with_value_means;
 using four_bits = attention<smoothed<symmetric_quantizer<4, per_thread>>, e4m3>;
 constexpr auto minus_infinity = -std::numeric_limits<double>::infinity();
 
-/// Against the portable program on the host, which weighs by the same codes but for the last bits of exponentials.
+/// Checks against the portable program on the host, which weighs by the same codes except for the last bits of
+/// exponentials.
 template <class Attention = sage_attention2, class T = bfloat16>
 void check_on_device(attention_problem<T> const& p, head_layout layout = head_layout::heads_first) {
   attention_shape const& s = p.shape;
@@ -231,7 +232,8 @@ constexpr std::int64_t many_keys = std::int64_t{1} << 20;
 constexpr int part_keys = 4096;
 constexpr int head_channels = 64;
 
-/// Values say in which eighth of the sequence they are: what leaves keys out is far off.
+/// A problem whose values tell in which eighth of the sequence they are, so that a program that leaves keys out is far
+/// off.
 __global__ void make_long_head(bfloat16* keys, bfloat16* values) {
   auto const i = static_cast<std::uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   std::uint64_t const eighth = i / (many_keys / 8 * head_channels);
@@ -239,14 +241,14 @@ __global__ void make_long_head(bfloat16* keys, bfloat16* values) {
   values[i] = store<bfloat16>(0.25F * testing::gauss{}.value(2, i) + (i % 8 == eighth ? 2.0F : 0.0F));
 }
 
-/// What the formula needs of some of a row's keys.
+/// The formula's sums over some of a row's keys.
 struct row_part {
   double largest;
   double sum;
   double total[head_channels];
 };
 
-/// In double; a thread has a channel. The last query sees all keys, the one before it one less.
+/// Makes the sums in double; a thread has a channel. The last query sees all keys, the one before it one less.
 __global__ void attend_part(bfloat16 const* queries, bfloat16 const* keys, bfloat16 const* values, row_part* parts) {
   __shared__ double weights[part_keys];
   __shared__ double of_threads[head_channels];
@@ -290,7 +292,7 @@ __global__ void attend_part(bfloat16 const* queries, bfloat16 const* keys, bfloa
   part.total[thread] = total;
 }
 
-/// Of all parts of each row.
+/// The results of each row, from all of its parts.
 attention_results joined(std::vector<row_part> const& parts, std::int64_t queries) {
   attention_results made;
   std::size_t const of_row = parts.size() / as_size(queries);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Quantized attention on a GPU: problems in device memory, in any layout, and what comes of them.
+/// Quantized attention on a GPU: problems in device memory, in any layout, and their results.
 #pragma once
 
 #include <cmath>
@@ -57,7 +57,7 @@ struct device_heads {
 
   tessera::head_view<T> view() const { return view_of(const_cast<T*>(memory.data())); }
 
-  /// In the order heads_first. `is_clean`: nothing between them was written.
+  /// The elements in the order heads_first. `is_clean`: nothing between them was written.
   std::vector<T> values(tessera::cuda const& exec, bool& is_clean) const {
     std::vector<T> all = to_host(exec, memory);
     auto const from = view_of(all.data());
@@ -132,14 +132,14 @@ struct device_attention {
   }
 };
 
-/// The whole workspace, whatever is in it, and results.
+/// The whole workspace and the results.
 struct device_attention_results {
   std::vector<std::byte> bytes;
   attention_results found;
   bool is_clean;
 };
 
-/// Memory begins as rubbish.
+/// Runs attention in memory that begins as rubbish.
 template <class Attention, class Result, class T, class Functions = tessera::attention_functions<>>
 device_attention_results run_on_device(tessera::cuda const& exec, attention_problem<T> const& p,
                                        head_layout layout = head_layout::heads_first, bool with_lse = true,
@@ -182,7 +182,7 @@ bool is_same(std::vector<std::byte> const& found, std::byte const* expected, tes
   return true;
 }
 
-/// Codes, scales and means are those of the host to the last bit; without keys there are none of keys and values.
+/// Checks that codes, scales and means are those of the host to the last bit; without keys, keys and values have none.
 template <class Attention, class T>
 void check_codes(std::vector<std::byte> const& found, attention_problem<T> const& p) {
   auto const made = make_operands<Attention>(tessera::cpu{}, p);

@@ -17,10 +17,10 @@ namespace {
 
 struct early_error {
   double relative_l1;
-  double log_sum_exp;  ///< at most
+  double log_sum_exp;  ///< the largest error of a log-sum-exp
 };
 
-/// Of rows before `end`, each head's.
+/// The error of the rows before `end` of each head.
 early_error error_before(std::int64_t end, attention_problem<bfloat16> const& p) {
   attention_shape const& s = p.shape;
   auto found = run_attention_problem<sage_attention2, bfloat16>(cpu{}, p);

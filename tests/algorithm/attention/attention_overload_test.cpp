@@ -12,7 +12,7 @@
 
 namespace other_machine {
 
-/// An executor with programs of its own for the 8-bit method, which here only count.
+/// An executor with programs of its own for the 8-bit method; here they only count calls.
 struct executor : tessera::cpu {
   int* quantized;
   int* attended;

@@ -61,7 +61,7 @@ float scale_by_rule(std::vector<float> const& values, float mean) {
   return fits ? sampled : all / 448.0F;
 }
 
-/// Means, scales and codes of values that are not as the rule says.
+/// How many means, scales and codes of values are not as the rule says.
 template <class Attention, class T>
 int wrong_values(attention_problem<T> const& p, made_operands<Attention> const& made) {
   attention_shape const& s = p.shape;
@@ -88,7 +88,7 @@ int wrong_values(attention_problem<T> const& p, made_operands<Attention> const& 
   return wrong;
 }
 
-/// Means of keys that are not those of the middles of their samples.
+/// How many means of keys are not means of middles of their samples.
 template <class T>
 int wrong_key_means(attention_problem<T> const& p, view<float, 3> means) {
   attention_shape const& s = p.shape;
@@ -104,7 +104,7 @@ int wrong_key_means(attention_problem<T> const& p, view<float, 3> means) {
   return wrong;
 }
 
-/// How far means are from those of their samples, of what is finite; at most.
+/// The largest distance of means from the means of their samples' finite values.
 template <class T>
 double worst_mean(std::vector<T> const& all, attention_problem<T> const& p, view<float, 3> means) {
   attention_shape const& s = p.shape;

@@ -20,7 +20,7 @@ using namespace tessera_test;
 
 namespace {
 
-/// Of 1 x 2 heads.
+/// The score of 1 x 2 heads.
 template <class Executor>
 float score_of(Executor const& exec, std::vector<float> const& found, std::vector<float> const& expected,
                std::int64_t tokens, std::int64_t channels) {

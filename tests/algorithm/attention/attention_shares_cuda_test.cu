@@ -20,7 +20,7 @@ attention_options options_of(bool is_causal, std::int64_t left = -1, std::int64_
   return options;
 }
 
-/// Whether some works were shared.
+/// Whether some work items were split.
 bool check_shared(attention_shape const& s, attention_options const& options = {}) {
   CAPTURE(s.batch, s.query_heads, s.key_heads, s.queries, s.keys, s.channels);
   CAPTURE(options.is_causal, options.window_left, options.window_right);

@@ -15,7 +15,7 @@ namespace {
 using state = online_softmax<float>::state_type;
 using partials = attention_partials<state>;
 
-/// Room for so many shares, of which nothing is read.
+/// Memory for so many splits, from which nothing is read.
 struct room {
   std::vector<float> totals;
   std::vector<attention_row<state>> rows;

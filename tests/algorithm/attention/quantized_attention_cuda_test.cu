@@ -31,7 +31,7 @@ struct portable_results {
   attention_results found;
 };
 
-/// By programs of up to 64 channels alone, which are compiled sooner, if `IsNarrow`.
+/// Runs the portable programs; if `IsNarrow`, only those of up to 64 channels, which are compiled sooner.
 template <class Attention, bool IsNarrow, class T>
 portable_results run_portably(cuda const& exec, attention_problem<T> const& p) {
   attention_shape const& s = p.shape;
@@ -76,7 +76,7 @@ bool same_bytes(portable_results const& found, std::byte const* expected, region
                                          static_cast<std::size_t>(where.count) * sizeof(T)) == 0;
 }
 
-/// Codes and scales are those of the host to the last bit; results are as near as sums in another order.
+/// Checks that codes and scales are those of the host to the last bit, and results as near as sums in another order.
 template <class Attention, bool IsNarrow = false, class T>
 void check_on_device(attention_problem<T> const& p) {
   CAPTURE(p.shape.queries, p.shape.keys, p.shape.channels, p.options.is_causal);

@@ -294,7 +294,7 @@ TEST_CASE("zeros, constants and the largest and smallest numbers have codes", "[
 
 namespace {
 
-/// The farthest that scores of mean queries are from the formula's; those of padding are zeros.
+/// The largest distance of scores of mean queries from the formula's; scores of padding are zeros.
 template <class Attention>
 double farthest_correction(attention_problem<bfloat16> const& p, made_operands<Attention> const& made) {
   attention_shape const& s = p.shape;

@@ -59,7 +59,7 @@ matrix_on_device<T> sampled(tessera::cuda const& exec, std::int64_t rows, std::i
   return matrix;
 }
 
-/// What an output that nobody wrote looks like.
+/// The value of outputs that were not written.
 template <class T>
 T poison() {
   T value;
@@ -89,7 +89,7 @@ std::int64_t wrong_on_device(tessera::cuda const& exec, matrix_on_device<Value>&
   return wrong;
 }
 
-/// Without a bias and with one.
+/// Checks a layer without a bias and with one.
 template <class Operand, class Output>
 void check_linear(std::int64_t tokens, std::int64_t columns, std::int64_t depth, placement operands,
                   placement outputs) {
@@ -110,7 +110,7 @@ void check_linear(std::int64_t tokens, std::int64_t columns, std::int64_t depth,
         }) == 0);
 }
 
-/// Everything aligned: the program for warpgroups where there is one.
+/// Checks operands that are all aligned: the program for warpgroups runs where there is one.
 template <class Operand, class Output>
 void check_aligned(std::int64_t tokens, std::int64_t columns, std::int64_t depth) {
   check_linear<Operand, Output>(tokens, columns, depth,

@@ -18,7 +18,7 @@ using tessera_test::wrong_sums;
 
 namespace {
 
-/// With a bias and without one.
+/// Checks a layer with a bias and without one.
 template <class Operand, class Output, class Executor>
 void check_linear(Executor const& exec, std::int64_t tokens, std::int64_t columns, std::int64_t depth) {
   using value = typename gemm_operand<Operand>::value_type;

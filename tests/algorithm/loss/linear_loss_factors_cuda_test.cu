@@ -25,7 +25,7 @@ std::vector<float> factors_of(std::int64_t tokens, float size, double octaves) {
   return factors;
 }
 
-/// The largest distance of the three gradients.
+/// The largest of the three gradients' distances.
 template <class Loss = half_loss>
 double worst_of(loss_problem<float16> const& problem, upstream_samples const& upstream) {
   tessera::cuda const exec;

@@ -47,7 +47,7 @@ double worst_of(loss_problem<float16> const& problem, upstream_samples const& up
   return worst_distance(found, reference_gradient(problem, upstream));
 }
 
-/// Of a row of hidden gradients, the worst.
+/// The largest relative distance of a row of hidden gradients.
 double worst_row(std::vector<float> const& found, std::vector<double> const& expected, std::size_t channels) {
   double worst = 0;
   for (std::size_t first = 0; first < expected.size(); first += channels) {

@@ -19,7 +19,7 @@ namespace {
 constexpr double rounded = 4e-3;  // gradients of bf16
 constexpr std::int64_t mebibyte = std::int64_t{1} << 20;
 
-/// Most of the probability is with few entries.
+/// A problem in which few entries have most of the probability.
 loss_problem<bfloat16> peaked_problem(std::int64_t tokens, std::int64_t vocabulary, std::int64_t channels) {
   auto problem = make_loss_problem<bfloat16>(tokens, vocabulary, channels);
   for (bfloat16& value : problem.classifier) {
@@ -56,7 +56,7 @@ double length_of_row(std::vector<T> const& values, std::size_t row, std::size_t 
   return std::sqrt(squares);
 }
 
-/// Of a filtered gradient: by how much rows may differ from the exact one.
+/// How much the rows of a filtered gradient may differ from those of the exact one.
 struct filter_bounds {
   std::vector<double> hidden;
   std::vector<double> classifier;

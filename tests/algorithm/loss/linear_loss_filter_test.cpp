@@ -22,7 +22,7 @@ template <class T, class Filter>
 using small_loss =
     linear_loss<gemm_tile<T, shape<64, 64, 32 / static_cast<int>(sizeof(T))>>, lse_reducer<float>, Filter>;
 
-/// The softmax less the wanted distribution for each token with a label, in their order: rows of the vocabulary's size.
+/// The softmax minus the target distribution of each token with a label, in their order: rows of the vocabulary's size.
 std::vector<double> reference_apart(loss_problem<float> const& p, std::vector<std::int64_t>& tokens) {
   std::vector<double> apart;
   for (std::int64_t token = 0; token < p.tokens; ++token) {
@@ -39,8 +39,8 @@ std::vector<double> reference_apart(loss_problem<float> const& p, std::vector<st
 
 struct filter_reference {
   gradient_reference gradient;
-  std::vector<double> dropped;  ///< of each token: the sum of what was left out of its hidden gradient
-  std::int64_t kept = 0;        ///< blocks, for the hidden states
+  std::vector<double> dropped;  ///< for each token, the sum of |S - q| left out of its hidden gradient
+  std::int64_t kept = 0;        ///< blocks that are kept for the hidden states
   std::int64_t blocks = 0;
 };
 
@@ -83,7 +83,8 @@ filter_reference reference_filtered(loss_problem<float> const& p, std::int64_t r
   return result;
 }
 
-/// Logits of a spread that leaves most of the probability to few entries; labels are among the first of them.
+/// A problem whose logits have a spread that leaves most of the probability to few entries; labels are among the first
+/// of these.
 loss_problem<float> peaked_problem() {
   auto problem = make_loss_problem<float>(150, 330, 24);
   for (float& value : problem.classifier) {

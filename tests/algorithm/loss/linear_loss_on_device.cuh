@@ -17,7 +17,7 @@
 
 namespace tessera_test {
 
-/// What an empty list of gradients stands for is null.
+/// A list of gradients on the device; null for an empty list.
 inline tessera::array_view<float const> view_or_null(tessera::buffer<float> const& values) {
   return values.size() > 0 ? values.view() : tessera::array_view<float const>{};
 }

@@ -43,7 +43,7 @@ problem_type exact_problem(std::int64_t tokens, std::int64_t vocabulary, std::in
 template <class Reducer>
 struct reduced_rows {
   loss_results outputs{0};
-  std::vector<typename Reducer::state_type> states;  ///< of tokens with a label
+  std::vector<typename Reducer::state_type> states;  ///< states of tokens with a label
 };
 
 /// A forward pass; the states of a row are read from the workspace, where those that are not used stay those of
@@ -108,7 +108,7 @@ std::int64_t apart(std::vector<float> const& found, std::vector<float> const& ex
   return wrong;
 }
 
-/// The program of sm_90a against the portable one.
+/// Checks the program of sm_90a against the portable one.
 template <class Reducer, class Filter = gradient_filter<0>>
 void check_reducer(problem_type const& p, bool with_marks = false) {
   CAPTURE(p.tokens, p.vocabulary, p.channels, p.options.softcap, p.options.temperature, p.options.smoothing, with_marks,

@@ -97,7 +97,8 @@ std::size_t check_kinds(problem_type<T> const& p, bool with_bias = true) {
   return nans;
 }
 
-/// In all ways that sm_90a has: exact, in parts, with softmaxes kept, filtered in both orders, with more statistics.
+/// Checks all ways that sm_90a has: exact, in parts, with kept softmaxes, filtered in both orders, with more
+/// statistics.
 template <class T>
 std::size_t check_ways(problem_type<T> p) {
   using exact = exact_cross_entropy_of<T>;

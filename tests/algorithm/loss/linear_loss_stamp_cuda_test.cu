@@ -29,7 +29,7 @@ problem_type make_problem(std::int64_t channels) {
   return problem;
 }
 
-/// One workspace and one set of gradients, for whatever comes.
+/// One workspace and one set of gradients for all passes.
 template <class Loss>
 struct device_passes {
   tessera::cuda exec;
@@ -79,7 +79,7 @@ struct device_passes {
     }
     return "nothing thrown";
   }
-  /// How many gradients are no NaN.
+  /// How many gradients are not NaN.
   std::int64_t numbers(problem_type const& p) const {
     auto const of_hidden = to_host(exec, hidden);
     auto const of_classifier = to_host(exec, classifier);

@@ -35,7 +35,7 @@ linear_loss_shape shape_of(problem_type const& p) {
   return {p.tokens, p.vocabulary, p.channels};
 }
 
-/// One workspace, for whatever comes.
+/// One workspace for all passes.
 template <class Executor = cpu>
 struct both_passes {
   Executor exec;
@@ -44,7 +44,7 @@ struct both_passes {
   std::vector<float> classifier = {};
   std::vector<float> bias = {};
 
-  /// All bytes alike, or of many kinds.
+  /// Fills the workspace with equal bytes, or, for a negative value, with random ones.
   void fill(int value) {
     std::vector<std::byte> bytes(1 << 20, static_cast<std::byte>(value));
     for (std::size_t i = 0; value < 0 && i < bytes.size(); ++i) {
@@ -73,7 +73,7 @@ struct both_passes {
     }
     return "nothing thrown";
   }
-  /// How many gradients are no NaN.
+  /// How many gradients are not NaN.
   std::size_t numbers() const {
     std::size_t count = 0;
     for (auto const* list : {&hidden, &classifier, &bias}) {

@@ -46,7 +46,7 @@ finished finish(Executor const& exec, std::vector<float> const& values, std::int
   return result;
 }
 
-/// Means of middles.
+/// Makes means of middles.
 template <class Executor>
 std::vector<float> middles(Executor const& exec, std::vector<float> const& values, std::int64_t block = 128,
                            std::vector<std::int32_t> const& length = {}) {

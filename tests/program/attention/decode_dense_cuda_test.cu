@@ -25,11 +25,11 @@ struct dense_setup {
   std::int64_t block_tokens = 0;  ///< 0: no blocks
 };
 
-/// Places of a token's channels, in elements, in memory of the layout that is asked for.
+/// Where a token's channels lie, in elements, in memory of the setup's layout.
 struct dense_layout {
   dense_setup setup;
   std::vector<std::int32_t> blocks;
-  std::int64_t of_sequence;  ///< blocks
+  std::int64_t of_sequence;  ///< blocks of a sequence
 
   explicit dense_layout(dense_setup const& with)
       : setup(with), of_sequence(with.block_tokens > 0 ? divide_up(with.shape.keys, with.block_tokens) : 1) {

@@ -26,7 +26,7 @@ std::size_t at(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }
 
-/// Of these scores in base 2; what is rounded is 448 times as much.
+/// The row of these scores in base 2; the sum of its rounded weights is 448 times the sum of its weights.
 row_type row_of(std::vector<float> const& scores, float above = 0.0F) {
   row_type row = row_type::nothing(method::softmax{});
   for (float const score : scores) {
@@ -46,8 +46,8 @@ struct shared_rows {
   std::int64_t shares;
   std::vector<float> totals;
   std::vector<row_type> rows;
-  std::vector<double> sums;    ///< of each row, of 2^score
-  std::vector<double> values;  ///< of each row and channel
+  std::vector<double> sums;    ///< sum of 2^score of each row
+  std::vector<double> values;  ///< sum of weighted values of each row and channel
 
   shared_rows(std::int64_t count, unsigned seed)
       : shares(count),

@@ -17,7 +17,7 @@ using namespace tessera;
 
 namespace {
 
-/// A product of 70 x 130 sums, more than one tile each way, and all of them.
+/// A product of 70 x 130 sums, more than one tile in each direction, and all of its sums.
 struct some_product {
   static constexpr std::int64_t rows = 70;
   static constexpr std::int64_t columns = 130;

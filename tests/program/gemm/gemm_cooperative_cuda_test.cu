@@ -25,7 +25,7 @@ constexpr warpgroup_gemm_policy single_policy{192, 1, 4, 8, 24, 240};
 constexpr warpgroup_gemm_policy pair_turns_policy{192, 2, 5, 8, 24, 240};
 constexpr warpgroup_gemm_policy single_turns_policy{64, 1, 4, 8, 24, 240};
 
-/// a b^T of 300 x 500 over a depth of 6 pieces and a half.
+/// The product a b^T of 300 x 500 over a depth of six and a half pieces.
 struct small_problem {
   static constexpr std::int64_t rows = 300;
   static constexpr std::int64_t columns = 500;
@@ -49,7 +49,7 @@ struct small_problem {
     return make_tensor_map("test", matrix_view<bfloat16 const>(device_b.data(), {columns, depth}),
                            {Program::b_box_rows, Program::depth});
   }
-  /// Over the pieces of 64 in a list.
+  /// A sum over the pieces of 64 in a list.
   double sum(std::int64_t row, std::int64_t column, std::vector<std::int32_t> const& pieces) const {
     double total = 0;
     for (std::int32_t const piece : pieces) {
@@ -62,7 +62,8 @@ struct small_problem {
   }
 };
 
-/// Each tile over its own pieces of the depth, the longest list first; one tile has none, one is not asked for.
+/// Checks a schedule in which each tile has its own pieces of the depth, the longest list first; one tile has none, one
+/// is not in the schedule.
 template <class Program, class Epilogue>
 void check_lists(Epilogue const& make_epilogue) {
   small_problem const problem;

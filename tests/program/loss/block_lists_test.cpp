@@ -22,7 +22,7 @@ std::vector<std::uint8_t> some_ones(std::int64_t count, std::uint64_t seed, std:
   return values;
 }
 
-/// Of `rows` blocks of tokens and `columns` blocks of entries.
+/// Checks the lists of `rows` blocks of tokens and `columns` blocks of entries.
 void check_lists(std::int32_t rows, std::int32_t columns, std::uint64_t every) {
   CAPTURE(rows, columns, every);
   cpu const exec{.threads = 2};

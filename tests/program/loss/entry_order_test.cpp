@@ -89,7 +89,8 @@ struct order_problem {
   }
 };
 
-/// Of each block of tokens and 128 places, in an order of which `alive` entries count: whether one matters.
+/// Whether one of 128 places matters, for each block of tokens and each 128 places of an order whose first `alive`
+/// entries count.
 std::vector<std::uint8_t> blocks_that_matter(order_problem const& p, std::vector<std::int32_t> const& order,
                                              std::int64_t alive) {
   std::vector<std::uint8_t> found;

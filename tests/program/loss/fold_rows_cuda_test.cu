@@ -22,7 +22,7 @@ using namespace tessera_test;
 
 namespace {
 
-constexpr int registers = 96;  // of 192 columns
+constexpr int registers = 96;  // registers of 192 columns
 
 /// A warp for each 16 rows, which takes 192 columns at a time from registers as a matrix product leaves them.
 template <class R>
@@ -35,7 +35,7 @@ struct fold_matrix {
 
   matrix_view<float const> values;  ///< a multiple of 16 rows
   float scale;
-  array_view<state_type> states;  ///< of rows
+  array_view<state_type> states;  ///< states of rows
 
   __device__ void operator()(cuda_warp const& group, std::int64_t which, scratch_type& scratch) const {
     int const own = group.lane / 4 + 8 * (group.lane % 2);

@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::int64_t tokens = 130;
 
-/// Logits of which every seventh token has none that counts, and what a forward pass leaves of them. With an offset
-/// that is not 0 a whole tile is masked.
+/// Logits, and what a forward pass leaves of them. Every seventh token has no logit that counts. With an offset that is
+/// not 0 a whole tile is masked.
 struct softmax_problem {
   std::int64_t vocabulary;
   float cap;

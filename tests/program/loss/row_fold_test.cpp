@@ -63,7 +63,7 @@ typename R::state_type folded_tile(std::vector<float> const& row, std::int32_t f
   return fold::finish(all, facts_of_row(largest, scale, raw, is_far, power_of_two{}));
 }
 
-/// Tile by tile, of 64 columns. Is_far: another row of the warp is.
+/// The state of a row, folded tile by tile, 64 columns each. `is_far`: another row of the warp is far.
 template <class R>
 typename R::state_type folded(std::vector<float> const& row, float scale, bool is_far = false) {
   typename R::state_type kept = R{}.identity();
@@ -90,7 +90,7 @@ void check_folds() {
 using all_statistics =
     paired_reducer<entropy_reducer<float>, paired_reducer<arg_max_reducer<float>, sum_reducer<float>>>;
 
-/// Users may say how for reducers of their own: here, how many values there are.
+/// A specialisation for a user's own reducer, as users may write them: it counts values.
 struct count_reducer {
   using state_type = std::int32_t;
   using input_type = float;

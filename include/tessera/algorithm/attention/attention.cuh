@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Quantized attention on CUDA devices.
+/// Quantized attention on CUDA devices: which program a call gets.
 ///
-/// attention.hpp brings it where nvcc compiles: call attention as on the CPU, with a tessera::cuda executor. Nothing
-/// waits or allocates.
+/// attention.hpp includes this header where nvcc compiles: call attention as on the CPU, with a tessera::cuda executor.
+/// No call waits or allocates. Quantization: quantized_attention.cuh.
 ///
-/// Codes: quantized_attention.cuh. Attention, on sm_90a, over codes of 8 or 4 bits per_thread, in bytes, and values in
-/// e4m3, of any number of channels, to bfloat16 or float16, without a bias or lists of tiles (which are of 64 queries,
-/// fewer than a block of the program has): by warpgroups and the copy engine (program/attention/quantized_forward.cuh),
-/// in a program of 64, 128 or 256 channels, the next that is large enough: 80 channels take as long as 128. Lengths of
-/// sequences are read by the device, once for each block of queries; blocks behind the last query only write zeros.
-/// Keys of the last blocks of queries, or of all if they are few, are shared among multiprocessors, so that all of them
-/// have something to do until the end. Its log-sum-exps are of what codes of weights stand for, by which results are
-/// divided: the right ones to merge results by. So are those of all programs with piecewise_linear_softmax; with
-/// online_softmax they, and what a sink leaves of results, are within 0.061 (log(17 / 16)) of those of the portable
-/// program, and usually within 0.03 / sqrt(keys that matter). Softmaxes: those that have lane_weights
-/// (program/attention/lane_weights.cuh). Sequences of up to 16 queries, on sm_90, over such codes, without a bias or
-/// lists of tiles: with one read of keys and values for all query heads that share them
-/// (program/attention/quantized_decode.cuh). Else the portable programs with mma.sync.
+/// On sm_90a attention runs by warpgroups and TMA (program/attention/quantized_forward.cuh) over codes of 8 or 4 bits
+/// per_thread, in bytes, and values in e4m3, to bfloat16 or float16, for softmaxes that have lane_weights
+/// (program/attention/lane_weights.cuh). Calls with a bias or lists of tiles (of 64 queries, fewer than a block of the
+/// program has) are left to the portable programs. There are programs of 64, 128 and 256 channels; a call takes the
+/// next one that is large enough, so that 80 channels take as long as 128. The device reads the lengths of sequences,
+/// once for each block of queries; blocks behind the last query only write zeros. Several multiprocessors split the
+/// keys of the last blocks of queries, or of all blocks if they are few, so that all have work until the end.
+/// Log-sum-exps are sums of what the codes of weights stand for, by which results are divided, and so the right ones to
+/// merge results by. That holds for all programs with piecewise_linear_softmax. With online_softmax they, and what a
+/// sink leaves of results, are within 0.061 (log(17 / 16)) of those of the portable program, and usually within 0.03 /
+/// sqrt(keys that matter).
+///
+/// On sm_90 sequences of up to 16 queries over such codes, without a bias or lists of tiles, take one read of keys and
+/// values for all query heads that share them (program/attention/quantized_decode.cuh). Everything else runs in the
+/// portable programs with mma.sync.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +54,7 @@ inline int block_rows_of(attention_shape const& s) {
                   .consumers;
 }
 
-/// Whether there are keys, and places of everything have 32 bits.
+/// Whether there are keys, and all row numbers fit into 32 bits.
 inline bool has_places_for_warpgroups(attention_shape const& s) {
   constexpr std::int64_t most = std::int64_t{1} << 29;
   std::int64_t const query_rows = s.batch * s.query_heads * padded_tokens(s.queries);
@@ -61,13 +63,14 @@ inline bool has_places_for_warpgroups(attention_shape const& s) {
          key_rows / attention_padding * s.channels < most_rows;
 }
 
-/// What blocks of queries cost: less where they have fewer rows than warpgroups.
+/// The cost of each block of queries, in the units of attention_sharing_policy: less where the block has fewer rows
+/// than its warpgroups could take.
 struct attention_work_cost {
   attention_schedule schedule;
   key_band band;
   std::int32_t queries;
   std::int32_t keys;
-  std::int32_t rows;  ///< of a block
+  std::int32_t rows;  ///< queries of a block
 
   [[nodiscard]] std::int64_t operator()(std::int32_t index) const {
     constexpr attention_sharing_policy policy = attention_sharing_tuning{}(900);
@@ -88,7 +91,7 @@ struct attention_work_cost {
   }
 };
 
-/// What blocks of queries cost where all keys are seen. The shape must be one that has_places_for_warpgroups().
+/// The cost of blocks of queries where all keys are seen. The shape must be one that has_places_for_warpgroups().
 inline attention_work_cost cost_without_mask(attention_shape const& s) {
   auto const queries = static_cast<std::int32_t>(s.queries);
   auto const heads = static_cast<std::int32_t>(s.batch * s.query_heads);
@@ -97,14 +100,15 @@ inline attention_work_cost cost_without_mask(attention_shape const& s) {
   return {schedule, key_band{}, queries, static_cast<std::int32_t>(s.keys), rows};
 }
 
-/// Whether keys of few works are worth sharing: there are queries, keys and places.
+/// Whether it pays to split the keys of few work items. False for shapes that have no queries or not
+/// has_places_for_warpgroups().
 inline bool has_long_works(attention_shape const& s) {
   constexpr attention_sharing_policy policy = attention_sharing_tuning{}(900);
   return s.batch * s.queries > 0 && has_places_for_warpgroups(s) &&
          cost_without_mask(s)(0) > policy.least + policy.share + policy.merging;
 }
 
-/// Memory for as many shares as there may be, whatever the mask is.
+/// Floats of memory for as many splits as there may be, whatever the mask is.
 inline std::int64_t floats_of_work_shares(attention_shape const& s, int multiprocessors) {
   using slots = typename attention_share_output::slots_type;
   constexpr attention_sharing_policy policy = attention_sharing_tuning{}(900);
@@ -130,7 +134,7 @@ bool suits_attention_on_warpgroups(attention_call<Method, T> const& call, int mu
          call.out.result.stride(3) == 1;
 }
 
-/// Codes of heads as rows of a matrix.
+/// The codes of heads as rows of one matrix.
 template <class T, int Rank>
 matrix_view<T const> rows_of_heads(view<T, Rank> codes) {
   std::int64_t rows = 1;
@@ -140,10 +144,10 @@ matrix_view<T const> rows_of_heads(view<T, Rank> codes) {
   return {codes.data, {rows, codes.extent(Rank - 1)}};
 }
 
-/// The order of a call's blocks: as many heads at a time as have their keys and values in L2.
+/// The schedule of a call's blocks: as many heads at a time as have their keys and values in L2.
 template <class Method, class T>
 attention_schedule schedule_of(attention_call<Method, T> const& call, int rows) {
-  constexpr std::int64_t cached_bytes = std::int64_t{32} << 20;  // of codes
+  constexpr std::int64_t cached_bytes = std::int64_t{32} << 20;  // codes that L2 keeps
   attention_shape const& s = call.shape;
   std::int64_t const head_bytes = max(2 * padded_tokens(s.keys) * s.channels * s.key_heads / s.query_heads, 1);
   std::int64_t const heads = s.batch * s.query_heads;
@@ -152,7 +156,7 @@ attention_schedule schedule_of(attention_call<Method, T> const& call, int rows) 
           static_cast<std::int32_t>(at_a_time), call.options.keys_behind() >= 0};
 }
 
-/// Operands, extents and order, without shares.
+/// Sets the operands, extents and schedule of a program, without splits.
 template <class Pieces, class Method, class T>
 void set_pieces(Pieces& pieces, attention_call<Method, T> const& call) {
   using shape = typename Pieces::shape;
@@ -181,8 +185,8 @@ void set_pieces(Pieces& pieces, attention_call<Method, T> const& call) {
   pieces.channels = static_cast<std::int32_t>(s.channels);
 }
 
-/// Ranges that there is memory for. Of lengths that the host does not know, a work may have more tiles than the
-/// schedule thinks.
+/// How many ranges of splits there is memory for. 0 where lengths, which the host does not know, could give a work item
+/// more tiles than a split can count.
 template <class Method, class T>
 std::int64_t ranges_in_memory(attention_call<Method, T> const& call, int rows, int channels) {
   using slots = typename attention_share_output::slots_type;
@@ -295,7 +299,8 @@ bool try_attention_of_few_queries(basic_cuda<Architectures> const& exec, attenti
   return true;
 }
 
-/// Enqueues attention by one of the programs for sm_90, if one can take the call. Returns whether one did.
+/// Enqueues attention by one of the programs for sm_90, which use TMA, if one can take the call. Returns whether one
+/// did.
 template <int Channels, class Architectures, class Method, class T>
 bool try_attention_by_copy_engine(basic_cuda<Architectures> const& exec, attention_call<Method, T> const& call) {
   return try_attention_of_few_queries<Channels>(exec, call) || try_attention_on_warpgroups<Channels>(exec, call);
@@ -303,7 +308,7 @@ bool try_attention_by_copy_engine(basic_cuda<Architectures> const& exec, attenti
 
 }  // namespace detail
 
-/// How many floats of memory the programs for sm_90a can make use of, for works that several groups share.
+/// How many floats of memory the programs for sm_90a can use for work items that several groups share.
 template <int... Architectures, class Method>
 std::int64_t floats_of_work_shares(basic_cuda<arch_list<Architectures...>> const& exec,
                                    quantized_regions<Method> const& regions) {
@@ -316,7 +321,8 @@ std::int64_t floats_of_work_shares(basic_cuda<arch_list<Architectures...>> const
   return detail::floats_of_work_shares(s, exec.state->multiprocessors());
 }
 
-/// For CUDA devices: on sm_90a attention over codes of up to 256 channels by wgmma, else the portable program.
+/// Enqueues attention on CUDA devices: on sm_90a over codes of up to 256 channels by wgmma, otherwise by the portable
+/// program.
 template <int... Architectures, class Method, class T, class Bias>
 void run_attention(basic_cuda<arch_list<Architectures...>> const& exec, attention_call<Method, T, Bias> const& call) {
   constexpr bool has_hopper = ((Architectures == 900) || ...);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Attention with quantized operands.
+/// `attention`: attention over queries, keys and values that are quantized on the way, or were quantized before.
 ///
 ///     #include <tessera/algorithm/attention/attention.hpp>
 ///     #include <tessera/quantize/granularity.hpp>
@@ -12,8 +12,8 @@
 ///     method::forward(exec, attention_inputs<bfloat16>{q, k, v}, {.is_causal = true},
 ///                     attention_outputs<bfloat16>{result}, tessera::workspace(plan, memory));
 ///
-/// Equations, errors and costs: sage_attention2.hpp, which is this with the paper's parameters. The portable program:
-/// any executor, any strides. Nothing waits or allocates.
+/// Equations, errors and costs: sage_attention2.hpp, whose aliases are `attention` with the paper's parameters. The
+/// portable program runs on any executor, with any strides. No call waits or allocates.
 #pragma once
 
 #include <cstdint>
@@ -34,27 +34,29 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Attention over operands that are quantized.
+/// A call of attention over quantized operands.
 template <class Method, class T, class Bias = no_bias>
 struct attention_call {
   /// How operands are coded.
   using method = Method;
   using value_type = T;
 
-  attention_shape shape;                 ///< of the operands
-  attention_options options;             ///< the softmax's scale is in the scales of queries
+  attention_shape shape;                 ///< extents of the operands
+  attention_options options;             ///< options; the softmax's scale is in the scales of queries already
   quantized_heads<Method> heads;         ///< codes, scales and means
-  attention_outputs<T> out;              ///< what comes out
-  sequence_lengths query_lengths = {};   ///< of each sequence; null: all are whole
-  sequence_lengths key_lengths = {};     ///< of each sequence; null: all are whole
+  attention_outputs<T> out;              ///< where results go
+  sequence_lengths query_lengths = {};   ///< queries of each sequence; null: all are whole
+  sequence_lengths key_lengths = {};     ///< keys of each sequence; null: all are whole
   array_view<float const> sinks = {};    ///< a score for each query head, or null
   Bias bias = {};                        ///< added to scores, natural
-  attention_block_list block_list = {};  ///< which tiles there are; null: all
-  attention_partials<typename Method::softmax::state_type> partials = {};  ///< memory for shares of rows, or null
-  sequence_starts query_starts = {};                                       ///< of results
-  array_view<std::uint32_t> counters = {};  ///< memory for programs that hand out works; null: the portable one runs
-  array_view<float> work_shares = {};       ///< memory for works that several groups share; null: none is shared
-  bool has_cleared_counters = false;        ///< whether `counters` are zero when what is enqueued here begins
+  attention_block_list block_list = {};  ///< which tiles of keys are seen; null: all
+  attention_partials<typename Method::softmax::state_type> partials = {};  ///< memory for splits of the keys, or null
+  /// Where queries and results of sequences begin.
+  sequence_starts query_starts = {};
+  /// Memory by which programs hand out work items; null: the portable one runs.
+  array_view<std::uint32_t> counters = {};
+  array_view<float> work_shares = {};  ///< memory for work items that several groups share; null: none is shared
+  bool has_cleared_counters = false;   ///< whether `counters` are zero when what is enqueued here begins
 };
 
 namespace detail {
@@ -66,7 +68,7 @@ attention_writer<Method, T> writer_of(attention_call<Method, T, Bias> const& cal
           call.sinks, call.query_starts,         call.out.result,     call.out.log_sum_exp};
 }
 
-/// Enqueues the merging of shares of rows, if the call has memory for shares.
+/// Enqueues the merging of splits of the keys, if the call has memory for splits.
 template <class Executor, class Method, class T, class Bias>
 void merge_shares(Executor const& exec, attention_call<Method, T, Bias> const& call) {
   if (call.partials.rows.data != nullptr) {
@@ -75,7 +77,7 @@ void merge_shares(Executor const& exec, attention_call<Method, T, Bias> const& c
   }
 }
 
-/// The portable program, for so many channels or fewer.
+/// The portable program, for `Channels` channels or fewer.
 template <int Channels, class Method, class T, class Bias>
 attention_tiles<Method, T, Bias, Channels> tiles_of(attention_call<Method, T, Bias> const& call) {
   auto const& heads = call.heads;
@@ -109,21 +111,21 @@ void run_attention_portably(Executor const& exec, attention_call<Method, T, Bias
 
 }  // namespace detail
 
-/// An executor with programs of its own overloads this for itself.
+/// Enqueues attention over quantized operands. An executor with faster programs has an overload.
 template <class Executor, class Method, class T, class Bias>
 void run_attention(Executor const& exec, attention_call<Method, T, Bias> const& call) {
   detail::run_attention_portably(exec, call);
 }
 
-/// How many floats of memory for works that several groups share the executor's program can make use of.
+/// How many floats of memory the executor's program can use for work items that several groups share.
 template <class Executor, class Method>
 std::int64_t floats_of_work_shares(Executor const&, quantized_regions<Method> const&) {
   return 0;
 }
 
-/// QK: how queries and keys are coded: symmetric_quantizer<8 or 4, a granularity>, which may be two_to_a_byte and
-/// smoothed. PV: how values are, and the weights of the softmax, whose scale is fixed: float8_quantizer,
-/// scaled_float_quantizer<float16> or symmetric_quantizer<8>; it may be smoothed.
+/// Quantized attention. QK: the quantizer of queries and keys, symmetric_quantizer<8 or 4, a granularity>, which may be
+/// two_to_a_byte and smoothed. PV: the quantizer of values, which may be smoothed, and of the softmax's weights, whose
+/// scale is fixed: float8_quantizer, scaled_float_quantizer<float16> or symmetric_quantizer<8>.
 template <class QK, class PV, class Softmax = online_softmax<float>>
 struct attention {
   static_assert(
@@ -132,12 +134,12 @@ struct attention {
   static_assert(!is_smoothed_by<block_mean, PV>, "tessera: values are smoothed by the mean of all tokens");
   /// How operands are coded, for programs.
   using method = attention_method<QK, PV, Softmax>;
-  /// Operands that are coded.
+  /// The codes, scales and means of the operands.
   using heads = quantized_heads<method>;
   /// The regions of a workspace of plan().
   using regions = quantization_regions<method>;
 
-  /// What forward() needs, and quantize(); with room for the codes and scales of `parts`.
+  /// The workspace that forward() and quantize() need, with room for the codes and scales of `parts`.
   template <class Executor>
   static workspace_plan plan(Executor const& exec, attention_shape const& shape, quantized_parts parts = {}) {
     check_shape(where, shape);
@@ -152,27 +154,29 @@ struct attention {
     return regions(where, shape, parts).operands(space);
   }
 
-  /// Memory for shares of rows in such a workspace; null where every row has enough company.
+  /// Memory for splits of the keys, in a workspace of plan() with the same extents and parts; null where rows alone
+  /// make enough groups.
   static attention_partials<typename Softmax::state_type> partials(attention_shape const& shape, workspace const& space,
                                                                    quantized_parts parts = {}) {
     return regions(where, shape, parts).partials(space);
   }
 
-  /// Memory of such a workspace for counters of works.
+  /// Memory for counters of work items, in a workspace of plan() with the same extents and parts.
   static array_view<std::uint32_t> counters(attention_shape const& shape, workspace const& space,
                                             quantized_parts parts = {}) {
     return space[regions(where, shape, parts).counters];
   }
 
-  /// Memory for works that several groups share, in a workspace of plan() with the same executor; null where none is.
+  /// Memory for work items that several groups share, in a workspace of plan() with the same executor; null where none
+  /// is shared.
   template <class Executor>
   static array_view<float> work_shares(Executor const& exec, attention_shape const& shape, workspace const& space,
                                        quantized_parts parts = {}) {
     return work_shares(exec, regions(where, shape, parts, workspace_plan::record::sizes), space);
   }
 
-  /// Enqueues everything. Throws shape_error or value_error for what does not fit together. T, Result: bfloat16,
-  /// float16 or float. Functions: attention_functions.
+  /// Enqueues quantization and attention. Throws shape_error or value_error for arguments that do not fit together. T,
+  /// Result: bfloat16, float16 or float. Functions: attention_functions.
   template <class Executor, class T = bfloat16, class Result = T, class Functions = attention_functions<>>
   static void forward(Executor const& exec, attention_inputs<T> const& in, attention_options const& options,
                       attention_outputs<Result> const& out, workspace const& space, Functions const& functions = {}) {
@@ -196,9 +200,9 @@ struct attention {
     run_attention(exec, call);
   }
 
-  /// Enqueues the making of codes and scales of the inputs that are not null, at `out`: in the same workspace, of
-  /// plan() with the same parts, or elsewhere. Queries alone need the mean of keys in `out`, if the method smooths
-  /// keys, and if it smooths queries the keys or else their codes in `out`. Only `softmax_scale` of the options
+  /// Enqueues the quantization of the inputs that are not null. Codes and scales go to `out`, which may lie in the same
+  /// workspace, of plan() with the same parts, or elsewhere. Queries without keys need the mean of keys in `out` if the
+  /// method smooths keys, and the codes of keys in `out` if it smooths queries. Of the options only `softmax_scale`
   /// matters.
   template <class Executor, class T, class Functions = attention_functions<>>
   static void quantize(Executor const& exec, attention_shape const& shape, attention_inputs<T> const& in,
@@ -347,7 +351,8 @@ struct attention {
     }
   }
 
-  /// Checks extents, and throws for strides of 0, but from sequence to sequence where these lie one after the other.
+  /// Checks extents, and throws for strides of 0, except from sequence to sequence where sequences lie one behind the
+  /// other.
   template <class T, int Rank>
   static void check_output(char const* function, char const* what, view<T, Rank> found,
                            std::int64_t const (&expected)[Rank], bool has_starts) {
@@ -405,7 +410,8 @@ struct attention {
     }
   }
 
-  /// Codes and scales as attention/quantized_operands.hpp says; `null` where not asked for.
+  /// Throws unless codes or scales, if needed, are there, contiguous and of the extents that quantized_operands.hpp
+  /// says.
   template <class T, int Rank>
   static void check_operand(char const* function, char const* what, view<T, Rank> found, bool is_needed,
                             std::int64_t const (&expected)[Rank]) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `attention_score`: how well quantized attention does on a layer, on a user's own data; and `layers_in_need`: which
-/// layers should have more bits than others.
+/// `attention_score`: measures how well quantized attention does on a layer, on a user's own data. `layers_in_need`
+/// tells which layers should have more bits than others.
 ///
 ///     auto const plan = attention_score::plan(exec, batch, heads, tokens, channels);
 ///     attention_score::run(exec, in_four_bits, in_eight_bits, score, tessera::workspace(plan, memory));
@@ -31,15 +31,15 @@ namespace tessera {
 inline namespace v0 {
 
 struct attention_score {
-  /// What run() needs for results of batch x heads x tokens x channels.
+  /// The workspace that run() needs for results of batch x heads x tokens x channels.
   template <class Executor>
   static workspace_plan plan(Executor const&, std::int64_t batch, std::int64_t heads, std::int64_t tokens,
                              std::int64_t channels) {
     return regions(batch, heads, tokens, channels).plan;
   }
 
-  /// Enqueues the score of `found`, where `expected` is the better result, into the one element of `score`. NaN if
-  /// either has a NaN, or if one is zeros and the other not. Throws shape_error.
+  /// Enqueues the score of `found`, where `expected` is the better result, into the one element of `score`. The score
+  /// is NaN if either has a NaN, or if one is zeros and the other is not. Throws shape_error.
   template <class Executor, class T, class Better>
   static void run(Executor const& exec, head_view<T> found, head_view<Better> expected, array_view<float> score,
                   workspace const& space) {
@@ -75,9 +75,9 @@ struct attention_score {
   };
 };
 
-/// For each score whether it is below the threshold, or NaN, or among the lowest `fraction` of all, of equal ones the
-/// earlier: these layers should have more bits. `fraction` of the number of scores is rounded up. Throws value_error
-/// for a fraction that is not from 0 to 1.
+/// Tells for each score whether its layer should have more bits: if it is below the threshold, or NaN, or among the
+/// lowest `fraction` of all scores (of equal ones the earlier come first). `fraction` of the number of scores is
+/// rounded up. Throws value_error for a threshold that is NaN and a fraction that is not from 0 to 1.
 inline std::vector<bool> layers_in_need(std::vector<float> const& scores, float threshold, float fraction = 0.0F) {
   check<value_error>(!is_nan(threshold), "layers_in_need: the threshold is ", threshold, " but must be a number");
   check<value_error>(fraction >= 0 && fraction <= 1, "layers_in_need: the fraction is ", fraction,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What algorithm/attention/attention.hpp takes and gives: extents, options, inputs, outputs.
+/// The types of calls of algorithm/attention/attention.hpp: options, inputs and outputs.
 ///
 ///     attention_options options;
 ///     options.is_causal = true;
@@ -18,9 +18,9 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What a call may choose.
+/// The options of a call.
 struct attention_options {
-  float softmax_scale = 0.0F;      ///< 0: 1 / sqrt(channels)
+  float softmax_scale = 0.0F;      ///< what scores are multiplied by; 0: 1 / sqrt(channels)
   bool is_causal = false;          ///< a query sees no key after its own; the last query's own is the last key
   std::int64_t window_left = -1;   ///< keys before its own that a query sees; -1: all
   std::int64_t window_right = -1;  ///< keys after its own that a query sees; -1: all; with is_causal none
@@ -34,9 +34,9 @@ template <class T>
 inline constexpr bool is_attention_type =
     std::is_same_v<T, bfloat16> || std::is_same_v<T, float16> || std::is_same_v<T, float>;
 
-/// What goes in. T: bfloat16, float16 or float; any strides. Sequences that lie one behind the other, without padding,
-/// are views with a stride of 0 from sequence to sequence and as many tokens as the longest has, with starts and
-/// lengths; so are their results then, of which nothing is written beyond a sequence's length.
+/// The inputs of a call. T: bfloat16, float16 or float; any strides. Sequences that lie one behind the other, without
+/// padding, are given as views with a stride of 0 from sequence to sequence and as many tokens as the longest has, with
+/// starts and lengths. Their results then lie in the same way, and nothing is written beyond a sequence's length.
 template <class T>
 struct attention_inputs {
   static_assert(is_attention_type<T>, "tessera: queries, keys and values are bfloat16, float16 or float");
@@ -46,14 +46,14 @@ struct attention_inputs {
   head_view<T const> values;             ///< batch x key heads x keys x channels
   sequence_lengths query_lengths = {};   ///< queries of each sequence, where executors run; null: all are whole
   sequence_lengths key_lengths = {};     ///< keys of each sequence, where executors run; null: all are whole
-  sequence_starts query_starts = {};     ///< where queries of sequences begin that lie one after the other
-  sequence_starts key_starts = {};       ///< where keys of sequences begin that lie one after the other
+  sequence_starts query_starts = {};     ///< where each sequence's queries begin, if sequences lie one behind the other
+  sequence_starts key_starts = {};       ///< where each sequence's keys begin, if sequences lie one behind the other
   array_view<float const> sinks = {};    ///< a score for each query head, which takes weight and has no value; or null
-  attention_block_list block_list = {};  ///< which tiles of 64 queries x 128 keys there are; null: all
+  attention_block_list block_list = {};  ///< the tiles of 64 queries x 128 keys that are seen; null: all
 };
 
-/// What comes out. Queries beyond the length of their sequence, and those that see no key, get zeros and minus
-/// infinity.
+/// The outputs of a call. Queries beyond the length of their sequence, and queries that see no key, get results of
+/// zeros and a log-sum-exp of minus infinity.
 template <class T>
 struct attention_outputs {
   static_assert(is_attention_type<T>, "tessera: results of attention are bfloat16, float16 or float");

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Attention of a few queries over keys and values as they are, on CUDA devices.
+/// Attention of a few queries over keys and values that are not quantized, on CUDA devices.
 ///
-/// decode_attention.hpp brings it where nvcc compiles: call run_decode_attention as on the CPU, with a tessera::cuda
-/// executor. On sm_90, for 64, 128 or 256 channels of bfloat16 or float16 that begin at multiples of 16 bytes, and
-/// heads that lie one behind the other or side by side, by the copy engine and mma.sync
-/// (program/attention/decode_dense.cuh); eight rows of the query heads of a key head share a read. Else the portable
-/// program.
+/// decode_attention.hpp includes this header where nvcc compiles: call run_decode_attention as on the CPU, with a
+/// tessera::cuda executor. On sm_90 TMA and mma.sync do it (program/attention/decode_dense.cuh), for 64, 128 or 256
+/// channels of bfloat16 or float16 in rows that begin at multiples of 16 bytes, and heads that lie one behind the other
+/// or side by side; eight rows of the query heads of a key head share a read. Otherwise the portable program runs.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +23,7 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// Whether rows of 16-bit queries can be copied in units of 16 bytes.
+/// Whether rows of 16-bit queries can be loaded in units of 16 bytes.
 template <class T>
 bool has_whole_rows(head_view<T const> const& heads) {
   bool is_whole = heads.stride(3) == 1 && reinterpret_cast<std::uintptr_t>(heads.data) % 16 == 0;
@@ -34,13 +33,13 @@ bool has_whole_rows(head_view<T const> const& heads) {
   return is_whole;
 }
 
-/// Whether numbers of works, of rows and of tokens have 31 bits, and there is anything to do.
+/// Whether there is anything to do, and the numbers of work items, rows and tokens fit into 31 bits.
 inline bool has_places_for_decoding(attention_shape const& s, std::int64_t shares) {
   constexpr std::int64_t most = std::int64_t{1} << 30;
   return s.batch > 0 && s.queries > 0 && s.keys < most && shares * s.batch * s.query_heads * s.queries < most / 4;
 }
 
-/// Joins shares, if there are any; no more than most_attention_shares.
+/// Enqueues the merging of splits of the keys, if there are any; at most most_attention_shares.
 template <class Executor, class Result>
 void merge_decoded(Executor const& exec, attention_writer<decode_method, Result> const& writer,
                    attention_partials<online_softmax<float>::state_type> const& partials) {
@@ -50,7 +49,7 @@ void merge_decoded(Executor const& exec, attention_writer<decode_method, Result>
   }
 }
 
-/// Heads of blocks as rows of a matrix.
+/// The heads of blocks of tokens as rows of one matrix.
 template <class T>
 struct dense_matrix {
   matrix_view<T const> rows;
@@ -116,8 +115,8 @@ bool try_dense_decode(basic_cuda<Architectures> const& exec, decode_attention_ca
 
 }  // namespace detail
 
-/// For CUDA devices: on sm_90 keys and values of 16 bits with 64, 128 or 256 channels are read once for all query heads
-/// that share them; else the portable program.
+/// Enqueues attention of a few queries on CUDA devices. On sm_90 keys and values of 16 bits with 64, 128 or 256
+/// channels are read once for all query heads that share them; otherwise the portable program runs.
 template <int... Architectures, class T, class Result>
 void run_decode_attention(basic_cuda<arch_list<Architectures...>> const& exec,
                           decode_attention_call<T, Result> const& call) {

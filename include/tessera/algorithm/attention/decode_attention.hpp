@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Attention of a few queries over many keys and values as they are: split-KV decoding, over contiguous heads or over
-/// blocks of tokens that a table numbers. What a compressed cache is compared with
+/// Attention of a few queries over many keys and values that are not quantized: split-KV decoding, over contiguous
+/// heads or over blocks of tokens that a table numbers. It is the baseline for compressed caches
 /// (algorithm/paged_cache/paged_cache.hpp).
 ///
 ///     cached_attention_regions const regions("decode", shape);                 // of paged_cache.hpp: shares of rows
@@ -21,17 +21,18 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Few queries over keys and values of 16 bits that a cache keeps.
+/// A call of attention of a few queries over the keys and values of a cache.
 template <class T, class Result>
 struct decode_attention_call {
-  attention_shape shape;          ///< `keys`: at most so many tokens of a sequence
+  attention_shape shape;          ///< extents; a sequence has at most `keys` tokens
   decode_source<T> source;        ///< keys and values
   head_view<T const> queries;     ///< sequence x query head x query x channel
-  float softmax_scale;            ///< of scores: usually 1 / sqrt(channels)
-  bool is_causal;                 ///< the last query's own key is the last one
-  attention_outputs<Result> out;  ///< what comes out
-  attention_partials<online_softmax<float>::state_type> partials = {};  ///< memory for shares of rows, or null
-  sequence_lengths query_lengths = {};                                  ///< of each sequence; null: all are whole
+  float softmax_scale;            ///< what scores are multiplied by, usually 1 / sqrt(channels)
+  bool is_causal;                 ///< whether a query sees no key after its own; the last query's own is the last key
+  attention_outputs<Result> out;  ///< where results go
+  attention_partials<online_softmax<float>::state_type> partials = {};  ///< memory for splits of the keys, or null
+  /// Queries of each sequence; null: all are whole.
+  sequence_lengths query_lengths = {};
 };
 
 namespace detail {
@@ -54,7 +55,7 @@ void decode_portably(Executor const& exec, decode_attention_call<T, Result> cons
 
 }  // namespace detail
 
-/// An executor with programs of its own overloads this for itself.
+/// Enqueues attention of a few queries. An executor with faster programs has an overload.
 template <class Executor, class T, class Result>
 void run_decode_attention(Executor const& exec, decode_attention_call<T, Result> const& call) {
   detail::decode_portably(exec, call);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `decode_partials`: among how many blocks of a device the keys of a sequence are shared when it decodes: so that all
-/// have something to do until the end, at the least cost of joining shares.
+/// `decode_partials`: chooses the number of splits of the keys for decoding: so many that all thread blocks of a device
+/// have work until the end, at the least cost of merging splits.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,9 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Memory of the shares that cost least, of at most as many as `memory` has room for; null for one share. `tokens`: how
-/// many keys a block takes at a time; `blocks`: how many run at a time; `rows`: how many rows of queries a block takes.
+/// Memory for the number of splits that costs least, at most as many as `memory` has room for; null for one split.
+/// `tokens`: how many keys a thread block takes at a time; `blocks`: how many blocks run at a time; `rows`: how many
+/// rows of queries a block takes.
 template <class State>
 [[nodiscard]] attention_partials<State> decode_partials(attention_shape const& s,
                                                         attention_partials<State> const& memory, std::int64_t tokens,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Codes of a 4-bit method that lie in bytes, two to a byte: how an engine keeps those of keys in half a byte a channel
-/// that it attends to by the programs for sm_90a, which multiply bytes. A method whose codes are two_to_a_byte has
-/// nothing to pack (quantize/two_to_a_byte.hpp).
+/// Packs codes of a 4-bit method that lie in bytes, two to a byte, and widens them again. So an engine keeps the codes
+/// of keys in half a byte a channel and attends over them by the programs for sm_90a, which multiply bytes. A method
+/// whose codes are two_to_a_byte has nothing to pack (quantize/two_to_a_byte.hpp).
 ///
 ///     pack_int4_codes(exec, heads.keys.codes, packed);        // packed: head_view<int4x2>, half as many channels
 ///     widen_int4_codes(exec, packed, heads.keys.codes);       // before attention, which multiplies bytes
 ///
-/// Scales and means stay as they are. Nothing waits or allocates.
+/// Scales and means stay as they are. No call waits or allocates.
 #pragma once
 
 #include <cstdint>

@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Codes and scales of queries, keys and values on CUDA devices.
+/// The quantization of attention's queries, keys and values on CUDA devices, in three or four launches.
 ///
-/// Where queries and keys have 8 or 4 bits per_thread, in bytes, queries are not smoothed, values are e4m3, and inputs
-/// are bfloat16 or float16 of up to 256 channels, a multiple of 8, that lie next to each other in rows that begin at
-/// multiples of 16 bytes: three launches or four. The first reads keys and values, or samples of them, and sums them up
-/// by tiles of 128 tokens (program/attention/channel_statistics.cuh), the second joins the tiles of each head
-/// (attention/detail/finish_channel_statistics.cuh), the third reads everything and writes codes
-/// (attention/quantize_heads.cuh). Where values were sampled a fourth makes codes of those heads again that had values
-/// without room (attention/detail/quantize_heads_again.cuh): it reads one word a head, and ends. They run in programs
-/// of 64, 128 or 256 channels, the next that is large enough. Else the portable programs.
+/// The launches are for queries and keys of 8 or 4 bits per_thread, in bytes, without smoothed queries, for values in
+/// e4m3, and for inputs in bfloat16 or float16 of up to 256 channels, a multiple of 8, that lie next to each other in
+/// rows that begin at multiples of 16 bytes. The first launch reads keys and values, or samples of them, and summarizes
+/// tiles of 128 tokens (program/attention/channel_statistics.cuh). The second merges the tiles of each head
+/// (attention/detail/finish_channel_statistics.cuh). The third reads everything and writes codes
+/// (attention/quantize_heads.cuh). Where values were sampled, a fourth makes the codes of heads again that had values
+/// without room (attention/detail/quantize_heads_again.cuh); for other heads it reads one word and ends. There are
+/// programs of 64, 128 and 256 channels; a call takes the next one that is large enough. Everything else runs in the
+/// portable programs.
 ///
-/// H200, 8 x 16 heads of 4096 tokens of 128 channels, by samples: 155 us; inputs read once and codes written once would
-/// take 142 at the rate of a copy. The third launch takes 141, the first 13 (1/8 of keys and values; alone, from cold),
-/// the fourth 1.3. 256 tokens of a sample instead of 512: 4 us less at 4096 tokens, nothing elsewhere. Samples that are
-/// read so that they leave L2 to others: 1 to 2 more. With values beyond their range in all heads: 50 more, which is
-/// what all tokens take.
+/// H200, 8 x 16 heads of 4096 tokens of 128 channels, with samples: 155 us; inputs read once and codes written once
+/// would take 142 us at the rate of a copy. The third launch takes 141 us, the first 13 us (1/8 of keys and values;
+/// alone, from cold), the fourth 1.3 us. Samples of 256 tokens instead of 512 take 4 us less at 4096 tokens and save
+/// nothing elsewhere. Samples read with an L2 hint that leaves the cache to others take 1 to 2 us more. Values beyond
+/// their range in all heads take 50 us more: then the call takes as long as without samples.
 ///
-/// By all tokens: 202 us. A kernel that only reads as many bytes as the first launch takes 62, and launching a kernel
-/// 3. Reads of the first launch that leave L2 to others: 3 us less; those of the third: 13 more. Sections of heads,
-/// each summarized and then encoded while it is in L2, by launches of their own: 242 with sections of 32 MiB, 254 with
-/// 16, 443 with 4, for each waits 4 us or more for its sums. 3 thread blocks a multiprocessor instead of 4 for the
-/// third: 202; of 96 channels, where lanes are idle, 160 instead of 155.
+/// Without samples: 202 us. A kernel that only reads as many bytes as the first launch takes 62 us, and launching a
+/// kernel 3 us. The L2 hint takes 3 us off the first launch, and adds 13 us to the third. Sections of heads that are
+/// summarized and then encoded while they are in L2, by launches of their own, take 242 us with sections of 32 MiB, 254
+/// with 16 and 443 with 4, since each waits 4 us or more for its summaries. The third launch with 3 thread blocks a
+/// multiprocessor instead of 4: 202 us; with 96 channels, where lanes are idle, 160 us instead of 155.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +39,7 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// Whether codes and scales of a method are those that the programs for CUDA make and read.
+/// Whether the programs for CUDA make and read the codes and scales of a method.
 template <class Method>
 inline constexpr bool has_lane_scales =
     !quantized_regions<Method>::smooths_queries &&
@@ -49,7 +50,7 @@ inline constexpr bool has_lane_scales =
 template <class T>
 inline constexpr bool has_16_bits = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
 
-inline constexpr std::int64_t most_rows = 0x7fffffff - 4096;  // places of rows of codes are 32-bit
+inline constexpr std::int64_t most_rows = 0x7fffffff - 4096;  // numbers of rows of codes are 32-bit
 
 /// Whether rows begin at multiples of 16 bytes and their elements lie next to each other; true for null.
 template <class T>
@@ -84,7 +85,7 @@ bool suits_tiles(quantize_call<Method, T> const& call) {
          has_whole_vectors(call.in.keys) && has_whole_vectors(call.in.values);
 }
 
-/// The programs of a call.
+/// The programs of a call's launches.
 template <int Channels, class Method, class T>
 struct tile_programs {
   using regions = quantized_regions<Method>;
@@ -120,7 +121,7 @@ struct tile_programs {
     return known_divisor::of_count(static_cast<std::int32_t>(divide_up(tokens, attention_padding)));
   }
 
-  /// The most tokens of samples of keys or values that are wanted.
+  /// The most tokens that the samples of a sequence's keys or values have; 1 if they are not wanted.
   static std::int64_t sampled_tokens(token_sample sample, tiled_heads<T> const& of, std::int64_t tokens) {
     return of.heads.data == nullptr ? 1 : of.lengths.data == nullptr ? sample.count(tokens) : sample.most(tokens);
   }
@@ -201,8 +202,8 @@ void quantize_by_tiles(basic_cuda<Architectures> const& exec, quantize_call<Meth
 
 }  // namespace detail
 
-/// For CUDA devices: in three or four launches where a lane has one scale, T has 16 bits and channels are a multiple of
-/// 8; else the portable programs.
+/// Enqueues the quantization on CUDA devices: in three or four launches where a lane has one scale, T has 16 bits and
+/// channels are a multiple of 8; otherwise by the portable programs.
 template <int... Architectures, class Method, class T>
 void quantize_attention(basic_cuda<arch_list<Architectures...>> const& exec, quantize_call<Method, T> const& call) {
   if constexpr (detail::has_lane_scales<Method> && detail::has_16_bits<T>) {

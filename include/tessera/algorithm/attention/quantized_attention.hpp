@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Queries, keys and values as codes and scales, on their own: where they lie (`quantized_regions`), and
-/// `quantize_attention`, which makes them and which an executor with programs of its own overloads.
+/// The quantization of attention's queries, keys and values: `quantized_regions` says where codes and scales lie in a
+/// workspace, `quantize_attention` makes them. An executor with faster programs overloads the latter.
 ///
-/// The format is that of program/attention/quantized_operands.hpp. Means of keys and values are those of their own
-/// sequence, of all of its tokens or of a sample: see quantize/smoothed.hpp and sampled_range.hpp. Those of keys are
-/// means of middles (program/attention/channel_statistics.hpp), which a few outliers do not move.
+/// The format is that of program/attention/quantized_operands.hpp. Means of keys and values are taken over their own
+/// sequence, over all of its tokens or over a sample: see quantize/smoothed.hpp and sampled_range.hpp. Means of keys
+/// are means of middles (program/attention/channel_statistics.hpp), which a few outliers do not move.
 #pragma once
 
 #include <cstdint>
@@ -31,17 +31,17 @@ inline namespace v0 {
 /// Queries, keys and values as codes and scales of one Method (attention_method).
 template <class Method>
 struct quantized_heads {
-  quantized_queries<typename Method::score_code> queries;     ///< of a batch
-  quantized_keys<typename Method::score_code> keys;           ///< of a batch
-  quantized_value_heads<typename Method::value_code> values;  ///< of a batch
+  quantized_queries<typename Method::score_code> queries;     ///< codes of the batch's queries
+  quantized_keys<typename Method::score_code> keys;           ///< codes of the batch's keys
+  quantized_value_heads<typename Method::value_code> values;  ///< codes of the batch's values
 };
 
 /// Which parts of quantized_heads are to be made.
 struct quantized_parts {
-  bool queries = true;      ///< with their scales
-  bool keys = true;         ///< with their scales and means
-  bool values = true;       ///< with their scales and means
-  bool mean_scores = true;  ///< for log-sum-exps and sinks, where keys are smoothed
+  bool queries = true;      ///< codes and scales of queries
+  bool keys = true;         ///< codes, scales and means of keys
+  bool values = true;       ///< codes, scales and means of values
+  bool mean_scores = true;  ///< scores of the mean key, for log-sum-exps and sinks where keys are smoothed
 };
 
 namespace detail {
@@ -53,7 +53,7 @@ view<T, Rank> view_of(array_view<T> list, std::int64_t const (&extents)[Rank]) {
 
 }  // namespace detail
 
-/// Room for codes and scales, and for what making them needs beyond.
+/// The regions of a workspace that hold codes, scales and means.
 template <class Method>
 struct quantized_regions {
   /// The quantizer of queries and keys.
@@ -64,38 +64,39 @@ struct quantized_regions {
   using query_groups = typename Method::query_groups;
   /// Keys that share a scale: a token_groups.
   using key_groups = typename Method::key_groups;
-  /// What codes of queries and keys lie in.
+  /// The element that codes of queries and keys lie in.
   using score_code = typename Method::score_code;
-  /// The code of a value.
+  /// The type of a value's code.
   using value_code = typename Method::value_code;
-  static constexpr bool smooths_keys = has_mean_of_tokens<qk>;  ///< the mean key is subtracted
-  /// The mean of each 64 queries is subtracted.
+  static constexpr bool smooths_keys = has_mean_of_tokens<qk>;  ///< whether the mean key is subtracted
+  /// Whether the mean of each 64 queries is subtracted.
   static constexpr bool smooths_queries = is_smoothed_by<block_mean, qk>;
-  static constexpr bool smooths_values = has_mean_of_tokens<pv>;  ///< the mean value is subtracted
-  /// Of keys that their mean is of.
+  static constexpr bool smooths_values = has_mean_of_tokens<pv>;  ///< whether the mean value is subtracted
+  /// The sample of keys that the mean key is taken over.
   static constexpr token_sample key_sample = mean_sample<qk>;
-  /// Of values that their scales and their mean are of.
+  /// The sample of values that their scales and their mean are taken over.
   static constexpr token_sample value_sample = range_sample<pv>;
-  static constexpr bool samples_values = value_sample.longest_step > 1;  ///< not all are read before they are coded
+  /// Whether scales of values are fitted to a sample, so that not all values are read before they are coded.
+  static constexpr bool samples_values = value_sample.longest_step > 1;
   static_assert(!smooths_values || mean_sample<pv>.longest_step == value_sample.longest_step,
                 "tessera: smoothed values have the mean and the range of all tokens or both of a sample: "
                 "smoothed<sampled_range<Q>, sampled_mean> or smoothed<Q>");
 
-  attention_shape shape;           ///< of the operands
-  quantized_parts parts;           ///< which there is room for
-  workspace_plan plan;             ///< of the regions below
+  attention_shape shape;           ///< extents of the operands
+  quantized_parts parts;           ///< the parts that there is room for
+  workspace_plan plan;             ///< the plan of the regions below
   region<score_code> query_codes;  ///< batch x query heads x padded queries x elements()
   region<float> query_scales;      ///< batch x query heads x query_scale_count()
-  region<float> mean_scores;       ///< of the mean key: batch x query heads x queries
-  region<float> corrections;       ///< of mean queries: batch x query heads x query_blocks() x padded keys
+  region<float> mean_scores;       ///< scores of the mean key: batch x query heads x queries
+  region<float> corrections;       ///< scores of mean queries: batch x query heads x query_blocks() x padded keys
   region<score_code> key_codes;    ///< batch x key heads x padded keys x elements()
   region<float> key_scales;        ///< batch x key heads x key_scale_count()
   region<float> key_mean;          ///< batch x key heads x channels
-  region<value_code> value_codes;  ///< batch x key heads x padded keys x channels, in blocks
+  region<value_code> value_codes;  ///< batch x key heads x tiles of 128 keys x channels x 128
   region<float> value_scales;      ///< batch x key heads x channels
   region<float> value_mean;        ///< batch x key heads x channels
 
-  /// Throws shape_error for extents whose product is no size, whatever parts are wanted.
+  /// Throws shape_error for extents whose product overflows, whatever parts are wanted.
   quantized_regions(char const* where, attention_shape const& of, quantized_parts wanted = {},
                     workspace_plan::record record = workspace_plan::record::entries)
       : shape(checked_extents(where, of)),
@@ -128,7 +129,7 @@ struct quantized_regions {
   /// Blocks of 64 queries that have a mean.
   [[nodiscard]] std::int64_t query_blocks() const { return divide_up(shape.queries, std::int64_t{block_mean::tokens}); }
 
-  /// The operands in a workspace of a plan that begins like this one; those that were left out have no data.
+  /// The operands in a workspace of a plan that begins like this one; parts that were left out have no data.
   [[nodiscard]] quantized_heads<Method> operands(workspace const& space) const {
     using detail::view_of;
     attention_shape const& s = shape;
@@ -164,7 +165,7 @@ struct quantized_regions {
   }
 
  protected:
-  /// Where this product is a size, so are all those of some of its factors.
+  /// Throws shape_error if the largest product of extents overflows; if it does not, smaller ones do not, either.
   static attention_shape const& checked_extents(char const* where, attention_shape const& s) {
     std::int64_t const tokens = max(padded_tokens(max(s.queries, s.keys)), attention_padding);
     std::int64_t const heads = max(s.query_heads, s.key_heads);
@@ -181,25 +182,25 @@ struct quantized_regions {
   [[nodiscard]] std::int64_t key_heads() const { return shape.batch * shape.key_heads; }
 };
 
-/// What the passes below leave in the workspace for each other.
+/// All regions of the workspace: beside codes, scales and means those in which programs leave results for each other.
 template <class Method>
 struct quantization_regions : quantized_regions<Method> {
   /// Codes, scales and means.
   using base = quantized_regions<Method>;
   /// The softmax's state of a row of scores.
   using state_type = typename Method::softmax::state_type;
-  region<channel_summary> key_summaries;    ///< of blocks of 128 keys
-  region<channel_summary> value_summaries;  ///< of blocks of 128 keys
-  region<float> value_reciprocals;          ///< of channels' scales
-  region<std::uint32_t> values_beyond;      ///< of channels: what has no room in a sample's scale; then of heads
-  region<channel_summary> query_summaries;  ///< of blocks of 64 queries
-  region<float> query_means;                ///< of blocks of 64 queries
-  region<std::uint32_t> magnitudes;         ///< of query heads, then of key heads
-  region<float> totals;                     ///< of shares of rows
-  region<attention_row<state_type>> rows;   ///< of shares of rows
-  region<std::uint32_t> counters;           ///< of works of attention
+  region<channel_summary> key_summaries;    ///< summaries of blocks of 128 keys
+  region<channel_summary> value_summaries;  ///< summaries of blocks of 128 values
+  region<float> value_reciprocals;          ///< reciprocals of channels' scales
+  region<std::uint32_t> values_beyond;      ///< for channels, then heads: what has no room in the scale of a sample
+  region<channel_summary> query_summaries;  ///< summaries of blocks of 64 queries
+  region<float> query_means;                ///< means of blocks of 64 queries
+  region<std::uint32_t> magnitudes;         ///< largest magnitudes of query heads, then of key heads
+  region<float> totals;                     ///< sums of weighted values of splits of the keys
+  region<attention_row<state_type>> rows;   ///< states of the softmax of splits of the keys
+  region<std::uint32_t> counters;           ///< counters of attention's work items
 
-  /// Throws shape_error for extents whose product is no size.
+  /// Throws shape_error for extents whose product overflows.
   quantization_regions(char const* where, attention_shape const& of, quantized_parts wanted = {},
                        workspace_plan::record record = workspace_plan::record::entries)
       : base(where, of, wanted, record),
@@ -223,9 +224,9 @@ struct quantization_regions : quantized_regions<Method> {
         rows(this->plan.template add<attention_row<state_type>>("shares of rows", wanted.queries ? shared_rows() : 0)),
         counters(this->plan.template add<std::uint32_t>("counters", 1)) {}
 
-  /// Among how many groups the keys of a query are shared: so many that there are groups enough for any machine, but
-  /// none with less than four tiles. Where queries are few, those of all query heads of a key head count as one group.
-  /// Not a function of the machine, so that results are none.
+  /// The number of splits of the keys (`shares`): so many that there are enough groups for any machine, but no split
+  /// has fewer than four tiles. Where queries are few, those of all query heads of a key head count as one group. The
+  /// number does not depend on the machine, so that results do not, either.
   [[nodiscard]] std::int64_t shares() const {
     constexpr std::int64_t least_keys = 4 * attention_padding;
     constexpr std::int64_t most = most_attention_shares;
@@ -236,13 +237,13 @@ struct quantization_regions : quantized_regions<Method> {
         s.batch * (is_few ? s.key_heads * divide_up(together, few_queries)
                           : s.query_heads * divide_up(s.queries, std::int64_t{block_mean::tokens}));
     constexpr std::int64_t enough_groups = 256;
-    constexpr std::int64_t few_query_groups = 264;  // two for each of 132 multiprocessors, and no more
+    constexpr std::int64_t few_query_groups = 264;  // at most two for each of 132 multiprocessors
     std::int64_t const wanted = is_few ? few_query_groups / max(groups, std::int64_t{1})
                                        : divide_up(enough_groups, max(groups, std::int64_t{1}));
     return clamp(min(wanted, s.keys / least_keys), std::int64_t{1}, most);
   }
 
-  /// Views of the shares; null if there is one of each row.
+  /// Memory for the splits of the keys; null if there is one split.
   [[nodiscard]] attention_partials<state_type> partials(workspace const& space) const {
     attention_shape const& s = this->shape;
     if (rows.count == 0) {
@@ -253,7 +254,7 @@ struct quantization_regions : quantized_regions<Method> {
   }
 
  private:
-  /// 0 where rows are not shared.
+  /// How many rows all splits have together; 0 if there is one split.
   [[nodiscard]] std::int64_t shared_rows() const {
     attention_shape const& s = this->shape;
     return shares() == 1 ? 0 : shares() * s.batch * s.query_heads * s.queries;
@@ -267,46 +268,45 @@ struct quantization_regions : quantized_regions<Method> {
   }
 };
 
-/// A caller's own functions: what is added to scores (see no_bias), and through which queries and keys are read, such
-/// as a rotary embedding or a norm (see head_source.hpp).
+/// A caller's own functions: a bias that is added to scores (see no_bias), and functions through which queries and keys
+/// are read, such as a rotary embedding or a norm (see head_source.hpp).
 template <class Bias = no_bias, class Queries = as_stored, class Keys = as_stored>
 struct attention_functions {
-  /// What is added to scores.
+  /// The function that gives what is added to scores.
   using bias_type = Bias;
 
-  Bias bias = {};        ///< of a sequence, head, query and key
-  Queries queries = {};  ///< of the queries
-  Keys keys = {};        ///< of the keys
+  Bias bias = {};        ///< function of a sequence, head, query and key
+  Queries queries = {};  ///< function through which queries are read
+  Keys keys = {};        ///< function through which keys are read
 };
 
-/// Codes and scales to be made of the inputs that are not null. Queries need the mean of keys, if those are smoothed,
-/// and the keys or their codes if queries are.
-/// Functions: attention_functions, whose bias does not matter.
+/// A call that quantizes the inputs that are not null. Queries need the mean of keys if keys are smoothed, and the keys
+/// or their codes if queries are smoothed. Functions: attention_functions, whose bias does not matter.
 template <class Method, class T, class Functions = attention_functions<>>
 struct quantize_call {
   /// How operands are coded.
   using method = Method;
   using value_type = T;
 
-  attention_shape shape;                       ///< of the operands
-  float softmax_scale;                         ///< goes into the scales of queries
-  attention_inputs<T> in;                      ///< what is coded; null: not now
+  attention_shape shape;                       ///< extents of the operands
+  float softmax_scale;                         ///< the softmax's scale, which goes into the scales of queries
+  attention_inputs<T> in;                      ///< what is quantized; inputs that are null are not
   quantized_heads<Method> out;                 ///< where codes, scales and means go
-  quantization_regions<Method> const& places;  ///< in the workspace
-  workspace const& space;                      ///< of quantization_regions
-  Functions functions = {};                    ///< through which they are read
+  quantization_regions<Method> const& places;  ///< regions of the workspace
+  workspace const& space;                      ///< the workspace of these regions
+  Functions functions = {};                    ///< functions through which queries and keys are read
 
-  /// The queries as they are read.
+  /// The queries, read through the caller's function.
   [[nodiscard]] auto queries() const {
     using map = decltype(functions.queries);
     return head_source<T, map>{{in.queries, in.query_lengths, in.query_starts}, functions.queries};
   }
-  /// The keys as they are read.
+  /// The keys, read through the caller's function.
   [[nodiscard]] auto keys() const {
     using map = decltype(functions.keys);
     return head_source<T, map>{{in.keys, in.key_lengths, in.key_starts}, functions.keys};
   }
-  /// The values as they are read.
+  /// The values.
   [[nodiscard]] auto values() const { return head_source<T>{{in.values, in.key_lengths, in.key_starts}}; }
 };
 
@@ -314,7 +314,7 @@ namespace detail {
 
 inline constexpr float log2_of_e = 1.4426950408889634F;
 
-/// A view of rank 3 as one of rank 4 with a single mean.
+/// A view of one mean for each head, as a view of rank 4 that has a list of means for each head.
 template <class T>
 view<T, 4> as_only_mean(view<T, 3> means) {
   return {means.data,
@@ -322,7 +322,7 @@ view<T, 4> as_only_mean(view<T, 3> means) {
           {means.stride(0), means.stride(1), 0, means.stride(2)}};
 }
 
-/// Summaries of blocks of tokens, in memory that may be larger.
+/// Enqueues the summaries of blocks of tokens and returns them; `memory` may be larger than they are.
 template <class Executor, class Source>
 view<channel_summary, 4> summarize_blocks(Executor const& exec, Source const& source, std::int64_t block,
                                           array_view<channel_summary> memory, bool is_of_middle = false) {
@@ -333,7 +333,7 @@ view<channel_summary, 4> summarize_blocks(Executor const& exec, Source const& so
   return summaries;
 }
 
-/// `finish` without its inputs.
+/// Enqueues summaries and then `finish`, whose inputs it fills in.
 template <class Executor, class Source>
 void summarize(Executor const& exec, Source const& source, finish_summaries finish,
                array_view<channel_summary> memory) {
@@ -359,7 +359,7 @@ void encode(Executor const& exec, smoothed_heads<Source> const& source, array_vi
   exec.run(program, program.groups());
 }
 
-/// Keys minus their mean, if they are smoothed.
+/// The keys, minus their mean if they are smoothed.
 template <class Call>
 auto smoothed_keys(Call const& call) {
   constexpr bool is_smooth = quantized_regions<typename Call::method>::smooths_keys;
@@ -416,7 +416,7 @@ void quantize_values(Executor const& exec, Call const& call) {
   exec.run(program, program.groups());
 }
 
-/// Scores of mean queries: of the keys themselves, or, where they were quantized before, of their codes.
+/// Enqueues the scores of mean queries, against the keys or, where these were quantized before, against their codes.
 template <class Executor, class Call>
 void correct_queries(Executor const& exec, Call const& call, view<float, 4> query_means, float factor) {
   auto const run = [&](auto const& keys) {
@@ -473,7 +473,7 @@ void quantize_attention_portably(Executor const& exec, Call const& call) {
 
 }  // namespace detail
 
-/// An executor with programs of its own overloads this for itself.
+/// Enqueues the quantization of a call's inputs. An executor with faster programs has an overload.
 template <class Executor, class Method, class T, class Functions>
 void quantize_attention(Executor const& exec, quantize_call<Method, T, Functions> const& call) {
   detail::quantize_attention_portably(exec, call);

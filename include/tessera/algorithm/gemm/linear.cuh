@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Linear layers on CUDA devices: on sm_90a by warpgroups and the copy engine where rows begin at multiples of 16
-/// bytes, else by the portable program with mma.sync.
+/// Linear layers on CUDA devices: on sm_90a by warpgroups and TMA where rows begin at multiples of 16 bytes, otherwise
+/// by the portable program with mma.sync.
 ///
-/// linear.hpp brings it where nvcc compiles: call linear as on the CPU, with a tessera::cuda executor. One launch;
-/// nothing waits or allocates.
+/// linear.hpp includes this header where nvcc compiles: call linear as on the CPU, with a tessera::cuda executor. A
+/// call is one launch, and neither waits nor allocates.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace detail {
 /// Whether a product's operands and extents suit gemm_on_warpgroups.
 template <class Operand, class Output, class Map>
 bool suits_warpgroups(linear_problem<Operand, Output, Map> const& problem) {
-  constexpr std::int64_t most = 0x7fffffff - 512;  // places of tiles are 32-bit
+  constexpr std::int64_t most = 0x7fffffff - 512;  // coordinates of tiles are 32-bit
   std::int64_t const tokens = problem.outputs.extent(0);
   std::int64_t const columns = problem.outputs.extent(1);
   std::int64_t const most_tiles =
@@ -32,18 +32,18 @@ bool suits_warpgroups(linear_problem<Operand, Output, Map> const& problem) {
          most_tiles < most / 2 && can_map(problem.inputs) && can_map(problem.weights);
 }
 
-/// Storage types that store_sums_by_boxes has.
+/// Whether store_sums_by_boxes writes this type.
 template <class Output>
 inline constexpr bool is_stored_by_boxes = std::is_same_v<Output, bfloat16> || std::is_same_v<Output, float16> ||
                                            std::is_same_v<Output, float> || std::is_same_v<Output, std::int32_t>;
 
-/// The copy engine writes whole 16 bytes: rows of outputs must have them.
+/// Whether TMA can write the outputs: it writes whole units of 16 bytes, so that rows must begin and end at them.
 template <class Output>
 bool suits_box_stores(matrix_view<Output> outputs) {
   return can_map(outputs) && outputs.extent(1) * static_cast<std::int64_t>(sizeof(Output)) % 16 == 0;
 }
 
-/// Problem: a linear_problem.
+/// Enqueues gemm_on_warpgroups with this policy and epilogue. Problem: a linear_problem.
 template <warpgroup_gemm_policy Policy, class Architectures, class Problem, class Epilogue>
 void run_on_warpgroups(basic_cuda<Architectures> const& exec, Problem const& problem, Epilogue const& epilogue,
                        std::int64_t multiprocessors) {
@@ -61,7 +61,7 @@ void run_on_warpgroups(basic_cuda<Architectures> const& exec, Problem const& pro
   exec.run(whole, min(schedule.order.count(), resident) * Policy.blocks);
 }
 
-/// Whether small tiles can all be computed at a time: they take about 0.6 of the time of a large one.
+/// Whether all small tiles can be computed at the same time. A small tile takes about 0.6 of the time of a large one.
 inline bool suits_small_tiles(std::int64_t tokens, std::int64_t columns, std::int64_t multiprocessors) {
   constexpr warpgroup_gemm_policy small = small_warpgroup_gemm_tuning{}(900);
   return divide_up(tokens, std::int64_t{warpgroup_gemm_shape::block_rows}) *
@@ -69,7 +69,7 @@ inline bool suits_small_tiles(std::int64_t tokens, std::int64_t columns, std::in
          multiprocessors;
 }
 
-/// For outputs that suits_box_stores() accepts: with large tiles or with small ones.
+/// Enqueues the product for outputs that suits_box_stores() accepts, with large tiles or with small ones.
 template <class Operand, class Output, class Map, class Architectures>
 void run_with_boxes(basic_cuda<Architectures> const& exec, linear_problem<Operand, Output, Map> const& problem,
                     std::int64_t multiprocessors) {
@@ -87,7 +87,8 @@ void run_with_boxes(basic_cuda<Architectures> const& exec, linear_problem<Operan
 
 }  // namespace detail
 
-/// For CUDA devices: on sm_90a by wgmma where the layout suits the copy engine, else the portable program.
+/// Enqueues a linear layer on CUDA devices: on sm_90a by wgmma where TMA can load the operands, otherwise by the
+/// portable program.
 template <int... Architectures, class Operand, class Output, class Map>
 void run_linear(basic_cuda<arch_list<Architectures...>> const& exec,
                 linear_problem<Operand, Output, Map> const& problem) {

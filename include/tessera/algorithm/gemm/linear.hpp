@@ -6,10 +6,10 @@
 ///     layer::forward(exec, inputs, weights, bias, outputs);
 ///     layer::forward(exec, inputs, weights, scaled_sum{0.01F}, outputs);    // any map of program/gemm/sum_maps.hpp
 ///
-/// Any extents and strides, also none and unaligned ones; outputs of any storage type, or of std::int32_t for integer
-/// operands. Sums are added up in an order that depends on the device alone, so results repeat bit for bit; between
-/// devices they differ by rounding (tile/gemm_operand.hpp says how much). Allocates nothing. What a tessera::cuda
-/// executor runs: linear.cuh.
+/// Extents and strides are any, including extents of 0 and unaligned rows. Outputs have any storage type, or
+/// std::int32_t for integer operands. Sums are added up in an order that depends on the device alone, so that results
+/// repeat bit for bit; between devices they differ by rounding (tile/gemm_operand.hpp says how much). A call allocates
+/// nothing. linear.cuh says what a tessera::cuda executor runs.
 #pragma once
 
 #include <cstdint>
@@ -27,23 +27,23 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What a linear layer is asked for; all shapes fit.
+/// The operands of run_linear(), whose shapes fit together.
 template <class Operand, class Output, class Map>
 struct linear_problem {
   /// How elements are multiplied: tile/gemm_operand.hpp.
   using operand = Operand;
-  /// What inputs and weights are stored as.
+  /// The type that inputs and weights are stored as.
   using operand_type = typename gemm_operand<Operand>::value_type;
 
   matrix_view<operand_type const> inputs;   ///< tokens x depth
   matrix_view<operand_type const> weights;  ///< columns x depth
   matrix_view<Output> outputs;              ///< tokens x columns, not empty
-  Map map;                                  ///< what is stored for a sum: gemm/sum_maps.hpp
+  Map map;                                  ///< the map that sums go through before they are stored: gemm/sum_maps.hpp
 };
 
 namespace detail {
 
-/// Any executor, any strides.
+/// Enqueues the portable program, for any executor and any strides.
 template <class Executor, class Operand, class Output, class Map>
 void run_linear_portably(Executor const& exec, linear_problem<Operand, Output, Map> const& problem) {
   using source = dense<typename gemm_operand<Operand>::value_type>;
@@ -54,7 +54,7 @@ void run_linear_portably(Executor const& exec, linear_problem<Operand, Output, M
 
 }  // namespace detail
 
-/// Enqueues the work. An executor with programs of its own overloads this for itself.
+/// Enqueues a linear layer. An executor with faster programs has an overload.
 template <class Executor, class Operand, class Output, class Map>
 void run_linear(Executor const& exec, linear_problem<Operand, Output, Map> const& problem) {
   detail::run_linear_portably(exec, problem);
@@ -66,13 +66,14 @@ struct linear {
   /// Inputs and weights: elements of type Operand, float for tf32.
   using operands = matrix_view<value_type const>;
 
-  /// outputs = inputs weights^T. Throws shape_error for extents that do not fit together; nothing waits or allocates.
+  /// Enqueues outputs = inputs weights^T. Throws shape_error for extents that do not fit together. The call neither
+  /// waits nor allocates.
   template <class Executor, class Output>
   static void forward(Executor const& exec, operands inputs, operands weights, view<Output, 2> outputs) {
     forward(exec, inputs, weights, plain_sum{}, outputs);
   }
 
-  /// `bias` has a value for each column.
+  /// Enqueues outputs = inputs weights^T + bias. `bias` has a value for each column.
   template <class Executor, class Bias, class Output>
   static void forward(Executor const& exec, operands inputs, operands weights, view<Bias, 1> bias,
                       view<Output, 2> outputs) {
@@ -82,7 +83,7 @@ struct linear {
     forward(exec, inputs, weights, add_bias<std::remove_const_t<Bias>>{bias}, outputs);
   }
 
-  /// `map` is called once for each sum before it is stored.
+  /// Enqueues outputs = map(inputs weights^T). `map` is called once for each sum before it is stored.
   template <class Executor, class Map, class Output>
   static void forward(Executor const& exec, operands inputs, operands weights, Map map, view<Output, 2> outputs) {
     static_assert(std::is_trivially_copyable_v<Map>, "tessera: a map of sums is trivially copyable");

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The loss of a linear classifier on CUDA devices: on sm_90a by warpgroups and the copy engine, where rows of hidden
+/// The loss of a linear classifier on CUDA devices. On sm_90a it runs by warpgroups and TMA, where rows of hidden
 /// states, of the classifier and of their gradients begin at multiples of 16 bytes: the forward pass for any Reducer
 /// whose state has at most 400 bytes and for all operands but float (linear_loss::is_for_warpgroups says so), the
-/// backward pass for operands of 16 bits. Else the portable programs with mma.sync.
+/// backward pass for operands of 16 bits. Otherwise the portable programs run, with mma.sync.
 ///
-/// Reducers of the library are folded by a few instructions for each logit, others by their push() (row_fold.hpp). On
-/// an H200, bf16, 8192 tokens, medians of calls in turn with lse_reducer<float>, of its time:
+/// Reducers of the library take in a logit with a few instructions, others by their push() (row_fold.hpp). Times on an
+/// H200, bf16, 8192 tokens, medians of calls in turn with those of lse_reducer<float>, as multiples of its time:
 ///
 ///     V, D                                         128256, 4096            256000, 2304
 ///                                                  forward   both passes   forward   both passes
@@ -15,8 +15,8 @@
 ///
 /// The last one's push() takes two exponentials. States of more than about 72 bytes do not fit into registers.
 ///
-/// linear_loss.hpp brings it where nvcc compiles: call linear_loss as on the CPU, with a tessera::cuda executor.
-/// Nothing waits or allocates. The programs for warpgroups multiply tokens without a label, too.
+/// linear_loss.hpp includes this header where nvcc compiles: call linear_loss as on the CPU, with a tessera::cuda
+/// executor. No call waits or allocates. The programs for warpgroups multiply tokens without a label, too.
 #pragma once
 
 #include <cstdint>
@@ -36,10 +36,10 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// Whether a product's operands and extents suit gemm_on_warpgroups.
+/// Whether the operands and extents of the forward pass suit its program for warpgroups.
 template <class T>
 bool suits_loss_on_warpgroups(matrix_view<T const> hidden, matrix_view<T const> classifier) {
-  constexpr std::int64_t most = 0x7fffffff - 512;  // places of tiles are 32-bit
+  constexpr std::int64_t most = 0x7fffffff - 512;  // coordinates of tiles are 32-bit
   constexpr warpgroup_gemm_policy policy = warpgroup_loss_tuning{}(900);
   std::int64_t const tiles = divide_up(hidden.extent(0), std::int64_t{warpgroup_gemm_shape::block_rows}) *
                              divide_up(classifier.extent(0), std::int64_t{policy.columns});
@@ -47,8 +47,9 @@ bool suits_loss_on_warpgroups(matrix_view<T const> hidden, matrix_view<T const> 
          can_map(hidden) && can_map(classifier);
 }
 
-/// A launch for each part of the vocabulary, one after the other; in between those that share a row learn of each other
-/// what they have seen of it. Without marks: one. Parts grow, and are rounded up to what keeps all workers busy.
+/// The launches of a forward pass that leaves marks: one for each part of the vocabulary. Between launches the workers
+/// that share a row learn from each other what they have seen of it. Parts grow, and are rounded up to what keeps all
+/// workers busy. Without marks there is one launch.
 struct loss_launches {
   static constexpr int most = 8;
   row_schedule schedules[most];
@@ -79,7 +80,7 @@ struct loss_launches {
   }
 };
 
-/// Marks: with room for as many bounds as states.
+/// Enqueues the forward pass's program for warpgroups. `marks` has room for as many bounds as states.
 template <class Program, class Architectures, class Tile, class Reducer>
 loss_tiles_results run_loss_on_warpgroups(basic_cuda<Architectures> const& exec,
                                           loss_tiles<Tile, Reducer> const& portable, loss_marks marks,
@@ -123,8 +124,8 @@ loss_tiles_results run_loss_on_warpgroups(basic_cuda<Architectures> const& exec,
 
 }  // namespace detail
 
-/// For CUDA devices: on sm_90a by wgmma where the layout suits the copy engine and states are not too large, with marks
-/// and softmaxes where they are wanted; else the portable program.
+/// Enqueues the reduction of rows of logits on CUDA devices: on sm_90a by wgmma where TMA can load the operands and
+/// states are not too large, with marks and softmaxes where they are wanted; otherwise by the portable program.
 template <int... Architectures, class Tile, class Reducer>
 loss_tiles_results run_loss_tiles(basic_cuda<arch_list<Architectures...>> const& exec,
                                   loss_tiles<Tile, Reducer> const& program, loss_marks const& marks,

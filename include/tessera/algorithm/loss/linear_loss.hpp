@@ -10,8 +10,8 @@
 ///     loss::forward(exec, loss::inputs<std::int64_t>{hidden, classifier, labels}, options, {value},
 ///                   tessera::workspace(plan, memory));
 ///
-/// Equations, errors and costs: cut_cross_entropy.hpp, which is this with the paper's parameters. The portable program:
-/// any executor, any extents and strides. Nothing waits or allocates.
+/// Equations, errors and costs: cut_cross_entropy.hpp, an alias of linear_loss with the paper's parameters. The
+/// portable program runs on any executor, with any extents and strides. No call waits or allocates.
 #pragma once
 
 #include <cstdint>
@@ -42,27 +42,27 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What a pass over the rows of logits has left.
+/// What the program that reduced the rows of logits has left in memory.
 struct loss_tiles_results {
-  std::int64_t states;  ///< of each row, at most as many as there is room for
-  loss_marks marks;     ///< to be checked; null if none were made
-  bool has_softmaxes;   ///< whether it kept the softmaxes that were wanted
+  std::int64_t states;  ///< the number of states of each row, at most as many as there is room for
+  loss_marks marks;     ///< the marks that were made, to be checked; null if none were made
+  bool has_softmaxes;   ///< whether the program kept the softmaxes that were wanted
 };
 
-/// How sm_90a's program of the forward pass is laid out for a Reducer.
+/// The tiles and pipeline stages of sm_90a's program of the forward pass, for a Reducer.
 template <class Reducer>
 inline constexpr warpgroup_gemm_policy warpgroup_loss_policy =
     warpgroup_loss_tuning{}.beside(sizeof(loss_row_memory<typename Reducer::state_type>));
 
-/// Whether there is that program: for operands but float, if beside states of rows shared memory has room for enough
-/// pieces of operands. A state may have 400 bytes.
+/// Whether sm_90a's program exists for a Tile and a Reducer: operands are not float, and shared memory has room for
+/// enough pipeline stages beside the states of rows. A state may have 400 bytes.
 template <class Tile, class Reducer>
 inline constexpr bool reduces_on_warpgroups =
     !std::is_same_v<typename loss_tile<Tile>::operand_name, float> &&
     warpgroup_loss_policy<Reducer>.stages >= warpgroup_loss_tuning::fewest_stages;
 
-/// Enqueues the reduction of rows of logits. An executor with programs of its own overloads this for itself, and may
-/// leave marks and softmaxes where they are wanted.
+/// Enqueues the reduction of rows of logits. An executor with faster programs has an overload, which may leave marks
+/// and softmaxes where they are wanted.
 template <class Executor, class Tile, class Reducer>
 loss_tiles_results run_loss_tiles(Executor const& exec, loss_tiles<Tile, Reducer> const& program, loss_marks const&,
                                   kept_softmaxes<typename loss_tile<Tile>::value_type> const&) {
@@ -70,7 +70,8 @@ loss_tiles_results run_loss_tiles(Executor const& exec, loss_tiles<Tile, Reducer
   return {program.states.extent(0), {}, false};
 }
 
-/// Tile: gemm_tile<T, shape<m, n, k>> with m and n of 64 or 128: what a group computes at a time. Reducer:
+/// The loss and its gradients. Tile: gemm_tile<T, shape<m, n, k>> with m and n of 64 or 128, the tile that a group
+/// computes at a time. Reducer:
 /// lse_reducer<float>, entropy_reducer<float>, or a paired_reducer that has one of them and arg_max_reducer<float> (for
 /// predictions), sum_reducer<float> (for smoothed labels), or any Reducer of floats or of placed_value<float>.
 template <class Tile, class Reducer = lse_reducer<float>,
@@ -79,24 +80,24 @@ struct linear_loss {
   /// The tile of logits.
   using layout = loss_tile<Tile>;
   using value_type = typename layout::value_type;
-  /// What goes in, with labels of this type.
+  /// The inputs of a call, with labels of type Label.
   template <class Label>
   using inputs = linear_loss_inputs<value_type, Label>;
 
-  /// Whether forward() is fast on sm_90a where the layout suits the copy engine: see reduces_on_warpgroups. If not, the
-  /// portable program takes about 17 times as long.
+  /// Whether forward() runs by warpgroups on sm_90a where TMA can load the operands: see reduces_on_warpgroups. If not,
+  /// the portable program runs, which takes about 17 times as long.
   static constexpr bool is_for_warpgroups = reduces_on_warpgroups<Tile, Reducer>;
 
-  /// What forward() needs.
+  /// The workspace that forward() needs.
   template <class Executor>
   static workspace_plan plan(Executor const&, linear_loss_shape const& shape) {
     check_extents(shape);
     return regions(where, shape).plan;
   }
 
-  /// Enqueues the loss. A label outside of the vocabulary is reported by exec.wait(). Throws shape_error or value_error
-  /// for what does not fit together. In a workspace of plan_backward() it may leave marks of the entries that matter to
-  /// backward(), or softmaxes.
+  /// Enqueues the loss. exec.wait() reports a label outside of the vocabulary. Throws shape_error or value_error for
+  /// arguments that do not fit together. In a workspace of plan_backward() the forward pass may leave marks of the
+  /// entries that matter to backward(), or softmaxes.
   template <class Executor, class Label = std::int64_t>
   static void forward(Executor const& exec, inputs<Label> const& in, linear_loss_options const& options,
                       linear_loss_outputs const& out, workspace const& space) {
@@ -149,7 +150,7 @@ struct linear_loss {
     exec.run(stamp_loss<value_type, Label>{stamp, samples_of(in), space[places.stamp]}, 1);
   }
 
-  /// What forward() and then backward() need, in one workspace. Gradient: see linear_loss_gradients.
+  /// The one workspace that forward() and then backward() need. Gradient: see linear_loss_gradients.
   template <class Gradient = value_type, class Executor>
   static workspace_plan plan_backward(Executor const& exec, linear_loss_shape const& shape,
                                       linear_loss_options const& options) {
@@ -159,11 +160,11 @@ struct linear_loss {
         .plan;
   }
 
-  /// Enqueues the gradients of a loss, after forward() with the same inputs, options and workspace, of which it leaves
-  /// alone what forward() wrote, but for softmaxes: where it kept them (see workspace_budget) forward() comes again
-  /// before the next backward(); else gradients are NaN and exec.wait() throws value_error. So they are and it does
-  /// after another forward() or none (program/loss/stamp.hpp), and then forward() must come again, too. `upstream`:
-  /// gradients of what was made from the outputs of forward().
+  /// Enqueues the gradients of a loss, after forward() with the same inputs, options and workspace. What forward()
+  /// wrote stays as it is, so that backward() may be called again, except for kept softmaxes (see workspace_budget):
+  /// after these forward() must run again before the next backward(). Without it, after another forward() and after
+  /// none gradients are NaN and exec.wait() throws value_error (program/loss/stamp.hpp); then, too, forward() must run
+  /// again. `upstream`: gradients of the final result by the outputs of forward().
   template <class Executor, class Label = std::int64_t, class Gradient = value_type>
   static void backward(Executor const& exec, inputs<Label> const& in, linear_loss_options const& options,
                        loss_upstream const& upstream, linear_loss_gradients<Gradient> const& out,
@@ -273,8 +274,8 @@ struct linear_loss {
            orders_entries(exec, std::type_identity<loss_gradient_tiles<Tile, Filter>>{});
   }
 
-  /// Entries whose softmaxes a forward pass keeps: only where nothing is left out, no entropy can have a gradient and
-  /// the memory was offered.
+  /// The number of entries whose softmaxes a forward pass keeps. It keeps some only where nothing is left out, labels
+  /// are not smoothed, no entropy can have a gradient and the budget offers the memory.
   template <class Executor>
   static std::int64_t kept_entries(Executor const& exec, linear_loss_shape const& shape,
                                    linear_loss_options const& options) {
@@ -285,7 +286,8 @@ struct linear_loss {
                           keeps_softmaxes(exec, std::type_identity<loss_gradient_tiles<Tile, Filter>>{});
     return can_keep ? gradient_regions<value_type>::kept_within(back, shape, options.workspace_budget) : 0;
   }
-  /// Room for marks, if the workspace has it and something may be left out of gradients. Says that there are none yet.
+  /// Memory for marks, if the workspace has it and something may be left out of gradients. Notes there that no marks
+  /// are made yet.
   template <class Executor>
   static loss_marks marks_of(Executor const& exec, mark_regions const& places, linear_loss_shape const& shape,
                              linear_loss_options const& options, workspace const& space) {
@@ -308,8 +310,8 @@ struct linear_loss {
     return {in.hidden, in.classifier, in.labels, in.bias, in.weights};
   }
 
-  /// The stamp of a forward pass; `is_for_backward`: its workspace has room for what backward() wants, softmaxes of
-  /// `kept` entries among it.
+  /// The stamp of a forward pass. `is_for_backward`: its workspace has room for what backward() needs, including
+  /// softmaxes of `kept` entries.
   static loss_stamp stamp_of(linear_loss_shape const& shape, linear_loss_options const& options, bool is_for_backward,
                              std::int64_t kept) {
     using traits = scalar_traits<value_type>;
@@ -443,7 +445,7 @@ struct linear_loss {
                        where, ": predictions are asked for but the reducer has no arg_max_reducer<float>");
   }
 
-  /// A list that is there has the length that it should have.
+  /// Throws if a list that is not null has another length than `length`, or a stride of 0 where the call writes to it.
   template <class T>
   static void check_length(char const* function, char const* what, array_view<T> list, std::int64_t length,
                            char const* of) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Gradients of the loss of a linear classifier on sm_90a: operands of 16 bits, filters by blocks of 128 x 128, rows of
-/// hidden states, of the classifier and of their gradients at multiples of 16 bytes. Everything else: the portable
-/// programs.
+/// Gradients of the loss of a linear classifier on sm_90a, for operands of 16 bits, filters with blocks of 128 x 128,
+/// and rows of hidden states, of the classifier and of their gradients that begin at multiples of 16 bytes. Everything
+/// else runs in the portable programs.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ namespace tessera {
 inline namespace v0 {
 namespace detail {
 
-/// One call's launches.
+/// The launches of one call.
 template <class Architectures, class Call>
 struct loss_gradients_on_warpgroups {
   using value_type = typename Call::value_type;
@@ -38,11 +38,11 @@ struct loss_gradients_on_warpgroups {
 
   basic_cuda<Architectures> const& exec;
   Call const& call;
-  std::int64_t blocks;  ///< of a launch that fills the device
-  bool is_ordered;      ///< takes entries by what the forward pass has marked; then nothing else gets a gradient
+  std::int64_t blocks;  ///< thread blocks of a launch that fills the device
+  bool is_ordered;      ///< whether only entries that the forward pass has marked are taken, in order of their use
 
   bool is_suitable() const {
-    constexpr std::int64_t most = 0x7fffffff - 512;  // places of tiles are 32-bit
+    constexpr std::int64_t most = 0x7fffffff - 512;  // coordinates of tiles are 32-bit
     auto const& shape = call.shape;
     return shape.tokens > 0 && shape.channels > 0 && shape.tokens < most && shape.vocabulary < most &&
            can_map(call.hidden) && can_map(call.logits.classifier.matrix) && is_writable(call.out.hidden) &&
@@ -82,7 +82,8 @@ struct loss_gradients_on_warpgroups {
 
   static bool is_writable(matrix_view<gradient_type> target) { return target.data == nullptr || can_map(target); }
 
-  /// Rows of the classifier's gradient that no part writes are zeros.
+  /// Enqueues the ordering of entries by their marks. Clears the classifier's gradient first: rows that no part writes
+  /// are zeros.
   void order_entries() const {
     auto const& places = call.places;
     auto const& space = call.space;
@@ -114,7 +115,7 @@ struct loss_gradients_on_warpgroups {
             {call.places.token_blocks, call.places.place_blocks(call.shape)}};
   }
 
-  /// The part whose softmaxes forward() has kept: nothing is multiplied to make its gradient.
+  /// Enqueues the part whose softmaxes forward() has kept: its gradient by the logits needs no product.
   void differentiate_kept() const {
     auto const& places = call.places;
     auto const& space = call.space;
@@ -155,7 +156,7 @@ struct loss_gradients_on_warpgroups {
     use_part(range, part);
   }
 
-  /// Whose gradient by the logits is there.
+  /// Enqueues the products of a part whose gradient by the logits is made, and the sums of its bias gradient.
   void use_part(loss_part_range const& range, part_type const& part) const {
     auto const& places = call.places;
     auto const& space = call.space;
@@ -181,7 +182,7 @@ struct loss_gradients_on_warpgroups {
                                  part.kept_for_hidden,
                                  part.kept_for_classifier,
                                  space[places.unclean]};
-    // Where nothing is left out all whole parts have the same lists.
+    // Where nothing is left out, all whole parts have the same lists.
     bool const leaves_out = call.thresholds.hidden > 0 || call.thresholds.classifier > 0;
     if (leaves_out || part.first <= places.kept || part.gradient.extent(1) != places.entries) {
       exec.run(lists, lists.groups());
@@ -232,7 +233,7 @@ struct loss_gradients_on_warpgroups {
             {places.entries, call.shape.channels},
             {places.remains_stride(call.shape), 1}};
   }
-  /// The rows of the classifier for a part: gathered where entries are taken in another order.
+  /// The rows of the classifier for a part; a gathered copy where entries are taken in another order.
   matrix_view<value_type const> gathered(part_type const& part) const {
     return is_ordered ? gathered() : classifier_of(part);
   }
@@ -259,7 +260,8 @@ struct loss_gradients_on_warpgroups {
   }
 };
 
-/// The bias has gradients by all entries; and a gradient of the classifier is cleared at once.
+/// Whether a call can take entries in another order: no gradient of the bias is wanted, which would need all entries,
+/// and the classifier's gradient is contiguous, since it is cleared at once.
 template <class Call>
 bool can_order_entries(Call const& call) {
   auto const& classifier = call.out.classifier;
@@ -267,7 +269,7 @@ bool can_order_entries(Call const& call) {
          (classifier.data == nullptr || (classifier.stride(0) == classifier.extent(1) && classifier.stride(1) == 1));
 }
 
-/// Whether gradients can be made on sm_90a at all. Blocks: a loss_gradient_tiles.
+/// Whether there is a program for sm_90a that makes these gradients. Blocks: a loss_gradient_tiles.
 template <class Blocks, int... Architectures>
 inline constexpr bool makes_gradients_on_warpgroups =
     ((Architectures == 900) || ...) &&
@@ -275,19 +277,20 @@ inline constexpr bool makes_gradients_on_warpgroups =
 
 }  // namespace detail
 
-/// Whether the executor puts entries into the order of how many tokens they matter to: on sm_90a, for 16 bits.
+/// Whether the executor orders entries by how many blocks of tokens they matter to: on sm_90a, for operands of 16 bits.
 template <int... Architectures, class Blocks>
 constexpr bool orders_entries(basic_cuda<arch_list<Architectures...>> const&, std::type_identity<Blocks>) {
   return detail::makes_gradients_on_warpgroups<Blocks, Architectures...>;
 }
 
-/// Whether the executor keeps softmaxes where there is room for them: on sm_90a, for 16 bits.
+/// Whether the executor keeps softmaxes where there is memory for them: on sm_90a, for operands of 16 bits.
 template <int... Architectures, class Blocks>
 constexpr bool keeps_softmaxes(basic_cuda<arch_list<Architectures...>> const&, std::type_identity<Blocks>) {
   return detail::makes_gradients_on_warpgroups<Blocks, Architectures...>;
 }
 
-/// For CUDA devices: on sm_90a by wgmma where the layout suits the copy engine, else the portable programs.
+/// Enqueues the gradients on CUDA devices: on sm_90a by wgmma where TMA can load the operands, otherwise by the
+/// portable programs.
 template <int... Architectures, class Call>
 void run_loss_gradients(basic_cuda<arch_list<Architectures...>> const& exec, Call const& call) {
   if constexpr (detail::makes_gradients_on_warpgroups<typename Call::blocks, Architectures...>) {

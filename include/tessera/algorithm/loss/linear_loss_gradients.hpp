@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The portable half of linear_loss's backward pass that depends on the vocabulary: `run_loss_gradients`, which an
-/// executor with programs of its own overloads.
+/// `run_loss_gradients`: the half of linear_loss's backward pass that goes through the vocabulary, by portable
+/// programs. An executor with faster programs overloads it.
 #pragma once
 
 #include <cstdint>
@@ -25,33 +25,33 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What gradients are made of, once the factors of rows are there (prepare_loss_gradients).
+/// The operands of run_loss_gradients(), once prepare_loss_gradients has written the factors of rows.
 template <class Tile, class Reducer, class Filter, class Gradient>
 struct loss_gradient_call {
-  /// What gradients are stored as.
+  /// The type that gradients are stored as.
   using gradient_type = Gradient;
   /// The tile of logits.
   using layout = loss_tile<Tile>;
   using value_type = typename layout::value_type;
-  /// The program that makes softmaxes' differences.
+  /// The program that makes gradients by logits.
   using blocks = loss_gradient_tiles<Tile, Filter>;
 
-  linear_loss_shape shape;                     ///< of the problem
-  loss_logits<Tile> logits;                    ///< how they are made again
+  linear_loss_shape shape;                     ///< extents of the problem
+  loss_logits<Tile> logits;                    ///< how logits are made again
   matrix_view<value_type const> hidden;        ///< tokens x channels
-  loss_token_list tokens;                      ///< those with a label
-  float smoothing;                             ///< of labels
-  bool has_entropies;                          ///< some token has a gradient by its entropy
-  gradient_thresholds thresholds;              ///< of the filter
+  loss_token_list tokens;                      ///< the tokens with a label
+  float smoothing;                             ///< label smoothing
+  bool has_entropies;                          ///< whether tokens have gradients by their entropies
+  gradient_thresholds thresholds;              ///< thresholds of the filter
   linear_loss_gradients<Gradient> const& out;  ///< where gradients go
-  detail::loss_gradient_regions<Tile, Reducer, Filter, Gradient> const& places;  ///< in the workspace
-  workspace const& space;                                                        ///< of plan_backward()
-  status_word* status;  ///< for labels that are none; may be null
+  detail::loss_gradient_regions<Tile, Reducer, Filter, Gradient> const& places;  ///< regions of the workspace
+  workspace const& space;                                                        ///< made by plan_backward()
+  status_word* status;  ///< tells of kept softmaxes that are missing; may be null
 };
 
 namespace detail {
 
-/// Part by part, so that what is added up is in fp32 and in order.
+/// Enqueues the product of a part's gradient with the classifier. Parts are added up one by one, in fp32 and in order.
 template <class Executor, class Call, class Gradient>
 void add_to_hidden(Executor const& exec, Call const& call, loss_gradient_part<typename Call::value_type> const& part,
                    matrix_view<Gradient> target) {
@@ -118,21 +118,21 @@ void run_loss_gradients_portably(Executor const& exec, Call const& call) {
 
 }  // namespace detail
 
-/// Whether an executor takes the vocabulary of a filtered pass in another order, for which it needs room. Blocks: the
-/// loss_gradient_tiles of the loss. One that does overloads this for itself.
+/// Whether an executor takes the vocabulary of a filtered pass in another order, for which it needs memory; an executor
+/// that does has an overload. Blocks: the loss_gradient_tiles of the loss.
 template <class Executor, class Blocks>
 constexpr bool orders_entries(Executor const&, std::type_identity<Blocks>) {
   return false;
 }
 
-/// Whether an executor's forward pass can leave softmaxes for its backward pass (program/loss/kept_softmaxes.hpp). One
-/// that does overloads this for itself.
+/// Whether an executor's forward pass can leave softmaxes for its backward pass (program/loss/kept_softmaxes.hpp); an
+/// executor that does has an overload.
 template <class Executor, class Blocks>
 constexpr bool keeps_softmaxes(Executor const&, std::type_identity<Blocks>) {
   return false;
 }
 
-/// Call: a loss_gradient_call. An executor with programs of its own overloads this for itself.
+/// Enqueues the gradients of a loss. Call: a loss_gradient_call. An executor with faster programs has an overload.
 template <class Executor, class Call>
 void run_loss_gradients(Executor const& exec, Call const& call) {
   detail::run_loss_gradients_portably(exec, call);

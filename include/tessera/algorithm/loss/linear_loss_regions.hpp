@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The workspaces of algorithm/loss/linear_loss.hpp: `loss_regions` for a forward pass, `loss_gradient_regions` for
-/// both passes, of which those of the forward pass come first, then what it can leave for the other
-/// (`loss_mark_regions`).
+/// both passes. The latter begins with the regions of the forward pass, followed by what that pass can leave for the
+/// backward pass (`loss_mark_regions`).
 #pragma once
 
 #include <cstdint>
@@ -32,14 +32,14 @@ inline namespace v0 {
 
 namespace detail {
 
-/// Some rows of a matrix, one after the other.
+/// The `count` rows of a matrix that begin with row `first`.
 template <class T>
 matrix_view<T> rows_of(matrix_view<T> matrix, std::int64_t first, std::int64_t count) {
   return {&matrix(first, 0), {count, matrix.extent(1)}, {matrix.stride(0), matrix.stride(1)}};
 }
 
-/// What a forward pass needs and a backward pass finds again. The stamp is first, so that it is found whatever the
-/// extents were.
+/// The regions that a forward pass needs and a backward pass reads again. The stamp is first, so that a backward pass
+/// finds it whatever the extents were.
 template <class Tile, class Reducer>
 struct loss_regions {
   using layout = loss_tile<Tile>;
@@ -58,7 +58,7 @@ struct loss_regions {
   region<loss_sums> sums;
   region<typename Reducer::state_type> states;
 
-  /// `record`: of a plan that users see entries, else sizes.
+  /// `record`: workspace_plan::record::entries for a plan that users see, else record::sizes.
   loss_regions(char const* where, linear_loss_shape const& shape,
                workspace_plan::record record = workspace_plan::record::entries)
       : plan(where, record),
@@ -77,8 +77,9 @@ struct loss_regions {
         states(
             plan.add<typename Reducer::state_type>("states of rows", checked_multiply(where, splits, shape.tokens))) {}
 
-  /// Groups enough to fill any machine, whatever the extents; not a function of the machine, so that results are none.
-  /// Some for many tokens, too, for programs that share rows of larger tiles.
+  /// The number of splits of the vocabulary, each with a state for each token: enough groups to fill any machine, and
+  /// at least 6, for programs in which several workers share rows of larger tiles. It does not depend on the machine,
+  /// so that results do not, either.
   static std::int64_t splits_of(linear_loss_shape const& shape) {
     constexpr std::int64_t enough_groups = 512;
     constexpr std::int64_t fewest_splits = 6;
@@ -95,21 +96,21 @@ struct loss_regions {
   }
 };
 
-/// What a forward pass can leave for the backward pass, behind all that it needs itself.
+/// The regions that a forward pass can fill for the backward pass, behind all that it needs itself.
 template <class Tile, class Reducer>
 struct loss_mark_regions : loss_regions<Tile, Reducer> {
   using base = loss_regions<Tile, Reducer>;
   using value_type = typename base::layout::value_type;
   std::int64_t token_blocks;
-  std::int64_t words;  ///< of 32 entries of the vocabulary
+  std::int64_t words;  ///< words of a row of marks, each for 32 entries of the vocabulary
   region<std::uint32_t> live;
   region<std::int32_t> is_marked;  ///< 1 if forward() left marks, else 0
   region<loss_bound> bounds;
   region<known_loss> known;
   std::int64_t kept;         ///< entries whose softmaxes are kept
-  std::int64_t kept_stride;  ///< from those of one token to the next
+  std::int64_t kept_stride;  ///< elements from the softmaxes of one token to those of the next
   region<value_type> softmaxes;
-  region<float> references;  ///< of softmaxes
+  region<float> references;  ///< what kept softmaxes are relative to (kept_softmaxes)
   region<std::int32_t> softmax_state;
 
   explicit loss_mark_regions(char const* where, linear_loss_shape const& shape, std::int64_t kept_entries = 0,
@@ -131,7 +132,7 @@ struct loss_mark_regions : loss_regions<Tile, Reducer> {
                              shape.tokens))),
         softmax_state(this->plan.template add<std::int32_t>("whether there are softmaxes", kept > 0 ? 1 : 0)) {}
 
-  /// Bytes of the forward pass by itself.
+  /// Bytes that the forward pass needs by itself.
   std::int64_t forward_bytes() const { return live.offset; }
   /// Whether a workspace has room for marks, too.
   bool has_marks(workspace const& space) const { return space.bytes() >= softmaxes.offset; }
@@ -156,21 +157,22 @@ struct loss_mark_regions : loss_regions<Tile, Reducer> {
   }
 };
 
-/// How a backward pass cuts the vocabulary into parts: entries whose softmaxes are kept, if any, are one; then come as
-/// many as logits are made again for. Programs that do not use what is kept make all logits again; where all are kept,
-/// in its place.
+/// How a backward pass cuts the vocabulary into parts: the entries whose softmaxes are kept, if any, are one part;
+/// further parts have the entries whose logits are made again. Programs that do not use kept softmaxes make all logits
+/// again, in the softmaxes' place where those of all entries are kept.
 template <class Tile, class Reducer, class Filter, class Gradient>
 struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
   using base = loss_mark_regions<Tile, Reducer>;
   using layout = loss_tile<Tile>;
   using program = loss_gradient_tiles<Tile, Filter>;
   static constexpr std::int64_t tile_columns = layout::columns;
-  static constexpr int least_tile_columns = 128;  ///< of tiles in which an executor may make gradients
-  /// Gradients by logits have fewer exponents than their factors: scale_loss_gradients brings them into range.
+  static constexpr int least_tile_columns = 128;  ///< of the tiles in which an executor may make gradients by logits
+  /// Whether gradients by logits have fewer exponents than their factors; then scale_loss_gradients brings them into
+  /// range.
   static constexpr bool has_narrow_gradient =
       scalar_traits<typename layout::value_type>::exponent_bits < scalar_traits<float>::exponent_bits;
-  std::int64_t entries;  ///< of a part: whole tiles
-  std::int64_t parts;    ///< whose logits are made again
+  std::int64_t entries;  ///< entries of a part: whole tiles
+  std::int64_t parts;    ///< the number of parts whose logits are made again
   std::int64_t row_blocks;
   std::int64_t row_tiles;
   region<loss_row_gradient> rows;
@@ -198,14 +200,14 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
   region<std::uint8_t> alive_blocks;
   region<typename layout::value_type> gathered;
 
-  /// Orders: whether the executor takes entries of a filtered pass in another order.
+  /// `orders`: whether the executor takes the entries of a filtered pass in another order.
   loss_gradient_regions(char const* where, linear_loss_shape const& shape, linear_loss_options const& options,
                         bool orders, std::int64_t kept_entries,
                         workspace_plan::record record = workspace_plan::record::entries)
       : loss_gradient_regions(where, shape, record, orders, kept_entries,
                               entries_within(where, shape, orders, kept_entries, options.workspace_budget)) {}
 
-  /// Of how many entries the budget can keep softmaxes: all, or whole tiles beside what else is usual.
+  /// The number of entries whose softmaxes fit into the budget: all, or whole tiles beside the usual workspace.
   static std::int64_t kept_within(char const* where, linear_loss_shape const& shape, std::int64_t budget) {
     constexpr std::int64_t step = 768;  // whole tiles of 128, 192 and 256
     auto const bytes = [&](std::int64_t count, std::int64_t entry_count) {
@@ -242,7 +244,7 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
     return part_of(space, first, {data, {shape.tokens, min(entries, shape.vocabulary - first)}, {entries, 1}});
   }
 
-  /// What a forward pass has left here, if it was one.
+  /// What the forward pass of this workspace has left, if there was one.
   loss_leavings leavings(workspace const& space) const {
     return {space[this->stamp], this->token_list(space), space[this->is_marked], space[this->softmax_state]};
   }
@@ -264,7 +266,7 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
   std::int64_t entry_panels() const { return divide_up(widest(), std::int64_t{256}); }
 
  private:
-  static constexpr bool has_remains = !std::is_same_v<Gradient, float>;  // else sums fit the result
+  static constexpr bool has_remains = !std::is_same_v<Gradient, float>;  // float results hold whole sums
 
   std::int64_t widest() const { return max(entries, this->kept_stride); }
   static std::int64_t whole(linear_loss_shape const& shape) {
@@ -327,7 +329,8 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
             "rows of a part of the classifier", orders ? checked_multiply(where, entries, remains_stride(shape)) : 0)) {
   }
 
-  /// How many entries of a part fit into the budget. Without one: into 160 MiB, or as many as make 32 MiB of gradient.
+  /// The number of entries of a part that fits into the budget. Without a budget: into 160 MiB, or as many as make 32
+  /// MiB of gradient.
   static std::int64_t entries_within(char const* where, linear_loss_shape const& shape, bool orders,
                                      std::int64_t kept_entries, std::int64_t budget) {
     constexpr std::int64_t usual_budget = std::int64_t{160} << 20;
@@ -346,7 +349,7 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
       return tiles * tile_columns;
     }
     std::int64_t fitting = 1;
-    for (std::int64_t step = tiles; step > 0; step /= 2) {  // bytes grow with the entries of several parts
+    for (std::int64_t step = tiles; step > 0; step /= 2) {  // with several parts, bytes grow with their entries
       while (fitting + step < tiles && bytes(fitting + step) <= most) {
         fitting += step;
       }
@@ -359,7 +362,8 @@ struct loss_gradient_regions : loss_mark_regions<Tile, Reducer> {
     return cheapest(shape, fitting) * tile_columns;
   }
 
-  /// A part that is a little smaller may keep more of a device busy. Both in tiles.
+  /// The size of a part, in tiles, that costs least: a part a little smaller than `most` may keep more of a device
+  /// busy.
   static std::int64_t cheapest(linear_loss_shape const& shape, std::int64_t most) {
     auto const cost = [&](std::int64_t count) {
       return loss_part_tuning::cost(shape.tokens, shape.channels, count * tile_columns);

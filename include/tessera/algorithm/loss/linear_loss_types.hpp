@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `gradient_filter` and what else algorithm/loss/linear_loss.hpp takes and gives: extents, options, outputs.
+/// `gradient_filter`, and the other types of calls of algorithm/loss/linear_loss.hpp: extents, options, inputs, outputs
+/// and gradients.
 ///
 ///     linear_loss_options options;
 ///     options.reduction = loss_reduction::sum;
@@ -18,9 +19,9 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What the backward pass may leave out: blocks of Rows tokens x Columns entries of the vocabulary in which the softmax
-/// and the wanted distribution differ by less than 2^-Bits everywhere. Bits = 0: nothing. Blocks are at most as large
-/// as the tile of the loss and divide it.
+/// The filter of the backward pass: it may leave out blocks of Rows tokens x Columns entries of the vocabulary in which
+/// the softmax and the target distribution differ by less than 2^-Bits everywhere. With Bits = 0 it leaves nothing out.
+/// Blocks are at most as large as the tile of the loss and divide it.
 template <int Bits, int Rows = 128, int Columns = 128>
 struct gradient_filter {
   static_assert(Bits >= 0 && Bits <= 60 && Rows > 0 && Columns > 0,
@@ -31,45 +32,47 @@ struct gradient_filter {
   static constexpr int columns = Columns;  ///< entries of a block
 };
 
-/// The paper's for operands that are stored as T, of which its authors take a 32nd of epsilon: 2^-12 for bf16, 2^-15
-/// for fp16, 2^-28 for fp32.
+/// The paper's filter for operands that are stored as T. Its authors take a 32nd of T's epsilon as the threshold: 2^-12
+/// for bf16, 2^-15 for fp16, 2^-28 for fp32.
 template <class T>
 using gradient_filter_for = gradient_filter<scalar_traits<T>::mantissa_bits + 5>;
 
-/// What becomes of the losses of tokens.
+/// How the losses of tokens are reduced.
 enum class loss_reduction {
   none,  ///< a loss for each token
-  sum,
-  mean,  ///< by weight; of nothing it is 0
+  sum,   ///< the sum of weighted losses
+  mean,  ///< that sum by the sum of weights; 0 where the weights sum to 0
 };
 
 /// The extents of a problem.
 struct linear_loss_shape {
   std::int64_t tokens;      ///< rows of hidden states
   std::int64_t vocabulary;  ///< rows of the classifier
-  std::int64_t channels;    ///< of a hidden state
+  std::int64_t channels;    ///< numbers of a hidden state: its dimension
 };
 
-/// What a call may choose.
+/// The options of a call.
 struct linear_loss_options {
-  loss_reduction reduction = loss_reduction::mean;  ///< what becomes of the losses of tokens
+  loss_reduction reduction = loss_reduction::mean;  ///< how the losses of tokens are reduced
   std::int64_t ignore_index = -100;                 ///< tokens with this label do not count
   std::int64_t shift = 0;     ///< token t of a sequence has label t + shift; the last ones have none
-  std::int64_t sequence = 0;  ///< tokens of a sequence; 0: all of them are one
-  float softcap = 0.0F;       ///< 0: none
+  std::int64_t sequence = 0;  ///< tokens of a sequence; 0: all tokens are one sequence
+  float softcap = 0.0F;       ///< logits become softcap * tanh(logit / softcap); 0: no softcap
   float temperature = 1.0F;   ///< logits are divided by it, after the cap
-  float smoothing = 0.0F;     ///< of labels: so much probability is spread over the vocabulary
-  float z_factor = 0.0F;      ///< of the squared log-sum-exp
+  float smoothing = 0.0F;     ///< label smoothing: so much probability is spread over the vocabulary
+  float z_factor = 0.0F;      ///< factor of the z-loss, which is the squared log-sum-exp
   // Options of the backward pass.
-  float hidden_threshold = -1.0F;  ///< of the filter, for hidden states; 0: nothing is left out; -1: Filter::threshold
-  /// Of the filter, for the classifier; 0: nothing is left out; -1: Filter::threshold. The bias is never filtered.
+  /// The filter's threshold for hidden states; 0: nothing is left out; -1: Filter::threshold.
+  float hidden_threshold = -1.0F;
+  /// The filter's threshold for the classifier; 0: nothing is left out; -1: Filter::threshold. The bias is never
+  /// filtered.
   float classifier_threshold = -1.0F;
-  /// Most bytes of the workspace; 0: 160 MiB, or what 32 MiB of gradient need. With more forward() may keep softmaxes,
-  /// which the next backward() uses up.
+  /// The most bytes that the workspace may have; 0: 160 MiB, or what 32 MiB of gradient by the logits need. With more,
+  /// forward() may keep softmaxes, which the next backward() uses up.
   std::int64_t workspace_budget = 0;
 };
 
-/// What goes in. Labels: std::int32_t or std::int64_t.
+/// The inputs of a call. Label: std::int32_t or std::int64_t.
 template <class T, class Label>
 struct linear_loss_inputs {
   matrix_view<T const> hidden;           ///< tokens x channels
@@ -79,19 +82,21 @@ struct linear_loss_inputs {
   array_view<float const> weights = {};  ///< a value for each token, or null for ones
 };
 
-/// What comes out; all but the loss may be null. Tokens without a label get zeros and prediction -1, those whose label
-/// is no entry of the vocabulary NaN and -1.
+/// The outputs of the forward pass; all but the loss may be null. Tokens without a label get zeros and prediction -1.
+/// Tokens whose label is no entry of the vocabulary get NaN and prediction -1.
 struct linear_loss_outputs {
-  array_view<float> loss;                        ///< one element; a value for each token without a reduction
-  array_view<float> log_sum_exp = {};            ///< for each token, of the logits
-  array_view<float> log_probability = {};        ///< for each token, of its label; without weight, smoothing and z-loss
-  array_view<float> entropy = {};                ///< for each token, of the softmax, in nats
-  array_view<std::int32_t> prediction = {};      ///< for each token, the likeliest entry, the first of equal ones
-  array_view<float> accuracy = {};               ///< one element: of the predictions for tokens with a label
-  array_view<std::int64_t> labelled_count = {};  ///< one element: tokens with a label
+  array_view<float> loss;              ///< one element, or one for each token with loss_reduction::none
+  array_view<float> log_sum_exp = {};  ///< for each token, log sum exp of its logits
+  /// For each token, the log-probability of its label, without weight, smoothing and z-loss.
+  array_view<float> log_probability = {};
+  array_view<float> entropy = {};            ///< for each token, the entropy of its softmax, in nats
+  array_view<std::int32_t> prediction = {};  ///< for each token, its likeliest entry, the first of equal ones
+  /// One element: the part of the labelled tokens whose prediction is their label.
+  array_view<float> accuracy = {};
+  array_view<std::int64_t> labelled_count = {};  ///< one element: the number of tokens with a label
 };
 
-/// What the backward pass writes; null where nobody asks. Gradient: float, or the type of the inputs.
+/// The gradients that the backward pass writes; null where none is wanted. Gradient: float, or the type of the inputs.
 template <class Gradient>
 struct linear_loss_gradients {
   matrix_view<Gradient> hidden = {};      ///< tokens x channels; zeros for tokens without a label

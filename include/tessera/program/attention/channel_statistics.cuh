@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `summarize_tiles`: sums of keys, for means of middles, and ranges of values of each tile of 128 tokens, or of so
-/// many of a sample of them, the bits of summarize_heads, for finish_tiles. A block takes a tile.
+/// `summarize_tiles`: makes the sums of keys, for means of middles, and the ranges of values, of each tile of 128
+/// tokens or of 128 tokens of a sample. They have the bits of summarize_heads, and finish_tiles merges them. A thread
+/// block takes a tile.
 #pragma once
 
 #include <cstdint>
@@ -19,24 +20,24 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Means that are subtracted before coding.
+/// Which means are subtracted before coding, and what is sampled.
 struct quantized_means {
-  bool of_keys;         ///< of each key head
-  bool of_values;       ///< of each key head
-  bool samples_values;  ///< scales of values, and their means, are of a sample
+  bool of_keys;         ///< whether the mean of keys is subtracted
+  bool of_values;       ///< whether the mean of values is subtracted
+  bool samples_values;  ///< whether scales of values, and their means, are those of a sample
 };
 
-/// Floats of summaries: batch x key heads x tiles x channels; where no mean of values is wanted `highest` has the
-/// largest magnitudes and the others are not written.
+/// Memory for summaries, each batch x key heads x tiles x channels. Where no mean of values is wanted, `highest` has
+/// the largest magnitudes, and `lowest` and `sum` are not written.
 struct tile_summaries {
-  float* key_sum;  ///< of keys, for a mean of middles
-  float* highest;  ///< of values, or the largest magnitude
-  float* lowest;   ///< of values
-  float* sum;      ///< of values
+  float* key_sum;  ///< sums of keys, for a mean of middles
+  float* highest;  ///< highest values, or largest magnitudes of values
+  float* lowest;   ///< lowest values
+  float* sum;      ///< sums of values
 };
 
-/// T: bfloat16 or float16; rows of inputs begin at multiples of 16 bytes and their channels lie next to each other.
-/// Channels: 64, 128 or 256, or the next larger one.
+/// Summarizes tiles of keys and values. T: bfloat16 or float16; rows of inputs begin at multiples of 16 bytes and their
+/// channels lie next to each other. Channels: 64, 128 or 256, the next that has room for the head's channels.
 template <class T, int Channels, quantized_means Means>
 struct summarize_tiles : head_lanes<T, Channels> {
   using base = head_lanes<T, Channels>;
@@ -46,20 +47,20 @@ struct summarize_tiles : head_lanes<T, Channels> {
   static constexpr int blocks_per_multiprocessor = (Means.of_values ? 512 : 1024) / lanes;
 
   struct scratch_type {
-    /// Of rows of lanes.
+    /// One number for each row of lanes and each channel.
     alignas(16) float numbers[rows][Channels];
   };
 
   tiled_heads<T> keys;    ///< null: no sums of keys
   tiled_heads<T> values;  ///< null: no ranges of values
   tile_summaries summaries;
-  std::int32_t heads;         ///< of all batches
-  token_sample key_sample;    ///< which are added up
-  token_sample value_sample;  ///< which are taken into ranges
-  known_divisor tiles;        ///< of a head's samples
-  std::int32_t channels;      ///< that there are
+  std::int32_t heads;         ///< key heads of all sequences
+  token_sample key_sample;    ///< the sample of keys that are added up
+  token_sample value_sample;  ///< the sample of values that are taken into ranges
+  known_divisor tiles;        ///< tiles of a head, or of its samples
+  std::int32_t channels;      ///< channels of a head
 
-  /// 1 for keys and 1 for values, if they are wanted.
+  /// How many kinds of tokens are wanted: keys, values or both.
   [[nodiscard]] TESSERA_FN std::int32_t kinds() const {
     return (keys.heads.data != nullptr ? 1 : 0) + (values.heads.data != nullptr ? 1 : 0);
   }
@@ -68,7 +69,7 @@ struct summarize_tiles : head_lanes<T, Channels> {
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t which,
                                              scratch_type& scratch) const {
     wait_for_stream();
-    let_next_kernel_start();  // only now: its next may read inputs before it waits
+    let_next_kernel_start();  // only now: the next kernel may read inputs before it waits
     auto const index = static_cast<std::int32_t>(which);
     std::int32_t const list = index / tiles;
     std::int32_t const tile = index - list * tiles.value();
@@ -86,7 +87,8 @@ struct summarize_tiles : head_lanes<T, Channels> {
  private:
   using pair = typename base::pair;
 
-  /// Tokens row, row + 16 ... of a tile of a sample; how many there are. Lanes beyond the channels get zeros.
+  /// Loads tokens row, row + 16 ... of a tile of a sample, and returns how many tokens the tile has. Lanes beyond the
+  /// channels get zeros.
   template <bool IsOfMiddle>
   __device__ __forceinline__ std::int32_t bring(tiled_heads<T> const& of, token_sample sample, std::int32_t head,
                                                 std::int32_t at, int row, int channel, pair (&words)[passes][4]) const {
@@ -95,7 +97,7 @@ struct summarize_tiles : head_lanes<T, Channels> {
     std::int32_t const sampled = IsOfMiddle ? tokens_of_middle(length / step) : length / step;
     std::int32_t const in_tile = clamp(sampled - at * base::tile, 0, base::tile);
     std::int32_t const tokens = channel < channels ? in_tile : 0;
-    if (step == 1) {  // all of them are too many to be in L2 when encode_tiles comes to them
+    if (step == 1) {  // all tokens are too many to be in L2 still when encode_tiles reads them
       base::template load<rows, true>(of.first(head, at) + channel, of.heads.strides[2], row, tokens, words);
       return in_tile;
     }

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `summarize_heads` and `finish_summaries`: sums and ranges of the channels of attention heads, over blocks of tokens
-/// and then over some blocks each: means, and scales of values. Tokens may be those of a sample (`sampled_heads`); then
-/// `settle_scales` makes those scales larger that have no room for all tokens.
+/// `summarize_heads` and `finish_summaries`: make the means of attention heads' channels, and the scales of values. The
+/// first sums and ranges channels over blocks of tokens, the second merges blocks. The tokens may be those of a sample
+/// (`sampled_heads`); then `settle_scales` enlarges the scales that have no room for all tokens.
 ///
-/// The order of additions is part of the format, for codes depend on means: any program that makes the same codes adds
-/// in this order, in fp32. In a block of 64 or 128 tokens, sixteen sums: sum i of tokens i, i + 16, i + 32 ... in
-/// order. Over blocks, 32 sums: sum i of blocks i, i + 32, i + 64 ... in order. Either way the sums are then added in
-/// pairs at half their number apart, again and again: i + 8, i + 4, i + 2, i + 1. Infinities and NaNs count as zeros.
+/// The order of additions is part of the format, because codes depend on means: any program that makes the same codes
+/// adds in this order, in fp32. A block of 64 or 128 tokens has sixteen sums: sum i adds tokens i, i + 16, i + 32 ...
+/// in order. Over blocks there are 32 sums: sum i adds blocks i, i + 32, i + 64 ... in order. In both cases the sums
+/// are then added in pairs at half their number apart, again and again: i + 8, i + 4, i + 2, i + 1. Infinities and NaNs
+/// count as zeros.
 ///
-/// A mean that a few tokens far from all others must not move, which is that of keys, is a mean of middles. Of the
-/// sums i, i + 4, i + 8 and i + 12 of a block, for i from 0 to 3, the two in the middle are added to each other, of the
-/// four results again those two, and four times that is the block's sum. Where three tokens of each block are too large
-/// and three too small, whichever they are, it is still one that the other tokens' sums make: at worst one of the four
-/// results is too large and one too small. Nothing large is added and subtracted again, which would cost precision.
-/// The sixteen sums have to be of equally many tokens: such a mean is of whole rounds of sixteen tokens, and the up to
-/// 15 tokens at a sequence's end that make no round have no part in it (tokens_of_middle). Where a sequence has fewer
-/// than sixteen tokens, sum i is token i modulo their number, so that the block counts as sixteen tokens
-/// (weight_of_middle), and of four tokens or more one may be too large or too small.
+/// The mean of keys must not be moved by a few tokens far from all others. It is a mean of middles: of the sums i, i +
+/// 4, i + 8 and i + 12 of a block, for i from 0 to 3, the two in the middle are added to each other. Of the four
+/// results the two in the middle are added again, and four times that is the block's sum. Where three tokens of each
+/// block are too large and three too small, whichever they are, the block's sum is still made of other tokens' sums: at
+/// worst one of the four results is too large and one too small. Nothing large is added and subtracted again, which
+/// would cost precision. The sixteen sums must have equally many tokens: a mean of middles takes whole rounds of
+/// sixteen tokens, and leaves out the up to 15 tokens at a sequence's end that make no round (tokens_of_middle). Where
+/// a sequence has fewer than sixteen tokens, sum i is token i modulo their number, so that the block counts as sixteen
+/// tokens (weight_of_middle); of four tokens or more, one may then be too large or too small.
 #pragma once
 
 #include <cstdint>
@@ -33,26 +34,26 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Of one channel of some tokens. One infinity or NaN makes both ends of the range NaN.
+/// The sum and the range of one channel of some tokens. An infinity or a NaN makes both ends of the range NaN.
 struct channel_summary {
-  float sum;      ///< of what is finite
-  float lowest;   ///< plus infinity of nothing
-  float highest;  ///< minus infinity of nothing
+  float sum;      ///< sum of the finite values
+  float lowest;   ///< the lowest value; plus infinity without tokens
+  float highest;  ///< the highest value; minus infinity without tokens
 
   /// The summary of no tokens.
   TESSERA_FN static constexpr channel_summary of_nothing() { return {0.0F, infinity, -infinity}; }
-  /// Takes a value into the range alone.
+  /// Takes a value into the range, but not into the sum.
   TESSERA_FN constexpr void widen(float value) {
     float const known = is_finite(value) ? value : bit_cast<float>(0x7fffffffU);
     lowest = known < lowest || is_nan(known) ? known : lowest;
     highest = known > highest || is_nan(known) ? known : highest;
   }
-  /// Takes in the range of another.
+  /// Takes the range of another summary into the range, but not into the sum.
   TESSERA_FN constexpr void widen(channel_summary const& other) {
     lowest = other.lowest < lowest || is_nan(other.lowest) ? other.lowest : lowest;
     highest = other.highest > highest || is_nan(other.highest) ? other.highest : highest;
   }
-  /// The largest magnitude of a value minus `mean`, rounded as each difference is; 0 for nothing.
+  /// The largest magnitude of a value minus `mean`, rounded as each difference is; 0 without tokens.
   [[nodiscard]] TESSERA_FN constexpr float magnitude(float mean) const {
     if (is_nan(lowest) || is_nan(highest)) {
       return bit_cast<float>(0x7fffffffU);
@@ -64,7 +65,7 @@ struct channel_summary {
 
 namespace detail {
 
-/// The sum of all parts, in pairs at half their number apart.
+/// The sum of all parts, which are added in pairs at half their number apart.
 template <int Parts>
 TESSERA_FN constexpr float add_halves(float (&parts)[Parts]) {
   for (int distance = Parts / 2; distance > 0; distance /= 2) {
@@ -75,12 +76,12 @@ TESSERA_FN constexpr float add_halves(float (&parts)[Parts]) {
   return parts[0];
 }
 
-/// Of four numbers, those two that are neither the largest nor the smallest, added up.
+/// The sum of the two of four numbers that are neither the largest nor the smallest.
 TESSERA_FN constexpr float add_middle_two(float a, float b, float c, float d) {
   return maximum(minimum(a, b), minimum(c, d)) + minimum(maximum(a, b), maximum(c, d));
 }
 
-/// The sum of sixteen parts as a mean of middles takes it: if all are equal, 16 times that.
+/// The sum of sixteen parts for a mean of middles: 16 times a part if all are equal.
 TESSERA_FN constexpr float add_middle(float const (&parts)[16]) {
   float middle[4] = {};
   for (int i = 0; i < 4; ++i) {
@@ -91,32 +92,32 @@ TESSERA_FN constexpr float add_middle(float const (&parts)[16]) {
 
 }  // namespace detail
 
-/// How many of the first tokens of a sequence, or of its sample, have a part in a mean of middles.
+/// How many tokens of a sequence, or of its sample, a mean of middles takes: the first ones.
 template <class Integer>
 TESSERA_FN constexpr Integer tokens_of_middle(Integer tokens) {
   return tokens < 16 ? tokens : tokens - tokens % 16;
 }
-/// As how many tokens the sum of all blocks of such a sequence, or sample, counts.
+/// The number of tokens that the sum of all blocks of such a sequence, or sample, counts as.
 template <class Integer>
 TESSERA_FN constexpr Integer weight_of_middle(Integer tokens) {
   return tokens == 0 ? Integer{0} : max(tokens_of_middle(tokens), Integer{16});
 }
 
-/// The tokens of a sample as tokens of sequences that are as long as it. Source: a head_source.
+/// The tokens of samples, as the tokens of sequences that are as long as the samples. Source: a head_source.
 template <class Source>
 struct sampled_heads {
-  Source source;        ///< as it is read
-  token_sample sample;  ///< of each sequence
+  Source source;        ///< all tokens
+  token_sample sample;  ///< the sample of each sequence
 
-  /// Sequences.
+  /// Sequences of the batch.
   TESSERA_FN constexpr std::int64_t batch() const { return source.batch(); }
   /// Heads of a sequence.
   TESSERA_FN constexpr std::int64_t heads() const { return source.heads(); }
-  /// Tokens of a sample, at most.
+  /// The most tokens that a sample has.
   TESSERA_FN constexpr std::int64_t tokens() const { return sample.most(source.tokens()); }
   /// Channels of a head.
   TESSERA_FN constexpr std::int64_t channels() const { return source.channels(); }
-  /// Tokens of a sequence's sample.
+  /// How many tokens the sample of a sequence has.
   TESSERA_FN std::int64_t length(std::int64_t sequence) const { return sample.count(source.length(sequence)); }
   TESSERA_FN float operator()(std::int64_t sequence, std::int64_t head, std::int64_t token,
                               std::int64_t channel) const {
@@ -125,17 +126,18 @@ struct sampled_heads {
   }
 };
 
-/// A group takes a block of `block` tokens of a head: a multiple of 16. Source: a head_source, or a sample of one.
+/// Makes the summaries of blocks of tokens. A group takes a block of `block` tokens of a head, a multiple of 16.
+/// Source: a head_source, or a sample of one.
 template <class Source>
 struct summarize_heads {
   static constexpr int lanes = 128;
-  static constexpr int parts = 16;  ///< of a block, that lanes take
+  static constexpr int parts = 16;  ///< sums of a block
   struct scratch_type {};
 
-  Source source;                       ///< as it is read
+  Source source;                       ///< the tokens
   view<channel_summary, 4> summaries;  ///< batch x heads x blocks x channels
   std::int64_t block;                  ///< tokens of a block
-  bool is_of_middle = false;           ///< summaries are for a mean of middles; their ranges, too, are of its tokens
+  bool is_of_middle = false;           ///< whether summaries, ranges included, are for a mean of middles
 
   TESSERA_FN constexpr std::int64_t groups() const {
     return summaries.extent(0) * summaries.extent(1) * summaries.extent(2);
@@ -185,24 +187,24 @@ struct summarize_heads {
   }
 };
 
-/// Means and scales, where asked for, of every `blocks_each` blocks. A mean that is not finite is 0.
+/// Makes means and scales, where they are wanted, of every `blocks_each` blocks. A mean that is not finite becomes 0.
 struct finish_summaries {
   static constexpr int lanes = 128;
-  static constexpr int parts = 32;  ///< of the blocks, that lanes take
+  static constexpr int parts = 32;  ///< sums of blocks
   struct scratch_type {};
 
   view<channel_summary const, 4> summaries;  ///< batch x heads x blocks x channels
   sequence_lengths lengths;
-  std::int64_t tokens;        ///< of a sequence
-  std::int64_t block;         ///< tokens of one
-  std::int64_t blocks_each;   ///< at least 1
-  view<float, 4> means;       ///< batch x heads x one for every `blocks_each` x channels; or null
-  view<float, 4> scales;      ///< extents of `means`, or null; of values less their means, if these are asked for
+  std::int64_t tokens;        ///< tokens of the longest sequence
+  std::int64_t block;         ///< tokens of a block
+  std::int64_t blocks_each;   ///< blocks that a mean or scale is made of, at least 1
+  view<float, 4> means;       ///< batch x heads x means_a_head x channels; or null
+  view<float, 4> scales;      ///< extents of `means`, or null; for values minus their means, if means are wanted
   float highest;              ///< the largest code
-  std::int64_t means_a_head;  ///< so many times `blocks_each`, or less, are the blocks
-  token_sample sample = {};   ///< that summaries are of
-  float room = 1.0F;          ///< of a scale, in largest magnitudes of a sample
-  bool is_of_middle = false;  ///< as of summarize_heads; `blocks_each` are then all blocks
+  std::int64_t means_a_head;  ///< means or scales of a head: the number of blocks by `blocks_each`, rounded up
+  token_sample sample = {};   ///< the sample that was summarized
+  float room = 1.0F;          ///< how many times a sample's largest magnitude a scale has room for
+  bool is_of_middle = false;  ///< summarize_heads::is_of_middle; `blocks_each` then covers all blocks
 
   TESSERA_FN constexpr std::int64_t groups() const { return summaries.extent(0) * summaries.extent(1) * means_a_head; }
 
@@ -228,7 +230,7 @@ struct finish_summaries {
   }
 
  private:
-  /// Writes the mean. The largest magnitude of what is left.
+  /// Writes the mean, and returns the largest magnitude of values minus it.
   TESSERA_FN float finish(std::int64_t sequence, std::int64_t head, std::int64_t part, std::int64_t channel,
                           std::int64_t first, std::int64_t end, std::int64_t count) const {
     channel_summary summary = channel_summary::of_nothing();
@@ -253,19 +255,18 @@ struct finish_summaries {
   }
 };
 
-/// Scales of samples become those of all tokens where they are not large enough. Q: a sampled_range. A group takes a
-/// head.
+/// Fits a sample's scales to all tokens where they are not large enough. Q: a sampled_range. A group takes a head.
 template <class Q>
 struct settle_scales {
   static constexpr int lanes = 128;
   struct scratch_type {};
 
-  view<channel_summary const, 4> summaries;  ///< batch x heads x blocks x channels, of all tokens
-  view<float const, 3> means;                ///< that values lose: batch x heads x channels, or null
+  view<channel_summary const, 4> summaries;  ///< summaries of all tokens: batch x heads x blocks x channels
+  view<float const, 3> means;                ///< means that values lose: batch x heads x channels, or null
   sequence_lengths lengths;
-  std::int64_t tokens;    ///< of a sequence
-  token_sample sample;    ///< that scales are of
-  view<float, 3> scales;  ///< batch x heads x channels: of samples' largest magnitudes
+  std::int64_t tokens;    ///< tokens of the longest sequence
+  token_sample sample;    ///< the sample that scales are fitted to
+  view<float, 3> scales;  ///< batch x heads x channels, fitted to samples
 
   TESSERA_FN constexpr std::int64_t groups() const { return summaries.extent(0) * summaries.extent(1); }
 

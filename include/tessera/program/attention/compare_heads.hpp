@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `compare_heads` and `finish_comparison`: how far two tensors of heads are apart, in double and in a fixed order.
+/// `compare_heads` and `finish_comparison`: measure how far two tensors of heads are apart, in double and in a fixed
+/// order of additions.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +16,13 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Sums over some elements, a of the one tensor, b of the other.
+/// Sums over some elements; a is an element of the one tensor, b of the other.
 struct comparison_sums {
-  double products;  ///< a b
-  double first;     ///< a a
-  double second;    ///< b b
-  double apart;     ///< |a - b|
-  double size;      ///< |b|
+  double products;  ///< sum of a b
+  double first;     ///< sum of a a
+  double second;    ///< sum of b b
+  double apart;     ///< sum of |a - b|
+  double size;      ///< sum of |b|
 
   /// Takes in one element of each tensor.
   TESSERA_FN constexpr void take(double a, double b) {
@@ -35,7 +36,7 @@ struct comparison_sums {
 
 namespace detail {
 
-/// One of the sums over all lanes, for all of them.
+/// The total of one of the sums over all lanes, which all lanes get.
 template <class Group>
 TESSERA_FN double sum_of_lanes(Group const& group, per_lane<comparison_sums, Group> const& own,
                                double comparison_sums::*part) {
@@ -46,7 +47,7 @@ TESSERA_FN double sum_of_lanes(Group const& group, per_lane<comparison_sums, Gro
   return sum(group, one);
 }
 
-/// Each on its own, because lanes exchange at most 32 bytes at a time.
+/// The totals of all sums. Each is made on its own, because lanes exchange at most 32 bytes at a time.
 template <class Group>
 TESSERA_FN comparison_sums sum_of_lanes(Group const& group, per_lane<comparison_sums, Group> const& own) {
   double const products = sum_of_lanes(group, own, &comparison_sums::products);
@@ -59,11 +60,11 @@ TESSERA_FN comparison_sums sum_of_lanes(Group const& group, per_lane<comparison_
 
 }  // namespace detail
 
-/// A group takes 8192 elements in row-major order.
+/// Makes the sums of elements. A group takes 8192 elements in row-major order.
 template <class T, class Better>
 struct compare_heads {
   static constexpr int lanes = 128;
-  static constexpr std::int64_t elements = 64 * lanes;  ///< that a group takes
+  static constexpr std::int64_t elements = 64 * lanes;  ///< elements that a group takes
   struct scratch_type {};
 
   head_view<T const> found;          ///< sequences x heads x tokens x channels
@@ -96,12 +97,13 @@ struct compare_heads {
   }
 };
 
-/// cosine * (1 - relative L1 error); 1 for tensors that are equal, of zeros or empty too. Run with one group.
+/// Makes the score cosine * (1 - relative L1 error). It is 1 for tensors that are equal, even if they are zeros or
+/// empty. Run with one group.
 struct finish_comparison {
   static constexpr int lanes = 128;
   struct scratch_type {};
 
-  array_view<comparison_sums const> sums;  ///< of all groups
+  array_view<comparison_sums const> sums;  ///< the sums of all groups
   array_view<float> score;                 ///< one element
 
   template <class Group>

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `dense_decode`: attention of a few queries over many keys and values as they are, of 16 bits, where memory is what
-/// one waits for (sm_90).
+/// `dense_decode`: attention of a few queries over many keys and values of 16 bits that are not quantized, bound by
+/// memory bandwidth (sm_90).
 ///
-/// A work (program/attention/decode_schedule.cuh) has keys and values in pieces of a few tokens. One thread has the
-/// copy engine bring them into a ring in shared memory, from work to work without a pause. Each of the other warps
-/// takes the next piece in turn and keeps decode_columns of its own, so that warps wait for each other at the end of a
-/// work only.
+/// The kernel is persistent and warp-specialised. A work item (program/attention/decode_schedule.cuh) has keys and
+/// values in pieces of a few tokens. One thread loads pieces by TMA into the stages of a pipeline in shared memory,
+/// from work item to work item without a pause. Each of the other warps takes the next piece in turn and keeps
+/// decode_columns of its own, so that warps wait for each other only at the end of a work item.
 ///
-/// For each token and key head 4 * channels bytes are read: at 4.6 TB/s and 132 multiprocessors 32 tokens of 128
-/// channels every 820 cycles. Their products are 32 with keys and 32 with values, and as many matrices are read from
-/// shared memory: a fifth of what a multiprocessor can do.
+/// For each token and key head 4 * channels bytes are read: at 4.6 TB/s and 132 multiprocessors, 32 tokens of 128
+/// channels every 820 cycles. They take 32 tensor core products with keys and 32 with values, and as many matrices are
+/// read from shared memory: a fifth of what a multiprocessor can do.
 #pragma once
 
 #include <cstdint>
@@ -32,25 +32,25 @@ inline namespace v0 {
 
 /// Keys or values as rows of a matrix: token n of a sequence is in row n % block_tokens of a block.
 struct dense_rows {
-  tensor_map map;             ///< boxes of tokens x channels
-  std::int32_t block_rows;    ///< from block to block
-  std::int32_t head_rows;     ///< from head to head; 0 where heads lie side by side
-  std::int32_t head_columns;  ///< from head to head; 0 where heads do not lie side by side
+  tensor_map map;             ///< map of boxes of tokens x channels
+  std::int32_t block_rows;    ///< rows from block to block
+  std::int32_t head_rows;     ///< rows from head to head; 0 where heads lie side by side
+  std::int32_t head_columns;  ///< columns from head to head; 0 where heads do not lie side by side
 };
 
-/// Which tokens of a key head a program takes at a time, and where they lie in shared memory.
+/// The layout in shared memory of a piece: the tokens of a key head that a program takes at a time.
 template <int Channels, int Tokens>
 struct dense_piece {
-  static constexpr int panel_channels = 64;  ///< 128 bytes, swizzled
+  static constexpr int panel_channels = 64;  ///< channels of a panel: 128 bytes, swizzled
   static constexpr int panels = Channels / panel_channels;
-  static constexpr int panel_bytes = Tokens * 128;    ///< of a panel
-  static constexpr int bytes = panels * panel_bytes;  ///< of keys, and of values
+  static constexpr int panel_bytes = Tokens * 128;    ///< bytes of a panel
+  static constexpr int bytes = panels * panel_bytes;  ///< bytes of a piece of keys, and of a piece of values
 
-  /// Where eight channels of a token lie; of tokens beyond the last one that of the last.
+  /// The addresses of tokens' channels. Tokens beyond the last one get the address of the last.
   struct rows {
-    std::uint32_t base;  ///< in shared memory
-    int last;            ///< the last token that there is
-    /// Where the lane's eight channels of a row lie.
+    std::uint32_t base;  ///< address of the piece in shared memory
+    int last;            ///< the last token that exists
+                         /// The address of the lane's eight channels of a row.
     __device__ __forceinline__ std::uint32_t operator()(int row, int strip, int half) const {
       int const kept = min(row, last);
       auto const lane = base + static_cast<std::uint32_t>(kept * 128 + ((kept % 8) ^ half) * 16);
@@ -61,14 +61,14 @@ struct dense_piece {
                 "tessera: dense_decode takes multiples of 64 channels and of 8 tokens");
 };
 
-/// T: of queries, keys and values.
+/// Attends over keys and values that are not quantized. T: the type of queries, keys and values.
 template <int Channels, class T, class Result, dense_decode_policy Policy>
 struct dense_decode {
-  static constexpr int warps = Policy.warps;  ///< that multiply; one more starts copies
+  static constexpr int warps = Policy.warps;  ///< consumer warps; one more is the producer
   static constexpr int tokens = Policy.tokens;
-  static constexpr int tiles = tokens / 16;  ///< of 16 tokens, of a piece
+  static constexpr int tiles = tokens / 16;  ///< tiles of 16 tokens in a piece
   static constexpr int stages = Policy.stages;
-  /// Those that multiply, and one that starts copies.
+  /// The consumer warps and the producer warp.
   using block_warps = worker_warps<warps>;
   static constexpr int lanes = block_warps::lanes;
   static constexpr int blocks_per_multiprocessor = 1;
@@ -77,12 +77,12 @@ struct dense_decode {
   static constexpr bool is_persistent = true;
   static constexpr bool waits_for_stream = true;
 
-  /// A warp that comes to a place in the ring was the last one to be there, so that it knows the phase by its parity.
+  /// The warp that comes to a pipeline stage is the one that used it last, so that it knows the phase by its parity.
   static_assert(stages % warps == 0, "tessera: dense_decode has whole rounds of its warps in its ring");
 
   using works_type = decode_works<Channels, warps, T, Result>;
   using columns_type = typename works_type::columns_type;
-  /// Where tokens lie in shared memory.
+  /// The layout of a piece in shared memory.
   using piece = dense_piece<Channels, tokens>;
   using ahead_type = decode_ahead<Channels, 2>;
   using place_type = ring_place<stages>;
@@ -92,21 +92,21 @@ struct dense_decode {
     alignas(1024) unsigned char key[stages][piece::bytes];
     /// Pieces of values.
     alignas(1024) unsigned char value[stages][piece::bytes];
-    decode_share<Channels> shares[warps];  ///< of warps, at the end of a work
+    decode_share<Channels> shares[warps];  ///< partial results of warps, at the end of a work item
     ahead_type ahead;
     shared_barrier full[stages];
     shared_barrier empty[stages];
   };
 
   works_type works;
-  dense_rows keys;    ///< as the copy engine finds them
-  dense_rows values;  ///< as the copy engine finds them
+  dense_rows keys;    ///< the keys, as TMA loads them
+  dense_rows values;  ///< the values, as TMA loads them
   sequence_lengths key_lengths;
-  matrix_view<std::int32_t const> blocks;  ///< sequence x block of a sequence; null: a sequence is a block
-  std::int32_t block_tokens;               ///< a multiple of `tokens`
-  float factor;                            ///< of scores: the softmax's scale and log2(e)
+  matrix_view<std::int32_t const> blocks;  ///< sequence x block of the sequence; null: a sequence is a block
+  std::int32_t block_tokens;               ///< tokens of a block, a multiple of `tokens`
+  float factor;                            ///< what scores are multiplied by: the softmax's scale and log2(e)
 
-  /// The launch has as many blocks as run at a time, or fewer.
+  /// Runs the thread block's work items. A launch has as many blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
                                              scratch_type& scratch) const {
     auto const own = block_warps::of(group);
@@ -136,7 +136,7 @@ struct dense_decode {
     return static_cast<std::int32_t>(length_of(key_lengths, work.sequence, works.results.shape.keys));
   }
 
-  /// One lane brings keys and values, others queries.
+  /// Loads the operands of all work items, by the producer warp: one lane loads keys and values, others load queries.
   __device__ __forceinline__ void produce(scratch_type& scratch, int lane) const {
     place_type place;
     unsigned turn = 0;
@@ -182,7 +182,7 @@ struct dense_decode {
     auto const shares = [&scratch](int which) -> decode_share<Channels>& { return scratch.shares[which]; };
     place_type place;
     place.skip(warp);
-    std::int32_t next = warp;  // the warp's next piece, from the work's first one on
+    std::int32_t next = warp;  // number of the warp's next piece in its work item
     unsigned turn = 0;
     for (std::uint32_t number = blockIdx.x; number < works.count; number += gridDim.x) {
       decode_work const work = works.at(number);
@@ -208,13 +208,13 @@ struct dense_decode {
       }
       ++turn;
       works.finish(work, columns, shares, warp, lane);
-      block_warps::sync();  // the next work's shares come to the same place
+      block_warps::sync();  // the next work item's partial results go to the same memory
     }
   }
 
   struct token_range {
     std::int32_t first;
-    std::int32_t last;  ///< from there on
+    std::int32_t last;  ///< the last token of the piece that exists, counted from `first`
     std::int32_t seen[2];
   };
 

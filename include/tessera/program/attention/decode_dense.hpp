@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `decode_heads`: attention of a few queries over keys and values as they are, of which blocks of tokens may lie
-/// anywhere: the portable program of algorithm/attention/decode_attention.hpp.
+/// `decode_heads`: attention of a few queries over keys and values that are not quantized, in blocks of tokens that may
+/// lie anywhere. It is the portable program of algorithm/attention/decode_attention.hpp.
 ///
-/// A group takes a query of a head and a share of its keys, 128 at a time. Shares are joined by merge_attention
+/// A group takes a query of a head and a split of its keys, 128 at a time. merge_attention merges the splits
 /// (program/attention/split_keys.hpp). The order of additions depends on the extents alone.
 #pragma once
 
@@ -28,8 +28,8 @@ template <class T>
 struct decode_source {
   head_view<T const> keys;                      ///< block x key head x token of the block x channel
   head_view<T const> values;                    ///< block x key head x token of the block x channel
-  matrix_view<std::int32_t const> blocks = {};  ///< sequence x block of a sequence; null: a sequence is a block
-  sequence_lengths lengths = {};                ///< tokens of each sequence; null: all that there is room for
+  matrix_view<std::int32_t const> blocks = {};  ///< sequence x block of the sequence; null: a sequence is a block
+  sequence_lengths lengths = {};                ///< tokens of each sequence; null: as many as there is room for
 
   /// Tokens of a block.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t block_tokens() const { return keys.extent(2); }
@@ -43,25 +43,26 @@ struct decode_source {
   }
 };
 
-/// T: of queries, keys and values, whose channels lie next to each other. Result: of results.
+/// Attends over keys and values that are not quantized. T: the type of queries, keys and values, whose channels lie
+/// next to each other. Result: the type of results.
 template <class T, class Result>
 struct decode_heads {
   using softmax_type = online_softmax<float>;
   using row_type = attention_row<softmax_type::state_type>;
   static constexpr int lanes = 128;
-  static constexpr int tile = lanes;  ///< keys at a time
+  static constexpr int tile = lanes;  ///< keys that a group takes at a time
   static constexpr int most_channels = 256;
   static constexpr float log2_e = 1.4426950408889634F;
 
   struct scratch_type {
-    float query[most_channels];   ///< scaled, in base 2
-    float totals[most_channels];  ///< by channel
-    float weights[tile];          ///< of the tile's keys
+    float query[most_channels];   ///< the query, scaled, in base 2
+    float totals[most_channels];  ///< sums of weighted values, by channel
+    float weights[tile];          ///< weights of the tile's keys
   };
 
   decode_source<T> source;     ///< keys and values
   head_view<T const> queries;  ///< sequence x query head x query x channel
-  float scale;                 ///< of scores
+  float scale;                 ///< what scores are multiplied by
   bool is_causal;
   attention_writer<decode_method, Result> results;
   attention_partials<softmax_type::state_type> partials;
@@ -109,7 +110,7 @@ struct decode_heads {
     return is_causal ? max(length - behind, std::int64_t{0}) : length;
   }
 
-  /// Ends with a sync. All lanes get the same row.
+  /// Adds a tile of keys and values to the row, of which all lanes get the same copy. Ends with a sync.
   template <class Group>
   TESSERA_FN void attend(Group const& group, place const& at, std::int64_t first, std::int64_t seen, row_type& row,
                          scratch_type& scratch) const {

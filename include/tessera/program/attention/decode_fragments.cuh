@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `decode_columns`: what a warp keeps of attention of up to eight rows of queries, which are the columns of its tensor
-/// core products (mma.sync.m16n8k16): sums of weights and of values, relative to a reference.
+/// `decode_columns`: the running attention of a warp over up to eight rows of queries, which are the columns of its
+/// tensor core products (mma.sync.m16n8k16): sums of weights and of weighted values, relative to a reference.
 ///
 ///     scores   rows: tokens       depth: channels    columns: queries         16 tokens at a time
 ///     values   rows: channels     depth: tokens      columns: queries
 ///
-/// With g = lane / 4 and t = lane % 4 a lane has scores and outputs of queries 2t and 2t + 1: of rows g, [0] and [1],
-/// and g + 8, [2] and [3]. Scores are in base 2.
+/// With g = lane / 4 and t = lane % 4 a lane has scores and outputs of queries 2t and 2t + 1: [0] and [1] are those of
+/// row g, [2] and [3] those of row g + 8. Scores are in base 2.
 ///
-/// The reference of a query is a score that was the largest once. Only where a score is more than 2^8 above it do the
-/// warp's lanes agree on a new one: then what was added up is multiplied. Weights are at most 2^8, and 1 is among them.
+/// The reference of a query is a score that was once the largest. Only where a score is more than 8 above it (a factor
+/// of 2^8) do the warp's lanes agree on a new one and rescale the sums. Weights are at most 2^8, and one of them is 1.
 #pragma once
 
 #include <cstdint>
@@ -30,14 +30,14 @@ inline constexpr int decode_rows = 8;
 template <int Channels>
 struct decode_columns {
   static constexpr int strips = Channels / 16;
-  static constexpr float no_reference = -3.0e38F;  ///< below all scores that are finite
-  static constexpr float headroom = 8.0F;          ///< a score may be so much above the reference, in base 2
+  static constexpr float no_reference = -3.0e38F;  ///< below all finite scores
+  static constexpr float headroom = 8.0F;          ///< how far a score may be above the reference, in base 2
 
   float outputs[strips][4];  ///< sums of weighted values
-  float sum[2];              ///< of the lane's weights
-  float reference[2];        ///< the same in all lanes of a column
+  float sum[2];              ///< sums of the lane's weights, for its two columns
+  float reference[2];        ///< references, the same in all lanes of a column
 
-  /// No key seen.
+  /// Sets the state before the first key.
   __device__ __forceinline__ void clear() {
 #pragma unroll
     for (auto& strip : outputs) {
@@ -65,24 +65,25 @@ struct decode_columns {
       }
     }
   }
-  /// Whether a score is too far above a reference.
+  /// Whether a score is too far above its reference.
   [[nodiscard]] __device__ __forceinline__ bool are_beyond(float const (&largest)[2]) const {
     return largest[0] > reference[0] + headroom || largest[1] > reference[1] + headroom;
   }
-  /// Of the eight lanes that have a column.
+  /// The largest value of the eight lanes that have a column.
   __device__ __forceinline__ static float largest_of_column(float value) {
     value = fmaxf(value, __shfl_xor_sync(0xffffffffU, value, 4));
     value = fmaxf(value, __shfl_xor_sync(0xffffffffU, value, 8));
     return fmaxf(value, __shfl_xor_sync(0xffffffffU, value, 16));
   }
-  /// Of the eight lanes that have a column.
+  /// The sum over the eight lanes that have a column.
   __device__ __forceinline__ static float sum_of_column(float value) {
     value += __shfl_xor_sync(0xffffffffU, value, 4);
     value += __shfl_xor_sync(0xffffffffU, value, 8);
     return value + __shfl_xor_sync(0xffffffffU, value, 16);
   }
 
-  /// New references, by all lanes; also multiplies everything by 2^more. Gives what it was multiplied by.
+  /// Raises references to the largest scores, by all lanes, and rescales all sums; also multiplies them by 2^more.
+  /// Returns in `factor` what they were multiplied by.
   __device__ __forceinline__ void raise(float const (&largest)[2], float more, float (&factor)[2]) {
 #pragma unroll
     for (int column = 0; column < 2; ++column) {
@@ -100,7 +101,7 @@ struct decode_columns {
     }
   }
 
-  /// Scores to weights. Gives their sums.
+  /// Turns scores into weights, and returns their sums.
   template <int Tiles>
   __device__ __forceinline__ static float2 weigh(float (&scores)[Tiles][4], float first_reference,
                                                  float second_reference) {
@@ -117,7 +118,7 @@ struct decode_columns {
     return sums;
   }
 
-  /// Weights as the second operand of products with values.
+  /// Turns weights into the second operands of products with values.
   template <class T, int Tiles>
   __device__ __forceinline__ static void make_operands(float const (&weights)[Tiles][4],
                                                        std::uint32_t (&operands)[Tiles][2]) {
@@ -128,8 +129,8 @@ struct decode_columns {
     }
   }
 
-  /// Adds products of keys as they are, of 16 tokens a tile. `keys(row, strip, half)`: where eight channels
-  /// of a token lie.
+  /// Adds the products of queries and 16-bit keys, 16 tokens a tile. `keys(row, strip, half)`: where eight channels of
+  /// a token lie.
   template <class T, int Tiles, class Keys>
   __device__ __forceinline__ static void add_keys(float (&sums)[Tiles][4], std::uint32_t const (&queries)[strips][2],
                                                   Keys const& keys, int lane) {
@@ -143,8 +144,8 @@ struct decode_columns {
       }
     }
   }
-  /// Adds products of weights and values as they are, of 16 tokens a tile. `values(row, strip, half)`: where eight
-  /// channels of a token lie.
+  /// Adds the products of weights and 16-bit values, 16 tokens a tile. `values(row, strip, half)`: where eight channels
+  /// of a token lie.
   template <class T, int Tiles, class Values>
   __device__ __forceinline__ static void add_values(float (&sums)[strips][4], std::uint32_t const (&weights)[Tiles][2],
                                                     Values const& values, int lane) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `decode_works`: how attention of few queries is shared among blocks, and what becomes of what their warps have added
-/// up; for programs whose warps each keep decode_columns of their own.
+/// `decode_works`: the schedule of attention of few queries, and its end: it merges what the warps of a block have
+/// added up, and writes results. It is for programs whose warps each keep decode_columns of their own.
 ///
-/// A work is up to eight rows of a key head, which are the queries of all query heads that share it, head after head,
-/// and a share of its keys: pieces share, share + shares, ... of the sequence.
+/// A work item (`decode_work`) is up to eight rows of a key head and a split of its keys. The rows are the queries of
+/// all query heads that share the key head, head after head. The split (`share`) has pieces share, share + shares, ...
+/// of the sequence.
 #pragma once
 
 #include <cstdint>
@@ -23,49 +24,49 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Up to eight rows of a key head, and a share of its keys.
+/// A work item: up to eight rows of a key head, and a split of its keys.
 struct decode_work {
-  std::int32_t sequence;   ///< of the batch
-  std::int32_t key_head;   ///< of the sequence
-  std::int32_t share;      ///< of the keys
-  std::int32_t first_row;  ///< among the rows of the key head
+  std::int32_t sequence;   ///< number of the sequence in the batch
+  std::int32_t key_head;   ///< number of the key head in the sequence
+  std::int32_t share;      ///< number of the split of the keys
+  std::int32_t first_row;  ///< the first of the rows of the key head
 };
 
-/// What a warp leaves to the others of its block.
+/// The partial results that a warp leaves to the others of its block.
 template <int Channels>
 struct decode_share {
-  static constexpr int padded_channels = Channels + 4;  ///< rows of four lanes lie in different banks
-  float reference[decode_rows];                         ///< of each row, in base 2
-  float sum[decode_rows];                               ///< of weights
-  float totals[decode_rows][padded_channels];           ///< of weighted values
+  static constexpr int padded_channels = Channels + 4;  ///< so that rows of four lanes lie in different banks
+  float reference[decode_rows];                         ///< reference of each row, in base 2
+  float sum[decode_rows];                               ///< sums of weights
+  float totals[decode_rows][padded_channels];           ///< sums of weighted values
 };
 
-/// What warps want to know when they begin a work, of `Works` works in turn: brought with the first keys.
+/// What warps need when they begin a work item, loaded ahead with its first keys, for `Works` work items in turn.
 template <int Channels, int Works>
 struct decode_ahead {
-  static constexpr int row_bytes = 2 * Channels;                          ///< of a query
-  alignas(16) unsigned char queries[Works][decode_rows][row_bytes + 16];  ///< rows lie in different banks
+  static constexpr int row_bytes = 2 * Channels;                          ///< bytes of a query
+  alignas(16) unsigned char queries[Works][decode_rows][row_bytes + 16];  ///< queries; rows lie in different banks
   shared_barrier full[Works];
   shared_barrier empty[Works];
-  std::int32_t length[Works];  ///< tokens of the work's sequence
-  std::int32_t pieces[Works];  ///< of keys that the work has
+  std::int32_t length[Works];  ///< tokens of the work item's sequence
+  std::int32_t pieces[Works];  ///< pieces of keys of the work item
 
-  /// One thread, before all others know of it.
+  /// Initialises the barriers, by one thread before all others use them.
   __device__ __forceinline__ void init(int warps) {
     for (int i = 0; i < Works; ++i) {
       full[i].init(1);
       empty[i].init(warps);
     }
   }
-  /// Where what is known of a work lies; `turn` counts works.
+  /// The slot of a work item; `turn` counts work items.
   [[nodiscard]] __device__ __forceinline__ static unsigned place(unsigned turn) { return turn % Works; }
-  /// The parity of its barriers.
+  /// The parity of the slot's barriers.
   [[nodiscard]] __device__ __forceinline__ static unsigned phase(unsigned turn) { return turn / Works & 1U; }
-  /// One lane of each warp, when it needs nothing of that any more.
+  /// Releases the slot: called by one lane of each warp, when the warp needs nothing of it any more.
   __device__ __forceinline__ void leave(unsigned turn) { empty[place(turn)].arrive(); }
 };
 
-/// Warps: of a block, that keep columns. T: of queries.
+/// The schedule and the end of decoding. Warps: how many warps of a block keep columns. T: the type of queries.
 template <int Channels, int Warps, class T, class Result>
 struct decode_works {
   using softmax_type = online_softmax<float>;
@@ -78,15 +79,15 @@ struct decode_works {
   bool is_causal;
   attention_writer<decode_method, Result> results;
   attention_partials<softmax_type::state_type> partials;
-  std::int32_t rows;         ///< of a key head
+  std::int32_t rows;         ///< rows of a key head
   std::int32_t head_group;   ///< query heads of a key head
-  std::uint32_t count;       ///< of all works
-  known_divisor by_blocks;   ///< of rows
-  known_divisor by_shares;   ///< shares of a key head's keys
-  known_divisor by_heads;    ///< key heads of a sequence
-  known_divisor by_queries;  ///< queries of a sequence
+  std::uint32_t count;       ///< the number of all work items
+  known_divisor by_blocks;   ///< divides by the number of blocks of eight rows of a key head
+  known_divisor by_shares;   ///< divides by the number of splits of a key head's keys
+  known_divisor by_heads;    ///< divides by the number of key heads of a sequence
+  known_divisor by_queries;  ///< divides by the number of queries of a sequence
 
-  /// Numbers of works and of rows have 31 bits.
+  /// The schedule of a call. The numbers of work items and of rows must fit into 31 bits.
   [[nodiscard]] static decode_works of(head_view<T const> const& queries, bool is_causal,
                                        attention_writer<decode_method, Result> const& results,
                                        attention_partials<softmax_type::state_type> const& partials) {
@@ -107,12 +108,12 @@ struct decode_works {
             known_divisor::of(word(s.queries))};
   }
 
-  /// Shares of a key head's keys.
+  /// The number of splits of a key head's keys.
   [[nodiscard]] TESSERA_FN constexpr std::int32_t shares() const {
     return static_cast<std::int32_t>(by_shares.divisor);
   }
 
-  /// Works that read the same keys follow each other.
+  /// Work item `number`. Work items that read the same keys follow each other.
   [[nodiscard]] __device__ __forceinline__ decode_work at(std::uint32_t number) const {
     std::uint32_t const share = by_blocks.quotient(number);
     std::uint32_t const head = by_shares.quotient(share);
@@ -121,18 +122,18 @@ struct decode_works {
             static_cast<std::int32_t>(share - head * by_shares.divisor),
             static_cast<std::int32_t>(number - share * by_blocks.divisor) * decode_rows};
   }
-  /// Pieces of a share, of `pieces` of a sequence.
+  /// How many pieces a work item's split has, of `pieces` of the sequence.
   [[nodiscard]] __device__ __forceinline__ std::int32_t pieces_of(decode_work const& work, std::int32_t pieces) const {
     std::int32_t const last = pieces - work.share - 1;
     return last >= 0 ? static_cast<std::int32_t>(by_shares.quotient(static_cast<std::uint32_t>(last))) + 1 : 0;
   }
 
-  /// Whose query a row is.
+  /// The query that a row is.
   struct row_place {
-    std::int32_t head;   ///< of the queries
-    std::int32_t query;  ///< of the sequence
+    std::int32_t head;   ///< number of the query head in the sequence
+    std::int32_t query;  ///< number of the query in the sequence
   };
-  /// The query of row `row` of a work.
+  /// The query that row `row` of a work item is.
   [[nodiscard]] __device__ __forceinline__ row_place row_of(decode_work const& work, int row) const {
     auto const which = static_cast<std::uint32_t>(work.first_row + row);
     std::uint32_t const of_group = by_queries.quotient(which);
@@ -149,18 +150,19 @@ struct decode_works {
         static_cast<std::int32_t>(length_of(results.query_lengths, work.sequence, results.shape.queries));
     return max(length - max(count_of_queries - 1 - row_of(work, row).query, 0), 0);
   }
-  /// How many tokens each of the two rows sees that are the lane's columns.
+  /// Finds how many tokens each of the lane's two columns sees.
   __device__ __forceinline__ void find_seen(decode_work const& work, int lane, std::int32_t length,
                                             std::int32_t (&tokens)[2]) const {
     tokens[0] = seen(work, 2 * (lane % 4), length);
     tokens[1] = seen(work, 2 * (lane % 4) + 1, length);
   }
-  /// How many tokens every row of any work sees, at least.
+  /// How many tokens every row of every work item sees: the first ones, which need no mask.
   [[nodiscard]] __device__ __forceinline__ std::int32_t seen_by_all(std::int32_t length) const {
     return is_causal ? max(length - static_cast<std::int32_t>(by_queries.divisor) + 1, 0) : length;
   }
 
-  /// The last eight lanes of a warp: queries of the block's work number `turn`, and what is known of its sequence.
+  /// Loads the queries of the block's work item number `turn`, and what is known of its sequence; by the last eight
+  /// lanes of a warp.
   template <class Ahead>
   __device__ __forceinline__ void bring(Ahead& ahead, unsigned turn, decode_work const& work, std::int32_t length,
                                         std::int32_t pieces, int lane) const {
@@ -180,7 +182,7 @@ struct decode_works {
     load_bytes(ahead.queries[which][row], &queries(work.sequence, place.head, place.query, 0), ahead.row_bytes,
                ahead.full[which]);
   }
-  /// Waits for that. Gives the lane's row lane / 4; null for one that is none.
+  /// Waits for the queries of a work item. Returns the lane's row lane / 4; null for a row that does not exist.
   template <class Ahead>
   [[nodiscard]] __device__ __forceinline__ T const* await(Ahead& ahead, unsigned turn, decode_work const& work,
                                                           int lane) const {
@@ -189,7 +191,7 @@ struct decode_works {
     bool const is_inside = work.first_row + lane / 4 < rows;
     return is_inside ? reinterpret_cast<T const*>(ahead.queries[which][lane / 4]) : nullptr;
   }
-  /// As second operands of products with keys.
+  /// Loads a query as second operands of products with keys.
   __device__ __forceinline__ static void load_query(T const* query, int lane, std::uint32_t (&words)[strips][2]) {
     auto const* const from = reinterpret_cast<std::uint32_t const*>(query) + lane % 4;
 #pragma unroll
@@ -199,8 +201,8 @@ struct decode_works {
     }
   }
 
-  /// Joins what the block's warps have, and writes results or shares of them. Columns are in their final units. `all`
-  /// is memory for each warp, which others read until the next sync of the warps.
+  /// Merges what the block's warps have, and writes results or, where keys are split, partial results. Columns are in
+  /// their final units. `all` is memory for each warp, which others read until the next sync of the warps.
   template <class Shares>
   __device__ __forceinline__ void finish(decode_work const& work, columns_type& columns, Shares const& all, int warp,
                                          int lane) const {
@@ -230,7 +232,7 @@ struct decode_works {
   }
 
  private:
-  /// Two channels of a row.
+  /// Merges two channels of a row over all warps, and writes them.
   template <class Shares>
   __device__ __forceinline__ void join(decode_work const& work, Shares const& all, int number, int pair) const {
     float reference = columns_type::no_reference;

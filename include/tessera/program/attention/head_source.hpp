@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `head_source`: where the tokens of attention heads come from: a padded batch or sequences one behind the other, as
-/// they are stored or through a function on the way in.
+/// `head_source`: reads the tokens of attention heads from a padded batch, or from sequences that lie one behind the
+/// other, as they are stored or through a function.
 ///
 ///     head_source<bfloat16> const keys{view, lengths};
 ///     float const value = keys(sequence, head, token, channel);
@@ -32,7 +32,7 @@ inline namespace v0 {
 
 /// The function that changes nothing.
 struct as_stored {
-  /// The channel itself.
+  /// Returns the stored channel.
   template <class Stored>
   TESSERA_FN float operator()(Stored const& stored, std::int64_t sequence, std::int64_t head, std::int64_t token,
                               std::int64_t channel) const {
@@ -44,7 +44,7 @@ struct as_stored {
 template <class T>
 struct stored_heads {
   head_view<T const> heads;       ///< batch x heads x tokens of the longest sequence x channels
-  sequence_lengths lengths = {};  ///< of each; null: all are whole
+  sequence_lengths lengths = {};  ///< tokens of each sequence; null: all are whole
   sequence_starts starts = {};    ///< where sequences lie one behind the other
 
   TESSERA_FN float operator()(std::int64_t sequence, std::int64_t head, std::int64_t token,
@@ -56,18 +56,18 @@ struct stored_heads {
 
 template <class T, class Map = as_stored>
 struct head_source {
-  stored_heads<T> stored;  ///< as they lie
-  Map map = {};            ///< through which they are read
+  stored_heads<T> stored;  ///< the heads in memory
+  Map map = {};            ///< the function through which they are read
 
-  /// Sequences.
+  /// Sequences of the batch.
   TESSERA_FN constexpr std::int64_t batch() const { return stored.heads.extent(0); }
   /// Heads of a sequence.
   TESSERA_FN constexpr std::int64_t heads() const { return stored.heads.extent(1); }
-  /// Tokens of a sequence, at most.
+  /// Tokens of the longest sequence.
   TESSERA_FN constexpr std::int64_t tokens() const { return stored.heads.extent(2); }
   /// Channels of a head.
   TESSERA_FN constexpr std::int64_t channels() const { return stored.heads.extent(3); }
-  /// Tokens of a sequence.
+  /// How many tokens a sequence has.
   TESSERA_FN std::int64_t length(std::int64_t sequence) const { return length_of(stored.lengths, sequence, tokens()); }
   TESSERA_FN float operator()(std::int64_t sequence, std::int64_t head, std::int64_t token,
                               std::int64_t channel) const {

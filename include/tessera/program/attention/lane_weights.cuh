@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `lane_weights`: how a lane of a CUDA device makes e4m3 codes of the weights of a softmax. Softmaxes that have a
+/// `lane_weights`: makes e4m3 codes of the weights of a softmax, in a lane of a CUDA device. Softmaxes that have a
 /// specialisation run in the programs for sm_90.
 ///
 ///     float const t = __fmaf_rn(weights::steps, logit - reference, weights::top);   // logits in base 2
@@ -21,27 +21,29 @@ inline namespace v0 {
 
 /// Codes of four weights, and what they add up to.
 struct four_weights {
-  std::uint32_t codes;  ///< the first lowest
-  float sum;            ///< of the weights as log-sum-exps count them; NaN if one is
+  std::uint32_t codes;  ///< codes of the four weights, the first in the lowest byte
+  float sum;            ///< sum of the weights as log-sum-exps count them; NaN if one is NaN
 };
 
 template <class Softmax>
 struct lane_weights;
 
-/// 448 times the exponential, rounded to e4m3. Log-sum-exps are of exponentials before they are rounded.
+/// The weights of online_softmax: 448 times the exponential, rounded to e4m3. Log-sum-exps count exponentials before
+/// they are rounded.
 template <>
 struct lane_weights<online_softmax<float>> {
-  static constexpr float steps = 1.0F;            ///< of what of() takes, to a power of two
-  static constexpr float top = 8.807354922F;      ///< log2 of 448
-  static constexpr float exact_steps = 16384.0F;  ///< what of() takes may be rounded to one part in so many
-  static constexpr bool has_low_line = false;     ///< exponentials need none
-  /// 448 times the weight.
+  static constexpr float steps = 1.0F;            ///< units of of()'s argument for a power of two
+  static constexpr float top = 8.807354922F;      ///< log2 of 448, the argument of the largest weight
+  static constexpr float exact_steps = 16384.0F;  ///< of()'s argument may be rounded to one part in so many
+  static constexpr bool has_low_line = false;     ///< exponentials need no low line
+  /// 448 times the weight of a logit.
   __device__ __forceinline__ static float of(float logit) { return fast_exp2(logit); }
   /// Codes of four weights.
   __device__ __forceinline__ static std::uint32_t pack(float a, float b, float c, float d) {
     return pack_four_e4m3(a, b, c, d);
   }
-  /// Of scores `scale` * `sums`; minus infinity is hidden. is_first: of keys of their sequence's first tile.
+  /// The weights of scores `scale` * `sums`; a sum of minus infinity is masked. `is_first`: the keys are in their
+  /// sequence's first tile.
   __device__ __forceinline__ static four_weights weigh(float reference, float scale, float const (&sums)[4],
                                                        bool /*is_first*/) {
     constexpr float highest = 448.0F;
@@ -56,20 +58,22 @@ struct lane_weights<online_softmax<float>> {
   }
 };
 
-/// The code itself, rounded to an integer. Log-sum-exps are of what codes stand for.
+/// The weights of piecewise_linear_softmax: the logit is a line of the code, which is rounded to an integer.
+/// Log-sum-exps count what codes stand for.
 template <>
 struct lane_weights<piecewise_linear_softmax> {
-  static constexpr float steps = piecewise_linear_softmax::codes_in_power_of_two;  ///< codes to a power of two
+  static constexpr float steps = piecewise_linear_softmax::codes_in_power_of_two;  ///< codes for a power of two
   static constexpr float top = piecewise_linear_softmax::top_code;                 ///< code of the largest weight
   static constexpr float exact_steps = 1.0F;                                       ///< codes are integers in the end
-  static constexpr bool has_low_line = true;                                       ///< in a sequence's first tile
+  static constexpr bool has_low_line = true;  ///< a sequence's first tile has a second line for small weights
   /// The code before it is rounded.
   __device__ __forceinline__ static float of(float code) { return code; }
-  /// Four codes, rounded.
+  /// Rounds and packs four codes.
   __device__ __forceinline__ static std::uint32_t pack(float a, float b, float c, float d) {
     return pack_four_integers(a, b, c, d);
   }
-  /// Of scores `scale` * `sums`; minus infinity is hidden. is_first: of keys of their sequence's first tile.
+  /// The weights of scores `scale` * `sums`; a sum of minus infinity is masked. `is_first`: the keys are in their
+  /// sequence's first tile.
   __device__ __forceinline__ static four_weights weigh(float reference, float scale, float const (&sums)[4],
                                                        bool is_first) {
     constexpr float of_top = 1.0F / 448.0F;

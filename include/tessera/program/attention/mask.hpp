@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `attention_mask`: which keys a query sees: an interval, aligned to the bottom right, so that the last query of a
-/// sequence is at the place of its last key.
+/// `attention_mask`: the interval of keys that a query sees. It is aligned to the bottom right: the last query of a
+/// sequence is at the position of its last key.
 ///
 ///     attention_mask const mask{queries, keys, left, 0};        // causal, with a window of `left` keys before its own
 ///     key_interval const seen = mask.of(query);                 // from seen.first to seen.end - 1; maybe none
@@ -14,19 +14,19 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Keys from `first` to before `end`.
+/// The keys from `first` to `end` - 1.
 struct key_interval {
   std::int64_t first;  ///< the first key
-  std::int64_t end;    ///< behind the last key
+  std::int64_t end;    ///< one past the last key
 };
 
 struct attention_mask {
-  std::int64_t queries;  ///< of the sequence
-  std::int64_t keys;     ///< of the sequence
+  std::int64_t queries;  ///< queries of the sequence
+  std::int64_t keys;     ///< keys of the sequence
   std::int64_t left;     ///< keys before a query's own that it sees; negative: all
   std::int64_t right;    ///< keys behind a query's own that it sees; negative: all
 
-  /// Empty for a query beyond the last. Both ends grow with the query.
+  /// The keys that a query sees: none for a query beyond the last. Both ends grow with the query.
   [[nodiscard]] TESSERA_FN constexpr key_interval of(std::int64_t query) const {
     std::int64_t const own = query + keys - queries;
     std::int64_t const first = left < 0 || own < left ? 0 : own - left;

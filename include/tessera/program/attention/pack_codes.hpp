@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `pack_codes` and `widen_codes`: 4-bit codes that are kept in bytes to two in a byte, and back.
+/// `pack_codes` and `widen_codes`: pack 4-bit codes that lie in bytes into pairs, two to a byte, and widen them again.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A group takes 8192 pairs; two neighbouring channels are a pair.
+/// Packs codes. A group takes 8192 pairs; two neighbouring channels are a pair.
 struct pack_codes {
   static constexpr int lanes = 128;
-  static constexpr std::int64_t pairs = 64 * lanes;  ///< of codes, that a group packs
+  static constexpr std::int64_t pairs = 64 * lanes;  ///< pairs of codes that a group packs
   struct scratch_type {};
 
   head_view<std::int8_t const> codes;  ///< contiguous, of an even number of channels; values from -8 to 7
@@ -34,10 +34,10 @@ struct pack_codes {
   }
 };
 
-/// The way back.
+/// Widens pairs to bytes. A group takes 8192 pairs.
 struct widen_codes {
   static constexpr int lanes = 128;
-  static constexpr std::int64_t pairs = 64 * lanes;  ///< of codes, that a group widens
+  static constexpr std::int64_t pairs = 64 * lanes;  ///< pairs of codes that a group widens
   struct scratch_type {};
 
   head_view<int4x2 const> packed;  ///< the first code of a pair in the low bits

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `encode_tiles`: codes of queries, keys and values, by means and scales of finish_tiles: the bits of encode_tokens
-/// and encode_values. A block takes a tile of 128 tokens; tiles of keys and values come first, in the reverse of the
-/// order in which summarize_tiles read them, for the last ones may still be in L2.
+/// `encode_tiles`: makes codes of queries, keys and values, by the means and scales of finish_tiles. They have the bits
+/// of encode_tokens and encode_values. A thread block takes a tile of 128 tokens. Tiles of keys and values come first,
+/// in the reverse of the order in which summarize_tiles read them, because the last ones may still be in L2.
 ///
-/// Instructions for an element, about: 6 for a key's or a query's code: widen, subtract the mean, take into the
-/// largest, multiply, round by adding 1.5 2^23 (then the lower byte is the code), most of one to pack; 3 for a value's,
-/// and one more to see whether it has room where its scale is that of a sample: for what has none encode_again follows.
+/// Instructions for an element: about 6 for the code of a key or a query (widen, subtract the mean, take into the
+/// largest, multiply, round by adding 1.5 2^23, which leaves the code in the lower byte, and most of one to pack), and
+/// 3 for the code of a value. Where a value's scale is that of a sample, one more finds whether the value has room;
+/// encode_again follows for values that have none.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,8 @@
 namespace tessera {
 inline namespace v0 {
 
-/// T, Channels: as of summarize_tiles. Largest: code of queries and keys.
+/// Makes codes of tiles of queries, keys and values. T, Channels: see summarize_tiles. Largest: the largest code of
+/// queries and keys.
 template <class T, int Channels, int Largest, quantized_means Means>
 struct encode_tiles : head_lanes<T, Channels> {
   using base = head_lanes<T, Channels>;
@@ -41,40 +43,41 @@ struct encode_tiles : head_lanes<T, Channels> {
   static constexpr int blocks_per_multiprocessor = 1024 / lanes;
 
   union scratch_type {
-    float magnitude[rows];             ///< of each row, by lanes
-    uint4 codes[Channels][tile / 16];  ///< of values, turned over
+    float magnitude[rows];             ///< largest magnitudes of rows of lanes
+    uint4 codes[Channels][tile / 16];  ///< transposed codes of values
   };
 
   tiled_heads<T> queries;          ///< null: no codes of queries
   tiled_heads<T> keys;             ///< null: no codes of keys
   tiled_heads<T> values;           ///< null: no codes of values
-  std::int32_t query_heads;        ///< of all batches
-  std::int32_t key_heads;          ///< of all batches
-  known_divisor query_tiles;       ///< of a head
-  known_divisor key_tiles;         ///< of a head
+  std::int32_t query_heads;        ///< query heads of all sequences
+  std::int32_t key_heads;          ///< key heads of all sequences
+  known_divisor query_tiles;       ///< tiles of a query head
+  known_divisor key_tiles;         ///< tiles of a key head
   known_divisor group_heads;       ///< query heads of a key head
-  std::int32_t channels;           ///< that there are
-  bool is_after_summaries;         ///< of the same call: inputs are there before all that was enqueued is done
-  float factor;                    ///< scales of queries are multiplied by it after codes are made
-  float softmax_scale;             ///< of mean_scores
-  std::int8_t* query_codes;        ///< as quantized_queries has them
-  float* query_scales;             ///< as quantized_queries has them
-  float* mean_scores;              ///< batch x query heads x tokens, or null
-  std::int8_t* key_codes;          ///< as quantized_keys has them
-  float* key_scales;               ///< as quantized_keys has them
-  float const* key_mean;           ///< if Means.of_keys
-  float8_e4m3* value_codes;        ///< as quantized_value_heads has them
-  float const* value_mean;         ///< if Means.of_values
-  float const* value_reciprocals;  ///< of values' scales: batch x key heads x channels
-  token_sample value_sample;       ///< that those scales are of
-  std::uint32_t* beyond;           ///< largest bits of values without room in them: batch x key heads x channels; then
-                                   ///< of each head whether it has any; if Means.samples_values
+  std::int32_t channels;           ///< channels of a head
+  bool is_after_summaries;         ///< whether summarize_tiles ran in the same call: then inputs are complete already
+  float factor;                    ///< what scales of queries are multiplied by after codes are made
+  float softmax_scale;             ///< the scale of mean_scores
+  std::int8_t* query_codes;        ///< memory of quantized_queries::codes
+  float* query_scales;             ///< memory of quantized_queries::scales
+  float* mean_scores;              ///< batch x query heads x queries, or null
+  std::int8_t* key_codes;          ///< memory of quantized_keys::codes
+  float* key_scales;               ///< memory of quantized_keys::scales
+  float const* key_mean;           ///< means of keys, if Means.of_keys
+  float8_e4m3* value_codes;        ///< memory of quantized_value_heads::codes
+  float const* value_mean;         ///< means of values, if Means.of_values
+  float const* value_reciprocals;  ///< reciprocals of values' scales: batch x key heads x channels
+  token_sample value_sample;       ///< the sample that those scales are fitted to
+  /// If Means.samples_values: bits of the largest values without room in their scales, batch x key heads x channels;
+  /// then for each head whether it has any.
+  std::uint32_t* beyond;
 
-  /// 1 for keys and 1 for values, if they are wanted.
+  /// How many kinds of tokens are wanted of keys and values: 0, 1 or 2.
   [[nodiscard]] TESSERA_FN std::int32_t kinds() const {
     return (keys.heads.data != nullptr ? 1 : 0) + (values.heads.data != nullptr ? 1 : 0);
   }
-  /// Works for keys and values.
+  /// How many tiles of keys and values are coded.
   [[nodiscard]] TESSERA_FN std::int32_t key_count() const { return key_heads * kinds() * key_tiles.value(); }
   [[nodiscard]] TESSERA_FN std::int32_t count() const {
     return key_count() + (queries.heads.data != nullptr ? query_heads * query_tiles.value() : 0);
@@ -84,7 +87,7 @@ struct encode_tiles : head_lanes<T, Channels> {
                                              scratch_type& scratch) const {
     let_next_kernel_start();
     if (!is_after_summaries) {
-      wait_for_stream();  // else tiles are asked for while sums are being joined
+      wait_for_stream();  // after summaries tiles are loaded while finish_tiles still runs
     }
     auto index = static_cast<std::int32_t>(which);
     std::int32_t const keys_and_values = key_count();
@@ -105,7 +108,7 @@ struct encode_tiles : head_lanes<T, Channels> {
     }
   }
 
-  /// Of heads that had values beyond their range, by a scale for all.
+  /// Makes the codes of values of a head again that had values beyond its scales, by scales that have room for all.
   __device__ __forceinline__ void encode_values_again(cuda_block<lanes> const& group, std::int32_t head,
                                                       std::int32_t at, scratch_type& scratch) const {
     encode_values<false>(group, head, at, scratch);
@@ -115,7 +118,7 @@ struct encode_tiles : head_lanes<T, Channels> {
   using pair = typename base::pair;
   using larger = typename base::larger_or_nan;
 
-  /// Where a lane's tokens are: row + 8 i, which share a scale of keys, and each two of them one of queries.
+  /// The tokens of a lane: row + 8 i. As keys they share a scale, as queries each two of them do.
   struct place {
     int row;
     int channel;
@@ -142,7 +145,7 @@ struct encode_tiles : head_lanes<T, Channels> {
     pair words[passes][4];
     bring(queries, head, at, where, queries.tokens(head, at), words);
     wait_for_stream();
-    if (mean_scores != nullptr) {  // first: after codes were made, what they are made of would be kept for it
+    if (mean_scores != nullptr) {  // first: after the codes it would keep their inputs in registers
       write_mean_scores(where, lane, head, at, words);
     }
     float largest[pairs];
@@ -172,7 +175,7 @@ struct encode_tiles : head_lanes<T, Channels> {
     }
   }
 
-  /// softmax_scale * query . mean key.
+  /// Writes softmax_scale * query . mean key for the queries of a tile.
   __device__ __forceinline__ void write_mean_scores(place where, int lane, std::int32_t head, std::int32_t at,
                                                     pair const (&words)[passes][4]) const {
     constexpr int bit = row_lanes / 2;
@@ -254,7 +257,8 @@ struct encode_tiles : head_lanes<T, Channels> {
       return base::encode(words, reciprocal);
     }
   }
-  /// The largest of tokens n with the same n % 8 / 2: of two neighbouring rows of lanes, in both halves of the tile.
+  /// The largest magnitude of the tokens n with the same n % 8 / 2, which two neighbouring rows of lanes have, in both
+  /// halves of the tile.
   __device__ __forceinline__ static float join_scale_group(cuda_block<lanes> const& group, place where, float largest,
                                                            scratch_type& scratch) {
     constexpr int together = row_lanes == 32 ? 32 : 2 * row_lanes;
@@ -275,9 +279,9 @@ struct encode_tiles : head_lanes<T, Channels> {
     return largest;
   }
 
-  // Codes of values: a lane has those of four tokens that lie next to each other in a channel, twice, of 8 channels.
+  // Codes of values: for each of 8 channels a lane makes, twice, the codes of four tokens that lie next to each other.
 
-  /// Of tokens 2 q + row_of(k) of every 16.
+  /// The k-th of four such tokens is token 2 q + row_of(k) of its 16.
   TESSERA_FN static constexpr int row_of(int k) {
     return k / 2 * 8 + k % 2;
   }
@@ -353,7 +357,7 @@ struct encode_tiles : head_lanes<T, Channels> {
     write_values(group, head, at, scratch);
   }
 
-  /// The largest of what has no room: values are read again, for hardly ever there is any.
+  /// Notes the largest values that have no room. It reads the values again, because there hardly ever are any.
   __device__ __forceinline__ void note_beyond(std::int32_t head, std::int32_t at, int row, int channel,
                                               std::int32_t tokens, float const (&reciprocals)[vector],
                                               float const (&mean)[vector]) const {

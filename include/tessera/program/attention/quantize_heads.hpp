@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `encode_tokens` and `encode_values`: codes and scales of attention heads, as attention/quantized_operands.hpp says;
-/// and `measure_heads`, which a scale for a whole head needs first.
+/// `encode_tokens` and `encode_values`: make codes and scales of attention heads, in the formats of
+/// attention/quantized_operands.hpp. `measure_heads` runs first where a whole head has one scale.
 ///
-/// A code is the nearest one, ties to even, to (value - mean) * reciprocal_of(scale), each operation rounded to fp32,
-/// and the scale is the largest magnitude of value - mean in the group, divided by the largest code: the same bits
-/// wherever a program follows these lines.
+/// A code is the nearest one, ties to even, to (value - mean) * reciprocal_of(scale), each operation rounded to fp32.
+/// The scale is the largest magnitude of value - mean in the group, divided by the largest code. Every program that
+/// follows these rules makes the same bits.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +24,14 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Tokens of a head_source, with a mean to be subtracted.
+/// The tokens of a head_source, minus a mean.
 template <class Source>
 struct smoothed_heads {
-  Source source;               ///< as it is read
+  Source source;               ///< the tokens before the mean is subtracted
   view<float const, 4> means;  ///< batch x heads x means x channels, or null
-  std::int64_t mean_tokens;    ///< that share a mean
+  std::int64_t mean_tokens;    ///< tokens that share a mean
 
-  /// Tokens of a sequence.
+  /// How many tokens a sequence has.
   TESSERA_FN std::int64_t length(std::int64_t sequence) const { return source.length(sequence); }
   TESSERA_FN float operator()(std::int64_t sequence, std::int64_t head, std::int64_t token,
                               std::int64_t channel) const {
@@ -49,7 +49,7 @@ struct smoothed_heads {
   }
 };
 
-/// The largest magnitude of each head. A group takes a head.
+/// Finds the largest magnitude of each head. A group takes a head.
 template <class Source>
 struct measure_heads {
   static constexpr int lanes = 128;
@@ -80,11 +80,11 @@ struct measure_heads {
   }
 };
 
-/// Q: a symmetric_quantizer, of which stored_code<Q> says what codes lie in. Groups: the token_groups of its
-/// granularity. A group takes a block of 128 tokens.
+/// Makes codes and scales of queries or keys. Q: a symmetric_quantizer; stored_code<Q> is the element that its codes
+/// lie in. Groups: the token_groups of its granularity. A group takes a block of 128 tokens.
 template <class Q, class Groups, class Source>
 struct encode_tokens {
-  /// What codes lie in.
+  /// The element that codes lie in.
   using code_type = stored_code<Q>;
   static constexpr int lanes = 128;
   /// Tokens that a group takes.
@@ -92,13 +92,13 @@ struct encode_tokens {
   static_assert(Groups::is_whole || block % (Groups::is_whole ? 1 : Groups::tokens) == 0,
                 "tessera: tokens that share a scale lie within 128, or are a whole head");
   struct scratch_type {
-    std::uint32_t magnitude[block];  ///< largest of each group of tokens, as bits
-    float reciprocal[block];         ///< of each group's scale
+    std::uint32_t magnitude[block];  ///< the largest magnitude of each token, as bits
+    float reciprocal[block];         ///< the reciprocal of each token's scale
   };
 
   smoothed_heads<Source> source;
-  matrix_view<std::uint32_t const> magnitudes;  ///< of whole heads; for Groups::is_whole
-  float factor;                                 ///< scales are multiplied by it after codes are made
+  matrix_view<std::uint32_t const> magnitudes;  ///< largest magnitudes of whole heads, for Groups::is_whole
+  float factor;                                 ///< what scales are multiplied by after codes are made
   head_view<code_type> codes;                   ///< batch x heads x padded tokens x channels / codes_in
   view<float, 3> scales;                        ///< batch x heads x groups
 
@@ -175,7 +175,7 @@ struct encode_tokens {
   }
 };
 
-/// Codes of values, a channel after the other, by scales that are there. A group takes a block of 128 tokens.
+/// Makes codes of values, channel after channel, by scales that are made already. A group takes a block of 128 tokens.
 template <class Q, class Source>
 struct encode_values {
   using code_type = typename Q::code_type;

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `attention_of_few_queries`: attention of a few queries over many quantized keys, where memory is what
-/// one waits for (sm_90).
+/// `attention_of_few_queries`: attention of a few queries over many quantized keys, bound by memory bandwidth (sm_90).
 ///
-/// A work is 16 rows of a key head and a share of its keys (attention/detail/quantized_decode_schedule.hpp): the
-/// queries of all query heads that share the key head, so that they share one read of its keys and values. One thread
-/// has the copy engine bring tiles of 128 keys, their scales and values into a ring in shared memory, from work to work
-/// without a pause; eight warps go through the tiles together. Of each tile a warp
+/// The kernel is persistent and warp-specialised. A work item is 16 rows of a key head and a split of its keys
+/// (attention/detail/quantized_decode_schedule.hpp). The rows are the queries of all query heads that share the key
+/// head, so that they share one read of its keys and values. One thread loads tiles of 128 keys, their scales and
+/// values by TMA into the stages of a pipeline in shared memory, from work item to work item without a pause. Eight
+/// warps go through the tiles together. For each tile a warp
 ///
-///  * multiplies all rows by 16 keys (mma.sync of int8), and leaves the largest score of each row to the others;
+///  * multiplies all rows by 16 keys (mma.sync of int8), and leaves the largest score of each row to the other warps;
 ///  * makes the weights of these scores: e4m3 codes, as fp16, relative to the tile's largest score, as
-///    program/attention/quantized_forward.hpp says, in shared memory for the others;
+///    program/attention/quantized_forward.hpp says, in shared memory for the other warps;
 ///  * multiplies the weights of all 128 keys by an eighth of the channels of their values, whose codes become fp16 on
-///    the way (sm_90's mma.sync has no e4m3): products and sums are exact but for the rounding of fp32 sums.
+///    the way (sm_90's mma.sync has no e4m3): only sums in fp32 are rounded, products are exact.
 ///
-/// In turns between two syncs a warp makes the weights of a tile, the products with values of the tile before, and the
-/// scores of the next one. Shares of rows go to join_decoded.
+/// Between two syncs a warp makes the weights of a tile, the products with values of the tile before, and the scores of
+/// the next tile. join_decoded merges the splits of the keys.
 ///
-/// Where there are 8 rows or fewer, the other 8 are multiplied but have no weights. Where there are fewer channels than
-/// the program has, the others of queries and keys are zeros, and those of values whatever lies there: outputs of such
-/// are not stored.
+/// Where there are 8 rows or fewer, the other 8 are multiplied but have no weights. Where a head has fewer channels
+/// than the program, the missing channels of queries and keys are zeros. Those of values are whatever lies in shared
+/// memory, and their outputs are not stored.
 ///
 /// For each key and key head 2 * channels bytes are read, and an eighth of a byte of scales: at 4.6 TB/s and 132
-/// multiprocessors a tile of 128 channels every 1600 cycles. A warp's turn has about 8 products of scores, 16 with
-/// values, 32 conversions and 8 exponentials for each lane, in about 350 instructions, which eight warps issue in 700
-/// cycles of four schedulers.
+/// multiprocessors, a tile of 128 channels every 1600 cycles. A warp's work on a tile is about 8 products of scores, 16
+/// with values, 32 conversions and 8 exponentials for each lane, in about 350 instructions, which eight warps issue in
+/// 700 cycles of four schedulers.
 #pragma once
 
 #include <cstdint>
@@ -49,13 +49,14 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Method: an attention_method whose scales are per_thread and whose values are e4m3. T: of results.
+/// Attends over quantized keys. Method: an attention_method whose scales are per_thread and whose values are e4m3. T:
+/// the type of results.
 template <int Channels, class Method, class T, few_queries_policy Policy>
 struct attention_of_few_queries {
   using shape = few_queries_shape<Channels>;
   using softmax_type = typename Method::softmax;
   using row_type = attention_row<typename softmax_type::state_type>;
-  /// Those that multiply, and one that starts copies.
+  /// The consumer warps and the producer warp.
   using block_warps = worker_warps<shape::warps>;
   static constexpr int lanes = block_warps::lanes;
   static constexpr int blocks_per_multiprocessor = Policy.blocks;
@@ -64,36 +65,38 @@ struct attention_of_few_queries {
   static constexpr bool is_persistent = true;
   static constexpr bool waits_for_stream = true;
 
-  /// Of a row of a work, what each warp has.
+  /// What each warp has summed up for a row of a work item.
   struct row_sums {
-    float sum[shape::warps];      ///< of weights before rounding
-    float rounded[shape::warps];  ///< of weights as they are rounded
+    float sum[shape::warps];      ///< sums of weights before rounding
+    float rounded[shape::warps];  ///< sums of rounded weights
   };
   struct scratch_type {
     /// Tiles of keys' codes.
     alignas(1024) unsigned char key[Policy.stages][shape::tile_bytes];
     /// Tiles of values' codes.
     alignas(1024) unsigned char value[Policy.stages][shape::tile_bytes];
-    alignas(16) float key_scale[Policy.stages][lane_scales];                  ///< of tiles of keys
-    alignas(16) std::uint32_t weights[2][shape::rows * shape::weight_words];  ///< pairs of fp16; of tiles in turn
-    alignas(16) float largest[2][shape::rows][shape::warps];  ///< score of a row and a warp's keys; of tiles in turn
-    alignas(16) row_sums sums[2][shape::rows];                ///< of works in turn
+    alignas(16) float key_scale[Policy.stages][lane_scales];                  ///< scales of tiles of keys
+    alignas(16) std::uint32_t weights[2][shape::rows * shape::weight_words];  ///< pairs of fp16, for two tiles in turn
+    /// Largest scores of rows, by warp, for two tiles in turn.
+    alignas(16) float largest[2][shape::rows][shape::warps];
+    alignas(16) row_sums sums[2][shape::rows];  ///< sums of rows, for two work items in turn
     shared_barrier key_full[Policy.stages];
     shared_barrier key_empty[Policy.stages];
     shared_barrier value_full[Policy.stages];
     shared_barrier value_empty[Policy.stages];
   };
 
-  tensor_map key_map;              ///< codes: (batch, head, padded token) x channel
-  tensor_map value_map;            ///< codes: (batch, head, tile, channel) x place of 128 tokens
-  std::int8_t const* query_codes;  ///< as quantized_queries has them
-  float const* query_scales;       ///< as quantized_queries has them
-  float const* key_scales;         ///< as quantized_keys has them
-  few_query_works works;           ///< that are handed out
+  tensor_map key_map;              ///< codes of keys: (batch, head, padded token) x channel
+  tensor_map value_map;            ///< codes of values: (batch, head, tile, channel) x place of 128 tokens
+  std::int8_t const* query_codes;  ///< memory of quantized_queries::codes
+  float const* query_scales;       ///< memory of quantized_queries::scales
+  float const* key_scales;         ///< memory of quantized_keys::scales
+  few_query_works works;           ///< the schedule of work items
   attention_writer<Method, T> results;
-  attention_partials<typename softmax_type::state_type> partials;  ///< where splits of rows go, if they have several
+  /// Where splits of the keys leave their results, if there are several.
+  attention_partials<typename softmax_type::state_type> partials;
 
-  /// The launch has as many blocks as run at a time, or fewer.
+  /// Runs the thread block's work items. A launch has as many blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
                                              scratch_type& scratch) const {
     auto const own = block_warps::of(group);
@@ -110,7 +113,7 @@ struct attention_of_few_queries {
   using values_mma = warp_mma<float16>;
   using place_type = ring_place<Policy.stages>;
 
-  // One thread: brings keys and values.
+  // The producer, one thread: loads keys and values.
 
   __device__ __forceinline__ void init_barriers(scratch_type& scratch) const {
     prefetch_tensor_map(key_map);
@@ -160,22 +163,22 @@ struct attention_of_few_queries {
              {0, static_cast<std::int32_t>(tile) * channels});
   }
 
-  // Eight warps: rows lane / 4 and lane / 4 + 8 of a work, in two halves.
+  // The consumers, eight warps: a lane has rows lane / 4 and lane / 4 + 8 of a work item, as two halves.
 
-  /// Of a warp, in registers.
+  /// The state of a warp, in registers.
   struct warp_state {
     int warp;
     int lane;
     place_type key;
     place_type value;
     std::uint32_t queries[shape::depth_steps][4];
-    bool has_second_half;  ///< else rows from 8 on are none, and nothing is known of them
+    bool has_second_half;  ///< whether rows 8 to 15 exist; if not, their state is not kept
     float query_scale[2];
-    std::int32_t first_key[2];  ///< that the row sees
-    std::int32_t seen_keys[2];  ///< from there on
-    float scores[2][4];         ///< sums of codes; minus infinity where hidden
-    float score_scale[2];       ///< that makes logits of scores, in base 2
-    float factor[2];            ///< for outputs, before the next products are added
+    std::int32_t first_key[2];  ///< the first key that each row sees
+    std::int32_t seen_keys[2];  ///< how many keys each row sees from there on
+    float scores[2][4];         ///< sums of products of codes; minus infinity where masked
+    float score_scale[2];       ///< what turns scores into logits, in base 2
+    float factor[2];            ///< what outputs are multiplied by before the next products are added
     row_type rows[2];
     float outputs[shape::column_steps][4];
   };
@@ -249,7 +252,7 @@ struct attention_of_few_queries {
     }
   }
 
-  /// Of the warp's keys of a tile, with each row's largest for all warps.
+  /// Makes the scores of the warp's keys of a tile, and leaves each row's largest to all warps.
   __device__ __forceinline__ static void make_scores(scratch_type& scratch, warp_state& state, std::int32_t first_key,
                                                      int turn) {
     std::int32_t sums[2][4] = {};
@@ -257,7 +260,7 @@ struct attention_of_few_queries {
     multiply_keys(detail::plain_shared_address(scratch.key[state.key.stage]), state, sums);
     float const read = state.lane < lane_scales ? scratch.key_scale[state.key.stage][state.lane] : 0.0F;
     float const key_scale = __shfl_sync(0xffffffffU, read, state.lane % lane_scales);
-    block_warps::release(scratch.key_empty[state.key.stage], state.lane, lane_scales);  // by those who have read
+    block_warps::release(scratch.key_empty[state.key.stage], state.lane, lane_scales);  // by the lanes that have read
     state.key.advance();
     std::int32_t const own_key = first_key + shape::warp_keys * state.warp + 2 * (state.lane % 4);
 #pragma unroll
@@ -284,7 +287,7 @@ struct attention_of_few_queries {
     }
   }
 
-  /// Two products of 16 rows and 8 keys.
+  /// Multiplies 16 rows by the warp's 16 keys, 8 keys at a time.
   __device__ __forceinline__ static void multiply_keys(std::uint32_t keys, warp_state const& state,
                                                        std::int32_t (&sums)[2][4]) {
     constexpr int row_chunks = shape::row_bytes / 16;
@@ -338,7 +341,8 @@ struct attention_of_few_queries {
     return fmaxf(fmaxf(fmaxf(a.x, a.y), fmaxf(a.z, a.w)), fmaxf(fmaxf(b.x, b.y), fmaxf(b.z, b.w)));
   }
 
-  /// All weights of a tile by the warp's channels; even and odd sixteens of keys are added up apart.
+  /// Multiplies all weights of a tile by the warp's channels of values. Even and odd sixteens of keys are added up
+  /// apart.
   __device__ __forceinline__ static void add_values(scratch_type& scratch, warp_state& state, float const (&factor)[2],
                                                     int turn) {
     float sums[2][shape::column_steps][4] = {};
@@ -380,7 +384,7 @@ struct attention_of_few_queries {
     }
   }
 
-  /// Adds up what warps know of rows, and writes results or shares of them.
+  /// Adds up the warps' sums of rows, and writes results or, where keys are split, partial results.
   __device__ __forceinline__ void finish(scratch_type& scratch, warp_state& state, few_query_work const& at,
                                          int turn) const {
     bool const is_shared = partials.rows.data != nullptr;
@@ -425,7 +429,7 @@ struct attention_of_few_queries {
     return value + __shfl_xor_sync(0xffffffffU, value, 2);
   }
 
-  /// The first of the lane's channels; the others are the next one, and eight further on.
+  /// The first of the lane's channels. The others are the next one, and the two at every eighth channel after them.
   [[nodiscard]] __device__ __forceinline__ static int first_channel(warp_state const& state) {
     return shape::warp_channels * state.warp + 2 * (state.lane % 4);
   }

@@ -2,37 +2,38 @@
 /// `attention_on_warpgroups`: attention over quantized queries, keys and values by sm_90a's tensor cores: int8 for
 /// scores and e4m3 for products with values (SageAttention2, arXiv 2411.10958).
 ///
-/// A work is a block of queries of one head, or a share of its keys (attention/detail/forward_splits.hpp). One thread
-/// has the copy engine bring the queries, and tiles of 128 keys and values through rings in shared memory. Three
-/// warpgroups (four, for 64 channels; two, for 256) take 64 rows of queries each through all tiles that their rows see,
-/// from the last to the first. For each tile a warpgroup
+/// The kernel is persistent and warp-specialised. A work item (`attention_work`) is a block of queries of one head, or
+/// a split of its keys (attention/detail/forward_splits.hpp). One thread, the producer, loads the queries, and tiles of
+/// 128 keys and values through pipelines in shared memory, by TMA. Three consumer warpgroups (four for 64 channels, two
+/// for 256) take 64 rows of queries each through all tiles that their rows see, from the last to the first. For each
+/// tile a warpgroup
 ///
 ///  * multiplies queries by keys: S, 64 x 128 sums of int8 products, in 64 registers of each thread;
-///  * makes weights P of them (attention/detail/forward_softmax.cuh), four to a register, in the place where the tensor
-///    cores take them as the left operand: quantized values are permuted so that no lane needs another's;
-///  * multiplies P by values, the sums beginning at zero, and adds that to O in fp32 (two-level accumulation).
+///  * makes weights P of them (attention/detail/forward_softmax.cuh), four to a register, in the registers where the
+///    tensor cores take them as the left operand: values are permuted so that no lane needs another lane's weights;
+///  * multiplies P by values, with sums that begin at zero, and adds these to O in fp32 (two-level accumulation).
 ///
-/// one after the other: meanwhile the others keep the tensor cores busy.
+/// These steps follow each other; meanwhile the other warpgroups keep the tensor cores busy.
 ///
 /// Cycles of a multiprocessor for a tile of a warpgroup without a mask, 64 x 128 scores (8192 8-bit operations a cycle,
-/// an instruction of a warp a cycle on each of four schedulers), with a column of ones, by piecewise_linear_softmax;
-/// online_softmax takes 528 cycles for exponentials besides, 16 a cycle:
+/// an instruction of a warp a cycle on each of four schedulers), with a column of ones, by piecewise_linear_softmax.
+/// online_softmax takes 528 cycles more for exponentials, 16 a cycle:
 ///
 ///     channels   tensor cores   instructions
 ///     256        512 + 528      494
 ///     128        256 + 272      368
 ///      64        128 + 144      328
 ///
-/// Bytes: a block of 192 rows copies 256 bytes of each channel for 192 x 128 scores: at the tensor cores' full speed 21
-/// bytes a cycle through L2; a block of 128 rows of 256 channels 31.
+/// Bytes: a thread block of 192 rows loads 256 bytes of each channel for 192 x 128 scores, which is 21 bytes a cycle
+/// through L2 at the tensor cores' full speed; a block of 128 rows of 256 channels loads 31.
 ///
-/// Heads with fewer channels than the program has: the copy engine fills queries and keys with zeros. Values of the
-/// channels that are missing are whatever lies in shared memory, and so are their outputs, which nobody stores.
+/// Where a head has fewer channels than the program, TMA fills queries and keys with zeros. Values of the missing
+/// channels are whatever lies in shared memory; so are their outputs, which are not stored.
 ///
-/// Sequences of a batch may have fewer queries and keys than the others: what differs is looked up once for a work, and
-/// kept in shared memory. Works without a tile bring nothing and write zeros.
+/// Sequences of a batch may differ in length. The extents of a sequence are looked up once for a work item and kept in
+/// shared memory. Work items without a tile load nothing and write zeros.
 ///
-/// What few tiles need, masks of causal attention and ends, is in loops of its own.
+/// Tiles that need a mask, at the ends of what rows see, have loops of their own, because they are few.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +55,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Softmax: one with lane_weights. Output: of results.
+/// Attends over quantized operands. Softmax: one with lane_weights. Output: the type of results.
 template <int Channels, class Softmax, class Output, warpgroup_attention_policy Policy>
 struct attention_on_warpgroups {
   using shape = warpgroup_attention_shape<Channels, Policy>;
@@ -68,10 +69,10 @@ struct attention_on_warpgroups {
   static constexpr bool waits_for_stream = true;
 
   pieces_type pieces;                   ///< extents and maps of the operands
-  attention_output<Output> output;      ///< where rows that are whole works go
-  attention_share_output share_output;  ///< where shares of rows go
+  attention_output<Output> output;      ///< where results of whole work items go
+  attention_share_output share_output;  ///< where splits of the keys leave their results
 
-  /// The launch has as many blocks as run at a time, or fewer.
+  /// Runs the thread block's work items. A launch has as many blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t,
                                              scratch_type& scratch) const {
     pieces.prepare(group, scratch);
@@ -96,17 +97,17 @@ struct attention_on_warpgroups {
   static constexpr int product_registers = Policy.value_channels / 2 + 4;
   static constexpr int output_registers = Channels / 2 + 2;  ///< the last two are sums of weights
 
-  /// Of a warpgroup that multiplies, in registers.
+  /// The state of a consumer warpgroup, in registers.
   struct consumer_state {
-    int warp;                   ///< of those that multiply
-    place_type tile;            ///< in the rings of keys and of values
+    int warp;                   ///< number of the warp among the consumers
+    place_type tile;            ///< stage in the pipelines of keys and of values
     std::uint32_t query;        ///< address of this warpgroup's rows
-    float const* query_scales;  ///< of all warpgroups
+    float const* query_scales;  ///< scales of the rows of all warpgroups
     std::int32_t scores[score_mma::registers];
     std::uint32_t weights[score_mma::registers / 16][4];
     float outputs[output_registers];
     float products[product_sets][product_registers];
-    float factor[2];  ///< for outputs, before the products of `weights` are added
+    float factor[2];  ///< what outputs are multiplied by before the products of `weights` are added
     attention_weights<Softmax> rows;
   };
 
@@ -138,7 +139,8 @@ struct attention_on_warpgroups {
     finish(scratch, state);
   }
 
-  /// Leaves it in shared memory, for registers are scarce. A warp's lanes have done with what was there.
+  /// Looks up what a warp needs of a work item and leaves it in shared memory, for registers are scarce. The warp's
+  /// lanes no longer need what was there.
   __device__ __forceinline__ void look_up(scratch_type& scratch, std::int32_t index, int warp) const {
     auto const [work, extents, all, slot] = pieces.share_of(index);
     std::int32_t const row = work.block * shape::rows + warp / 4 * shape::warpgroup_rows;
@@ -160,7 +162,7 @@ struct attention_on_warpgroups {
                                seen.full_end};
     __syncwarp();
   }
-  /// Nothing of it stays in a register.
+  /// What look_up() has left for this warp; volatile, so that nothing of it stays in a register.
   __device__ __forceinline__ static warp_work const volatile& own(scratch_type const& scratch,
                                                                   consumer_state const& state) {
     return scratch.looked_up[state.warp];
@@ -180,8 +182,8 @@ struct attention_on_warpgroups {
     route_large_scales(scratch, state);
   }
 
-  /// From the last tile to the first: masks of causal attention are met at once. From the first full tile on no key is
-  /// hidden for lying before those that a row sees.
+  /// Attends from the last tile to the first, so that the masked tiles of causal attention come first. From the first
+  /// full tile on no key is hidden because it lies before the keys that a row sees.
   __device__ __forceinline__ void attend_tiles(scratch_type& scratch, consumer_state& state,
                                                ring_place<shape::query_stages> query) const {
     std::int32_t tile = uniform(own(scratch, state).own_end);
@@ -197,13 +199,13 @@ struct attention_on_warpgroups {
     scratch.query_empty[query.stage].arrive();
   }
 
-  /// From before `tile` to the first of those that need no mask, which `tile` becomes.
+  /// Attends over the tiles without a mask: from tile - 1 down to the first of them, which `tile` becomes.
   __device__ __forceinline__ void attend_full_tiles(scratch_type& scratch, consumer_state& state,
                                                     std::int32_t& tile) const {
     if constexpr (Policy.has_first_tile_apart) {
       std::int32_t const full_begin = uniform(own(scratch, state).full_begin);
       for (std::int32_t left = tile - max(full_begin, 1); left > 0; --left) {
-        do_tile<tile_mask::none, tile_scales::small>(scratch, state, 1);  // one behind the first, no matter which
+        do_tile<tile_mask::none, tile_scales::small>(scratch, state, 1);  // any tile but the first
       }
       if (full_begin == 0 && tile > 0) {
         do_tile<tile_mask::none, tile_scales::small>(scratch, state, 0);
@@ -217,9 +219,9 @@ struct attention_on_warpgroups {
     }
   }
 
-  /// Where a scale of the warpgroup's queries times one of the work's keys is too large for weights of integers, all
-  /// tiles go the way of those that are cut on both sides. Scales are not negative, so their bits are in their order,
-  /// NaN the greatest; all warps of the warpgroup find the same.
+  /// Makes all tiles take the way of tiles that are cut on both sides, where a scale of the warpgroup's queries times
+  /// one of the work item's keys is too large for weights of integers. Scales are not negative, so that their bits have
+  /// their order, with NaN the greatest; all warps of the warpgroup find the same.
   __device__ __forceinline__ void route_large_scales(scratch_type& scratch, consumer_state const& state) const {
     warp_work const volatile& work = own(scratch, state);
     auto const lane = static_cast<std::int32_t>(thread_index_here() % 32);
@@ -267,7 +269,8 @@ struct attention_on_warpgroups {
     state.tile.advance();
   }
 
-  /// Some channels at a time, so that products take fewer registers. Those from First on have been started.
+  /// Multiplies weights by values, some channels at a time, so that products take fewer registers. The products of the
+  /// channels that begin with First have been started.
   template <int First, int Registers>
   __device__ __forceinline__ void multiply_values(scratch_type& scratch, consumer_state& state,
                                                   float (&products)[Registers]) const {
@@ -300,7 +303,7 @@ struct attention_on_warpgroups {
     }
   }
 
-  /// All codes of this warpgroup's queries by those of 128 keys.
+  /// Starts the products of this warpgroup's queries with 128 keys.
   __device__ __forceinline__ void start_scores(scratch_type& scratch, consumer_state& state) const {
     matrix_descriptor const keys = matrix_descriptor::rows_of<shape::row_bytes>(
         detail::plain_shared_address(scratch.key[0]) + static_cast<std::uint32_t>(state.tile.stage * shape::key_bytes));
@@ -314,9 +317,10 @@ struct attention_on_warpgroups {
     commit_multiply();
   }
 
-  /// Weights of 128 keys by some channels of their values, and by ones behind the last. `is_never` is nothing that the
-  /// compiler knows: it takes products that follow others in their registers for dependent on them. Else it puts off
-  /// additions of the others, and takes more registers than there are.
+  /// Starts the products of the weights of 128 keys with some channels of their values, and with the column of ones
+  /// behind the last channel. `is_never` is false, but the compiler does not know that: it takes products that reuse
+  /// the registers of others for dependent on them. Without it, it would delay the additions of the others, and take
+  /// more registers than there are.
   template <int First, int Registers>
   __device__ __forceinline__ void start_products(scratch_type& scratch, consumer_state& state,
                                                  float (&products)[Registers]) const {
@@ -341,7 +345,7 @@ struct attention_on_warpgroups {
       int const at = First / 2 + i;
       if (at < Channels / 2) {
         state.outputs[at] = __fmaf_rn(state.outputs[at], state.factor[i / 2 % 2], products[i]);
-      } else if (i % 2 == 0) {  // the first of 8 columns is the one of ones
+      } else if (i % 2 == 0) {  // of the 8 columns behind the values the first is the column of ones
         float& sum = state.outputs[Channels / 2 + i / 2 % 2];
         sum = __fmaf_rn(sum, state.factor[i / 2 % 2], products[i]);
       }
@@ -359,7 +363,7 @@ struct attention_on_warpgroups {
     return {work.low + row, {min(high, end), min(high + 8, end)}};
   }
 
-  /// Tiles that other rows of the block need.
+  /// Passes over tiles that only other rows of the block need.
   __device__ __forceinline__ void skip(scratch_type& scratch, consumer_state& state, std::int32_t tiles) const {
     for (; tiles > 0; --tiles) {
       scratch.key_full[state.tile.stage].wait(state.tile.phase);
@@ -370,7 +374,7 @@ struct attention_on_warpgroups {
     }
   }
 
-  /// Makes logits of the lane's scores of the tile at `state.tile`.
+  /// The factor that turns the lane's scores of the tile at `state.tile` into logits.
   __device__ __forceinline__ static float scale_of(scratch_type const& scratch, consumer_state const& state) {
     unsigned const index = thread_index_here();
     return state.query_scales[index / 4] * scratch.key_scales[state.tile.stage][index % 4];
@@ -399,12 +403,12 @@ struct attention_on_warpgroups {
     output.write_log_sum_exps(finished, place);
   }
 
-  /// In a warpgroup's rows.
+  /// The first row of a warp among its warpgroup's rows.
   __device__ __forceinline__ static std::int32_t row_of_warp(int warp) {
     return warp % 4 * 16;
   }
 
-  /// The same in all lanes, and known to be.
+  /// Lane 0's value, so that the compiler knows that it is the same in all lanes.
   __device__ __forceinline__ static std::int32_t uniform(std::int32_t value) {
     return __shfl_sync(0xffffffffU, value, 0);
   }

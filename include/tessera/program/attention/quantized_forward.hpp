@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `attention_tiles`: softmax(scores) * values over quantized operands, without the scores in memory: the portable
-/// program of algorithm/attention/attention.hpp.
+/// `attention_tiles`: computes softmax(scores) * values over quantized operands, without the scores in memory. It is
+/// the portable program of algorithm/attention/attention.hpp.
 ///
 /// A group takes 64 queries of a head and walks over their keys from first to last, 128 at a time:
 ///
@@ -14,13 +14,13 @@
 ///
 ///     result = O / l * scale of values (+ their mean)                          lse = ln 2 (r + log2 L) (+ mean score)
 ///
-/// That is, two-level accumulation (SageAttention2, arXiv 2411.10958, section 3.4): tensor cores that keep 13 bits of
-/// sums of 8-bit floats add up no more than a tile. The reference of each tile is its own (reduce/online_softmax.hpp):
-/// weights are rounded with their whole range, whatever came before. Results are divided by the sum of the rounded
+/// This is two-level accumulation (SageAttention2, arXiv 2411.10958, section 3.4): tensor cores that keep 13 bits of
+/// sums of 8-bit floats add up no more than a tile. Each tile has its own reference (reduce/online_softmax.hpp), so
+/// that weights are rounded with their whole range, whatever came before. Results are divided by the sum of the rounded
 /// weights, so that they are means of values: values that are all equal come back. A lane adds the weights of 64
 /// columns in order. So the order of additions depends on the extents alone.
 ///
-/// Where there are several shares, a group takes a share of the keys, too, and leaves what it has to merge_attention.
+/// Where the keys are split, a group takes one split of them, and leaves its partial results to merge_attention.
 ///
 /// Cost for each head: 4 * queries * keys * channels operations and queries * keys exponentials, less what a mask
 /// leaves out in whole tiles of 64 x 128.
@@ -50,8 +50,8 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Which quantizers and which softmax: QK for queries and keys, a symmetric_quantizer with a granularity; PV for
-/// weights and values.
+/// A method of quantized attention: its quantizers and its softmax. QK is the quantizer of queries and keys, a
+/// symmetric_quantizer with a granularity; PV that of weights and values.
 template <class QK, class PV, class Softmax>
 struct attention_method {
   /// The quantizer of queries and keys.
@@ -63,22 +63,23 @@ struct attention_method {
   using query_groups = typename QK::granularity_type::queries;
   /// Keys that share a scale: a token_groups.
   using key_groups = typename QK::granularity_type::keys;
-  /// What codes of queries and keys lie in: std::int8_t or int4x2.
+  /// The element that codes of queries and keys lie in: std::int8_t or int4x2.
   using score_code = stored_code<QK>;
-  /// The code of a value and of a weight.
+  /// The type of the code of a value and of a weight.
   using value_code = typename PV::code_type;
 };
 
-/// No bias. A user's own is a trivially copyable function object: what is added to the score (natural, scaled) of a
-/// query and a key; minus infinity masks it.
+/// The bias that adds nothing. A user's own is a trivially copyable function object of sequence, head, query and key,
+/// whose result is added to the score (natural, scaled); minus infinity masks the score.
 struct no_bias {
-  /// Nothing is added.
+  /// Returns 0: nothing is added.
   TESSERA_FN float operator()(std::int64_t, std::int64_t, std::int64_t, std::int64_t) const { return 0.0F; }
 };
 
 namespace detail {
 
-/// Codes of 8-bit integers are multiplied as fp16, in which they and the sums of a tile are exact.
+/// The operand that a weight's code is multiplied as. Codes of 8-bit integers become fp16: they are exact in it, and
+/// the sums of a tile are exact in fp32.
 template <class Code>
 struct weight_operand {
   using type = Code;
@@ -94,12 +95,12 @@ struct weight_operand<std::int8_t> {
 
 }  // namespace detail
 
-/// Method: an attention_method. T: what results are rounded to. Bias: `bias(sequence, head, query, key)`. Channels: at
-/// most so many; a multiple of 64.
+/// Computes attention over quantized operands. Method: an attention_method. T: the type of results. Bias:
+/// `bias(sequence, head, query, key)`. Channels: the most channels that a head may have, a multiple of 64.
 template <class Method, class T, class Bias, int Channels>
 struct attention_tiles {
   using softmax_type = typename Method::softmax;
-  /// What codes of queries and keys lie in.
+  /// The element that codes of queries and keys lie in.
   using score_code = typename Method::score_code;
   /// The quantizer of weights.
   using weights = typename Method::value_quantizer;
@@ -109,49 +110,50 @@ struct attention_tiles {
   using state_type = typename softmax_type::state_type;
   using row_type = attention_row<state_type>;
   static constexpr int lanes = 128;
-  static constexpr int rows = 64;                             ///< queries
-  static constexpr int columns = 128;                         ///< keys
-  static constexpr int depth = 64 / codes_in<score_code>;     ///< elements of 64 channels of scores, at a time
-  static constexpr int width = 64;                            ///< channels of values at a time
-  static constexpr int parts = Channels / width;              ///< of 64 channels of values
-  static constexpr int row_columns = columns * rows / lanes;  ///< of a lane
+  static constexpr int rows = 64;                             ///< queries of a group
+  static constexpr int columns = 128;                         ///< keys of a tile
+  static constexpr int depth = 64 / codes_in<score_code>;     ///< elements of 64 channels, staged at a time for scores
+  static constexpr int width = 64;                            ///< channels of values that are staged at a time
+  static constexpr int parts = Channels / width;              ///< parts of 64 channels of values
+  static constexpr int row_columns = columns * rows / lanes;  ///< columns of a row that a lane takes
   static constexpr float log2_e = 1.4426950408889634F;
   static_assert(parts * width == Channels && columns == attention_padding,
                 "tessera: attention_tiles has a whole number of 64 channels");
 
-  /// Rows of scores lie one further apart than they are long: lanes that each read a row meet in different banks.
+  /// The scratch of a group. Rows of scores lie one element further apart than they are long, so that lanes that each
+  /// read a row use different banks.
   struct scratch_type {
     staged_tile<score_code, rows, depth> q;       ///< codes of queries
     staged_tile<score_code, columns, depth> k;    ///< codes of keys
     staged_tile<operand_type, rows, columns> p;   ///< codes of weights
     staged_tile<operand_type, width, columns> v;  ///< codes of values, by channels
-    /// In base 2, but for their scales (score_scale); minus infinity where masked.
+    /// Scores in base 2, before they are multiplied by score_scale(); minus infinity where masked.
     float scores[rows * (columns + 1)];
-    float query_scale[rows];   ///< of each row
-    float key_scale[columns];  ///< of each column
-    float largest[lanes];      ///< score that each lane has seen
-    float factor[rows];        ///< that earlier sums are multiplied by
-    row_type second[rows];     ///< what the second lane of each row knows
-    float inverse[rows];       ///< see finished_row
-    float share[rows];         ///< see finished_row
+    float query_scale[rows];   ///< scale of each row
+    float key_scale[columns];  ///< scale of each column
+    float largest[lanes];      ///< the largest score that each lane has seen
+    float factor[rows];        ///< what earlier sums of each row are multiplied by
+    row_type second[rows];     ///< the state of the second lane of each row
+    float inverse[rows];       ///< finished_row::inverse of each row
+    float share[rows];         ///< finished_row::share of each row
     /// The score of a query and a key of the tiles.
     TESSERA_FN float& score(int row, int column) { return scores[row * (columns + 1) + column]; }
   };
 
   attention_shape shape;
-  quantized_queries<score_code> queries;    ///< codes and scales
-  quantized_keys<score_code> keys;          ///< codes and scales
-  quantized_value_heads<code_type> values;  ///< codes and scales
+  quantized_queries<score_code> queries;    ///< codes and scales of queries
+  quantized_keys<score_code> keys;          ///< codes and scales of keys
+  quantized_value_heads<code_type> values;  ///< codes and scales of values
   sequence_lengths query_lengths;
   sequence_lengths key_lengths;
-  std::int64_t left;          ///< see attention_mask
-  std::int64_t right;         ///< see attention_mask
-  attention_block_list list;  ///< null: all tiles
+  std::int64_t left;          ///< attention_mask::left
+  std::int64_t right;         ///< attention_mask::right
+  attention_block_list list;  ///< tiles of keys that are seen; null: all
   Bias bias;                  ///< added to scores, natural
   attention_writer<Method, T> results;
-  attention_partials<state_type> partials;  ///< where shares of rows go, if they have several
+  attention_partials<state_type> partials;  ///< where splits of the keys leave their results, if there are several
 
-  /// Blocks of 64 queries of a head.
+  /// How many blocks of 64 queries a head has.
   TESSERA_FN constexpr std::int64_t query_blocks() const { return divide_up(shape.queries, std::int64_t{rows}); }
   TESSERA_FN constexpr std::int64_t groups() const {
     return shape.batch * shape.query_heads * query_blocks() * partials.shares();
@@ -205,15 +207,15 @@ struct attention_tiles {
     std::int64_t first_query;
     attention_mask mask;
 
-    /// The keys that any of the block's queries sees.
+    /// The keys that some query of the block sees.
     TESSERA_FN key_interval seen() const {
       std::int64_t const last = min(first_query + rows, mask.queries) - 1;
       return {mask.of(first_query).first, last < first_query ? 0 : mask.of(last).end};
     }
   };
 
-  /// Of a list of tiles of keys, or of all in order, those from `first` to `end` - 1; if they are at least `lowest` and
-  /// below `beyond`.
+  /// The tiles of a split: of the list, or of all tiles in order, those from `first` to `end` - 1. Of these only tiles
+  /// from `lowest` to `beyond` - 1 count.
   struct tile_range {
     std::int64_t first;
     std::int64_t end;
@@ -256,7 +258,7 @@ struct attention_tiles {
     typename product::sum_tile sums;
     product::clear(group, sums);
     for (std::int64_t element = 0; element < q.columns(); element += depth) {
-      group.sync();  // the tiles before have been read
+      group.sync();  // all lanes have read the tiles before
       q.load(group, scratch.q, at.first_query, element);
       k.load(group, scratch.k, first, element);
       for (int step = 0; step < depth; step += product::depth) {
@@ -304,12 +306,12 @@ struct attention_tiles {
 
   /// Whether something is added to products of codes, so that they are scaled before they are kept.
   TESSERA_FN bool has_addends() const { return !std::is_same_v<Bias, no_bias> || queries.corrections.data != nullptr; }
-  /// By which a kept score is still to be multiplied.
+  /// The factor that a kept score is still to be multiplied by.
   TESSERA_FN float score_scale(scratch_type const& scratch, int row, int column) const {
     return has_addends() ? 1.0F : scratch.query_scale[row] * scratch.key_scale[column];
   }
 
-  /// From scores to weights, and what is known of their rows. Ends with a sync.
+  /// Turns scores into weights, and adds them to the states of their rows. Ends with a sync.
   template <class Group>
   TESSERA_FN void make_weights(Group const& group, per_lane<state_type, Group>& state, per_lane<float, Group>& rounded,
                                bool is_first, scratch_type& scratch) const {
@@ -346,7 +348,7 @@ struct attention_tiles {
   template <class Product, class Group>
   TESSERA_FN void add_values(Group const& group, place const& at, std::int64_t first, int part, scratch_type& scratch,
                              typename Product::sum_tile& totals) const {
-    group.sync();  // the values before have been read
+    group.sync();  // all lanes have read the values before
     load_values(group, values.codes[at.sequence][at.key_head][first / columns], part * width, scratch.v);
     typename Product::sum_tile sums;
     Product::clear(group, sums);
@@ -367,7 +369,7 @@ struct attention_tiles {
     }
   };
 
-  /// Channels beyond the last are zeros. Ends with a sync.
+  /// Loads the values of a tile and 64 channels. Channels beyond the last become zeros. Ends with a sync.
   template <class Group>
   TESSERA_FN void load_values(Group const& group, matrix_view<code_type const> codes, std::int64_t first_channel,
                               staged_tile<operand_type, width, columns>& tile) const {
@@ -384,7 +386,7 @@ struct attention_tiles {
     }
   }
 
-  /// What results are multiplied by, and log-sum-exps. Ends with a sync.
+  /// Makes what results are multiplied by, and writes log-sum-exps. Ends with a sync.
   template <class Group>
   TESSERA_FN void finish_rows(Group const& group, place const& at, std::int64_t share,
                               per_lane<state_type, Group> const& state, per_lane<float, Group> const& rounded,

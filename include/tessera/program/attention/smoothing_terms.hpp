@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What smoothing takes away from scores and attention needs back: `mean_scores`, of the mean key, for log-sum-exps,
-/// and `query_corrections`, of mean queries, for every score. SageAttention2 (arXiv 2411.10958), section 3.1. In fp32.
+/// The scores that smoothing takes away and attention needs back, in fp32 (SageAttention2, arXiv 2411.10958, section
+/// 3.1): `mean_scores` makes those of the mean key, for log-sum-exps, and `query_corrections` those of mean queries,
+/// for every score.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +15,18 @@
 namespace tessera {
 inline namespace v0 {
 
-/// scale * query . mean key, for each query. A group takes 128 queries.
+/// Makes scale * query . mean key for each query. A group takes 128 queries.
 template <class Source>
 struct mean_scores {
   static constexpr int lanes = 128;
   struct scratch_type {};
 
-  Source queries;                  ///< as they are read
+  Source queries;                  ///< the queries: a head_source
   view<float const, 3> key_means;  ///< batch x key heads x channels
-  float scale;                     ///< of scores
+  float scale;                     ///< what scores are multiplied by
   view<float, 3> scores;           ///< batch x query heads x queries
 
-  /// Groups of queries of a head.
+  /// How many groups take the queries of a head.
   TESSERA_FN constexpr std::int64_t blocks() const { return divide_up(queries.tokens(), std::int64_t{lanes}); }
   TESSERA_FN constexpr std::int64_t groups() const { return queries.batch() * queries.heads() * blocks(); }
 
@@ -47,14 +48,15 @@ struct mean_scores {
   }
 };
 
-/// Keys as their codes say, without their mean: a source for query_corrections where keys themselves were not kept.
+/// Keys as their codes stand for them, without their mean: a source for query_corrections where keys themselves were
+/// not kept.
 template <class Code, class Groups>
 struct decoded_keys {
-  quantized_keys<Code> keys;  ///< codes and scales
+  quantized_keys<Code> keys;  ///< codes and scales of keys
   sequence_lengths lengths;
-  std::int64_t tokens;  ///< of a sequence
+  std::int64_t tokens;  ///< tokens of the longest sequence
 
-  /// Key heads.
+  /// Key heads of a sequence.
   TESSERA_FN constexpr std::int64_t heads() const { return keys.codes.extent(1); }
   /// Tokens of a sequence.
   TESSERA_FN std::int64_t length(std::int64_t sequence) const { return length_of(lengths, sequence, tokens); }
@@ -65,28 +67,28 @@ struct decoded_keys {
   }
 };
 
-/// factor * mean query . (key - mean key), for each block of queries and each key. A group takes 128 keys and up to 64
-/// rows of scores, a row being a block of queries of any of the query heads that share the keys: keys are read from
-/// memory once for all of them.
+/// Makes factor * mean query . (key - mean key) for each block of queries and each key. A group takes 128 keys and up
+/// to 64 rows of scores; a row is a block of queries of any of the query heads that share the keys. So keys are read
+/// from memory once for all of these rows.
 template <class Source>
 struct query_corrections {
   static constexpr int lanes = 128;
-  static constexpr int most_rows = 64;  ///< of a group
+  static constexpr int most_rows = 64;  ///< the most rows of a group
   static constexpr int together = 8;    ///< rows that a key's channel is multiplied with while it is in a register
   struct scratch_type {};
 
   view<float const, 4> query_means;  ///< batch x query heads x blocks x channels
-  smoothed_heads<Source> keys;       ///< codes, as what they decode to
-  float factor;                      ///< that makes scores of products: the softmax's scale, in base 2
+  smoothed_heads<Source> keys;       ///< the keys, minus their mean
+  float factor;                      ///< what products are multiplied by: the softmax's scale, in base 2
   view<float, 4> corrections;        ///< batch x query heads x blocks x padded keys
 
-  /// Groups of keys of a head.
+  /// How many groups take the keys of a head.
   TESSERA_FN constexpr std::int64_t key_blocks() const { return corrections.extent(3) / lanes; }
-  /// Rows of a key head.
+  /// How many rows of scores a key head has.
   TESSERA_FN constexpr std::int64_t rows() const {
     return corrections.extent(1) / keys.source.heads() * corrections.extent(2);
   }
-  /// Groups of rows of a key head.
+  /// How many groups take the rows of a key head.
   TESSERA_FN constexpr std::int64_t parts() const { return divide_up(rows(), std::int64_t{most_rows}); }
   TESSERA_FN constexpr std::int64_t groups() const {
     return corrections.extent(0) * keys.source.heads() * parts() * key_blocks();
@@ -107,7 +109,7 @@ struct query_corrections {
   }
 
  private:
-  /// The rows from `row` on, but before `end`.
+  /// Makes the corrections of a key for up to 8 rows: `row`, row + 1, ..., below `end`.
   TESSERA_FN void correct(std::int64_t sequence, std::int64_t key_head, std::int64_t key, std::int64_t row,
                           std::int64_t end) const {
     std::int64_t const blocks = corrections.extent(2);
@@ -116,7 +118,7 @@ struct query_corrections {
     if (key < keys.length(sequence)) {
       float const* means[together];
       for (int i = 0; i < together; ++i) {
-        std::int64_t const at = min(row + i, end - 1);  // what is beyond is the last once more
+        std::int64_t const at = min(row + i, end - 1);  // beyond the last row, the last row again
         means[i] = &query_means(sequence, first_head + at / blocks, at % blocks, 0);
       }
       for (std::int64_t channel = 0; channel < query_means.extent(3); ++channel) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `join_decoded`: puts together rows of attention whose keys were shared among a few blocks, as merge_attention does
-/// (program/attention/split_keys.hpp); for decoding, where its time counts.
+/// `join_decoded`: merges the splits of rows of attention (split-KV), as merge_attention does
+/// (program/attention/split_keys.hpp); for decoding, where the time of merging counts.
 ///
-/// A block takes 32 channels of a row, and each of its four warps every fourth share of them, so that all of a row's
-/// shares are asked for at once, by as many blocks as there are multiprocessors. Blocks are small enough to be there,
-/// and know their places, before those that make the shares have left. The order of additions depends on the number of
-/// shares alone.
+/// A thread block takes 32 channels of a row, and each of its four warps every fourth split, so that all splits of a
+/// row are loaded at once, by as many blocks as there are multiprocessors. Blocks are small enough to be resident, and
+/// to know their rows, before the blocks that make the splits have left. The order of additions depends on the number
+/// of splits alone.
 #pragma once
 
 #include <cstdint>
@@ -20,32 +20,32 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A group takes some channels of a row.
+/// Merges splits of rows and writes results. A group takes 32 channels of a row.
 template <class Method, class Result>
 struct join_decoded {
   using softmax_type = typename Method::softmax;
   using state_type = typename softmax_type::state_type;
   using row_type = attention_row<state_type>;
   static_assert(sizeof(row_type) == sizeof(float4), "tessera: join_decoded loads rows as four words");
-  static constexpr int parts = 4;  ///< warps, which take shares in turn
+  static constexpr int parts = 4;  ///< warps, which take splits in turn
   static constexpr int lanes = 32 * parts;
   static constexpr int columns = 32;                                 ///< channels of a group
-  static constexpr int lane_rows = most_attention_shares / 32;       ///< shares whose rows a lane knows
-  static constexpr int warp_shares = most_attention_shares / parts;  ///< that a warp adds up
-  static constexpr int blocks_per_multiprocessor = 6;  ///< so few registers that one is there beside other programs
+  static constexpr int lane_rows = most_attention_shares / 32;       ///< splits whose states a lane loads
+  static constexpr int warp_shares = most_attention_shares / parts;  ///< splits that a warp adds up
+  static constexpr int blocks_per_multiprocessor = 6;  ///< so few registers that a block fits beside other programs
   static constexpr bool waits_for_stream = true;
 
   struct scratch_type {
-    float totals[parts][columns];  ///< of each warp
+    float totals[parts][columns];  ///< sums of each warp
   };
 
-  attention_partials<state_type> partials;  ///< the shares
+  attention_partials<state_type> partials;  ///< the splits
   attention_writer<Method, Result> results;
-  known_divisor by_columns;  ///< groups of a row
-  known_divisor by_queries;  ///< queries of a sequence
-  known_divisor by_heads;    ///< query heads of a sequence
+  known_divisor by_columns;  ///< divides by the number of groups of a row
+  known_divisor by_queries;  ///< divides by the number of queries of a sequence
+  known_divisor by_heads;    ///< divides by the number of query heads of a sequence
 
-  /// For the shares of a call; groups have 31 bits.
+  /// The program for the splits of a call. The number of groups must fit into 31 bits.
   [[nodiscard]] static join_decoded of(attention_partials<state_type> const& partials,
                                        attention_writer<Method, Result> const& results) {
     attention_shape const& s = results.shape;
@@ -95,7 +95,8 @@ struct join_decoded {
     std::uint32_t query;
   };
 
-  /// A warp's part of a channel, relative to the largest reference of all shares. All warps give the same row.
+  /// The sum of a warp's splits in a channel, relative to the largest reference of all splits. `whole` becomes the
+  /// state of all splits, the same in all warps.
   __device__ __forceinline__ float add(place const& at, int channel, int part, int lane, row_type& whole) const {
     float const* const totals = &partials.totals(0, at.sequence, at.head, at.query, channel);
     auto const* const rows = reinterpret_cast<float4 const*>(&partials.rows(0, at.sequence, at.head, at.query));
@@ -127,7 +128,7 @@ struct join_decoded {
     return {lowest, lowest, 0.0F, 0.0F};
   }
 
-  /// By which shares are multiplied, and all rows together.
+  /// Finds the factors of the splits, and the state of all splits together.
   __device__ __forceinline__ static void find_factors(float4 const (&row)[lane_rows], float (&factor)[lane_rows],
                                                       row_type& whole) {
     softmax_type const softmax;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What becomes of a row of attention when its keys are done: `finish_attention_row`; and `merge_attention`, which puts
-/// together rows whose keys were shared among groups (split-KV, for queries that are few).
+/// The end of a row of attention: `finish_attention_row` makes results and log-sum-exps when all keys are done.
+/// `merge_attention` merges rows whose keys were split among groups (split-KV, for queries that are few).
 #pragma once
 
 #include <cstdint>
@@ -17,23 +17,24 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What is known of a row's keys so far.
+/// What is known of a row of scores after some of its keys.
 template <class State>
 struct attention_row {
-  State state;    ///< of the softmax
+  State state;    ///< the softmax's state
   float rounded;  ///< the sum of the weights' codes
 
-  /// Before the first key.
+  /// The row before its first key.
   template <class Softmax>
   [[nodiscard]] TESSERA_FN static constexpr attention_row nothing(Softmax const& softmax) {
     return {softmax.identity(), 0.0F};
   }
-  /// Adds sums of other keys of the row, which `factor` makes relative to this row's reference.
+  /// Adds the sums of other keys of the row; `factor` makes them relative to this row's reference.
   TESSERA_FN void add(attention_row const& other, float factor) {
     state.sum += other.state.sum * factor;
     rounded += other.rounded * factor;
   }
-  /// Adds other keys of the row. Gives what totals by the weights of both are to be multiplied by.
+  /// Merges other keys of the row. Returns the factors that the sums of weighted values of both are to be multiplied
+  /// by.
   template <class Softmax>
   TESSERA_FN typename Softmax::factors merge(Softmax const& softmax, attention_row const& other) {
     auto const by = softmax.merge(state, other.state);
@@ -42,32 +43,33 @@ struct attention_row {
   }
 };
 
-constexpr int most_attention_shares = 64;  ///< of the keys of a row
+constexpr int most_attention_shares = 64;  ///< the most splits that the keys of a row may have
 
-/// Shares of rows: their values are added up relative to their own references.
+/// The partial results of splits of the keys (`shares`). Each is relative to its own reference.
 template <class State>
 struct attention_partials {
-  view<float, 5> totals;               ///< shares x batch x query heads x queries x channels
-  view<attention_row<State>, 4> rows;  ///< shares x batch x query heads x queries
+  view<float, 5> totals;               ///< sums of weighted values: splits x batch x query heads x queries x channels
+  view<attention_row<State>, 4> rows;  ///< splits x batch x query heads x queries
 
-  /// Shares of a row; 1 without memory for more.
+  /// The number of splits; 1 without memory for more.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t shares() const { return rows.data == nullptr ? 1 : rows.extent(0); }
 };
 
-/// What results are made with.
+/// What the results of a row are made with.
 struct finished_row {
   float inverse;      ///< what totals are multiplied by; 0 for a row without keys
-  float share;        ///< of values in the row's weights: less than 1 with a sink
+  float share;        ///< the part of the row's weight that values have: less than 1 with a sink
   float log_sum_exp;  ///< natural, with the mean key's score
 };
 
-/// Of a channel of values, before they became codes.
+/// The scale and the mean of a channel of values.
 struct value_terms {
   float scale;  ///< what codes are multiplied by
-  float mean;   ///< what was taken from all values
+  float mean;   ///< the mean that was subtracted from all values
 };
 
-/// `sink`: minus infinity for none. `mean_score`: of the mean key, by which scores are less than they should be.
+/// Finishes a row. `sink`: the sink's score; minus infinity for none. `mean_score`: the score of the mean key, which
+/// all scores lack.
 template <class Softmax>
 TESSERA_FN finished_row finish_attention_row(attention_row<typename Softmax::state_type> row, float sink,
                                              float mean_score) {
@@ -86,34 +88,34 @@ TESSERA_FN finished_row finish_attention_row(attention_row<typename Softmax::sta
   return {is_empty ? 0.0F : poison * share / row.rounded, share, softmax.value(row.state) + shift};
 }
 
-/// Rows beyond the length of their sequence: zeros and minus infinity.
+/// The finished row of a query beyond the length of its sequence: results of zeros, a log-sum-exp of minus infinity.
 TESSERA_FN constexpr finished_row no_attention_row() {
   return {0.0F, 1.0F, -infinity};
 }
 
-/// All that attention_writer and merge_attention ask of a method, where neither keys nor values have codes of one:
-/// attention of a few queries over keys as they are, and over pages.
+/// The method of attention of a few queries over keys that are not quantized by a Method, or lie in pages of a cache:
+/// all that attention_writer and merge_attention ask of one.
 struct decode_method {
   using softmax = online_softmax<float>;
 };
 
-/// Codes to results: the last step of attention_tiles and merge_attention.
+/// Writes results and log-sum-exps: the last step of attention_tiles and merge_attention.
 template <class Method, class T>
 struct attention_writer {
   using softmax_type = typename Method::softmax;
   using row_type = attention_row<typename softmax_type::state_type>;
 
   attention_shape shape;
-  view<float const, 3> mean_scores;   ///< of quantized_queries, or null
+  view<float const, 3> mean_scores;   ///< quantized_queries::mean_scores, or null
   view<float const, 3> value_scales;  ///< batch x key heads x channels; null: all 1
   view<float const, 3> value_mean;    ///< batch x key heads x channels; or null
   sequence_lengths query_lengths;
-  array_view<float const> sinks;  ///< or null
-  sequence_starts starts;         ///< of queries
+  array_view<float const> sinks;  ///< a score for each query head, or null
+  sequence_starts starts;         ///< where queries of sequences begin
   head_view<T> out;               ///< results
-  view<float, 3> log_sum_exp;     ///< or null
+  view<float, 3> log_sum_exp;     ///< batch x query heads x queries, or null
 
-  /// What a row's totals become.
+  /// Finishes a row, with its sink and its mean key's score.
   TESSERA_FN finished_row finish(std::int64_t sequence, std::int64_t head, std::int64_t query,
                                  row_type const& row) const {
     if (query >= length_of(query_lengths, sequence, shape.queries)) {
@@ -122,7 +124,7 @@ struct attention_writer {
     float const mean_score = mean_scores.data != nullptr ? mean_scores(sequence, head, query) : 0.0F;
     return finish_attention_row<softmax_type>(row, sinks.data != nullptr ? sinks[head] : -infinity, mean_score);
   }
-  /// Writes a row's log-sum-exp, where anybody wants it.
+  /// Writes a row's log-sum-exp, if it is wanted.
   TESSERA_FN void write_log_sum_exp(std::int64_t sequence, std::int64_t head, std::int64_t query,
                                     finished_row const& row) const {
     std::int64_t const at = place(sequence, query);
@@ -130,19 +132,19 @@ struct attention_writer {
       log_sum_exp(sequence, head, at) = row.log_sum_exp;
     }
   }
-  /// What values of a channel were before they became codes.
+  /// The scale and the mean of a channel of values, for a query head.
   TESSERA_FN value_terms terms_of(std::int64_t sequence, std::int64_t head, std::int64_t channel) const {
     auto const group = static_cast<std::uint32_t>(shape.query_heads) / static_cast<std::uint32_t>(shape.key_heads);
     std::int64_t const key_head = static_cast<std::uint32_t>(head) / group;
     return {value_scales.data != nullptr ? value_scales(sequence, key_head, channel) : 1.0F,
             value_mean.data != nullptr ? value_mean(sequence, key_head, channel) : 0.0F};
   }
-  /// Writes one channel of a row; inverse and share are those of finished_row.
+  /// Writes one channel of a row. `inverse` and `share` are those of finished_row.
   TESSERA_FN void write(std::int64_t sequence, std::int64_t head, std::int64_t query, std::int64_t channel,
                         float inverse, float share, float total) const {
     write(sequence, head, query, channel, {inverse, share, 0.0F}, terms_of(sequence, head, channel), total);
   }
-  /// The same, where terms_of() is known.
+  /// Writes one channel of a row whose terms_of() are known.
   TESSERA_FN void write(std::int64_t sequence, std::int64_t head, std::int64_t query, std::int64_t channel,
                         finished_row const& row, value_terms const& terms, float total) const {
     std::int64_t const at = place(sequence, query);
@@ -153,34 +155,34 @@ struct attention_writer {
   }
 
  private:
-  /// Of a row; -1 for nowhere: behind a sequence that is not padded the next one begins.
+  /// Where the results of a row lie; -1: nowhere, for behind a sequence that is not padded the next one begins.
   TESSERA_FN std::int64_t place(std::int64_t sequence, std::int64_t query) const {
     bool const is_beyond = starts.first.data != nullptr && query >= length_of(query_lengths, sequence, shape.queries);
     return is_beyond ? -1 : starts.place(sequence, query);
   }
 };
 
-/// Adds the shares of rows relative to the largest of their references: four quarters of them at the same time, each in
-/// order, then the quarters in order. A group takes a row.
+/// Merges the splits of rows, relative to the largest of their references: four quarters of them at the same time, each
+/// in order, then the quarters in order. A group takes a row.
 template <class Method, class T>
 struct merge_attention {
   using softmax_type = typename Method::softmax;
   using state_type = typename softmax_type::state_type;
   using row_type = attention_row<state_type>;
-  static constexpr int parts = 4;         ///< shares that are added at the same time
+  static constexpr int parts = 4;         ///< parts of the splits, which are added at the same time
   static constexpr int part_lanes = 128;  ///< lanes that add a part
   static constexpr int lanes = parts * part_lanes;
   static constexpr int most_channels = 256;
-  static constexpr int at_a_time = 8;  ///< shares that are asked for before the first is there
+  static constexpr int at_a_time = 8;  ///< splits that are loaded before the first is added
 
   struct scratch_type {
-    row_type rows[most_attention_shares];  ///< of all shares
-    float factors[most_attention_shares];  ///< by which shares are multiplied
-    row_type part_rows[parts];             ///< of each part
-    float totals[parts * most_channels];   ///< of each part, by channels
+    row_type rows[most_attention_shares];  ///< the row's states, one for each split
+    float factors[most_attention_shares];  ///< what each split is multiplied by
+    row_type part_rows[parts];             ///< the sum of each part
+    float totals[parts * most_channels];   ///< sums of weighted values of each part, by channels
   };
 
-  attention_partials<state_type> partials;  ///< the shares
+  attention_partials<state_type> partials;  ///< the splits
   attention_writer<Method, T> results;
 
   TESSERA_FN constexpr std::int64_t groups() const {
@@ -222,7 +224,7 @@ struct merge_attention {
     std::int64_t query;
   };
 
-  /// What a share is multiplied by, so that it can be added to the others.
+  /// The factor that makes a split relative to the largest reference.
   TESSERA_FN float factor_of(scratch_type const& scratch, int share) const {
     softmax_type const softmax;
     state_type whole = softmax.identity();
@@ -280,7 +282,7 @@ struct merge_attention {
     }
   }
 
-  /// Sums by the same reference, once `factor` was applied.
+  /// Adds a part of the row; `factor` makes it relative to the largest reference.
   TESSERA_FN static void add(row_type& whole, row_type const& part, float factor) {
     whole.state.largest = max(whole.state.largest, part.state.largest);
     whole.state.reference = max(whole.state.reference, part.state.reference);

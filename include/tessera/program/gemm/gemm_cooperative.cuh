@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `gemm_on_warpgroups`: the matrix product a b^T by sm_90a's tensor cores, tiles by a schedule, and whatever an
-/// epilogue makes of the sums.
+/// `gemm_on_warpgroups`: the matrix product a b^T by sm_90a's tensor cores, as a persistent, warp-specialised
+/// cooperative kernel, with tiles from a schedule and an epilogue that takes the sums.
 ///
-/// Each thread block computes 128 x columns sums at a time and goes on to the next until there are none (the grid fills
-/// the chip once). One of its warpgroups, of which one thread works, has the copy engine bring pieces 128 bytes deep of
-/// a and of b into a ring in shared memory; two warpgroups multiply 64 x columns each and hand the sums, in registers,
-/// to the epilogue. Two blocks of a cluster compute tiles one below the other: each copies half of the rows of b, for
-/// both. While one warpgroup is in its epilogue the other may still multiply, and copies for the next tile are under
-/// way.
+/// Each thread block computes tiles of 128 x columns sums, one after the other (the grid fills the chip once). One
+/// thread of its producer warpgroup loads pieces of a and of b, 128 bytes deep, by TMA into pipeline stages in shared
+/// memory. Two consumer warpgroups multiply 64 x columns each and hand the sums, in registers, to the epilogue. Two
+/// blocks of a cluster compute tiles one below the other: each loads half of the rows of b for both. While one
+/// warpgroup is in its epilogue the other may still multiply, and the next tile's pieces are being loaded.
 ///
-/// Cost of 8192^3 in bf16 with 256 columns and clusters of two: 1.1e12 operations; for 4.2e6 of them a block copies 32
+/// Cost of 8192^3 in bf16 with 256 columns and clusters of two: 1.1e12 operations; for 4.2e6 of them a block loads 32
 /// KiB through L2.
 ///
-/// A schedule is one of tile/gemm_schedule.hpp; its rows are of clusters: 128 or 256 rows of a.
+/// A schedule is one of tile/gemm_schedule.hpp; its rows are those of clusters: 128 or 256 rows of a.
 ///
-/// An epilogue is a trivially copyable type with `scratch_type` (a warp's own, in shared memory, kept from tile to
-/// tile), prepare(), which one thread calls, operator()(sums, place, scratch) for the 16 x columns sums of a warp, laid
-/// out as warpgroup_mma.cuh says, which it may change, and finish(), both called by whole warps. One that has a
-/// template `deferred_type<registers>` has, instead of operator(), defer(sums, place, deferred), which leaves in
-/// registers what is still to be done, and run_deferred<0> and <1>(deferred, place, scratch), which do it while the
-/// tensor cores work on the next tile: of 240 registers the sums take columns / 2, and the program about 20.
+/// An epilogue is a trivially copyable type with these members. `scratch_type` is a warp's own shared memory, kept from
+/// tile to tile. One thread calls prepare(). Whole warps call operator()(sums, place, scratch) for their 16 x columns
+/// sums, laid out as warpgroup_mma.cuh says, which it may change, and finish(). An epilogue with a template
+/// `deferred_type<registers>` has no operator(), but defer(sums, place, deferred), which leaves in registers what is
+/// still to be done, and run_deferred<0> and <1>(deferred, place, scratch), which do it while the tensor cores work on
+/// the next tile: of 240 registers the sums take columns / 2, and the program about 20.
 #pragma once
 
 #include <cstdint>
@@ -41,13 +40,13 @@ inline namespace v0 {
 
 namespace detail {
 
-/// Whether an epilogue puts off a part of its work, until the next tile's multiplications are under way.
+/// Whether an epilogue defers a part of its work until the next tile's multiplications have begun.
 template <class Epilogue>
 inline constexpr bool is_deferring = requires {
   typename Epilogue::template deferred_type<4>;
 };
 
-/// What the epilogue of the tile before has put off, in registers.
+/// The work that the epilogue of the tile before has deferred, in registers.
 template <class Epilogue, int Registers>
 struct deferred_work {
   template <int Half, class Scratch>
@@ -85,19 +84,19 @@ struct gemm_on_warpgroups {
   static constexpr int before_architecture = 1000;
   static constexpr bool needs_specific_architecture = true;
   static constexpr bool is_persistent = true;
-  static constexpr int rows = pieces_type::rows;              ///< of a cluster's tile
-  static constexpr int columns = pieces_type::columns;        ///< of a cluster's tile
-  static constexpr int b_box_rows = pieces_type::b_box_rows;  ///< of the boxes of b; those of a have 128
-  static constexpr int depth = pieces_type::depth;            ///< of a piece, and of all boxes
+  static constexpr int rows = pieces_type::rows;              ///< rows of a cluster's tile
+  static constexpr int columns = pieces_type::columns;        ///< columns of a cluster's tile
+  static constexpr int b_box_rows = pieces_type::b_box_rows;  ///< rows of the boxes of b; boxes of a have 128
+  static constexpr int depth = pieces_type::depth;            ///< depth of a piece, and of all boxes
   static constexpr int a_bytes = pieces_type::a_bytes;
   static constexpr int b_bytes = pieces_type::b_bytes;
 
   struct scratch_type {
     alignas(1024) unsigned char a[Policy.stages][a_bytes];
     alignas(1024) unsigned char b[Policy.stages][b_bytes];
-    typename Epilogue::scratch_type of_warp[4 * shape::consumers];  ///< of epilogues, a warp each
-    shared_barrier full[Policy.stages];                             ///< a piece is there
-    shared_barrier empty[Policy.stages];  ///< all blocks of the cluster have multiplied with a piece
+    typename Epilogue::scratch_type of_warp[4 * shape::consumers];  ///< scratch of the epilogue, for each warp
+    shared_barrier full[Policy.stages];                             ///< completes when a stage's piece is loaded
+    shared_barrier empty[Policy.stages];  ///< completes when all blocks of the cluster have multiplied with the piece
   };
 
   tensor_map a;
@@ -105,7 +104,7 @@ struct gemm_on_warpgroups {
   Schedule schedule;
   Epilogue epilogue;
 
-  /// The launch has as many blocks as run at a time, or fewer.
+  /// Runs the thread block's work items. A launch has as many blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t block,
                                              scratch_type& scratch) const {
     if (group.lane == 0) {
@@ -133,7 +132,7 @@ struct gemm_on_warpgroups {
     prefetch_tensor_map(a);
     prefetch_tensor_map(b);
     epilogue.prepare();
-    constexpr int releases = Policy.blocks * shape::consumers * 4;  // a warp each
+    constexpr int releases = Policy.blocks * shape::consumers * 4;  // one of each consumer warp
     for (int stage = 0; stage < Policy.stages; ++stage) {
       scratch.full[stage].init(1);
       scratch.empty[stage].init(releases);
@@ -173,9 +172,9 @@ struct gemm_on_warpgroups {
     epilogue.finish();
   }
 
-  /// One piece is multiplied while the next is awaited; a piece is given back when the next one's multiplications have
-  /// begun. Behind the first two come the halves of what the epilogue of the tile before has put off. Gives the work
-  /// number `next`, which is looked up while tensor cores are busy.
+  /// Multiplies the pieces of a tile. One piece is multiplied while the next is awaited; a stage is released when the
+  /// next piece's multiplications have begun. After the first two pieces come the halves of what the epilogue of the
+  /// tile before has deferred. Returns work item number `next`, which is looked up while tensor cores are busy.
   __device__ __forceinline__ gemm_work multiply_tile(scratch_type& scratch, int consumer, place_type& place,
                                                      typename mma::sum_type (&sums)[mma::registers],
                                                      detail::deferred_work<Epilogue, mma::registers>& deferred,
@@ -204,7 +203,8 @@ struct gemm_on_warpgroups {
     return work;
   }
 
-  /// Work number `index`, if there is one, here and now: the compiler would rather compute it where it is used.
+  /// Looks up work item number `index`, if there is one, here and now: the compiler would rather compute it where it is
+  /// used.
   __device__ __forceinline__ gemm_work look_up(std::int32_t index) const {
     gemm_work const work = index < schedule.count() ? schedule.at(index) : gemm_work{};
     std::int32_t words[3] = {work.row, work.column, work.pieces};
@@ -219,13 +219,13 @@ struct gemm_on_warpgroups {
     }
   }
 
-  /// Of this warpgroup's rows of a and of b, in the first piece of the ring.
+  /// Descriptors of this warpgroup's rows of a, and of b, in the first pipeline stage.
   struct operand_pair {
     matrix_descriptor a;
     matrix_descriptor b;
   };
 
-  /// Starts to multiply the piece at `place` and moves on. Not `add`: the old sums count as zero.
+  /// Starts to multiply the piece at `place` and advances it. Without `add` the old sums count as zero.
   __device__ __forceinline__ static void multiply_piece(scratch_type& scratch, operand_pair operands, place_type& place,
                                                         typename mma::sum_type (&sums)[mma::registers], bool add) {
     scratch.full[place.stage].wait(place.phase);
@@ -240,7 +240,7 @@ struct gemm_on_warpgroups {
     place.advance();
   }
 
-  /// The same after the first piece; gives back piece `before` and says which comes next.
+  /// Multiplies a piece after the first one, and releases stage `before`. Returns the stage of the piece.
   __device__ __forceinline__ static int multiply_next_piece(scratch_type& scratch, operand_pair operands,
                                                             place_type& place,
                                                             typename mma::sum_type (&sums)[mma::registers],

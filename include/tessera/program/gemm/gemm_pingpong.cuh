@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `gemm_in_turns`: the matrix product a b^T by sm_90a's tensor cores, for epilogues that take long and need the sums
-/// in registers: while one warpgroup is in its epilogue the other multiplies.
+/// `gemm_in_turns`: the matrix product a b^T by sm_90a's tensor cores, as a persistent, warp-specialised ping-pong
+/// kernel. It is for epilogues that take long and need the sums in registers: while one consumer warpgroup is in its
+/// epilogue the other multiplies.
 ///
-/// As gemm_on_warpgroups (schedules and epilogues are described there), but each of the two warpgroups has tiles of its
-/// own, of 128 x columns: a block's works go to one and the other in turn. A warpgroup begins with a tile when the
-/// other's last piece has come, so tensor cores are idle between tiles for no longer than between pieces. For 128 x 192
-/// the sums take 192 of 240 registers; pieces are a quarter smaller, so 17 % more is copied for each operation than for
-/// tiles of 128 x 256.
+/// Schedules and epilogues are those of gemm_on_warpgroups (gemm_cooperative.cuh). Here each of the two consumer
+/// warpgroups has tiles of its own, of 128 x columns: a block's work items go to one and the other in turn. A warpgroup
+/// begins with a tile when the other's last piece is loaded, so that tensor cores are idle between tiles for no longer
+/// than between pieces. For 128 x 192 the sums take 192 of 240 registers. Tiles are a quarter smaller than 128 x 256,
+/// so that 17 % more bytes are loaded for each operation.
 ///
-/// With twice as many workers as clusters, worker `i % workers` of a schedule is always the same warpgroup: it can keep
-/// what it reduces. Its warps have rows 16 w to 16 w + 15 and 64 + 16 w to 79 + 16 w of a block; an epilogue is called
-/// for either with a `scratch_type` of its own, and with the number of the work as a fourth argument if it takes one.
+/// With twice as many workers as clusters, worker `i % workers` of a schedule is always the same warpgroup, which can
+/// keep what it reduces. Warp w of it has rows 16 w to 16 w + 15 and 64 + 16 w to 79 + 16 w of a block. The epilogue is
+/// called for each of these two halves, with a `scratch_type` of its own, and with the number of the work item as a
+/// fourth argument if it takes one.
 #pragma once
 
 #include <cstdint>
@@ -40,21 +42,21 @@ struct gemm_in_turns {
   static constexpr int before_architecture = 1000;
   static constexpr bool needs_specific_architecture = true;
   static constexpr bool is_persistent = true;
-  static constexpr int rows = pieces_type::rows;              ///< of a cluster's tile
-  static constexpr int columns = pieces_type::columns;        ///< of a cluster's tile
-  static constexpr int b_box_rows = pieces_type::b_box_rows;  ///< of the boxes of b; those of a have 128
-  static constexpr int depth = pieces_type::depth;            ///< of a piece, and of all boxes
+  static constexpr int rows = pieces_type::rows;              ///< rows of a cluster's tile
+  static constexpr int columns = pieces_type::columns;        ///< columns of a cluster's tile
+  static constexpr int b_box_rows = pieces_type::b_box_rows;  ///< rows of the boxes of b; boxes of a have 128
+  static constexpr int depth = pieces_type::depth;            ///< depth of a piece, and of all boxes
   static constexpr int a_bytes = pieces_type::a_bytes;
   static constexpr int b_bytes = pieces_type::b_bytes;
-  static constexpr int halves = shape::block_rows / mma::rows;  ///< of a tile: 64 rows, which an instruction has
+  static constexpr int halves = shape::block_rows / mma::rows;  ///< halves of a tile: the 64 rows of an instruction
 
   struct scratch_type {
     alignas(1024) unsigned char a[Policy.stages][a_bytes];
     alignas(1024) unsigned char b[Policy.stages][b_bytes];
-    typename Epilogue::scratch_type of_rows[shape::consumers][4][halves];  ///< of epilogues
-    shared_barrier full[Policy.stages];                                    ///< a piece is there
-    shared_barrier empty[Policy.stages];    ///< all blocks of the cluster have multiplied with a piece
-    shared_barrier turn[shape::consumers];  ///< the other warpgroup's pieces have all come
+    typename Epilogue::scratch_type of_rows[shape::consumers][4][halves];  ///< scratch of the epilogue
+    shared_barrier full[Policy.stages];                                    ///< completes when a stage's piece is loaded
+    shared_barrier empty[Policy.stages];    ///< completes when all blocks of the cluster have multiplied with the piece
+    shared_barrier turn[shape::consumers];  ///< completes when the other warpgroup's last piece is loaded
   };
 
   tensor_map a;
@@ -62,7 +64,7 @@ struct gemm_in_turns {
   Schedule schedule;
   Epilogue epilogue;
 
-  /// The launch has as many blocks as run at a time, or fewer.
+  /// Runs the thread block's work items. A launch has as many blocks as run at a time, or fewer.
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t block,
                                              scratch_type& scratch) const {
     if (schedule.count() == 0) {
@@ -89,14 +91,14 @@ struct gemm_in_turns {
 
  private:
   using place_type = typename pieces_type::place_type;
-  /// Type of the sums of a tile.
+  /// The type of the sums of a tile.
   using sum_type = typename mma::sum_type;
 
   __device__ __forceinline__ void prepare(scratch_type& scratch) const {
     prefetch_tensor_map(a);
     prefetch_tensor_map(b);
     epilogue.prepare();
-    constexpr int releases = Policy.blocks * 4;  // a warp each, of one warpgroup
+    constexpr int releases = Policy.blocks * 4;  // one of each warp of a consumer warpgroup
     for (int stage = 0; stage < Policy.stages; ++stage) {
       scratch.full[stage].init(1);
       scratch.empty[stage].init(releases);
@@ -107,7 +109,7 @@ struct gemm_in_turns {
     fence_barrier_init();
   }
 
-  /// A schedule may choose another b, by what is known on the device only.
+  /// The map of b. A schedule may choose another one, by what only the device knows.
   __device__ __forceinline__ tensor_map const& map_of_b() const {
     if constexpr (requires { schedule.map_of_b(b); }) {
       return schedule.map_of_b(b);
@@ -122,7 +124,7 @@ struct gemm_in_turns {
     std::int32_t const first_row = pieces_type::rank() * shape::block_rows + warp * 16;
     std::int32_t const count = schedule.count();
     place_type place;
-    unsigned turn = consumer == 0 ? 1 : 0;  // the first one's first turn has come
+    unsigned turn = consumer == 0 ? 1 : 0;  // the first consumer's first turn has come
     sum_type sums[halves][mma::registers];
     if (consumer == 1) {
       place.skip(pieces_of(first_work));
@@ -158,8 +160,8 @@ struct gemm_in_turns {
     return index < schedule.count() ? schedule.at(index).pieces : 0;
   }
 
-  /// One piece is multiplied while the next is awaited; a piece is given back when the next one's multiplications have
-  /// begun. When the last has come it is the other warpgroup's turn.
+  /// Multiplies the pieces of a tile. One piece is multiplied while the next is awaited; a stage is released when the
+  /// next piece's multiplications have begun. When the last piece is loaded it is the other warpgroup's turn.
   __device__ __forceinline__ void multiply_tile(scratch_type& scratch, int consumer, place_type& place,
                                                 sum_type (&sums)[halves][mma::registers], std::int32_t pieces) const {
     operand_pair const operands{matrix_descriptor::rows_of_128_bytes(detail::plain_shared_address(scratch.a[0])),
@@ -187,7 +189,7 @@ struct gemm_in_turns {
     pieces_type::release(scratch, before);
   }
 
-  /// To the other warpgroup.
+  /// Passes the turn to the other warpgroup.
   __device__ __forceinline__ static void give_turn(scratch_type& scratch, int consumer) {
     if (threadIdx.x % 32 == 0) {
       scratch.turn[1 - consumer].arrive();
@@ -206,13 +208,14 @@ struct gemm_in_turns {
     }
   }
 
-  /// Of the block's rows of a and of b, in the first piece of the ring.
+  /// Descriptors of the block's rows of a, and of b, in the first pipeline stage.
   struct operand_pair {
     matrix_descriptor a;
     matrix_descriptor b;
   };
 
-  /// Starts to multiply the piece at `place`, which is there, and moves on. Not `add`: the old sums count as zero.
+  /// Starts to multiply the piece at `place`, which is loaded, and advances it. Without `add` the old sums count as
+  /// zero.
   __device__ __forceinline__ static void multiply_piece(operand_pair operands, place_type& place,
                                                         sum_type (&sums)[halves][mma::registers], bool add) {
     begin_multiply();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `gemm_pieces`: what gemm_on_warpgroups and gemm_in_turns have in common: extents of tiles and pieces, who is who in
-/// a cluster, and the thread that has the copy engine bring pieces.
+/// `gemm_pieces`: the common parts of gemm_on_warpgroups and gemm_in_turns: extents of tiles and pipeline stages
+/// (pieces), the roles in a cluster, and the producer, the thread that loads pieces by TMA.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What is the same for every policy.
+/// The extents that are the same for every policy.
 struct warpgroup_gemm_shape {
-  static constexpr int block_rows = 128;   ///< rows of a tile
-  static constexpr int depth_bytes = 128;  ///< of a row in a stage
-  static constexpr int consumers = 2;      ///< warpgroups that multiply
-  static constexpr int warpgroup = 128;    ///< threads
+  static constexpr int block_rows = 128;   ///< rows of a thread block's tile
+  static constexpr int depth_bytes = 128;  ///< bytes of a row in a pipeline stage
+  static constexpr int consumers = 2;      ///< consumer warpgroups
+  static constexpr int warpgroup = 128;    ///< threads of a warpgroup
 };
 
 template <class Operand, warpgroup_gemm_policy Policy>
@@ -31,15 +31,15 @@ struct gemm_pieces {
   using place_type = ring_place<Policy.stages>;
   static_assert(Policy.blocks == 1 || Policy.blocks == 2, "tessera: clusters of this program have 1 or 2 blocks");
   static constexpr int lanes = shape::warpgroup * (1 + shape::consumers);
-  static constexpr int rows = shape::block_rows * Policy.blocks;     ///< of a cluster's tile
-  static constexpr int columns = Policy.columns;                     ///< of a cluster's tile
-  static constexpr int b_box_rows = Policy.columns / Policy.blocks;  ///< of the boxes of b; those of a have 128
-  static constexpr int depth =                                       ///< of a piece, and of all boxes
+  static constexpr int rows = shape::block_rows * Policy.blocks;     ///< rows of a cluster's tile
+  static constexpr int columns = Policy.columns;                     ///< columns of a cluster's tile
+  static constexpr int b_box_rows = Policy.columns / Policy.blocks;  ///< rows of the boxes of b; boxes of a have 128
+  static constexpr int depth =                                       ///< depth of a piece, and of all boxes
       shape::depth_bytes / static_cast<int>(sizeof(typename gemm_operand<Operand>::value_type));
   static constexpr int a_bytes = shape::block_rows * shape::depth_bytes;
   static constexpr int b_bytes = Policy.columns * shape::depth_bytes;
 
-  /// All threads of all blocks of the cluster.
+  /// Waits for all threads of all blocks of the cluster.
   __device__ __forceinline__ static void sync_all(cuda_block<lanes> const& group) {
     if constexpr (Policy.blocks == 1) {
       group.sync();
@@ -55,12 +55,13 @@ struct gemm_pieces {
       return static_cast<std::int32_t>(rank_in_cluster());
     }
   }
-  /// From one work of a block to its next.
+  /// The distance from one work item of a block to its next.
   __device__ __forceinline__ static std::int32_t stride() {
     return static_cast<std::int32_t>(gridDim.x) / Policy.blocks;
   }
 
-  /// One thread: brings all pieces of a block's works, in order. Scratch: a program's, with rings a, b, full and empty.
+  /// The producer, one thread: loads all pieces of a block's work items, in order. Scratch: a program's scratch_type,
+  /// with the stages a and b and the barriers full and empty.
   template <class Scratch, class Schedule>
   __device__ __forceinline__ static void produce(Scratch& scratch, tensor_map const& a, tensor_map const& b,
                                                  Schedule const& schedule, std::int32_t first_work) {
@@ -89,7 +90,7 @@ struct gemm_pieces {
     }
   }
 
-  /// A warp's, to the producers of all blocks of the cluster.
+  /// Releases a stage for the calling warp, to the producers of all blocks of the cluster.
   template <class Scratch>
   __device__ __forceinline__ static void release(Scratch& scratch, int stage) {
     unsigned const lane = threadIdx.x % 32;

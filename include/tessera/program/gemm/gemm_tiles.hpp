@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `gemm_tiles`: the matrix product a b^T of two tile sources, tile by tile, whatever becomes of the sums: the portable
-/// program of matrix products.
+/// `gemm_tiles`: the matrix product a b^T of two tile sources, tile by tile, with an epilogue that takes the sums. It
+/// is the portable program of matrix products.
 ///
-/// A group of 128 lanes, or of as many as a source asks for, computes 64 x 64 sums: it loads 64 bytes of depth of 64
-/// rows of a and of b into scratch, multiplies, and goes on, from the first to the last column, so that a sum is always
-/// added up in the same order.
+/// A group of 128 lanes, or of as many as a source needs, computes 64 x 64 sums: it loads 64 bytes of depth of 64 rows
+/// of a and of b into scratch, multiplies, and goes on, from the first to the last column of the depth, so that a sum
+/// is always added up in the same order.
 ///
 /// A, B: TileSources of gemm_operand<Operand>::value_type, or sources that need scratch (tile/source/open_source.hpp),
-/// both with the depth as columns. Where A has is_zero(first_row, rows, first_column, columns), what it calls zeros is
-/// neither loaded nor multiplied. Epilogue: a trivially copyable function object; `epilogue(row, column, sum)` is
-/// called once for each sum inside of the result: see program/gemm/store_sums.hpp, store_compact.hpp and
+/// both with the depth as columns. If A has is_zero(first_row, rows, first_column, columns), parts for which it returns
+/// true are neither loaded nor multiplied. Epilogue: a trivially copyable function object; `epilogue(row, column, sum)`
+/// is called once for each sum inside of the result: see program/gemm/store_sums.hpp, store_compact.hpp and
 /// select_target.hpp.
 #pragma once
 
@@ -31,28 +31,28 @@ template <class Operand, AnySource A, AnySource B, class Epilogue>
 struct gemm_tiles {
   using operand_type = typename gemm_operand<Operand>::value_type;
   static constexpr int lanes = lanes_for_sources<A, B>(128);
-  static constexpr int rows = 64;                                           ///< of a tile
-  static constexpr int columns = 64;                                        ///< of a tile
+  static constexpr int rows = 64;                                           ///< rows of a tile
+  static constexpr int columns = 64;                                        ///< columns of a tile
   static constexpr int step = 32 / static_cast<int>(sizeof(operand_type));  ///< depth of one multiplication
-  static constexpr int depth = 2 * step;                                    ///< that is staged at a time
+  static constexpr int depth = 2 * step;                                    ///< depth that is staged at a time
 
   struct scratch_type {
-    staged_tile<operand_type, rows, depth> a;     ///< staged
-    staged_tile<operand_type, columns, depth> b;  ///< staged, columns as rows
-    source_scratch<A> of_a;                       ///< for loading a
-    source_scratch<B> of_b;                       ///< for loading b
+    staged_tile<operand_type, rows, depth> a;     ///< staged rows of a
+    staged_tile<operand_type, columns, depth> b;  ///< staged rows of b, which are columns of the result
+    source_scratch<A> of_a;                       ///< scratch for loading a
+    source_scratch<B> of_b;                       ///< scratch for loading b
   };
 
   A a;  ///< rows x depth
-  B b;  ///< columns x depth: the second factor turned over
+  B b;  ///< columns x depth: the second factor, transposed
   Epilogue epilogue;
 
-  /// Of the tiles.
+  /// The order in which tiles are taken.
   TESSERA_FN constexpr tile_order order() const {
     return {static_cast<std::int32_t>(divide_up(a.rows(), std::int64_t{rows})),
             static_cast<std::int32_t>(divide_up(b.rows(), std::int64_t{columns})), 8};
   }
-  /// How many tiles there are: a group each.
+  /// How many tiles there are. Each takes a group.
   TESSERA_FN constexpr std::int64_t tiles() const { return order().count(); }
 
   template <class Group>
@@ -71,7 +71,7 @@ struct gemm_tiles {
           continue;
         }
       }
-      group.sync();  // the tiles before have been read
+      group.sync();  // all lanes have read the tiles before
       a_source.load(group, scratch.a, first_row, first);
       b_source.load(group, scratch.b, first_column, first);
       group.sync();
@@ -87,7 +87,7 @@ struct gemm_tiles {
   }
 
  private:
-  /// Leaves out what lies beyond the result.
+  /// Calls the epilogue for sums inside of the result only.
   struct inside {
     Epilogue const& epilogue;
     std::int64_t first_row;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `select_target`: the epilogue of gemm_tiles that keeps one sum of each row: that of the row's target, the logit of
-/// the label of a loss, for example. All other sums are dropped in registers.
+/// `select_target`: the epilogue of gemm_tiles that keeps one sum of each row, that of the row's target column: the
+/// logit of a loss's label, for example. All other sums are dropped in registers.
 ///
 ///     select_target<float, plain_sum> const epilogue{targets, logits, {}};
 ///     gemm_tiles<bfloat16, source, source, select_target<float, plain_sum>> program{{hidden}, {classifier}, epilogue};
 ///
-/// Where a row's target is no column (-1, or the label of what a loss ignores) nothing is written.
+/// Nothing is written for rows whose target is no column (-1, or a label that a loss ignores).
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Epilogues of gemm_on_warpgroups that write a matrix: `store_sums_by_boxes` through shared memory and the copy
-/// engine, and `store_sums_directly` for matrices whose rows do not begin at multiples of 16 bytes.
+/// Epilogues of gemm_on_warpgroups that write a matrix: `store_sums_by_boxes` through shared memory and TMA, and
+/// `store_sums_directly` for matrices whose rows do not begin at multiples of 16 bytes.
 ///
 /// Map: see program/gemm/sum_maps.hpp.
 #pragma once
@@ -23,8 +23,8 @@ inline namespace v0 {
 
 namespace detail {
 
-/// What boxes of both widths of elements have in common. Each warp writes its 16 rows in boxes of 16 x 128 bytes, two
-/// under way at a time.
+/// The common base of store_sums_by_boxes for elements of 2 and of 4 bytes. Each warp writes its 16 rows in boxes of 16
+/// x 128 bytes, two of which are being stored at a time.
 template <class Output, class Map>
 struct box_stores {
   static constexpr int box_rows = 16;
@@ -33,7 +33,7 @@ struct box_stores {
     alignas(1024) unsigned char box[2][128 * box_rows];
   };
 
-  tensor_map target;  ///< boxes of 16 rows of 128 bytes
+  tensor_map target;  ///< map of boxes of 16 rows of 128 bytes
   std::int32_t rows;
   std::int32_t columns;
   Map map;
@@ -41,14 +41,15 @@ struct box_stores {
   __device__ __forceinline__ void prepare() const { prefetch_tensor_map(target); }
   __device__ __forceinline__ void finish() const { await_box_stores<0>(); }
 
-  /// Sums outside of the matrix are mapped as if they were at its edge: a map may read a list by row or column.
+  /// Maps a sum. Sums outside of the matrix are mapped as if they were at its edge, because a map may read a list by
+  /// row or column.
   template <class Sum>
   __device__ __forceinline__ auto mapped(Sum sum, std::int32_t row, std::int32_t column) const {
     return map(sum, min(row, rows - 1), min(column, columns - 1));
   }
 
-  /// Waits until a box may be overwritten, and gives its address in shared memory. Before the first box of a tile all
-  /// of those before have been read: their number may be odd.
+  /// Waits until a box may be overwritten, and returns its address in shared memory. Before the first box of a tile it
+  /// waits until all earlier boxes have been read, because their number may be odd.
   __device__ __forceinline__ static std::uint32_t open_box(scratch_type& scratch, int box) {
     if (threadIdx.x % 32 == 0) {
       if (box == 0) {
@@ -60,7 +61,7 @@ struct box_stores {
     __syncwarp();
     return plain_shared_address(scratch.box[box % 2]);
   }
-  /// Sends off what the lanes have written there.
+  /// Starts to store the box that the lanes have written.
   template <class... Policy>
   __device__ __forceinline__ void close_box(scratch_type const& scratch, int box, box_place place,
                                             Policy... policy) const {
@@ -81,7 +82,7 @@ struct box_stores {
 template <class Output, class Map>
 struct store_sums_by_boxes;
 
-/// Elements of 4 bytes.
+/// The epilogue for elements of 4 bytes.
 template <class Output, class Map>
 requires(sizeof(Output) == 4) struct store_sums_by_boxes<Output, Map> : detail::box_stores<Output, Map> {
   using base = detail::box_stores<Output, Map>;
@@ -115,19 +116,20 @@ requires(sizeof(Output) == 4) struct store_sums_by_boxes<Output, Map> : detail::
   }
 };
 
-/// Elements of 2 bytes: sums become 64 words at once, which are written while the next tile is multiplied.
+/// The epilogue for elements of 2 bytes: sums become 64 words at once, which are stored while the next tile is
+/// multiplied.
 template <class Output, class Map>
 requires(sizeof(Output) == 2) struct store_sums_by_boxes<Output, Map> : detail::box_stores<Output, Map> {
   using base = detail::box_stores<Output, Map>;
   using scratch_type = typename base::scratch_type;
 
-  /// Of each 8 columns a word for row lane / 4 and one for the row 8 further.
+  /// Results whose storing is deferred: for each 8 columns a word for row lane / 4 and one for the row 8 further.
   template <int Registers>
   struct deferred_type {
     std::uint32_t words[Registers / 2];  ///< pairs of results
   };
 
-  /// Keeps the results of a warp as pairs, to be written later.
+  /// Rounds the sums of a warp to pairs of results, to be stored later.
   template <class Sum, int Registers>
   __device__ __forceinline__ void defer(Sum const (&sums)[Registers], box_place place,
                                         deferred_type<Registers>& deferred) const {
@@ -144,7 +146,7 @@ requires(sizeof(Output) == 2) struct store_sums_by_boxes<Output, Map> : detail::
         words[i] = pack_pair<Output>(static_cast<float>(this->mapped(sums[reg], row, column)),
                                      static_cast<float>(this->mapped(sums[reg + 1], row, column + 1)));
       }
-      __syncwarp();  // so that not all that a map reads is read at once: there is no room for it
+      __syncwarp();  // so that a map's inputs are not all loaded at once, for which there are no registers
 #pragma unroll
       for (int i = 0; i < 16; ++i) {
         deferred.words[part + i] = words[i];
@@ -152,7 +154,7 @@ requires(sizeof(Output) == 2) struct store_sums_by_boxes<Output, Map> : detail::
     }
   }
 
-  /// Writes what was kept.
+  /// Stores half of the deferred results.
   template <int Half, int Registers>
   __device__ __forceinline__ void run_deferred(deferred_type<Registers> const& deferred, box_place place,
                                                scratch_type& scratch) const {
@@ -174,12 +176,12 @@ requires(sizeof(Output) == 2) struct store_sums_by_boxes<Output, Map> : detail::
   }
 };
 
-/// Any strides, any storage type: each thread writes its own sums.
+/// The epilogue for any strides and any storage type: each thread stores its own sums.
 template <class Output, class Map>
 struct store_sums_directly {
   struct scratch_type {};
 
-  /// Rows x columns of results.
+  /// The results: rows x columns.
   matrix_view<Output> target;
   Map map;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `store_sums`: the epilogue of gemm_tiles that writes a matrix of any strides, each sum through a map first (see
-/// program/gemm/sum_maps.hpp).
+/// `store_sums`: the epilogue of gemm_tiles that writes a matrix of any strides. Each sum goes through a map first
+/// (program/gemm/sum_maps.hpp).
 #pragma once
 
 #include <cstdint>

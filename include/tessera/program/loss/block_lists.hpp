@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Which blocks of 128 tokens x 128 entries of a part of the logits' gradient are multiplied: `list_loss_tiles` before
-/// the gradient is made, `list_loss_blocks` after, and how the programs for sm_90a read their lists.
+/// Lists of the blocks of 128 tokens x 128 entries of the logits' gradient that the backward pass on sm_90a makes and
+/// multiplies, for one part of the vocabulary. `list_loss_tiles` lists what is made, `list_loss_blocks` what is
+/// multiplied; the other types read the lists.
 ///
-/// Clusters compute tiles of 256 rows, so a list is of a panel: two rows of blocks. It names, in order, the places
-/// along the panel where a block of either row is kept; both are multiplied there.
+/// Clusters compute tiles of 256 rows, so that a list belongs to a panel of two rows of blocks. It names, in order, the
+/// positions along the panel where a block of either row is kept; both blocks are multiplied there.
 #pragma once
 
 #include <cstdint>
@@ -19,70 +20,71 @@
 namespace tessera {
 inline namespace v0 {
 
-/// A part of the vocabulary, in the order in which the backward pass takes it.
+/// A part of the vocabulary: a range of places in the order in which the backward pass takes entries.
 struct loss_part_range {
-  std::int64_t first;                      ///< place of the backward pass
-  std::int64_t entries;                    ///< at most; of the last part fewer count
-  std::int64_t vocabulary;                 ///< all entries
-  std::int64_t const* alive;               ///< how many entries come first that have gradients, in memory; null for all
-  std::int32_t const* in_order = nullptr;  ///< whether entries are in their own order, in memory; null: they are
+  std::int64_t first;                      ///< first place of the part
+  std::int64_t entries;                    ///< places of the part; the last part may have fewer
+  std::int64_t vocabulary;                 ///< entries of the whole vocabulary
+  std::int64_t const* alive;               ///< how many places, the first ones, have gradients; null: all
+  std::int32_t const* in_order = nullptr;  ///< not 0: entries are in their own order; null: they are
 
-  /// Whether places are entries.
+  /// Whether entries are in their own order, so that a place is the entry's number.
   [[nodiscard]] TESSERA_FN constexpr bool is_in_order() const { return in_order == nullptr || *in_order != 0; }
-  /// Behind the last place with a gradient.
+  /// One past the last place with a gradient.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t end() const {
     return alive != nullptr ? min(*alive, vocabulary) : vocabulary;
   }
-  /// Entries of this part with gradients.
+  /// How many places of this part have gradients.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t width() const {
     return clamp(end() - first, std::int64_t{0}, entries);
   }
-  /// Whether there is nothing to do. The first part is always done: it sets gradients of hidden states.
+  /// Whether there is nothing to do. The first part is always computed: it sets gradients of hidden states.
   [[nodiscard]] TESSERA_FN constexpr bool is_beyond() const { return first > 0 && first >= end(); }
-  /// Whether it is the first of the parts.
+  /// Whether the range is the first of the parts.
   [[nodiscard]] TESSERA_FN constexpr bool is_first() const { return first == 0; }
-  /// Whether it is the last of the parts that have a gradient.
+  /// Whether the range is the last of the parts that have a gradient.
   [[nodiscard]] TESSERA_FN constexpr bool is_last() const { return first + entries >= end(); }
 };
 
-/// A place in a list.
+/// An entry of a list of blocks: a block's number and a flag in one integer.
 struct loss_list_entry {
-  /// A block, and whether it is unclean.
+  /// Packs a block and whether it is unclean.
   static TESSERA_FN constexpr std::int32_t make(std::int32_t block, bool is_unclean) {
     return block * 2 + (is_unclean ? 1 : 0);
   }
-  /// The block of a place.
+  /// The block that an entry names.
   static TESSERA_FN constexpr std::int32_t block(std::int32_t entry) { return entry / 2; }
-  /// Some hidden states of the block's tokens must not be multiplied.
+  /// Whether a token of the block has hidden states that must not be multiplied.
   static TESSERA_FN constexpr bool is_unclean(std::int32_t entry) { return entry % 2 != 0; }
 };
 
-/// A tile of 256 rows x 256 channels over the blocks of a list.
+/// A work item of the products: a tile of 256 rows and some channels, summed over the blocks of a list.
 struct loss_product_work {
-  bool is_hidden;             ///< a gradient of hidden states, else of the classifier
-  std::int32_t panel;         ///< -1: nothing to do
-  std::int32_t channel_tile;  ///< of 256 channels
-  std::int32_t count;         ///< of the list
-  bool is_unclean;            ///< some entry of the list is
-  std::int32_t const* list;   ///< of blocks: loss_list_entry
+  bool is_hidden;             ///< whether it is a tile of the hidden states' gradient, else of the classifier's
+  std::int32_t panel;         ///< the panel of 256 rows; -1: nothing to do
+  std::int32_t channel_tile;  ///< number of the tile along the channels
+  std::int32_t count;         ///< length of the list
+  bool is_unclean;            ///< whether some entry of the list is unclean
+  std::int32_t const* list;   ///< the blocks, as loss_list_entry packs them
 };
 
-/// All tiles of both products, those of the classifier first, which are over more blocks.
+/// The schedule of both products: all their tiles, those of the classifier first, which sum over more blocks.
 struct loss_product_works {
-  std::int32_t const* counts;  ///< of each list, * 2, + 1 if unclean: panels of the classifier, then of hidden states
-  std::int32_t const* lists;   ///< of blocks, in the order of `counts`, each with room for all blocks: loss_list_entry
-  std::int32_t classifier_panels;  ///< 0 if nobody asks for the gradient of the classifier
-  std::int32_t hidden_panels;      ///< 0 if nobody asks for the gradient of hidden states
-  std::int32_t channel_tiles;      ///< of 256 channels
-  std::int32_t token_blocks;       ///< of 128 tokens
-  std::int32_t entry_blocks;       ///< of 128 entries, of the part
+  /// Length * 2 of each list, + 1 if it is unclean: lists of the classifier's panels, then of hidden states' panels.
+  std::int32_t const* counts;
+  std::int32_t const* lists;  ///< lists of loss_list_entry, in the order of `counts`, each with room for all blocks
+  std::int32_t classifier_panels;  ///< 0 if the gradient of the classifier is not wanted
+  std::int32_t hidden_panels;      ///< 0 if the gradient of hidden states is not wanted
+  std::int32_t channel_tiles;      ///< how many tiles cover the channels
+  std::int32_t token_blocks;       ///< blocks of 128 tokens
+  std::int32_t entry_blocks;       ///< blocks of 128 entries in the part
   std::int32_t band;               ///< channel tiles that are computed together for all panels
 
   [[nodiscard]] TESSERA_FN constexpr std::int32_t count() const {
     return (classifier_panels + hidden_panels) * channel_tiles;
   }
-  /// Every other turn goes backwards through the workers, so that who got the longest in one gets the shortest in the
-  /// next.
+  /// The work item of a worker in a turn. Every other turn goes backwards through the workers, so that the worker with
+  /// the longest item of one turn gets the shortest of the next.
   [[nodiscard]] TESSERA_FN constexpr loss_product_work at(std::int32_t turn, std::int32_t worker,
                                                           std::int32_t workers) const {
     std::int32_t const index = turn * workers + (turn % 2 == 0 ? worker : workers - 1 - worker);
@@ -106,18 +108,19 @@ struct loss_product_works {
   }
 };
 
-/// Run with a group for each list. Sets the marks of kept blocks, which are read once, back to 0.
+/// Lists the kept blocks of each panel. Run with a group for each list. Sets the marks of kept blocks, which are read
+/// once, back to 0.
 struct list_loss_blocks {
   static constexpr int lanes = 128;
   struct scratch_type {};
 
   loss_part_range range;
-  loss_product_works works;                       ///< what lists are for
-  array_view<std::int32_t> counts;                ///< of each list, as works has them
-  array_view<std::int32_t> lists;                 ///< of each panel, as works has them
+  loss_product_works works;                       ///< the products that lists are for
+  array_view<std::int32_t> counts;                ///< lengths of lists, in the format of loss_product_works::counts
+  array_view<std::int32_t> lists;                 ///< lists of panels, in the format of loss_product_works::lists
   matrix_view<std::uint8_t> kept_for_hidden;      ///< blocks of tokens x blocks of entries
   matrix_view<std::uint8_t> kept_for_classifier;  ///< blocks of tokens x blocks of entries
-  array_view<std::uint8_t const> unclean;         ///< of blocks of tokens
+  array_view<std::uint8_t const> unclean;         ///< 1 for each block of tokens that is unclean
 
   TESSERA_FN constexpr std::int64_t groups() const { return works.classifier_panels + works.hidden_panels; }
 
@@ -162,7 +165,7 @@ struct list_loss_blocks {
   }
 
  private:
-  /// What was kept, which is forgotten; blocks that do not exist are not.
+  /// Whether a block was kept; clears its mark. Blocks that do not exist were not kept.
   static TESSERA_FN bool take(matrix_view<std::uint8_t> const& kept, std::int64_t row, std::int64_t column) {
     if (row >= kept.extent(0) || column >= kept.extent(1) || kept(row, column) == 0) {
       return false;
@@ -180,11 +183,11 @@ struct list_loss_blocks {
   }
 };
 
-/// Tiles of 256 tokens that are made, as a schedule of gemm_in_turns.
+/// The tiles of 256 tokens that are made, as a schedule of gemm_in_turns.
 struct listed_loss_tiles {
-  tile_order::place const* tiles;  ///< tiles of the part
-  std::int32_t const* tile_count;  ///< in memory
-  std::int32_t pieces;             ///< of the depth
+  tile_order::place const* tiles;  ///< coordinates of the part's tiles
+  std::int32_t const* tile_count;  ///< how many tiles there are
+  std::int32_t pieces;             ///< pipeline stages that a tile takes: pieces of the depth
 
   [[nodiscard]] TESSERA_FN std::int32_t count() const { return *tile_count; }
   [[nodiscard]] TESSERA_FN gemm_work at(std::int32_t index) const {
@@ -194,18 +197,19 @@ struct listed_loss_tiles {
   [[nodiscard]] TESSERA_FN constexpr std::int32_t piece(std::int32_t k) const { return k; }
 };
 
-/// A group for each part. Where one of 2 x 2 blocks is alive all of them are made: they may be multiplied together.
+/// Lists the tiles of each part that are made; run with a group for each part. Where one of 2 x 2 blocks is alive all
+/// four are made, because they may be multiplied together.
 struct list_loss_tiles {
   static constexpr int lanes = 256;
   struct scratch_type {};
 
-  loss_part_range first_part;             ///< of the vocabulary
-  matrix_view<std::uint8_t const> alive;  ///< blocks of tokens x all blocks of entries; null for all
-  std::int64_t token_blocks;              ///< of 128 tokens
+  loss_part_range first_part;             ///< the first part of the vocabulary
+  matrix_view<std::uint8_t const> alive;  ///< blocks of tokens x all blocks of entries; null: all are alive
+  std::int64_t token_blocks;              ///< blocks of 128 tokens
   std::int32_t columns;                   ///< entries of a tile
   std::int32_t band;                      ///< rows of tiles that are taken together
-  matrix_view<tile_order::place> tiles;   ///< parts x all tiles of one
-  array_view<std::int32_t> tile_count;    ///< of each part
+  matrix_view<tile_order::place> tiles;   ///< the lists: parts x all tiles of a part
+  array_view<std::int32_t> tile_count;    ///< how many tiles each part lists
 
   TESSERA_FN constexpr std::int64_t groups() const { return tile_count.size(); }
 

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What a forward pass of a loss can leave for a backward pass that leaves small gradients out: `loss_marks`, bits of
-/// the entries of the vocabulary that may matter to a block of tokens, made while log-sum-exps are not yet known.
+/// `loss_marks`: which vocabulary entries may matter to which blocks of tokens, a bit each. A forward pass of a loss
+/// leaves them, while log-sum-exps are not yet known, for a backward pass that leaves small gradients out.
 ///
 /// Bit j % 32 of word (i / 128, j / 32) is set if softmax(i, j) >= threshold for any token i of that block that has a
-/// label, and may be set without. Logits are compared with threshold * exp(a bound of the log-sum-exp): the sum over
-/// entries known so far, and for the others the least that as many were seen to have. The latter is a guess; each
-/// token's largest bound is kept, and a block of which one is above the log-sum-exp gets all bits. So does one with a
-/// log-sum-exp that is NaN or infinite.
+/// label; it may also be set where that is not so. Logits are compared with threshold * exp(a bound of the
+/// log-sum-exp). The bound is made of the sum over the entries known so far, and, for the others, of the least sum that
+/// as many entries were seen to have. The latter is a guess: each token's largest bound is kept, and a block gets all
+/// bits if the bound of one of its tokens turns out to be above the log-sum-exp, or if a log-sum-exp is NaN or
+/// infinite.
 ///
-/// The programs: `clear_loss_states` before all, `share_loss_bounds` between launches that each do some of the
-/// vocabulary, which are where those that do parts of one row learn of each other; `check_loss_marks` in the end.
+/// Programs: `clear_loss_states` runs first. `share_loss_bounds` runs between launches, each of which does some of the
+/// vocabulary: there the workers that do parts of one row learn of each other. `check_loss_marks` runs last.
 #pragma once
 
 #include <cstdint>
@@ -28,45 +29,45 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Bounds of a token, in units of log 2.
+/// The bounds of a token, in units of log 2.
 struct loss_bound {
-  float least;    ///< of the log-sum-exps of whole tiles that were looked at
-  float highest;  ///< bound of its log-sum-exp that was used
+  float least;    ///< the least log-sum-exp of a whole tile that was looked at
+  float highest;  ///< the highest bound of its log-sum-exp that was used
 };
 
-/// What is known of a token when a launch begins, in units of log 2.
+/// What is known of a token's log-sum-exp when a launch begins, in units of log 2.
 struct known_loss {
-  float sum;    ///< log-sum-exp of what is done
-  float least;  ///< of the log-sum-exps of whole tiles that were looked at
+  float sum;    ///< the log-sum-exp of the entries that are done
+  float least;  ///< the least log-sum-exp of a whole tile that was looked at
 };
 
 /// Which entries of the vocabulary may matter to which tokens: a bit for each entry and block of tokens.
 struct loss_marks {
-  /// Tokens that share a bit.
+  /// Tokens of a block, which share a bit.
   static constexpr int block_tokens = 128;
-  /// Bounds are lowered by this much, and by their magnitude times relative_slack: twice what rounding adds to them.
+  /// Bounds are lowered by slack and by their magnitude times relative_slack: twice what rounding adds to them.
   static constexpr float slack = 2e-3F;
-  /// By which logits of two programs may differ, relatively.
+  /// The relative difference that logits of two programs may have.
   static constexpr float relative_slack = 2e-6F;
 
   matrix_view<std::uint32_t> live;     ///< blocks of 128 tokens x words of 32 entries; null where no marks are wanted
-  matrix_view<loss_bound> bounds;      ///< as many for each row of the list of tokens as it has states
-  array_view<known_loss> known;        ///< of each row of that list
+  matrix_view<loss_bound> bounds;      ///< one for each state of each row of the list of tokens
+  array_view<known_loss> known;        ///< one for each row of the list of tokens
   array_view<std::int32_t> is_marked;  ///< one element: 1 if there are marks
-  float threshold = 0;                 ///< of the softmax
+  float threshold = 0;                 ///< softmaxes from here on matter
 
   /// Whether marks are to be made.
   [[nodiscard]] TESSERA_FN constexpr bool are_wanted() const { return live.data != nullptr && threshold > 0; }
 };
 
-/// What sm_90a's forward pass keeps of a row from tile to tile, in shared memory.
+/// What sm_90a's forward pass keeps in shared memory of a row, from tile to tile.
 template <class State>
 struct loss_row_memory {
-  State state;         ///< of what has been seen
-  loss_bound bound;    ///< of the log-sum-exp
+  State state;         ///< the Reducer's state of the logits seen so far
+  loss_bound bound;    ///< bounds of the log-sum-exp
   float known;         ///< log2 of the sum that was known when this launch began
-  float floor;         ///< sums below it do not matter
-  std::int32_t label;  ///< -1 for none, which is no column
+  float floor;         ///< logits below it do not matter
+  std::int32_t label;  ///< the row's label; -1: the row has none
 };
 
 /// The sum of exponentials in a state of a Reducer that is or has an lse_reducer or an entropy_reducer.
@@ -80,13 +81,14 @@ TESSERA_FN constexpr scaled_exponentials<float> exponentials_of(R const& reducer
   }
 }
 
-/// Run with a lane for each row of the list of tokens. R: the Reducer.
+/// Sets states and bounds of rows to those of no logits. Run with a lane for each row of the list of tokens. R: the
+/// Reducer.
 template <class R>
 struct clear_loss_states {
   static constexpr int lanes = 256;
   struct scratch_type {};
 
-  matrix_view<typename R::state_type> states;  ///< shares x rows of the list
+  matrix_view<typename R::state_type> states;  ///< splits of the vocabulary x rows of the list
   loss_marks marks;
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(states.extent(1), std::int64_t{lanes}); }
@@ -105,15 +107,16 @@ struct clear_loss_states {
   }
 };
 
-/// Run with a lane for each row of the list of tokens. R: the Reducer.
+/// Merges what all splits of the vocabulary have seen of a row. Run with a lane for each row of the list of tokens. R:
+/// the Reducer.
 template <class R>
 struct share_loss_bounds {
   static constexpr int lanes = 256;
   struct scratch_type {};
 
-  matrix_view<typename R::state_type const> states;  ///< shares x rows of the list
+  matrix_view<typename R::state_type const> states;  ///< splits of the vocabulary x rows of the list
   loss_marks marks;
-  array_view<std::int64_t const> count;  ///< of rows
+  array_view<std::int64_t const> count;  ///< one element: how many rows the list has
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(states.extent(1), std::int64_t{lanes}); }
 
@@ -135,15 +138,16 @@ struct share_loss_bounds {
   }
 };
 
-/// Run with a group for each block of tokens, when log-sum-exps are known.
+/// Checks the bounds against the log-sum-exps, once these are known, and sets all bits of a block where one was wrong.
+/// Run with a group for each block of tokens.
 struct check_loss_marks {
   static constexpr int lanes = loss_marks::block_tokens;
   struct scratch_type {};
 
   loss_marks marks;
   loss_token_list tokens;
-  array_view<float const> row_lse;  ///< of the list
-  std::int64_t vocabulary;          ///< entries
+  array_view<float const> row_lse;  ///< log-sum-exps of the rows of the list
+  std::int64_t vocabulary;          ///< entries of the vocabulary
 
   TESSERA_FN constexpr std::int64_t groups() const { return marks.live.extent(0); }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 /// The order in which a filtered backward pass takes the vocabulary: first the entries that matter to many blocks of
-/// tokens, those that matter to none not at all. From the marks of the forward pass (loss/entry_marks.hpp), by six
-/// programs: `mark_labels`, `class_entries`, `place_classes`, `place_entries`, `find_alive_blocks`, `choose_order`.
-/// Then `gather_entries` brings the rows of a part of the classifier together.
+/// tokens; entries that matter to none are left out. Six programs make the order from the marks of the forward pass
+/// (loss/entry_marks.hpp): `mark_labels`, `class_entries`, `place_classes`, `place_entries`, `find_alive_blocks`,
+/// `choose_order`. Then `gather_entries` copies the rows of a part of the classifier together.
 ///
-/// Entries have a class by the share of the blocks of tokens that they matter to; classes come in falling order, and
-/// entries of a class in their own. Where that leaves out next to nothing all entries are taken in their own order: to
-/// bring rows together costs 1.5 % of a whole pass. So the order depends on the marks alone.
+/// An entry's class is the part of the blocks of tokens that it matters to. Classes come in falling order, and the
+/// entries of a class in their own order. Where that leaves out next to nothing, all entries are taken in their own
+/// order, since copying rows together costs 1.5 % of a whole pass. So the order depends on the marks alone.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,10 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Marks as the backward pass reads them.
+/// The marks of the forward pass, as the backward pass reads them.
 struct loss_mark_reader {
   matrix_view<std::uint32_t> live;           ///< blocks of 128 tokens x words of 32 entries
-  array_view<std::int32_t const> is_marked;  ///< 0: there are no marks, everything matters
+  array_view<std::int32_t const> is_marked;  ///< one element; 0: there are no marks, everything matters
 
   /// Whether an entry matters to a block of tokens.
   TESSERA_FN bool is_live(std::int64_t block, std::int64_t entry) const {
@@ -33,35 +33,38 @@ struct loss_mark_reader {
   }
 };
 
-/// Memory of the order of entries, and how it is laid out.
+/// The memory that holds the order of entries, and its layout.
 struct loss_entry_order {
-  static constexpr int classes = 16;          ///< by the share of blocks of tokens
-  static constexpr int group_entries = 1024;  ///< that a group sorts
+  /// Classes of entries, by the part of the blocks of tokens that they matter to.
+  static constexpr int classes = 16;
+  static constexpr int group_entries = 1024;  ///< entries that a group sorts
 
-  array_view<std::int32_t> entry_of;     ///< of each place
-  array_view<std::int32_t> place_of;     ///< of each entry
-  array_view<std::uint8_t> class_of;     ///< of each entry: 0 matters to no token, 15 to all blocks
-  array_view<std::int32_t> counts;       ///< classes in falling order, in each the groups of entries; then first places
-  array_view<std::int64_t> alive;        ///< one element: the places of classes but 0
-  array_view<std::int32_t> dead_blocks;  ///< one element: of 128 tokens x 128 places, those that matter to none
+  array_view<std::int32_t> entry_of;  ///< the entry in each place of the order
+  array_view<std::int32_t> place_of;  ///< the place of each entry
+  array_view<std::uint8_t> class_of;  ///< the class of each entry: 0 matters to no token, 15 to all blocks
+  /// For classes in falling order, for groups of entries: first how many entries there are, then the first place.
+  array_view<std::int32_t> counts;
+  array_view<std::int64_t> alive;        ///< one element: how many places have a class above 0
+  array_view<std::int32_t> dead_blocks;  ///< one element: how many blocks of 128 tokens x 128 places do not matter
   array_view<std::int32_t> in_order;     ///< one element: whether entries are in their own order after all
 
-  /// Groups for so many entries.
+  /// How many groups sort so many entries.
   static TESSERA_FN constexpr std::int64_t groups(std::int64_t vocabulary) {
     return divide_up(vocabulary, std::int64_t{group_entries});
   }
   TESSERA_FN constexpr std::int64_t groups() const { return groups(entry_of.size()); }
-  /// Place in `counts` of a class and a group.
+  /// The position in `counts` of a class and a group.
   TESSERA_FN constexpr std::int64_t count_at(int which, std::int64_t group) const {
     return (classes - 1 - which) * groups() + group;
   }
 };
 
-/// A group for each block of tokens. Labels matter although their softmax may be small.
+/// Marks the labels of tokens, which matter although their softmax may be small. Run with a group for each block of
+/// tokens.
 struct mark_labels {
   static constexpr int lanes = 128;
   struct scratch_type {
-    std::int32_t labels[lanes];  ///< of the block's tokens
+    std::int32_t labels[lanes];  ///< labels of the block's tokens; -1: none
   };
 
   loss_mark_reader marks;
@@ -93,11 +96,11 @@ struct mark_labels {
   }
 };
 
-/// A group for each 1024 entries.
+/// Finds the class of each entry and counts them by class. Run with a group for each 1024 entries.
 struct class_entries {
   static constexpr int lanes = 256;
   struct scratch_type {
-    std::int32_t counts[loss_entry_order::classes];  ///< of the group's entries
+    std::int32_t counts[loss_entry_order::classes];  ///< how many of the group's entries have each class
   };
 
   loss_mark_reader marks;
@@ -143,7 +146,7 @@ struct class_entries {
   }
 };
 
-/// Run with one group: counts become first places.
+/// Turns the counts of classes into first places. Run with one group.
 struct place_classes {
   static constexpr int lanes = 1024;
   struct scratch_type {};
@@ -176,10 +179,10 @@ struct place_classes {
   }
 };
 
-/// A group for each 1024 entries, 128 at a time.
+/// Gives each entry its place. Run with a group for each 1024 entries, which takes 128 at a time.
 struct place_entries {
   static constexpr int lanes = 128;
-  static constexpr int words = 4;  ///< with 16 bits for each of four classes
+  static constexpr int words = 4;  ///< words of counts, each with 16 bits for each of four classes
   struct scratch_type {
     std::int32_t first[loss_entry_order::classes];  ///< the first place of each class for this group
   };
@@ -243,7 +246,8 @@ struct place_entries {
   }
 };
 
-/// A group for each 128 places: to which blocks of tokens one of them matters.
+/// Finds, for blocks of 128 places, the blocks of tokens that one of the places matters to. Run with a group for each
+/// 128 places.
 struct find_alive_blocks {
   static constexpr int lanes = 128;
   struct scratch_type {};
@@ -281,10 +285,11 @@ struct find_alive_blocks {
   }
 };
 
-/// A group for each 1024 entries. Goes back to their own order, with all blocks alive, where few are not.
+/// Goes back to the entries' own order, with all blocks alive, where few blocks are dead. Run with a group for each
+/// 1024 entries.
 struct choose_order {
   static constexpr int lanes = 256;
-  static constexpr std::int64_t least = 64;  ///< of so many blocks one must be dead
+  static constexpr std::int64_t least = 64;  ///< one of so many blocks must be dead for another order
   struct scratch_type {};
 
   loss_entry_order order;
@@ -322,19 +327,19 @@ struct choose_order {
   }
 };
 
-/// A group for each row of a part: brings it, or zeros where no entry is alive. Rows begin at multiples of 16 bytes.
-/// Where entries are in their own order nothing is brought.
+/// Copies the rows of a part of the classifier together, with zeros where no entry is alive. Run with a group for each
+/// row of the part. Rows begin at multiples of 16 bytes. Where entries are in their own order nothing is copied.
 template <class T>
 struct gather_entries {
   static constexpr int lanes = 128;
   struct scratch_type {};
-  /// What a lane moves at a time.
+  /// The 16 bytes that a lane moves at a time.
   struct alignas(16) piece {
-    std::uint32_t words[4];  ///< of the classifier's row
+    std::uint32_t words[4];  ///< words of the classifier's row
   };
 
   loss_part_range range;
-  array_view<std::int32_t const> entry_of;  ///< of each place
+  array_view<std::int32_t const> entry_of;  ///< the entry in each place of the order
   matrix_view<T const> classifier;          ///< vocabulary x channels
   matrix_view<T> gathered;                  ///< entries of a part x channels
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// From the states of rows to losses: `finish_loss_tokens` makes the losses of tokens and adds up groups of them,
-/// `finish_loss` adds up the groups. All sums over tokens are in double and in an order that depends on the extents
-/// alone.
+/// Turns the states of rows into losses: `finish_loss_tokens` makes the losses of tokens and the sums of groups of
+/// them, `finish_loss` adds up the groups. All sums over tokens are in double and in an order that depends on the
+/// extents alone.
 ///
 ///     loss of a token = weight * ((1 - s) (lse - logit of the label) + s (lse - mean logit) + z lse^2)
 ///
@@ -26,30 +26,30 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Sums over tokens.
+/// Sums over the tokens of a group.
 struct loss_sums {
   double loss;     ///< sum of losses
   double weight;   ///< sum of weights
   double correct;  ///< tokens whose likeliest entry is their label
 
-  /// Sums of both.
+  /// The sums of two groups together.
   TESSERA_FN friend constexpr loss_sums operator+(loss_sums const& a, loss_sums const& b) {
     return {a.loss + b.loss, a.weight + b.weight, a.correct + b.correct};
   }
 };
 
-/// What becomes of the logits.
+/// The terms of the loss beside the log-sum-exp and the label's logit.
 struct loss_terms {
-  float smoothing;
-  float z_factor;
-  std::int64_t vocabulary;
+  float smoothing;          ///< label smoothing
+  float z_factor;           ///< factor of the squared log-sum-exp
+  std::int64_t vocabulary;  ///< entries of the vocabulary
 };
 
-/// What a softmax's state says of a row.
+/// What a Reducer's state tells of the softmax of a row.
 struct softmax_reading {
-  float largest;      ///< of the logits
+  float largest;      ///< the largest logit
   float above;        ///< log-sum-exp - largest: not negative, and exact where one entry has all the probability
-  float entropy = 0;  ///< 0 where the reducer does not know
+  float entropy = 0;  ///< the softmax's entropy, in nats; 0 where the reducer does not compute it
 };
 
 /// Reads a state of any reducer that has a log-sum-exp.
@@ -64,7 +64,7 @@ TESSERA_FN softmax_reading read_softmax(R const& reducer, typename R::state_type
   }
 }
 
-/// From states of rows to losses of tokens, and sums of groups of them.
+/// Makes the losses of tokens from the states of rows, and adds up the tokens of each group.
 template <class R>
 struct finish_loss_tokens {
   static_assert(has_reducer<lse_reducer<float>, R> || has_reducer<entropy_reducer<float>, R>,
@@ -74,10 +74,10 @@ struct finish_loss_tokens {
 
   loss_token_list tokens;
   R reducer;
-  matrix_view<typename R::state_type const> states;  ///< pieces x tokens
-  array_view<float const> targets;                   ///< the logit of each label
+  matrix_view<typename R::state_type const> states;  ///< splits of the vocabulary x rows of the list
+  array_view<float const> targets;                   ///< the logit of each row's label
   array_view<float const> weights;                   ///< a value for each token, or null for ones
-  loss_terms terms;                                  ///< what is added to a loss
+  loss_terms terms;                                  ///< what else a loss is made of
   loss_token_outputs outputs;
   array_view<float> row_lse;      ///< for the backward pass: NaN unless it is finite, which keeps all blocks of the row
   array_view<float> row_entropy;  ///< for the backward pass: entropy of the row's softmax
@@ -134,23 +134,24 @@ struct finish_loss_tokens {
   }
 };
 
-/// Values for all tokens together, one element each; null where nobody asks.
+/// The values for all tokens together, one element each; null where they are not wanted.
 struct loss_total_outputs {
-  array_view<float> loss;          ///< the sum, or the mean by weight
-  array_view<float> accuracy;      ///< of tokens with a label; 0 if there are none
-  array_view<std::int64_t> count;  ///< of tokens with a label
+  array_view<float> loss;  ///< the sum, or the mean by weight
+  /// The part of the labelled tokens whose prediction is their label; 0 without tokens.
+  array_view<float> accuracy;
+  array_view<std::int64_t> count;  ///< the number of tokens with a label
 };
 
-/// Run with one group.
+/// Adds up the sums of groups to the loss of all tokens. Run with one group.
 struct finish_loss {
   static constexpr int lanes = 256;
   struct scratch_type {};
 
-  array_view<loss_sums const> sums;      ///< of groups of tokens
+  array_view<loss_sums const> sums;      ///< one for each group of tokens
   array_view<std::int64_t const> count;  ///< one element: tokens that have a label
-  array_view<float const> poison;        ///< one element: NaN if a label was none
-  bool is_mean;                          ///< else a sum
-  loss_total_outputs outputs;            ///< null where nobody asks
+  array_view<float const> poison;        ///< one element: NaN if a label was outside of the vocabulary, else 0
+  bool is_mean;                          ///< whether the loss is the mean by weight, else the sum
+  loss_total_outputs outputs;            ///< where results go
   array_view<float> scale;               ///< one element, for the backward pass: 1 / total weight for a mean, else 1
 
   template <class Group>

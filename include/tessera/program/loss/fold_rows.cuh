@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `fold_rows`: what any Reducer makes of rows of sums that lie in the registers of a warp, as row_fold.hpp says.
+/// `fold_rows`: reduces rows of sums that lie in the registers of a warp, by any Reducer, as row_fold.hpp says.
 ///
-/// A warp has 16 rows of a tile: register 4 j + 2 h + i is row lane / 4 + 8 h, column 8 j + 2 (lane % 4) + i. Of each
-/// row four lanes have values. The state is that of row lane / 4 + 8 (lane % 2), the lane's own, with the same bits in
-/// both lanes that have it.
+/// A warp has 16 rows of a tile: register 4 j + 2 h + i is row lane / 4 + 8 h, column 8 j + 2 (lane % 4) + i. Four
+/// lanes hold the values of a row. A lane gets the state of its own row, lane / 4 + 8 (lane % 2), with the same bits in
+/// both lanes that have the row.
 ///
-/// For reducers that are pushed two lanes exchange halves, so that each has values of its own row alone and the state
-/// in registers; a loop takes 16 columns at a time, so that push() is compiled 8 times and not once for each register.
-/// Small states have copies, lest one push() wait for the one before.
+/// For reducers whose push() is called, two lanes exchange halves, so that each has only values of its own row, and the
+/// state in registers. A loop takes 16 columns at a time, so that push() is compiled 8 times and not once for each
+/// register. Small states have copies, lest one push() wait for the one before.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct fast_power {
   __device__ __forceinline__ float operator()(float power) const { return fast_exp2(power); }
 };
 
-/// By value, word by word: chosen by address they would lie in memory.
+/// One of two values, chosen word by word: chosen by address they would lie in memory.
 template <class T>
 __device__ __forceinline__ T chosen(bool is_second, T const& first, T const& second) {
   constexpr int words = (static_cast<int>(sizeof(T)) + 3) / 4;
@@ -52,7 +52,7 @@ __device__ __forceinline__ bool own_is_lower() {
   return threadIdx.x % 2 != 0;
 }
 
-/// The first of the parts of a lane's two rows becomes that of its own row, with what other lanes have of it.
+/// Joins the lanes' parts of a row: parts[0] becomes the whole part of the lane's own row.
 template <class Fold>
 __device__ __forceinline__ void join_lanes(typename Fold::part (&parts)[2], row_place const& place) {
   using part = typename Fold::part;
@@ -62,11 +62,11 @@ __device__ __forceinline__ void join_lanes(typename Fold::part (&parts)[2], row_
     part const given = chosen(own_is_lower(), parts[1], parts[0]);
     parts[0] = chosen(own_is_lower(), parts[0], parts[1]);
     Fold::join(parts[0], move_words(given, across{1}));
-    Fold::join(parts[0], move_words(parts[0], across{2}));  // the same bits for both, for it commutes
+    Fold::join(parts[0], move_words(parts[0], across{2}));  // the same bits in both lanes, because join() commutes
   }
 }
 
-/// Pushes the values of a tile into the state that is kept of the lane's own row.
+/// Pushes the values of a tile into the kept state of the lane's own row.
 template <class R>
 struct pushed_rows {
   using state_type = typename R::state_type;
@@ -81,7 +81,7 @@ struct pushed_rows {
     for (state_type& state : states) {
       state = reducer.identity();
     }
-    // Of each 8 columns of its own row a lane has 4, from 4 ((lane / 2) % 2) on.
+    // Of each 8 columns of its own row a lane has 4, which begin at 4 ((lane / 2) % 2).
     std::int32_t column = place.column - 2 * static_cast<std::int32_t>(threadIdx.x % 2);
 #pragma unroll 1
     for (int eighth = 0; eighth < Registers / 8; ++eighth, column += 16) {
@@ -111,7 +111,7 @@ struct pushed_rows {
   }
 
  private:
-  /// Both lanes of a pair have some values of both rows; after it each has those of its own row.
+  /// Before the exchange both lanes of a pair have some values of both rows, after it each has those of its own row.
   __device__ __forceinline__ static void exchange(float const (&some)[8], float (&own)[8]) {
     bool const is_lower = own_is_lower();
 #pragma unroll
@@ -125,7 +125,7 @@ struct pushed_rows {
     }
   }
 };
-/// Of pairs: the parts that are pushed.
+/// For a paired_reducer: pushes to those of its two Reducers that need push().
 template <class First, class Second>
 struct pushed_rows<paired_reducer<First, Second>> {
   template <int Registers>
@@ -140,7 +140,7 @@ struct pushed_rows<paired_reducer<First, Second>> {
   }
 };
 
-/// Takes all values of both of a lane's rows and adds up their exponentials, where the fold uses them.
+/// Takes all values of a lane's two rows, and adds up their exponentials where the fold uses them.
 template <class Fold, bool HasBounds, int Registers>
 __device__ __forceinline__ void take_rows(float const (&sums)[Registers], float const (&largest)[2],
                                           row_place const& place, typename Fold::part (&parts)[2], float (&raw)[2]) {
@@ -164,7 +164,8 @@ __device__ __forceinline__ void take_rows(float const (&sums)[Registers], float 
   }
 }
 
-/// The same where some row of the warp is far: rare, so that the code shall be short.
+/// Does what take_rows does where some row of the warp is far (is_far_row). That is rare, so the code is short, not
+/// fast.
 template <class Fold, int Registers>
 __device__ __forceinline__ void take_far_rows(float const (&sums)[Registers], float const (&largest)[2],
                                               row_place const& place, typename Fold::part (&parts)[2],
@@ -191,8 +192,8 @@ __device__ __forceinline__ void take_far_rows(float const (&sums)[Registers], fl
 
 }  // namespace detail
 
-/// The state of the lane's own row in this tile, but for reducers that are pushed, whose values go to `kept` at once.
-/// Largest: of both of the lane's rows. Kept: of the lane's own row, in shared memory.
+/// The state of the lane's own row in this tile; values of reducers that need push() go to `kept` at once. `largest`:
+/// the largest sums of the lane's two rows. `kept`: the state of the lane's own row, in shared memory.
 template <class R, int Registers>
 __device__ __forceinline__ typename R::state_type fold_rows(float const (&sums)[Registers], float const (&largest)[2],
                                                             row_place const& place, typename R::state_type& kept) {
@@ -204,7 +205,7 @@ __device__ __forceinline__ typename R::state_type fold_rows(float const (&sums)[
   }
   typename fold::part parts[2]{};
   float raw[2] = {0.0F, 0.0F};
-  // The same for all lanes of a warp.
+  // The condition is the same for all lanes of a warp.
   bool const has_bounds =
       fold::uses_bounds && place.column - 2 * static_cast<std::int32_t>(threadIdx.x % 4) + 2 * Registers > place.end;
   bool const is_far =
@@ -221,7 +222,7 @@ __device__ __forceinline__ typename R::state_type fold_rows(float const (&sums)[
   float own = 0.0F;
   if constexpr (fold::uses_exponentials) {
     own = (is_lower ? raw[1] : raw[0]) + detail::move_words(is_lower ? raw[0] : raw[1], detail::across{1});
-    own += detail::move_words(own, detail::across{2});  // the same bits for both: a sum of two commutes
+    own += detail::move_words(own, detail::across{2});  // the same bits in both lanes: a sum of two commutes
   }
   row_facts const row =
       facts_of_row(is_lower ? largest[1] : largest[0], place.scale, own, is_far, detail::fast_power{});

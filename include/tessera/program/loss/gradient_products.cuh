@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `loss_gradient_products`: what a part of the logits' gradient G adds to the gradients of hidden states (G C) and of
-/// the classifier (G^T E), both in one launch of sm_90a's tensor cores: linear_loss's backward pass, after
-/// gemm_in_turns has made G.
+/// `loss_gradient_products`: multiplies a part of the logits' gradient G into the gradients of hidden states (G C) and
+/// of the classifier (G^T E), both in one persistent kernel for sm_90a. It is the second half of linear_loss's backward
+/// pass, after gemm_in_turns has made G.
 ///
-/// Clusters of two thread blocks compute 256 x 192 sums at a time and go on to the next: first those of the classifier,
-/// over the tokens, then those of hidden states, over the entries of the part. As in gemm_in_turns each of the two
-/// warpgroups of a block that multiply has tiles of its own, 128 x 192 sums in its registers, and one multiplies while
-/// the other writes. All operands come as boxes of 64 columns by the copy engine: G as its rows lie, or across, and
-/// rows of C and E across the depth. Rows of C and E are for both blocks; each copies every other half of a box. Only
-/// blocks of G that loss_block_lists name are multiplied.
+/// Clusters of two thread blocks compute tiles of 256 x 192 sums, one after the other: first those of the classifier,
+/// summed over the tokens, then those of hidden states, summed over the entries of the part. As in gemm_in_turns
+/// (ping-pong) each of a block's two consumer warpgroups has tiles of its own, 128 x 192 sums in its registers, and one
+/// multiplies while the other writes. TMA loads all operands as boxes of 64 columns: G as its rows lie, or across, and
+/// rows of C and E across the depth. Both blocks need the rows of C and E, and each loads every other half of a box for
+/// both. Only blocks of G that the lists name (block_lists.hpp) are multiplied.
 ///
 /// Sums are fp32. Rows of the classifier's gradient are written once. Gradients of hidden states are added up in fp32
-/// from part to part: where they are stored in 16 bits the upper half of the fp32 bits stays in the result and the
+/// from part to part: where they are stored in 16 bits, the upper half of the fp32 bits stays in the result and the
 /// lower half in the workspace, until the last part rounds them.
 ///
-/// Cost: 4 * 128 * 128 * channels operations for each kept block of G; a block copies 28 KiB through L2 for 3.1e6 of
-/// them.
+/// Cost: 4 * 128 * 128 * channels operations for each kept block of G. A thread block loads 28 KiB through L2 for 3.1e6
+/// of them.
 #pragma once
 
 #include <cstdint>
@@ -48,23 +48,23 @@ struct loss_gradient_products {
   static constexpr int before_architecture = 1000;
   static constexpr bool needs_specific_architecture = true;
   static constexpr bool is_persistent = true;
-  static constexpr int box = 64;                   ///< columns of all boxes; rows of those of G
-  static constexpr int shared_rows = 32;           ///< of boxes that are for both blocks
-  static constexpr int box_bytes = box * box * 2;  ///< of a box of an operand
-  static constexpr int rows = 256;                 ///< of a cluster's tile
-  static constexpr int channels = Policy.columns;  ///< of a tile
-  static constexpr int halves = 2;                 ///< of a block's tile, each multiplied by instructions of its own
-  static constexpr int boxes = channels / box;     ///< across a tile
+  static constexpr int box = 64;                   ///< columns of all boxes, and rows of boxes of G
+  static constexpr int shared_rows = 32;           ///< rows of a box that is loaded for both blocks
+  static constexpr int box_bytes = box * box * 2;  ///< bytes of an operand's box in shared memory
+  static constexpr int rows = 256;                 ///< rows of a cluster's tile
+  static constexpr int channels = Policy.columns;  ///< channels of a tile
+  static constexpr int halves = 2;                 ///< halves of a block's tile, each with instructions of its own
+  static constexpr int boxes = channels / box;     ///< boxes across a tile
 
   struct scratch_type {
-    /// Blocks of gradients.
+    /// Boxes of G.
     alignas(1024) unsigned char a[Policy.stages][halves][box_bytes];
-    /// Rows of the other operand.
+    /// Boxes of the other operand, C or E.
     alignas(1024) unsigned char b[Policy.stages][boxes][box_bytes];
-    sum_staging of_warp[shape::consumers][4];  ///< for sums on their way out
+    sum_staging of_warp[shape::consumers][4];  ///< shared memory through which sums are written
     shared_barrier full[Policy.stages];
     shared_barrier empty[Policy.stages];
-    shared_barrier turn[shape::consumers];  ///< the other warpgroup's pieces have all come
+    shared_barrier turn[shape::consumers];  ///< completes when all stages of the other warpgroup's tile are loaded
   };
 
   tensor_map gradient;    ///< tokens x entries of the part
@@ -73,8 +73,8 @@ struct loss_gradient_products {
   tensor_map gathered;    ///< entries of the part x channels, where entries are in another order
   loss_product_works works;
   loss_part_range range;
-  write_classifier_rows<Gradient> to_classifier;  ///< of a part
-  add_hidden_rows<Gradient> to_hidden;            ///< of a part
+  write_classifier_rows<Gradient> to_classifier;  ///< where sums of the classifier go
+  add_hidden_rows<Gradient> to_hidden;            ///< where sums of hidden states go
   array_view<loss_token_factors const> tokens;
 
   __device__ __forceinline__ void operator()(cuda_block<lanes> const& group, std::int64_t block,
@@ -113,7 +113,7 @@ struct loss_gradient_products {
     prefetch_tensor_map(classifier);
     for (int stage = 0; stage < Policy.stages; ++stage) {
       scratch.full[stage].init(1);
-      scratch.empty[stage].init(2 * 4);  // a warp each, of one warpgroup
+      scratch.empty[stage].init(2 * 4);  // the warps of one warpgroup, in both blocks
     }
     for (shared_barrier& turn : scratch.turn) {
       turn.init(4);
@@ -124,7 +124,7 @@ struct loss_gradient_products {
   __device__ __forceinline__ loss_product_work work_at(std::int32_t turn, std::int32_t worker) const {
     return works.at(turn, worker, static_cast<std::int32_t>(gridDim.x) / 2);
   }
-  /// Works of each worker, of which the last may not be there.
+  /// How many work items each worker takes; the last one may not exist.
   __device__ __forceinline__ std::int32_t turns() const {
     return divide_up(works.count(), static_cast<std::int32_t>(gridDim.x) / 2);
   }
@@ -147,7 +147,7 @@ struct loss_gradient_products {
     }
   }
 
-  /// A kind of product at a time: there are few registers.
+  /// Loads the stages of a work item. Compiled for each kind of product, since the producer has few registers.
   template <bool IsHidden>
   __device__ __forceinline__ void copy_pieces(scratch_type& scratch, loss_product_work const& work, tensor_map const& b,
                                               std::int32_t own, place_type& place) const {
@@ -160,7 +160,7 @@ struct loss_gradient_products {
     }
   }
 
-  /// 64 tokens, or 64 entries, from number k on.
+  /// Loads a pipeline stage: 64 tokens, or 64 entries, that begin with number k.
   template <bool IsHidden>
   __device__ __forceinline__ void copy_piece(scratch_type& scratch, tensor_map const& b, std::int32_t first,
                                              std::int32_t channel, std::int32_t k, std::int32_t own, int stage,
@@ -187,7 +187,7 @@ struct loss_gradient_products {
     int const warp = __shfl_sync(0xffffffffU, lane / 32, 0);
     std::int32_t const count = turns();
     place_type place;
-    unsigned turn_phase = consumer == 0 ? 1 : 0;  // the first one's first turn has come
+    unsigned turn_phase = consumer == 0 ? 1 : 0;  // the first consumer's first turn has come
     sums_type sums;
     if (consumer == 1) {
       place.skip(pieces_at(0, worker));
@@ -212,7 +212,7 @@ struct loss_gradient_products {
     }
   }
 
-  /// First row: of the warp, in the tile.
+  /// Writes a warp's sums. `first_row`: the warp's first row in the tile.
   __device__ __forceinline__ void write(loss_product_work const& work, sums_type const& sums, std::int32_t first_row,
                                         sum_staging& staging) const {
     std::int32_t const channel = work.channel_tile * channels;
@@ -232,8 +232,8 @@ struct loss_gradient_products {
     }
   }
 
-  /// What all lanes have read alike, so that the compiler knows it, too: else it lets multiplications wait for each
-  /// other.
+  /// The work item, marked as the same in all lanes of a warp: unless the compiler knows that, it lets multiplications
+  /// wait for each other.
   __device__ __forceinline__ static loss_product_work same_for_warp(loss_product_work work) {
     constexpr unsigned all = 0xffffffffU;
     work.is_hidden = __shfl_sync(all, work.is_hidden ? 1 : 0, 0) != 0;
@@ -243,8 +243,9 @@ struct loss_gradient_products {
     return work;
   }
 
-  /// Order: of G's elements, as seen from the depth. One piece is multiplied while the next is awaited; a piece is
-  /// given back when the next one's multiplications have begun. When the last has come it is the other's turn.
+  /// Multiplies the stages of a tile. Order: how G's elements lie, as seen from the depth. One stage is multiplied
+  /// while the next is awaited, and a stage is released when the next one's multiplications have begun. When the last
+  /// stage is loaded it is the other warpgroup's turn.
   template <operand_order Order>
   __device__ __forceinline__ void multiply_tile(scratch_type& scratch, loss_product_work const& work, int consumer,
                                                 place_type& place, sums_type& sums) const {
@@ -281,7 +282,7 @@ struct loss_gradient_products {
     }
   }
 
-  /// Starts to multiply the piece at `place` and moves on. Not `add`: the old sums count as zero.
+  /// Starts to multiply the stage at `place` and advances it. Without `add` the old sums count as zero.
   template <operand_order Order>
   __device__ __forceinline__ static void multiply_piece(scratch_type& scratch, place_type& place, sums_type& sums,
                                                         bool add) {
@@ -307,8 +308,8 @@ struct loss_gradient_products {
     place.advance();
   }
 
-  /// Tokens without a label have zeros in G, which cannot undo a NaN or an infinity among their hidden states. By the
-  /// warpgroup whose turn it is.
+  /// Clears rows of E in shared memory that belong to tokens without a label: their zeros in G cannot undo a NaN or an
+  /// infinity among the hidden states. The warpgroup whose turn it is runs it.
   __device__ __forceinline__ void clear_unlabelled_rows(scratch_type& scratch, int stage, std::int32_t piece) const {
     int const thread = static_cast<int>(threadIdx.x) % shape::warpgroup;
     int const barrier = static_cast<int>(threadIdx.x) / shape::warpgroup;
@@ -328,7 +329,7 @@ struct loss_gradient_products {
     sync_named(barrier, shape::warpgroup);
   }
 
-  /// To the other warpgroup.
+  /// Passes the turn to the other warpgroup.
   __device__ __forceinline__ static void give_turn(scratch_type& scratch, int consumer) {
     if (threadIdx.x % 32 == 0) {
       scratch.turn[1 - consumer].arrive();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// The small programs around loss_gradient_tiles: factors of rows before it, and what becomes of products and sums
-/// after it.
+/// The small programs around loss_gradient_tiles: before it they make the factors of rows, after it they store and
+/// scale products and sums.
 #pragma once
 
 #include <cstdint>
@@ -19,28 +19,28 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Gradients of what the user computed from the outputs; null where there are none.
+/// The upstream gradients: those of the user's result by the outputs of the loss; null where there are none.
 struct loss_upstream {
-  array_view<float const> loss = {};         ///< one element, or one for each token without a reduction; null for ones
-  array_view<float const> log_sum_exp = {};  ///< for each token
-  array_view<float const> entropy = {};      ///< for each token
+  array_view<float const> loss = {};         ///< one element, or one for each token without a reduction; null: ones
+  array_view<float const> log_sum_exp = {};  ///< one for each token; null: zeros
+  array_view<float const> entropy = {};      ///< one for each token; null: zeros
 };
 
-/// The factors of rows: all that a gradient by a logit is multiplied by, before and after the softmax.
+/// Makes the factors of rows: all that a gradient by a logit is multiplied by, before and after the softmax.
 struct prepare_loss_gradients {
   static constexpr int lanes = 256;
   struct scratch_type {};
 
   loss_token_list tokens;
-  array_view<float const> weights;      ///< of tokens, or null
+  array_view<float const> weights;      ///< weights of tokens; null: ones
   array_view<float const> row_lse;      ///< log-sum-exps of the tokens that have a label
   array_view<float const> row_entropy;  ///< entropies of the tokens that have a label
-  loss_upstream upstream;               ///< gradients of the results
+  loss_upstream upstream;               ///< upstream gradients
   float z_factor;
-  bool is_reduced;                     ///< else a loss for each token
-  array_view<float const> mean_scale;  ///< one element
-  array_view<loss_row_gradient> rows;  ///< what each row of the list depends on: the result
-  array_view<float> largest;  ///< of the bounds of a group's rows; null where scale_loss_gradients does not run
+  bool is_reduced;                     ///< whether the losses of tokens are reduced to one
+  array_view<float const> mean_scale;  ///< one element: finish_loss::scale
+  array_view<loss_row_gradient> rows;  ///< the result: the factors of each row of the list
+  array_view<float> largest;  ///< the largest bound of each group's rows; null where scale_loss_gradients does not run
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(rows.size(), std::int64_t{lanes}); }
 
@@ -77,8 +77,8 @@ struct prepare_loss_gradients {
             upstream.entropy.data != nullptr ? upstream.entropy[token] : 0.0F};
   }
 
-  /// What no gradient by a logit of the row exceeds, but for the slope: |S - q| and S are at most 1, and -S log S at
-  /// most 1 / e. 0 where there is no bound.
+  /// A bound of the row's gradients by logits, before the slope: |S - q| and S are at most 1, and -S log S at most 1 /
+  /// e. 0 where there is no finite bound.
   TESSERA_FN static float bound_of(loss_row_gradient const& row) {
     float const bound = absolute(row.by_loss) + absolute(row.by_log_sum_exp) +
                         absolute(row.by_entropy) * (0.375F + absolute(row.entropy));
@@ -86,19 +86,19 @@ struct prepare_loss_gradients {
   }
 };
 
-/// Divides the factors of all rows by one number, so that gradients by logits fill the range of fp16: else they would
-/// vanish, or overflow, where factors are small or large. Sums of products are multiplied by it.
+/// Divides the factors of all rows by one number, so that gradients by logits fill the range of fp16: without it they
+/// would vanish or overflow where factors are small or large. Sums of products are multiplied by the number again.
 ///
-/// Rows have the number in common because the classifier's gradient adds them up. With it the largest bound becomes
-/// 2^15; what is 2^-29 of that still has all bits of fp16.
+/// All rows share the number, because the classifier's gradient adds them up. With it the largest bound becomes 2^15;
+/// gradients of 2^-29 of that still have all bits of fp16.
 struct scale_loss_gradients {
   static constexpr int lanes = 256;
   struct scratch_type {};
 
-  array_view<std::int64_t const> count;  ///< one element: rows that count
+  array_view<std::int64_t const> count;  ///< one element: how many rows the list has
   array_view<float const> largest;       ///< bounds of rows, from prepare_loss_gradients
-  float steepest;                        ///< slope of a logit
-  array_view<loss_row_gradient> rows;    ///< whose factors are divided
+  float steepest;                        ///< the largest slope of a logit
+  array_view<loss_row_gradient> rows;    ///< the rows whose factors are divided
   array_view<float> late_scale;          ///< one element, which is multiplied by the number
 
   TESSERA_FN constexpr std::int64_t groups() const { return largest.size(); }
@@ -126,7 +126,8 @@ struct scale_loss_gradients {
     }
   }
 
-  /// By which what is at most `bound` is divided to become at most 2^15; a normal number, and 1 if the bound is 0.
+  /// The number that brings values of at most `bound` to at most 2^15 when they are divided by it: a normal number, and
+  /// 1 if the bound is 0.
   TESSERA_FN static constexpr float divisor_for(float bound) {
     constexpr float least = 0x1p-111F;
     constexpr float most = 0x1p127F;
@@ -134,24 +135,24 @@ struct scale_loss_gradients {
   }
 };
 
-/// A map of sums: times a number that is in memory.
+/// A map of sums (sum_maps.hpp): multiplies them by a number that is in memory.
 struct scaled_by_memory {
-  float const* scale;  ///< in memory
-  /// What is stored for a sum.
+  float const* scale;  ///< the number
+                       /// The value that is stored for a sum.
   TESSERA_FN constexpr float operator()(float sum, std::int64_t, std::int64_t) const { return sum * *scale; }
 };
 
-/// The epilogue of gemm_tiles for gradients of hidden states: adds to what parts of the vocabulary before have left,
-/// and after the last one writes to the rows of tokens. Between parts sums are fp32: in the target, or, where that has
-/// 16 bits, their upper halves there and their lower halves in `remains`.
+/// The epilogue of gemm_tiles for gradients of hidden states: adds a part's product to the sums of the parts before it,
+/// and rounds the sums after the last part. Between parts the sums are fp32. They lie in the target, or, where that has
+/// 16 bits, their upper halves in the target and their lower halves in `remains`.
 template <class Gradient>
 struct accumulate_tokens {
   matrix_view<Gradient> target;        ///< tokens x channels
   matrix_view<std::uint16_t> remains;  ///< tokens x channels; not used for float, nor if there is one part
   array_view<std::int64_t> order;      ///< the token of each row; negative: none
-  float const* scale;
-  bool is_first_part;  ///< nothing is there yet
-  bool is_last_part;   ///< results are rounded
+  float const* scale;                  ///< the last factor of all gradients
+  bool is_first_part;                  ///< whether there are no sums yet
+  bool is_last_part;                   ///< whether sums become results, rounded
 
   /// Takes the finished sum of a row and a channel.
   TESSERA_FN void operator()(std::int64_t row, std::int64_t channel, float sum) const {
@@ -187,13 +188,13 @@ struct accumulate_tokens {
   }
 };
 
-/// For tokens that are in no row: zeros, or NaN where the last factor is one.
+/// Clears the gradients of tokens without a label: zeros, or NaN where the last factor is NaN.
 template <class Gradient>
 struct clear_unlabelled {
   static constexpr int lanes = 128;
   struct scratch_type {};
 
-  array_view<std::int64_t const> row_of;  ///< of each token; negative: it has no label
+  array_view<std::int64_t const> row_of;  ///< the row of each token; negative: it has no label
   float const* scale;                     ///< the last factor of all gradients
   matrix_view<Gradient> target;           ///< tokens x channels
 
@@ -212,17 +213,17 @@ struct clear_unlabelled {
   }
 };
 
-/// Sums over the columns of a gradient that is in memory: of each 128 tokens those of 256 entries to a group.
+/// Sums the columns of a gradient that is in memory. A group sums 128 tokens of 256 entries.
 template <class T>
 struct sum_gradient_columns {
   static constexpr int lanes = 256;
-  static constexpr int rows = 128;  ///< that a group adds up
+  static constexpr int rows = 128;  ///< tokens that a group adds up
   struct scratch_type {};
 
   matrix_view<T const> gradient;   ///< tokens x entries
   matrix_view<float> column_sums;  ///< rows of blocks x entries
 
-  /// Groups beside each other.
+  /// How many groups cover the entries.
   TESSERA_FN constexpr std::int64_t across() const { return divide_up(gradient.extent(1), std::int64_t{lanes}); }
   TESSERA_FN constexpr std::int64_t groups() const { return column_sums.extent(0) * across(); }
 
@@ -243,15 +244,15 @@ struct sum_gradient_columns {
   }
 };
 
-/// The gradient of the bias: sums of tiles, from the first to the last row of tiles.
+/// Makes the gradient of the bias: sums over tiles, from the first to the last row of tiles.
 template <class Gradient>
 struct sum_bias_gradient {
   static constexpr int lanes = 256;
   struct scratch_type {};
 
   matrix_view<float const> column_sums;  ///< rows of tiles x entries
-  float const* scale;
-  array_view<Gradient> target;  ///< of the bias
+  float const* scale;                    ///< the last factor of all gradients
+  array_view<Gradient> target;           ///< the bias's gradient
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(target.size(), std::int64_t{lanes}); }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What a forward pass of a loss can leave for the backward pass where there is memory for it: `kept_softmaxes`,
-/// exponentials of logits in the type of the operands, so that nothing is multiplied twice; `differentiate_softmaxes`
-/// makes them the gradient of the loss by the logits, where they lie. `set_softmaxes` says what they are.
+/// `kept_softmaxes`: exponentials of logits, in the type of the operands, that a forward pass of a loss leaves for the
+/// backward pass where there is memory for them, so that no logits are made twice. `differentiate_softmaxes` turns them
+/// in place into the gradient of the loss by the logits. `set_softmaxes` notes whether there are any.
 ///
-/// Exponentials are relative to the largest logit that the token has among 192 entries: their relative error is that of
-/// one rounding, whatever log-sum-exp will be. A gradient is rounded twice, then.
+/// Exponentials are relative to the token's largest logit among 192 entries: their relative error is that of one
+/// rounding, whatever the log-sum-exp will be. The gradient is then rounded twice.
 #pragma once
 
 #include <cstdint>
@@ -25,26 +25,26 @@ inline namespace v0 {
 
 template <class T>
 struct kept_softmaxes {
-  static constexpr int tile_entries = 192;  ///< with a reference in common
-  /// State: there are none.
+  static constexpr int tile_entries = 192;  ///< entries of a tile, which share a reference
+  /// The state of memory that holds no softmaxes.
   static constexpr std::int32_t none = 0;
-  static constexpr std::int32_t there = 1;  ///< forward() has left them; backward() takes them away
+  static constexpr std::int32_t there = 1;  ///< forward() has left softmaxes; backward() uses them up
 
   matrix_view<T> values;           ///< tokens x entries: 2^(logit * log2(e) - reference); rows at multiples of 16 bytes
   matrix_view<float> references;   ///< tiles of entries x tokens; minus infinity where all logits are
-  array_view<std::int32_t> state;  ///< one element: what there is
+  array_view<std::int32_t> state;  ///< one element: `none` or `there`
 
-  /// Whether there is room for them.
+  /// Whether there is memory for softmaxes.
   [[nodiscard]] TESSERA_FN constexpr bool are_wanted() const { return values.data != nullptr; }
 };
 
-/// Run with one group.
+/// Sets kept_softmaxes::state. Run with one group.
 struct set_softmaxes {
   static constexpr int lanes = 32;
   struct scratch_type {};
 
   array_view<std::int32_t> state;  ///< one element
-  std::int32_t value;              ///< that it gets
+  std::int32_t value;              ///< the value that it gets
 
   template <class Group>
   TESSERA_FN void operator()(Group const& group, std::int64_t, scratch_type&) const {
@@ -56,26 +56,27 @@ struct set_softmaxes {
   }
 };
 
-/// A group for each token. Without smoothing and gradients of entropies: with them the gradient of an
-/// entry whose exponential is 0 is not 0. Equations: loss/logit_gradient.hpp. Keeps all blocks.
+/// Turns kept softmaxes into gradients by logits; run with a group for each token. It takes no smoothing and no
+/// gradients of entropies, with which the gradient of an entry whose exponential is 0 would not be 0. Equations:
+/// loss/logit_gradient.hpp. It keeps all blocks.
 ///
-/// Where no softmaxes are there gradients become NaN, and the status word says bad_value.
+/// Where there are no softmaxes, gradients become NaN and the status word says bad_value.
 ///
-/// Cost: 4 bytes an entry and token for operands of 16 bits.
+/// Cost: 4 bytes of memory traffic for each entry and token, for operands of 16 bits.
 template <class T>
 struct differentiate_softmaxes {
   static constexpr int lanes = 256;
   static constexpr int together = 16 / static_cast<int>(sizeof(T));  ///< entries that a lane takes at a time
   struct scratch_type {};
-  /// What a lane takes at a time.
+  /// The 16 bytes that a lane takes at a time.
   struct alignas(16) piece {
-    T values[together];  ///< neighbours
+    T values[together];  ///< neighbouring entries
   };
 
-  kept_softmaxes<T> kept;  ///< made gradients where they lie
+  kept_softmaxes<T> kept;  ///< the softmaxes, which become gradients in place
   array_view<loss_token_factors const> tokens;
-  array_view<std::int64_t const> row_of;  ///< of each token in the list of those with a label; -1: none
-  array_view<float const> targets;        ///< of each row of the list, the label's logit
+  array_view<std::int64_t const> row_of;  ///< the row of each token in the list of tokens with a label; -1: none
+  array_view<float const> targets;        ///< the label's logit of each row of the list
   logit_map<T> map;
   matrix_view<std::uint8_t> kept_for_hidden;      ///< blocks of 128 tokens x blocks of 128 entries
   matrix_view<std::uint8_t> kept_for_classifier;  ///< blocks of 128 tokens x blocks of 128 entries
@@ -114,7 +115,7 @@ struct differentiate_softmaxes {
             kept.references(entry / kept_softmaxes<T>::tile_entries, token)};
   }
 
-  /// Two pieces are on their way while one is changed.
+  /// Differentiates the row of a token. Two pieces are being loaded while one is changed.
   TESSERA_FN void differentiate_row(std::int64_t token, int lane, loss_token_factors const& factors,
                                     bool is_there) const {
     constexpr std::int64_t step = lanes * together;
@@ -133,7 +134,7 @@ struct differentiate_softmaxes {
     }
   }
 
-  /// What a value is multiplied by; where that is 0, whatever it is.
+  /// What a piece's values are multiplied by. Without `is_used` the gradient is 0, whatever the values are.
   struct scaling {
     float by_value;
     float reference;
@@ -146,7 +147,8 @@ struct differentiate_softmaxes {
             is_used || !is_there};
   }
 
-  /// Values from number I on, in a row: so they stay in registers.
+  /// Differentiates the values of a piece that begin with number I; it recurses, so that all indices are constants and
+  /// values stay in registers.
   template <int I>
   TESSERA_FN void differentiate(piece& values, scaling const& by) const {
     if constexpr (I < together) {
@@ -159,7 +161,7 @@ struct differentiate_softmaxes {
       differentiate<I + 1>(values, by);
     }
   }
-  /// From its own logit: near 1 a softmax of 16 bits does not tell how far it is from 1.
+  /// The gradient of the label, from its own logit: near 1 a softmax of 16 bits does not tell how far it is from 1.
   TESSERA_FN float of_label(std::int64_t token, loss_token_factors const& factors) const {
     float const logit = targets[row_of[token]];
     float const softmax = exp2((logit - factors.log_sum_exp) * log2_e);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `write_loss_gradient`: the epilogue of gemm_in_turns that makes the gradient of a loss by its logits, for a part
-/// of the vocabulary, and says which blocks of 128 tokens x 128 entries count: the first half of linear_loss's backward
-/// pass on sm_90a. Equations: loss/logit_gradient.hpp.
+/// `write_loss_gradient`: the epilogue of gemm_in_turns that makes the gradient of a loss by its logits, for a part of
+/// the vocabulary, and marks the blocks of 128 tokens x 128 entries that are kept. It is the first half of
+/// linear_loss's backward pass on sm_90a. Equations: loss/logit_gradient.hpp.
 ///
-/// Logits are made again in fp32 registers and become gradients there. These are rounded once and written by the copy
-/// engine. Rows are all tokens, those without a label too, which get zeros.
+/// Logits are made again in fp32 registers and become gradients there. TMA writes the gradients, which are rounded
+/// once. Rows are all tokens; those without a label get zeros.
 #pragma once
 
 #include <cstdint>
@@ -31,10 +31,11 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Tiles of a part of the classifier, whose rows lie together or, where entries are in their own order, where they are.
+/// The schedule of a part's tiles. It chooses the rows of the classifier: the gathered copy, or the classifier itself
+/// where entries are in their own order.
 struct loss_tiles_of_part : listed_loss_tiles {
   loss_part_range range;
-  tensor_map in_order;  ///< of the part's rows where they are
+  tensor_map in_order;  ///< map of the part's rows in the classifier itself
 
   /// The map of the part's rows.
   __device__ __forceinline__ tensor_map const& map_of_b(tensor_map const& together) const {
@@ -42,21 +43,21 @@ struct loss_tiles_of_part : listed_loss_tiles {
   }
 };
 
-/// The epilogue that makes gradients of logits of 128 x 128 blocks, and says which blocks are kept.
+/// The epilogue that turns sums into gradients by logits, and marks the blocks of 128 x 128 that are kept.
 template <class T>
 struct write_loss_gradient {
-  /// How results are written.
+  /// The epilogue that writes results by TMA.
   using boxes = store_sums_by_boxes<T, plain_sum>;
   using scratch_type = typename boxes::scratch_type;
   boxes target;  ///< tokens x entries of the part
   loss_part_range range;
   array_view<loss_token_factors const> tokens;
   logit_map<T> map;
-  std::int32_t const* order;  ///< the entry in each place of the backward pass; null: their own order
+  std::int32_t const* order;  ///< the entry in each place of the backward pass; null: entries are in their own order
   gradient_thresholds thresholds;
   float smoothing;
   float inverse_vocabulary;                       ///< 1 / entries of the vocabulary
-  bool has_entropies;                             ///< some token has a gradient by its entropy
+  bool has_entropies;                             ///< whether tokens have gradients by their entropies
   matrix_view<std::uint8_t> kept_for_hidden;      ///< blocks of tokens x blocks of the part
   matrix_view<std::uint8_t> kept_for_classifier;  ///< blocks of tokens x blocks of the part
 
@@ -87,17 +88,18 @@ struct write_loss_gradient {
  private:
   static constexpr float log2_e = 1.442695041F;
 
-  /// What a gradient takes: softmaxes; the largest of a block, too; or all that options can ask for.
+  /// What the gradient of a tile takes: softmaxes alone, also the largest one of each block, or all that options can
+  /// ask for.
   enum class kind { exact, filtered, special };
 
-  /// Of a lane's row.
+  /// The factors of a lane's row.
   struct row_factors {
     float log_sum_exp;
     float by_softmax;
     float by_loss;
     std::int32_t label;  ///< its place in the backward pass; -1: the row has no gradient
   };
-  /// A label that one of a lane's sums belongs to. There is at most one for each of its rows.
+  /// A label that one of a lane's sums belongs to. There is at most one for each of the lane's rows.
   struct own_label {
     std::int32_t column = -1;  ///< counted from the tile's first
     float gradient;
@@ -105,11 +107,11 @@ struct write_loss_gradient {
   };
   struct tile_part {
     box_place place;      ///< the warp's first token, the tile's first entry in the part
-    std::int32_t width;   ///< entries from there on that exist
+    std::int32_t width;   ///< how many entries exist from the tile's first one on
     std::int32_t lane;    ///< the lane's first column
-    row_factors rows[2];  ///< row lane / 4 of the warp's and the one 8 further
-    own_label labels[2];  ///< of these
-    bool has_labels;      ///< some lane has one
+    row_factors rows[2];  ///< the lane's rows: row lane / 4 of the warp's 16 and the one 8 further
+    own_label labels[2];  ///< labels of these rows
+    bool has_labels;      ///< whether some lane of the warp has a label
   };
 
   __device__ __forceinline__ row_factors row_of(std::int32_t token) const {
@@ -121,7 +123,7 @@ struct write_loss_gradient {
     return {label < 0 ? infinity : words.x, words.y, words.z, label};
   }
 
-  /// But for the temperature.
+  /// Turns sums into logits, except for the division by the temperature.
   template <int Registers>
   __device__ __forceinline__ void make_logits(float (&sums)[Registers], tile_part const& part) const {
     if (map.bias.data != nullptr) {
@@ -144,13 +146,14 @@ struct write_loss_gradient {
 
   /// Whether a log-sum-exp is so far from 0 that rounding it in units of log 2 would show in a softmax.
   __device__ __forceinline__ static bool is_far(tile_part const& part) {
-    constexpr float far = 8192.0F;  // by 3e-4
+    constexpr float far = 8192.0F;  // where softmaxes would be wrong by 3e-4
     bool const is_own = (part.rows[0].label >= 0 && absolute(part.rows[0].log_sum_exp) > far) ||
                         (part.rows[1].label >= 0 && absolute(part.rows[1].log_sum_exp) > far);
     return __any_sync(0xffffffffU, is_own) != 0;
   }
 
-  /// Rows without a gradient, whatever their sums, and entries that do not exist have a softmax of 0.
+  /// Makes sums such that rows without a gradient, whatever their sums were, and entries that do not exist get a
+  /// softmax of 0.
   template <int Registers>
   __device__ __forceinline__ static void clear_unused(float (&sums)[Registers], tile_part const& part) {
     if (__any_sync(0xffffffffU, part.rows[0].label < 0 || part.rows[1].label < 0)) {
@@ -167,7 +170,7 @@ struct write_loss_gradient {
     }
   }
 
-  /// Labels, of which there are few, are differentiated one by one; here they leave a softmax of 0.
+  /// Differentiates the labels, of which there are few, one by one, and leaves sums in their place whose softmax is 0.
   template <int Registers>
   __device__ __forceinline__ void take_labels(float (&sums)[Registers], tile_part& part) const {
     auto const before = static_cast<std::int32_t>(range.first) + part.place.column;
@@ -197,7 +200,7 @@ struct write_loss_gradient {
     }
   }
 
-  /// A box of 64 columns at a time.
+  /// Makes and writes the gradients of a tile, a box of 64 columns at a time.
   template <kind Kind, int Registers>
   __device__ __forceinline__ void differentiate(float const (&sums)[Registers], tile_part const& part,
                                                 scratch_type& scratch) const {
@@ -264,7 +267,7 @@ struct write_loss_gradient {
     target.close_box(scratch, box, part.place, cache_policy::evict_first());
   }
 
-  /// With all that can matter. Wanted: the probability that the entry should have.
+  /// The gradient of a sum with all that options can ask for. `wanted`: the probability that the entry should have.
   __device__ __forceinline__ float special_gradient(float sum, tile_part const& part, int half, float wanted,
                                                     float& apart) const {
     row_factors const& row = part.rows[half];
@@ -279,11 +282,12 @@ struct write_loss_gradient {
           tokens[part.place.row + static_cast<std::int32_t>(threadIdx.x % 32 / 4) + 8 * half];
       gradient -= softmax == 0.0F ? 0.0F : token.by_entropy * softmax * (log_softmax + token.entropy);
     }
-    float const slope = map.cap > 0.0F && logit == -infinity ? 0.0F : map.slope(logit);  // of what is not there
+    float const slope =
+        map.cap > 0.0F && logit == -infinity ? 0.0F : map.slope(logit);  // 0 for entries that do not exist
     return is_used ? gradient * slope : 0.0F;
   }
 
-  /// A block is kept for all of its tokens if one of them wants it.
+  /// Marks a block as kept, for all of its tokens, if one value of the warp reaches the threshold.
   __device__ __forceinline__ void keep_block(float largest, std::int32_t row, std::int32_t column) const {
     bool const for_hidden = __any_sync(0xffffffffU, !(largest < thresholds.hidden)) != 0;
     bool const for_classifier = __any_sync(0xffffffffU, !(largest < thresholds.classifier)) != 0;

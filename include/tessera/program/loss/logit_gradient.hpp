@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `loss_gradient_tiles`: the gradient of a loss by the sums that become logits, for a part of the vocabulary, and
-/// which blocks of it count: the portable program at the heart of linear_loss's backward pass.
+/// `loss_gradient_tiles`: makes the gradient of a loss by the sums that become logits, for a part of the vocabulary,
+/// and marks the blocks of it that are kept. It is the portable program at the heart of linear_loss's backward pass.
 ///
-/// With S the softmax, q the wanted distribution, H the entropy, and for each token factors g, h, k
+/// With S the softmax, q the target distribution, H the entropy, and for each token factors g, h, k
 /// (loss_row_gradient):
 ///
 ///     by the logit:  g (S - q) + h S - k S (log S + H)           by the sum:  that * the logit's slope
 ///
-/// all in fp32, from logits that are made anew; the result is rounded once, to the type of the operands. A block is
-/// left out of a gradient where |S - q| < its threshold for all elements: the paper's rule, before any factor. A NaN
-/// keeps its block. Sums over columns, for the bias, leave out nothing.
+/// All of it is fp32, from logits that are made again; the result is rounded once, to the type of the operands. A block
+/// is left out of a gradient where |S - q| is below its threshold for all elements: the paper's rule, before any
+/// factor. A NaN keeps its block. Sums over columns, for the bias, leave out nothing.
 #pragma once
 
 #include <cstdint>
@@ -26,58 +26,59 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What a row's gradient depends on.
+/// What the gradients by a row's logits depend on.
 struct loss_row_gradient {
-  float log_sum_exp;     ///< of the row, natural
-  float entropy;         ///< of the row, in nats
-  float by_loss;         ///< g
-  float by_log_sum_exp;  ///< h
-  float by_entropy;      ///< k
+  float log_sum_exp;     ///< log-sum-exp of the row, natural
+  float entropy;         ///< entropy of the row, in nats
+  float by_loss;         ///< g: the factor of S - q
+  float by_log_sum_exp;  ///< h: the factor of S
+  float by_entropy;      ///< k: the factor of -S (log S + H)
 };
 
-/// Which blocks are left out of the gradients of hidden states and of the classifier; 0: none.
+/// The thresholds of the filter: blocks below them are left out; 0: none are.
 struct gradient_thresholds {
-  float hidden;      ///< in units of probability
-  float classifier;  ///< in units of probability
+  float hidden;      ///< threshold of the gradient of hidden states, a probability
+  float classifier;  ///< threshold of the classifier's gradient, a probability
 };
 
-/// Of one part of the vocabulary.
+/// The gradient by the logits for one part of the vocabulary, and which of its blocks are kept.
 template <class T>
 struct loss_gradient_part {
-  std::int64_t first;                             ///< entry of the vocabulary
+  std::int64_t first;                             ///< first entry of the vocabulary
   matrix_view<T> gradient;                        ///< tokens x entries
-  matrix_view<std::uint8_t> kept_for_hidden;      ///< a value for each block
-  matrix_view<std::uint8_t> kept_for_classifier;  ///< a value for each block
+  matrix_view<std::uint8_t> kept_for_hidden;      ///< 1 for each block that counts in gradients of hidden states
+  matrix_view<std::uint8_t> kept_for_classifier;  ///< 1 for each block that counts in the classifier's gradient
   matrix_view<float> column_sums;                 ///< rows of tiles x entries, or null
 };
 
-/// Filter: has the extents of a block, which divide those of the tile: gradient_filter, for one.
+/// Makes gradients by logits. Filter has the extents of a block, which divide those of the tile, as gradient_filter
+/// does.
 template <class Tile, class Filter>
 struct loss_gradient_tiles {
   using layout = loss_tile<Tile>;
   using value_type = typename layout::value_type;
   static constexpr int lanes = layout::lanes;
-  static constexpr int block_rows = min(Filter::rows, layout::rows);           ///< of a block of the filter
-  static constexpr int block_columns = min(Filter::columns, layout::columns);  ///< of a block of the filter
+  static constexpr int block_rows = min(Filter::rows, layout::rows);           ///< tokens of a block of the filter
+  static constexpr int block_columns = min(Filter::columns, layout::columns);  ///< entries of a block of the filter
   static constexpr int across = layout::columns / block_columns;               ///< blocks beside each other in a tile
-  static constexpr int blocks = layout::rows / block_rows * across;            ///< of a tile
+  static constexpr int blocks = layout::rows / block_rows * across;            ///< blocks of a tile
   static_assert(layout::rows % block_rows == 0 && layout::columns % block_columns == 0 && blocks <= 1024,
                 "tessera: the blocks of a gradient_filter divide the tile of the loss, into at most 1024 of them");
 
   struct scratch_type {
     typename layout::scratch_type tile;    ///< for logits
-    std::uint32_t for_hidden[blocks];      ///< elements that do not stay below thresholds.hidden
-    std::uint32_t for_classifier[blocks];  ///< elements that do not stay below thresholds.classifier
+    std::uint32_t for_hidden[blocks];      ///< how many elements of each block reach thresholds.hidden
+    std::uint32_t for_classifier[blocks];  ///< how many elements of each block reach thresholds.classifier
   };
 
   loss_logits<Tile> logits;
   loss_token_list tokens;
-  array_view<loss_row_gradient const> rows;  ///< what each row of the list depends on
+  array_view<loss_row_gradient const> rows;  ///< the factors of each row of the list
   float smoothing;
   gradient_thresholds thresholds;
   loss_gradient_part<value_type> part;  ///< where gradients go
 
-  /// Tiles of the part.
+  /// How many tiles cover the entries of the part.
   TESSERA_FN constexpr std::int64_t column_tiles() const {
     return divide_up(part.gradient.extent(1), std::int64_t{layout::columns});
   }
@@ -116,7 +117,7 @@ struct loss_gradient_tiles {
     return static_cast<int>(min(part.gradient.extent(1) - first_column, std::int64_t{layout::columns}));
   }
 
-  /// A lane's part of a row: logits become gradients.
+  /// Turns the logits of a lane's part of a row into gradients.
   template <class Group>
   TESSERA_FN void differentiate(Group const& group, int lane, std::int64_t first_row, std::int64_t first_column,
                                 scratch_type& scratch) const {
@@ -148,7 +149,8 @@ struct loss_gradient_tiles {
     }
   }
 
-  /// Zeros for rows without a token; nothing where no gradient will look.
+  /// Writes the gradients of kept blocks, with zeros for rows without a token. Blocks that no product reads are not
+  /// written.
   TESSERA_FN void write_gradient(int lane, int height, std::int64_t first_row, std::int64_t first_column,
                                  scratch_type& scratch) const {
     for (int i = lane; i < layout::rows * layout::columns; i += lanes) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `loss_logits`: a tile of a classifier's logits in scratch, from hidden states and classifier rows. The forward and
-/// the backward pass both make their logits here, by the same additions, so they agree to the last bit.
+/// `loss_logits`: makes a tile of a classifier's logits in scratch, from hidden states and classifier rows. The
+/// portable forward and backward pass both make their logits here, by the same additions, so that they agree to the
+/// last bit.
 ///
 ///     logit = cap * tanh((hidden . row + bias) / cap) / temperature
 #pragma once
@@ -22,14 +23,14 @@
 namespace tessera {
 inline namespace v0 {
 
-/// From the sum of a product to a logit.
+/// The map from sums of products to logits.
 template <class T>
 struct logit_map {
   array_view<T const> bias;   ///< a value for each row of the classifier, or null
-  float cap;                  ///< logits stay below it in magnitude; 0 for none
+  float cap;                  ///< logits stay below it in magnitude; 0: no cap
   float inverse_temperature;  ///< logits are multiplied by it
 
-  /// The logit of a sum. Minus infinities stay, but under a cap, which makes them -cap.
+  /// The logit of a sum. Minus infinities stay, except under a cap, which makes them -cap.
   TESSERA_FN float operator()(float sum, std::int64_t column) const {
     float const biased = bias.data != nullptr ? sum + static_cast<float>(load(bias[column])) : sum;
     return (cap > 0.0F ? cap * ::tanhf(biased / cap) : biased) * inverse_temperature;
@@ -39,38 +40,39 @@ struct logit_map {
     constexpr float twice_log2_e = 2.885390082F;
     return cap * (1.0F - 2.0F / (exp2(sum / cap * twice_log2_e) + 1.0F));
   }
-  /// The derivative by the sum, from the logit: for a NaN a NaN.
+  /// The derivative of the logit by the sum, given the logit. It is NaN for a NaN.
   TESSERA_FN float slope(float logit) const {
     float const bent = cap > 0.0F ? logit / (inverse_temperature * cap) : 0.0F;
     return (1.0F - bent * bent) * inverse_temperature;
   }
 };
 
-/// What a gemm_tile says of itself to programs that use it with groups of their own.
+/// The extents and types of a gemm_tile, for programs that use it with groups of their own.
 template <class Tile>
 struct loss_tile;
-/// Of a gemm_tile: twice its depth at a time.
+/// The extents and types of a gemm_tile, of which twice its depth is staged at a time.
 template <class T, class Shape, class Host>
 struct loss_tile<gemm_tile<T, Shape, Host>> {
-  /// What is multiplied.
+  /// The name of the operands' type: bfloat16, float16, float or tf32.
   using operand_name = T;
   using operand = gemm_operand<T>;
   using value_type = typename operand::value_type;
   static_assert(std::is_same_v<typename operand::sum_type, float>, "tessera: a loss has logits in fp32");
   static constexpr int rows = Shape::m;       ///< tokens
   static constexpr int columns = Shape::n;    ///< entries of the vocabulary
-  static constexpr int depth = 2 * Shape::k;  ///< that is staged at a time
+  static constexpr int depth = 2 * Shape::k;  ///< depth that is staged at a time
   static constexpr int lanes = rows * columns >= 128 * 128 ? 256 : 128;
-  static constexpr int parts = lanes / rows;            ///< lanes for a row, with so many columns each:
-  static constexpr int part_columns = columns / parts;  ///< of each part
+  static constexpr int parts = lanes / rows;            ///< lanes that share a row, each with a part of its columns
+  static constexpr int part_columns = columns / parts;  ///< columns of each part
   static_assert(lanes % rows == 0 && columns % parts == 0,
                 "tessera: a loss's tile has 64 or 128 rows, and 64 or 128 columns");
 
-  /// Rows lie one further apart than they are long: lanes that each read a row meet in different banks.
+  /// The scratch of a tile. Rows of logits lie one element further apart than they are long, so that lanes that each
+  /// read a row use different banks.
   struct scratch_type {
     staged_tile<value_type, rows, depth> a;     ///< hidden states
     staged_tile<value_type, columns, depth> b;  ///< rows of the classifier
-    /// Of the tile.
+    /// The logits of the tile.
     float logits[rows * (columns + 1)];
     /// The logit of a row and a column of the tile.
     TESSERA_FN float& logit(int row, int column) { return logits[row * (columns + 1) + column]; }
@@ -84,18 +86,18 @@ struct loss_logits {
   using layout = loss_tile<Tile>;
   using value_type = typename layout::value_type;
 
-  gathered<value_type> hidden;   ///< rows are those of the list of tokens
+  gathered<value_type> hidden;   ///< hidden states, in rows of the list of tokens
   dense<value_type> classifier;  ///< vocabulary x channels
   logit_map<value_type> map;     ///< from sums to logits
 
-  /// Tiles of tokens.
+  /// How many tiles cover the tokens.
   TESSERA_FN constexpr std::int64_t row_tiles() const { return divide_up(hidden.rows(), std::int64_t{layout::rows}); }
-  /// Tiles of the vocabulary.
+  /// How many tiles cover the vocabulary.
   TESSERA_FN constexpr std::int64_t column_tiles() const {
     return divide_up(classifier.rows(), std::int64_t{layout::columns});
   }
 
-  /// Fills the tile of logits; those beyond the vocabulary are left as they are. Ends with a sync.
+  /// Fills the tile of logits. Logits beyond the vocabulary stay as they are. Ends with a sync.
   template <class Group>
   TESSERA_FN void compute(Group const& group, std::int64_t first_row, std::int64_t first_column,
                           typename layout::scratch_type& scratch) const {
@@ -103,7 +105,7 @@ struct loss_logits {
     typename mma::sum_tile sums;
     mma::clear(group, sums);
     for (std::int64_t first = 0; first < classifier.columns(); first += layout::depth) {
-      group.sync();  // the tiles before have been read
+      group.sync();  // all lanes have read the tiles before
       hidden.load(group, scratch.a, first_row, first);
       classifier.load(group, scratch.b, first_column, first);
       group.sync();
@@ -115,7 +117,7 @@ struct loss_logits {
         mma::multiply(group, a_tile, b_tile, sums);
       }
     }
-    group.sync();  // the logits before have been read
+    group.sync();  // all lanes have read the logits before
     mma::each(group, sums, keep{map, scratch, first_column, classifier.rows()});
     group.sync();
   }

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `reduce_loss_rows`: the epilogue of gemm_in_turns that reduces rows of a classifier's logits, by any Reducer that
-/// is or has one of log-sum-exps, and picks the logits of labels: linear_loss's forward program for sm_90a, which
-/// takes its tiles from a row_schedule.
+/// `reduce_loss_rows`: the epilogue of gemm_in_turns that reduces rows of a classifier's logits, by any Reducer that is
+/// or has a log-sum-exp, and picks the logits of labels. It is linear_loss's forward program for sm_90a, and takes its
+/// tiles from a row_schedule.
 ///
-/// Logits stay in fp32 registers. Of each row a warp keeps, in shared memory, what it has reduced so far of its share
-/// of the vocabulary, and merges it once with one of the row's `schedule.states()` states, which finish_loss_tokens
-/// merges in order. So the order of additions depends on the extents, on the number of multiprocessors and on how many
-/// launches there are.
+/// Logits stay in fp32 registers. A warp keeps each row's state of its split of the vocabulary (`row_share`) in shared
+/// memory, and merges it once with one of the row's `schedule.states()` states, which finish_loss_tokens merges in
+/// order. So the order of additions depends on the extents, on the number of multiprocessors and on how many launches
+/// there are.
 ///
-/// Within a tile a lane takes the largest of its row with the three others that hold the row, then adds up
-/// exponentials relative to it from the first to its last column; the lanes' sums are added as neighbours, then as
-/// pairs. What else the Reducer asks for: fold_rows.cuh.
+/// Within a tile the four lanes that hold a row find its largest logit together. Each then adds up its exponentials
+/// relative to that, from its first to its last column; the lanes' sums are added as neighbours, then as pairs.
+/// fold_rows.cuh says what other Reducers take.
 ///
 /// Instructions for each sum of a lane: a maximum, a multiply-add to the exponent, an exponential, an addition; one
-/// more for the entropy or a sum, two for the prediction. The exponential takes a scheduler 8 cycles: 1536 a tile of
-/// 128 x 192, while the other warpgroup multiplies for 192 cycles for each 16 channels. What few tiles need, tests of
-/// bounds, labels and marks, is behind branches of the warp.
+/// more for the entropy or a sum, two for the prediction. The exponential takes a scheduler 8 cycles: 1536 for a tile
+/// of 128 x 192, while the other warpgroup multiplies for 192 cycles for each 16 channels. Warps branch around what few
+/// tiles need: tests of bounds, labels and marks.
 #pragma once
 
 #include <cstdint>
@@ -45,25 +45,25 @@ inline namespace v0 {
 template <class T, class R>
 struct reduce_loss_rows {
   using state_type = typename R::state_type;
-  /// Of a row, from tile to tile.
+  /// What is kept of a row from tile to tile.
   using memory_type = loss_row_memory<state_type>;
   struct scratch_type {
-    memory_type of_row[16];  ///< of each row of a warp
+    memory_type of_row[16];  ///< one for each row of a warp
   };
 
-  row_schedule schedule;  ///< whose workers keep rows
+  row_schedule schedule;  ///< the schedule of tiles, whose workers keep rows
   loss_token_list tokens;
-  matrix_view<state_type> states;  ///< schedule.states() x rows of the list
+  matrix_view<state_type> states;  ///< schedule.states() x rows of the list of tokens
   array_view<float> targets;       ///< where the logit of each label goes
   logit_map<T> map;
-  std::int32_t vocabulary;  ///< entries
+  std::int32_t vocabulary;  ///< entries of the vocabulary
   loss_marks marks;
-  kept_softmaxes<T> softmaxes;  ///< null: none are kept
+  kept_softmaxes<T> softmaxes;  ///< where softmaxes go; null: none are kept
 
   __device__ __forceinline__ void prepare() const {}
   __device__ __forceinline__ void finish() const {}
 
-  /// Register 4 j + 2 h + i: row lane / 4 + 8 h, column 8 j + 2 (lane % 4) + i.
+  /// Reduces a tile of sums. Register 4 j + 2 h + i holds row lane / 4 + 8 h, column 8 j + 2 (lane % 4) + i.
   template <int Registers>
   __device__ __forceinline__ void operator()(float (&sums)[Registers], box_place place, scratch_type& scratch,
                                              std::int32_t index) const {
@@ -85,7 +85,7 @@ struct reduce_loss_rows {
     pick_targets(sums, place, scratch);
     keep(share, found, scratch);
     if (marks.are_wanted()) {
-      if constexpr (row_fold<R>::is_pushed) {  // which needs the registers in between
+      if constexpr (row_fold<R>::is_pushed) {  // push() needs the registers in between
         pin_registers(sums);
         find_largest(sums, largest_of_group);
       }
@@ -103,11 +103,12 @@ struct reduce_loss_rows {
 
  private:
   static constexpr float log2_e = 1.442695041F;
-  static constexpr int group_columns = 32;  ///< whose marks are one word
+  static constexpr int group_columns = 32;  ///< columns of a group, whose marks are one word
   template <int Registers>
   static constexpr int groups = 2 * Registers / group_columns;
 
-  /// Of the two rows that a lane has sums of, the one of which it keeps the state; lanes 0 and 2 of four have the same.
+  /// The row that a lane keeps the state of, one of the two that it has sums of. Of four lanes, 0 and 2 have the same
+  /// row.
   __device__ __forceinline__ static std::int32_t own_row() {
     auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
     return lane / 4 + 8 * (lane % 2);
@@ -116,7 +117,7 @@ struct reduce_loss_rows {
     return token < tokens.row_of.size() ? tokens.row_of[token] : -1;
   }
 
-  /// Before the first tile of a share.
+  /// Initialises the rows' memory before the first tile of a split.
   __device__ __forceinline__ void open(std::int32_t first_row, scratch_type& scratch) const {
     auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
     if (lane < 16) {
@@ -134,7 +135,7 @@ struct reduce_loss_rows {
     }
     __syncwarp();
   }
-  /// After the last one.
+  /// Merges the rows' memory into their states after the last tile of a split.
   __device__ __forceinline__ void close(row_share const& share, std::int32_t first_row,
                                         scratch_type const& scratch) const {
     auto const lane = static_cast<std::int32_t>(threadIdx.x % 32);
@@ -152,7 +153,8 @@ struct reduce_loss_rows {
     }
   }
 
-  /// Sums become logits but for the temperature; those beyond the vocabulary minus infinity.
+  /// Turns sums into logits, except for the division by the temperature. Columns beyond the vocabulary become minus
+  /// infinity.
   template <int Registers>
   __device__ __forceinline__ void map_sums(float (&sums)[Registers], std::int32_t first_column) const {
     std::int32_t const column = first_column + 2 * static_cast<std::int32_t>(threadIdx.x % 4);
@@ -177,7 +179,7 @@ struct reduce_loss_rows {
     }
   }
 
-  /// Of each row a lane's largest sum of each 32 columns.
+  /// Finds a lane's largest sum of each row and each group of 32 columns.
   template <int Registers>
   __device__ __forceinline__ static void find_largest(float const (&sums)[Registers],
                                                       float (&largest)[2][groups<Registers>]) {
@@ -190,7 +192,7 @@ struct reduce_loss_rows {
     }
   }
 
-  /// The largest of each of the two rows of a lane.
+  /// Finds the largest logit of each of a lane's two rows, among the four lanes that hold the row.
   template <int Groups>
   __device__ __forceinline__ static void find_largest_of_rows(float const (&largest_of_group)[2][Groups],
                                                               float (&largest)[2]) {
@@ -238,7 +240,7 @@ struct reduce_loss_rows {
     }
   }
 
-  /// Adds a tile to the share, and now and then looks at the bound anew.
+  /// Adds a tile to the state of its split, and updates the bound after the first tiles and then after every fourth.
   __device__ __forceinline__ void keep(row_share const& share, state_type const& found, scratch_type& scratch) const {
     constexpr std::int32_t often = 4;
     memory_type& kept = scratch.of_row[own_row()];
@@ -274,7 +276,7 @@ struct reduce_loss_rows {
     }
   }
 
-  /// Few tiles hold anything that matters, and of those few groups of columns.
+  /// Sets the marks of a tile. Few tiles hold anything that matters, and in those few groups of columns do.
   template <int Registers>
   __device__ __forceinline__ void mark(float const (&sums)[Registers],
                                        float const (&largest_of_group)[2][groups<Registers>], float const (&largest)[2],
@@ -308,7 +310,8 @@ struct reduce_loss_rows {
       }
     }
   }
-  /// Makes the exponentials once more, which costs no time: the other warpgroup multiplies.
+  /// Keeps the tile's softmaxes. It makes the exponentials once more, which costs no time, since the other warpgroup
+  /// multiplies.
   template <int Registers>
   __device__ __forceinline__ void keep_exponentials(float const (&sums)[Registers], float const (&largest)[2],
                                                     box_place place) const {
@@ -344,7 +347,7 @@ struct reduce_loss_rows {
       }
     }
   }
-  /// Word i of lane j becomes word j of lane i, for each four lanes.
+  /// Transposes words among each four lanes: word i of lane j becomes word j of lane i.
   __device__ __forceinline__ static void transpose_of_four(std::uint32_t (&words)[4]) {
 #pragma unroll
     for (int distance = 1; distance < 4; distance *= 2) {

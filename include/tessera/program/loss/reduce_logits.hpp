@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `loss_tiles`: reduces rows of logits that are never stored: the portable forward program of
+/// `loss_tiles`: reduces rows of logits that are never stored. It is the portable forward program of
 /// algorithm/loss/linear_loss.hpp.
 ///
-/// A group walks every n-th tile of the vocabulary for the tokens of one row of tiles. A lane reduces its part of a row
-/// from the first to the last column, tile after tile; in the end the lanes of a row are merged in order. For each
-/// token there are `splits` states, to be merged in order. So the order of additions depends on the extents alone.
+/// A group takes every `splits`-th tile of the vocabulary for the tokens of one row of tiles. A lane reduces its part
+/// of a row from the first to the last column, tile after tile; in the end the states of a row's lanes are merged in
+/// order. Each token has `splits` states, which finish_loss_tokens merges in order. So the order of additions depends
+/// on the extents alone.
 ///
 /// Cost: 2 * tokens * vocabulary * channels operations and tokens * vocabulary exponentials.
 #pragma once
@@ -23,7 +24,8 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Tile: see program/loss/logits.hpp. R: a Reducer of floats or of placed_value<float>.
+/// Reduces rows of logits and picks the labels' logits. Tile: see program/loss/logits.hpp. R: a Reducer of floats or of
+/// placed_value<float>.
 template <class Tile, class R>
 struct loss_tiles {
   using layout = loss_tile<Tile>;
@@ -31,14 +33,14 @@ struct loss_tiles {
   static constexpr int lanes = layout::lanes;
   struct scratch_type {
     typename layout::scratch_type tile;            ///< for logits
-    state_type of_lane[lanes - layout::rows + 1];  ///< those beyond the first of each row
+    state_type of_lane[lanes - layout::rows + 1];  ///< states of lanes beyond the first of each row
   };
 
   loss_logits<Tile> logits;
   loss_token_list tokens;
   R reducer;
-  matrix_view<state_type> states;  ///< splits x tokens
-  array_view<float> targets;       ///< the logits of the labels
+  matrix_view<state_type> states;  ///< splits x rows of the list of tokens
+  array_view<float> targets;       ///< the logit of each row's label
   std::int64_t splits;             ///< groups that share a row of tiles
 
   TESSERA_FN constexpr std::int64_t groups() const { return logits.row_tiles() * splits; }

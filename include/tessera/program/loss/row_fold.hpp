@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `row_fold`: how a Reducer is made of rows of values that lanes hold in registers, by fewer instructions than push()
-/// takes: the largest of a row is found before, and exponentials relative to it are made once for all who ask.
+/// `row_fold`: makes a Reducer's state from rows of values that lanes hold in registers, with fewer instructions than
+/// push() takes. The largest value of a row is found before, and exponentials relative to it are made once for all
+/// Reducers that need them.
 ///
 ///     using fold = row_fold<R>;
 ///     typename fold::part all;                              // of some values of a row
@@ -9,12 +10,12 @@
 ///     fold::join(all, other);                               // with that of other values; commutes
 ///     auto const state = fold::finish(all, facts_of_row(largest, scale, sum_of_exponentials, is_far, power));
 ///
-/// It says how for lse_reducer<float>, entropy_reducer<float>, arg_max_reducer<float>, sum_reducer<float> and pairs;
-/// users may for reducers of their own. Any other Reducer is pushed: its part is empty, and who folds calls its push()
-/// for each value. Results are those of push(), up to rounding: a sum of exponentials takes logarithms to base 2 that
-/// are rounded alike for the whole row, which is made good at the end.
+/// There are specialisations for lse_reducer<float>, entropy_reducer<float>, arg_max_reducer<float>, sum_reducer<float>
+/// and pairs; users may add some for their own Reducers. Any other Reducer has an empty part, and whoever folds calls
+/// its push() for each value. Results are those of push(), up to rounding: exponents are in units of log 2, relative to
+/// a reference that is rounded alike for the whole row, and finish() corrects for that rounding.
 ///
-/// `Power` everywhere: a function that gives 2 to a power.
+/// `Power` is everywhere the type of a function that returns 2 to a power.
 #pragma once
 
 #include <cstdint>
@@ -31,34 +32,35 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Where a lane's values are, and what they are multiplied by.
+/// The columns of a lane's values, and the scale of values.
 struct row_place {
-  std::int32_t column;  ///< of the lane's first value
+  std::int32_t column;  ///< column of the lane's first value
   std::int32_t end;     ///< columns from here on do not exist
-  float scale;          ///< of values; positive
+  float scale;          ///< what values are multiplied by; positive
 };
 
-/// A value of a row that a lane has. Columns that do not exist hold minus infinity.
+/// A value of a row, in the lane that holds it. Columns that do not exist hold minus infinity.
 struct row_value {
-  float value;          ///< before it is multiplied by the scale
-  float largest;        ///< of the row's values; a NaN is passed over
-  float exponent;       ///< (value - largest) * scale * log2(e), but for `row_facts::error`
-  float exponential;    ///< 2 to it
-  std::int32_t column;  ///< counted from the lane's first; grows from value to value
-  bool is_there;        ///< the column exists; true for all where the fold does not ask
+  float value;          ///< the value before it is multiplied by the scale
+  float largest;        ///< the largest of the row's values; NaNs are passed over
+  float exponent;       ///< (value - largest) * scale * log2(e), up to `row_facts::error`
+  float exponential;    ///< 2 to the exponent
+  std::int32_t column;  ///< column, counted from the lane's first; grows from value to value
+  bool is_there;        ///< whether the column exists; true for all unless the fold uses_bounds
 };
 
 /// What is known of a row when all of its values have been taken.
 struct row_facts {
-  float largest;     ///< of the values, times the scale
-  float scaled;      ///< sum of exponentials relative to the largest
+  float largest;     ///< the largest value, times the scale
+  float scaled;      ///< sum of exponentials relative to the largest value
   float raw;         ///< the sum of the exponentials that were seen
-  float error;       ///< by which the exponents that were seen are too large
+  float error;       ///< how much too large the exponents that were seen are
   float correction;  ///< 2^-error
-  float scale;       ///< of values
+  float scale;       ///< what values are multiplied by
 };
 
-/// What exponents are relative to, in units of log 2: the largest, rounded. Steepness: the scale times log2(e).
+/// The reference of a row's exponents, in units of log 2: the largest value, rounded. `steepness`: the scale times
+/// log2(e).
 TESSERA_FN inline float reference_of_row(float largest, float steepness) {
   return largest == -infinity ? 0.0F : largest * steepness;
 }
@@ -69,13 +71,14 @@ TESSERA_FN inline bool is_far_row(float largest, float steepness) {
   return largest > -infinity && absolute(largest * steepness) >= static_cast<float>(1 << 25);
 }
 
-/// The exponent of a value in a row that is far: one instruction more, and no rounded reference. Plus infinities have
-/// exponentials of 1 beside others of 0; only a NaN gives a NaN.
+/// The exponent of a value in a row that is_far_row(): it takes one instruction more, and no rounded reference. Plus
+/// infinities have exponentials of 1, and other values beside them 0; only a NaN gives a NaN.
 TESSERA_FN inline float far_exponent(float value, float largest, float steepness) {
   return value == largest ? 0.0F : (value - largest) * steepness;
 }
 
-/// Largest: before it is multiplied by the scale. Raw: the sum of 2^exponent. Is_far: exponents are far_exponent's.
+/// The facts of a row whose values have been taken. `largest`: the largest value before it is multiplied by the scale.
+/// `raw`: the sum of 2^exponent. `is_far`: exponents are those of far_exponent().
 template <class Power>
 TESSERA_FN row_facts facts_of_row(float largest, float scale, float raw, bool is_far, Power const& power) {
   constexpr float log2_e = 1.442695041F;
@@ -90,20 +93,20 @@ TESSERA_FN row_facts facts_of_row(float largest, float scale, float raw, bool is
   return row;
 }
 
-/// What folds that know how have in common.
+/// The common base of specialisations that need no push().
 struct known_row_fold {
-  static constexpr bool is_pushed = false;          ///< values are to be pushed, besides
-  static constexpr bool uses_exponentials = false;  ///< else they are not made
-  static constexpr bool uses_bounds = false;        ///< asks which columns exist
+  static constexpr bool is_pushed = false;          ///< whether values are to be pushed, besides
+  static constexpr bool uses_exponentials = false;  ///< whether exponents and exponentials are to be made
+  static constexpr bool uses_bounds = false;        ///< whether row_value::is_there is to be set
 
-  /// Puts what add() has made of a copy of `kept` in its place.
+  /// Replaces `kept` by `total`, which add() has made of a copy of it.
   template <class State>
   TESSERA_FN static void keep(State& kept, State const& total) {
     kept = total;
   }
 };
 
-/// Of a Reducer that does not say how: its state comes by push().
+/// The fold of a Reducer without a specialisation: its state comes by push().
 template <Reducer R>
 struct row_fold {
   static constexpr bool is_pushed = true;
@@ -116,18 +119,18 @@ struct row_fold {
   TESSERA_FN static void settle(part&, row_place const&) {}
   TESSERA_FN static void join(part&, part const&) {}
   TESSERA_FN static state_type finish(part const&, row_facts const&) { return R{}.identity(); }
-  /// Adds a state that finish() has made: what is pushed is there already.
+  /// Adds a state that finish() has made: nothing, because pushed values are in `into` already.
   template <class Power>
   TESSERA_FN static void add(state_type&, state_type const&, Power const&) {}
   TESSERA_FN static void keep(state_type&, state_type const&) {}
-  /// Adds another state.
+  /// Merges another state into `into`.
   template <class Power>
   TESSERA_FN static void merge(state_type& into, state_type const& other, Power const&) {
     R{}.merge(into, other);
   }
 };
 
-/// Sums of exponentials are all it needs.
+/// The fold of log-sum-exps, which needs only the sums of exponentials.
 template <>
 struct row_fold<lse_reducer<float>> : known_row_fold {
   static constexpr bool uses_exponentials = true;
@@ -142,7 +145,7 @@ struct row_fold<lse_reducer<float>> : known_row_fold {
   TESSERA_FN static void add(state_type& into, state_type const& found, Power const& power) {
     merge(into, found, power);
   }
-  /// As lse_reducer merges, with one exponential; 1 is the relation of equal infinities.
+  /// Merges as lse_reducer does, with one exponential. The relation of equal infinities is 1.
   template <class Power>
   TESSERA_FN static void merge(state_type& into, state_type const& other, Power const& power) {
     constexpr float log2_e = 1.442695041F;
@@ -154,7 +157,7 @@ struct row_fold<lse_reducer<float>> : known_row_fold {
   }
 };
 
-/// Besides exponentials, each of them times its exponent.
+/// The fold of entropies, which also needs the sum of exponentials times their exponents.
 template <>
 struct row_fold<entropy_reducer<float>> : known_row_fold {
   static constexpr bool uses_exponentials = true;
@@ -164,7 +167,7 @@ struct row_fold<entropy_reducer<float>> : known_row_fold {
   };
 
   TESSERA_FN static void take(part& lane, row_value const& value) {
-    constexpr float no_infinity = -1000.0F;  // which an exponential of 0 makes 0
+    constexpr float no_infinity = -1000.0F;  // instead of minus infinity, so that exponent * 0 is 0
     lane.weighted = multiply_add(maximum(value.exponent, no_infinity), value.exponential, lane.weighted);
   }
   TESSERA_FN static void settle(part&, row_place const&) {}
@@ -184,12 +187,12 @@ struct row_fold<entropy_reducer<float>> : known_row_fold {
   }
 };
 
-/// The first column whose value is the largest.
+/// The fold of arg_max_reducer, which finds the first column whose value is the largest.
 template <>
 struct row_fold<arg_max_reducer<float>> : known_row_fold {
   using state_type = placed_value<float>;
   struct part {
-    std::int32_t place = -1;  ///< counted from the lane's first; once settled, from the row's
+    std::int32_t place = -1;  ///< column, counted from the lane's first, and from the row's once settled; -1: none
   };
 
   TESSERA_FN static void take(part& lane, row_value const& value) {
@@ -199,7 +202,7 @@ struct row_fold<arg_max_reducer<float>> : known_row_fold {
     std::int32_t const column = place.column + lane.place;
     lane.place = lane.place >= 0 && column < place.end ? column : -1;
   }
-  /// None, which is -1, comes after all others.
+  /// Keeps the earlier column; -1, which means none, comes after all others.
   TESSERA_FN static void join(part& into, part const& other) {
     into.place =
         static_cast<std::int32_t>(min(static_cast<std::uint32_t>(into.place), static_cast<std::uint32_t>(other.place)));
@@ -217,13 +220,13 @@ struct row_fold<arg_max_reducer<float>> : known_row_fold {
   }
 };
 
-/// Columns that do not exist are left out.
+/// The fold of sums, which leaves out columns that do not exist.
 template <>
 struct row_fold<sum_reducer<float>> : known_row_fold {
   static constexpr bool uses_bounds = true;
   using state_type = float;
   struct part {
-    float sum = 0.0F;  ///< before it is multiplied by the scale
+    float sum = 0.0F;  ///< the sum before it is multiplied by the scale
   };
 
   TESSERA_FN static void take(part& lane, row_value const& value) { lane.sum += value.is_there ? value.value : 0.0F; }
@@ -240,16 +243,16 @@ struct row_fold<sum_reducer<float>> : known_row_fold {
   }
 };
 
-/// Both, each as it can.
+/// The fold of a pair: each of the two Reducers by its own fold.
 template <class First, class Second>
 struct row_fold<paired_reducer<First, Second>> {
-  using first_fold = row_fold<First>;    ///< of `First`
-  using second_fold = row_fold<Second>;  ///< of `Second`
+  using first_fold = row_fold<First>;    ///< the fold of `First`
+  using second_fold = row_fold<Second>;  ///< the fold of `Second`
   static constexpr bool is_pushed = first_fold::is_pushed || second_fold::is_pushed;
   static constexpr bool uses_exponentials = first_fold::uses_exponentials || second_fold::uses_exponentials;
   static constexpr bool uses_bounds = first_fold::uses_bounds || second_fold::uses_bounds;
   using state_type = typename paired_reducer<First, Second>::state_type;
-  /// Empty where both are.
+  /// The parts of both folds; empty where both are.
   struct part {
     [[no_unique_address]] typename first_fold::part first;    ///< for `First`
     [[no_unique_address]] typename second_fold::part second;  ///< for `Second`

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `loss_stamp`: what a forward pass of a loss was, first in its workspace, so that a backward pass finds out whether
-/// it is its own. `stamp_loss` ends the forward pass, `check_loss_stamp` begins the backward pass.
+/// `loss_stamp`: identifies a forward pass of a loss. It lies first in the workspace, so that a backward pass finds out
+/// whether the forward pass there is its own. `stamp_loss` ends the forward pass, `check_loss_stamp` begins the
+/// backward pass.
 ///
-/// A stamp has extents and reduction as they are; of options, of the plan and of inputs a number of 64 bits. That of
-/// inputs is of 1024 elements of each list and matrix, spread evenly, or of all where there are fewer: other data are
-/// found out, one other element of a large matrix is not.
+/// A stamp holds extents and reduction as they are, and a hash of 64 bits each of the options, the plan and the inputs.
+/// The hash of the inputs covers 1024 elements of each list and matrix, spread evenly, or all of them where there are
+/// fewer: it tells other data apart, but not one other element of a large matrix.
 #pragma once
 
 #include <cstdint>
@@ -23,53 +24,53 @@
 namespace tessera {
 inline namespace v0 {
 
-/// What a forward pass was.
+/// The identity of a forward pass, in eight words.
 struct loss_stamp {
-  /// What a word is about; the position that is reported where two stamps differ.
+  /// What a word stands for; also the position that is reported where two stamps differ.
   enum part {
-    mark,       ///< that there was a forward pass
-    tokens,     ///< how many
-    entries,    ///< of the vocabulary
-    channels,   ///< of a hidden state
-    reduction,  ///< of losses, as a number
-    options,    ///< all others that a gradient depends on
-    inputs,     ///< samples of them
-    plan,       ///< what the workspace has room for, and for which loss
+    mark,       ///< whether there was a forward pass
+    tokens,     ///< number of tokens
+    entries,    ///< entries of the vocabulary
+    channels,   ///< channels of a hidden state
+    reduction,  ///< the loss_reduction, as a number
+    options,    ///< hash of all other options that a gradient depends on
+    inputs,     ///< hash of samples of the inputs
+    plan,       ///< hash of what the workspace has room for, and for which loss
   };
-  static constexpr int size = 8;  ///< words
-  /// That of a workspace in which a forward pass was.
+  static constexpr int size = 8;  ///< words of a stamp
+                                  /// The first word in the workspace of a forward pass.
   static constexpr std::uint64_t made = 0x74736c6f73736d61ULL;
 
   std::uint64_t words[size] = {made};  ///< one for each part
 
-  /// A word as it is.
+  /// Sets a word to a number.
   TESSERA_FN constexpr loss_stamp& set(part which, std::int64_t value) {
     words[which] = static_cast<std::uint64_t>(value);
     return *this;
   }
-  /// Mixes a number into a word; the order matters.
+  /// Mixes a number into a word, which then depends on the order of numbers.
   TESSERA_FN constexpr loss_stamp& add(part which, std::int64_t value) {
     words[which] = mix_bits(words[which], static_cast<std::uint64_t>(value));
     return *this;
   }
-  /// The same for fractions.
+  /// Mixes a float into a word.
   TESSERA_FN constexpr loss_stamp& add(part which, float value) {
     return add(which, std::int64_t{bit_cast<std::uint32_t>(value + 0.0F)});  // -0 counts as 0
   }
 };
 
-/// What a loss is made of: of each list and matrix an element for each lane of a group of 1024.
+/// The inputs of a loss, sampled by a group of 1024 lanes: each lane takes one element of each list and matrix.
 template <class T, class Label>
 struct loss_input_samples {
-  static constexpr int lanes = 1024;  ///< of the group that takes them
+  static constexpr int lanes = 1024;  ///< lanes of the group that samples
 
   matrix_view<T const> hidden;      ///< tokens x channels
   matrix_view<T const> classifier;  ///< vocabulary x channels
-  array_view<Label const> labels;   ///< of tokens
-  array_view<T const> bias;         ///< or null
-  array_view<float const> weights;  ///< of tokens, or null
+  array_view<Label const> labels;   ///< labels of tokens
+  array_view<T const> bias;         ///< bias of entries, or null
+  array_view<float const> weights;  ///< weights of tokens, or null
 
-  /// A number for all of them.
+  /// The hash of all samples.
   template <class Group>
   TESSERA_FN std::uint64_t number(Group const& group) const {
     static_assert(Group::size == lanes, "tessera: inputs are sampled by groups of 1024 lanes");
@@ -89,8 +90,9 @@ struct loss_input_samples {
     return scalar_traits<V>::to_bits(value);
   }
 
-  /// Elements are cut into as many pieces as there are lanes, of each of which a lane takes one, at random but always
-  /// the same; -1: there are fewer.
+  /// The element that a lane samples. Elements are cut into as many pieces as there are lanes, and a lane takes one
+  /// element of its piece, at random but always the same. -1: there are fewer elements than lanes, and none for this
+  /// one.
   TESSERA_FN static constexpr std::int64_t place_of(int lane, std::uint64_t which, std::int64_t elements) {
     if (elements <= lanes) {
       return lane < elements ? lane : -1;
@@ -116,14 +118,14 @@ struct loss_input_samples {
   }
 };
 
-/// Run with one group, when all else of the forward pass is done.
+/// Writes the stamp. Run with one group, when all else of the forward pass is done.
 template <class T, class Label>
 struct stamp_loss {
   static constexpr int lanes = loss_input_samples<T, Label>::lanes;
   struct scratch_type {};
 
-  loss_stamp stamp;                      ///< but for the inputs
-  loss_input_samples<T, Label> samples;  ///< of the inputs
+  loss_stamp stamp;                      ///< the stamp, without the hash of the inputs
+  loss_input_samples<T, Label> samples;  ///< inputs to be sampled
   array_view<std::uint64_t> target;      ///< loss_stamp::size words
 
   template <class Group>
@@ -137,26 +139,26 @@ struct stamp_loss {
   }
 };
 
-/// What a forward pass leaves for its backward pass, and a stranger must not use.
+/// What a forward pass leaves for its own backward pass, and another backward pass must not use.
 struct loss_leavings {
   array_view<std::uint64_t> stamp;     ///< loss_stamp::size words
-  loss_token_list tokens;              ///< with a label
+  loss_token_list tokens;              ///< the tokens with a label
   array_view<std::int32_t> is_marked;  ///< one element: whether there are marks
   array_view<std::int32_t> softmaxes;  ///< one element, or none: whether there are softmaxes
 };
 
-/// Run with one group, before all else of the backward pass. If the forward pass in the workspace was another, or none,
-/// it says so in the status word and takes away what that left: no token has a label then, and all gradients become NaN
-/// by the last factor.
+/// Compares the stamps. Run with one group, before all else of the backward pass. If the workspace has another forward
+/// pass, or none, it says so in the status word and clears what that pass left: no token has a label then, and the last
+/// factor makes all gradients NaN.
 template <class T, class Label>
 struct check_loss_stamp {
   static constexpr int lanes = loss_input_samples<T, Label>::lanes;
   struct scratch_type {};
 
-  loss_stamp stamp;                      ///< of a forward pass that this one could follow, but for the inputs
-  loss_input_samples<T, Label> samples;  ///< of the inputs
-  loss_leavings leavings;                ///< of the forward pass in the workspace
-  array_view<float> late_scale;          ///< one element, by which all sums are multiplied: 1, or NaN
+  loss_stamp stamp;                      ///< the expected stamp, without the hash of the inputs
+  loss_input_samples<T, Label> samples;  ///< inputs to be sampled
+  loss_leavings leavings;                ///< what the forward pass in the workspace has left
+  array_view<float> late_scale;          ///< one element, the last factor of all gradients: 1, or NaN
   status_word* status;
 
   template <class Group>
@@ -191,7 +193,7 @@ struct check_loss_stamp {
     }
     return part;
   }
-  /// What the forward pass was and this pass is, where a part is known as it is.
+  /// The values of both stamps for a part, if it is stored as it is and not as a hash.
   TESSERA_FN status_detail values_of(int part) const {
     if (part < loss_stamp::tokens || part > loss_stamp::reduction) {
       return {};
@@ -203,7 +205,7 @@ struct check_loss_stamp {
     leavings.tokens.count[0] = 0;
     leavings.is_marked[0] = 0;
     if (leavings.softmaxes.size() > 0) {
-      leavings.softmaxes[0] = kept_softmaxes<T>::there;  // else they would be missed, too
+      leavings.softmaxes[0] = kept_softmaxes<T>::there;  // so that differentiate_softmaxes reports no second error
     }
   }
 };

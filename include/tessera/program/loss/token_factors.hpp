@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `loss_token_factors`: what a token's gradients depend on, at the token's own place, for programs that go through all
-/// tokens and not through the list of those with a label; and `place_loss_factors`, which puts them there.
+/// `loss_token_factors`: what a token's gradients depend on, indexed by token, for programs that go through all tokens
+/// and not through the list of tokens with a label. `place_loss_factors` makes them from the list.
 #pragma once
 
 #include <cstdint>
@@ -18,29 +18,30 @@
 namespace tessera {
 inline namespace v0 {
 
-/// 32 bytes of each token: what its gradients depend on.
+/// What a token's gradients depend on, in 32 bytes.
 struct alignas(16) loss_token_factors {
-  float log_sum_exp;   ///< natural
-  float by_softmax;    ///< g + h
+  float log_sum_exp;   ///< log-sum-exp of the token's logits, natural
+  float by_softmax;    ///< g + h (logit_gradient.hpp)
   float by_loss;       ///< g
-  std::int32_t label;  ///< its place in the backward pass; -1: no label, no gradient
+  std::int32_t label;  ///< the label's place in the backward pass; -1: no label, no gradient
   float by_entropy;    ///< k
-  float entropy;       ///< in nats
-  float unused[2];     ///< to 32 bytes
+  float entropy;       ///< entropy of the token's softmax, in nats
+  float unused[2];     ///< padding to 32 bytes
 };
 
-/// A group for each block of 128 tokens.
+/// Makes the factors of all tokens. Run with a group for each block of 128 tokens.
 template <class T>
 struct place_loss_factors {
   static constexpr int lanes = 128;
   struct scratch_type {};
 
   loss_token_list list;                      ///< which tokens have a label
-  array_view<loss_row_gradient const> rows;  ///< of the list
+  array_view<loss_row_gradient const> rows;  ///< the factors of the list's rows
   matrix_view<T const> hidden;               ///< tokens x channels
-  std::int32_t const* place_of;              ///< of each entry in the backward pass; null: its own number
-  array_view<loss_token_factors> factors;    ///< of each token
-  array_view<std::uint8_t> unclean;  ///< 1: of these tokens one without a label has a hidden state that is not finite
+  std::int32_t const* place_of;              ///< the place of each entry in the backward pass; null: its own number
+  array_view<loss_token_factors> factors;    ///< one for each token
+  /// For each block, 1: a token without a label has hidden states that are not finite.
+  array_view<std::uint8_t> unclean;
 
   TESSERA_FN constexpr std::int64_t groups() const { return divide_up(factors.size(), std::int64_t{lanes}); }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `select_loss_tokens`: finds the tokens that have a label and lists them, in their order, on the device: everything
-/// after works on the list, so that ignored tokens cost nothing and the host never learns how many there are.
+/// `select_loss_tokens`: finds the tokens that have a label and lists them, in their order, on the device. The programs
+/// after it work on the list, so that ignored tokens cost nothing and the host never learns how many there are.
 #pragma once
 
 #include <cstdint>
@@ -15,30 +15,30 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Which label belongs to which token.
+/// The rule by which tokens get their labels.
 struct label_rule {
-  std::int64_t ignore_index;  ///< this label means: none
+  std::int64_t ignore_index;  ///< a token with this label has none
   std::int64_t shift;         ///< token t of a sequence has label t + shift
   std::int64_t sequence;      ///< tokens of a sequence, at least 1
   std::int64_t vocabulary;    ///< labels are below it
 };
 
-/// The tokens with a label: `count[0]` rows. Of the lists, which are as long as there are tokens, the first so many
-/// entries count; `order` is -1 from there on.
+/// The list of tokens with a label: `count[0]` rows. `order` and `labels` have room for all tokens; their first
+/// `count[0]` elements count, and `order` is -1 after those.
 struct loss_token_list {
-  array_view<std::int64_t> order;   ///< the token of a row
-  array_view<std::int64_t> row_of;  ///< the row of each token, -1 for none
-  array_view<std::int32_t> labels;  ///< of a row
-  array_view<std::int64_t> count;   ///< one element
+  array_view<std::int64_t> order;   ///< the token of each row
+  array_view<std::int64_t> row_of;  ///< the row of each token; -1: it has no label
+  array_view<std::int32_t> labels;  ///< the label of each row
+  array_view<std::int64_t> count;   ///< one element: the number of rows
 };
 
-/// Values for each token; null where nobody asks.
+/// The outputs that have a value for each token; null where they are not wanted.
 struct loss_token_outputs {
-  array_view<float> loss;               ///< with weight, smoothing and z-loss
-  array_view<float> log_sum_exp;        ///< of the logits
-  array_view<float> log_probability;    ///< of the label
-  array_view<float> entropy;            ///< of the softmax, in nats
-  array_view<std::int32_t> prediction;  ///< of each token
+  array_view<float> loss;               ///< losses, with weight, smoothing and z-loss
+  array_view<float> log_sum_exp;        ///< log-sum-exps of the logits
+  array_view<float> log_probability;    ///< log-probabilities of the labels
+  array_view<float> entropy;            ///< entropies of the softmaxes, in nats
+  array_view<std::int32_t> prediction;  ///< likeliest entries
 };
 
 namespace detail {
@@ -52,7 +52,8 @@ TESSERA_FN constexpr void write_if_asked(array_view<T> list, std::int64_t place,
   }
 }
 
-/// What tokens without a label get: zeros and prediction -1; NaN for those whose label does not exist.
+/// Writes the outputs of a token without a label: `value`, which is 0, or NaN if its label does not exist; prediction
+/// -1.
 TESSERA_FN constexpr void write_all(loss_token_outputs const& outputs, std::int64_t token, float value) {
   write_if_asked(outputs.loss, token, value);
   write_if_asked(outputs.log_sum_exp, token, value);
@@ -63,18 +64,18 @@ TESSERA_FN constexpr void write_all(loss_token_outputs const& outputs, std::int6
 
 }  // namespace detail
 
-/// Run with one group. A label outside of the vocabulary is reported with its position and poisons the loss: its token
-/// is not in the list, its outputs are NaN, and `poison[0]`, else 0, is NaN.
+/// Lists the tokens with a label. Run with one group. A label outside of the vocabulary is reported with its position
+/// and poisons the loss: its token is not in the list, the token's outputs are NaN, and `poison[0]`, else 0, is NaN.
 template <class Label>
 struct select_loss_tokens {
   static_assert(std::is_same_v<Label, std::int32_t> || std::is_same_v<Label, std::int64_t>,
                 "tessera: labels are std::int32_t or std::int64_t");
-  static constexpr int lanes = 1024;  // one group does it all
+  static constexpr int lanes = 1024;  // one group takes all tokens
   struct scratch_type {
-    std::uint32_t bad;  ///< label that is none: the first position
+    std::uint32_t bad;  ///< how many labels are outside of the vocabulary
   };
 
-  array_view<Label const> given;  ///< of each token
+  array_view<Label const> given;  ///< the given labels, one for each token
   label_rule rule;                ///< which labels count
   loss_token_list tokens;
   loss_token_outputs outputs;

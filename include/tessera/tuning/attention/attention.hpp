@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// How the program of algorithm/attention/attention.hpp for sm_90a is laid out.
+/// Warpgroups, pipeline stages and splits for sm_90a's programs of algorithm/attention/attention.hpp, with the
+/// measurements that chose them.
 #pragma once
 
 #include <cstdint>
@@ -9,22 +10,25 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The program for sm_90a: a block has 64 rows of queries for each warpgroup that multiplies.
+/// The policy of attention_on_warpgroups. A thread block has 64 rows of queries for each consumer warpgroup.
 struct warpgroup_attention_policy {
-  int consumers;              ///< warpgroups that multiply
-  int stages;                 ///< tiles of 128 keys, and of as many values, in shared memory
-  int value_channels;         ///< that are multiplied at a time
-  int product_sets;           ///< of registers for products; 0: which they take, is left to the compiler
-  int producer_registers;     ///< of each thread of the warpgroup that starts copies
-  int consumer_registers;     ///< of each thread of those that multiply
+  int consumers;              ///< consumer warpgroups
+  int stages;                 ///< pipeline stages, each a tile of 128 keys and a tile of 128 values
+  int value_channels;         ///< channels of values that are multiplied at a time
+  int product_sets;           ///< sets of registers for products; 0: the compiler chooses registers
+  int producer_registers;     ///< registers of each thread of the producer warpgroup
+  int consumer_registers;     ///< registers of each thread of the consumer warpgroups
   bool has_first_tile_apart;  ///< whether the sequence's first tile has code of its own, so that the others' is shorter
 
   friend constexpr bool operator==(warpgroup_attention_policy const&, warpgroup_attention_policy const&) = default;
 };
 
-/// H200, TFLOP/s of the program alone, 4 * queries * keys * channels operations a head (half of them if causal), 8 x 16
-/// heads of 4096 and 2 x 16 of 16384 tokens of 128 channels, twice as many of 64, 16 of 256. Columns of one run on one
-/// card, softmaxes and layouts in turn; between runs the same program moves by up to 5 %:
+/// The policy for `Channels` channels.
+///
+/// H200, TFLOP/s of the program alone, counting 4 * queries * keys * channels operations a head (half of them if
+/// causal), for 8 x 16 heads of 4096 and 2 x 16 heads of 16384 tokens of 128 channels, twice as many heads of 64
+/// channels, 16 heads of 256. The columns are from one run on one card, with softmaxes and layouts in turn; between
+/// runs the same program varies by up to 5 %. "this" is the policy below:
 ///
 ///     128 channels                               4K     16K   causal 4K    16K
 ///     this, piecewise_linear_softmax            1042   1135         878   1085
@@ -37,27 +41,27 @@ struct warpgroup_attention_policy {
 ///     this, piecewise_linear_softmax                    1227             1190
 ///     this, online_softmax                              1054             1025
 ///
-/// Of ways to make codes of scores, 128 channels, 4K and 16K tokens, before NaNs and large scales were looked after:
-/// conversions to bytes with saturation (F2IP, half an instruction a score) 1001 and 1148, products undivided 1031 and
-/// 1179; to bf16 around 128, whose mantissa is the code, with a maximum of pairs 935 and 1058; scores cut off below
-/// before, so that a byte of the sum is the code, 911 and 1023; scores converted by I2F 997 and 1126; sums of products
-/// beginning at 1.5 * 2^23 990 and 1108 (56 bytes left in memory); exponentials 835 and 932. So fewer instructions of
-/// one kind are not faster where they take the pipe of maxima. A warp's samples with the first: 34 % waiting for
-/// tensor cores, 16 % issuing, 16 % held back by the register file's ports, 13 % by other warps, 9 % by latencies;
-/// tensor cores are busy in 62 % of cycles, schedulers issue in 47 %. In a long run the clock drops for power, to
-/// about 1.7 GHz.
+/// Ways to make codes of scores, 128 channels, 4K and 16K tokens, before NaNs and large scales were handled.
+/// Conversions to bytes with saturation (F2IP, half an instruction a score): 1001 and 1148, with products undivided
+/// 1031 and 1179. Conversions to bf16 around 128, whose mantissa is the code, with a maximum of pairs: 935 and 1058.
+/// Scores cut off below first, so that a byte of the sum is the code: 911 and 1023. Scores converted by I2F: 997 and
+/// 1126. Sums of products that begin at 1.5 * 2^23: 990 and 1108 (56 bytes spilled). Exponentials: 835 and 932. So
+/// fewer instructions of one kind are not faster where they take the pipe of maxima. Samples of a warp with the first
+/// way: 34 % wait for tensor cores, 16 % issue, 16 % are held back by the register file's ports, 13 % by other warps, 9
+/// % by latencies. Tensor cores are busy in 62 % of cycles, schedulers issue in 47 %. In a long run the clock drops for
+/// power, to about 1.7 GHz.
 ///
-/// With a branch for large scales in each tile it takes 2 % more at 128 channels and 3 % more at 64 (of the time with
-/// exponentials, in two runs): so blocks of queries with large scales take a way of their own. Products of 64 of 128
-/// channels at a time are 4 % slower than undivided ones, 3 warpgroups for 64 channels 5 % slower than 4. Earlier,
-/// with exponentials: products overlapped with the softmax of one warpgroup (2 warpgroups of 240 registers) 0.90 of
-/// this, a cluster of two that shares keys 0.97, 3 stages 0.96.
+/// With a branch for large scales in each tile the program takes 2 % more at 128 channels and 3 % more at 64 (of the
+/// time with exponentials, in two runs), so that blocks of queries with large scales have code of their own. Products
+/// of 64 of 128 channels at a time are 4 % slower than undivided ones, 3 warpgroups for 64 channels 5 % slower than 4.
+/// Earlier, with exponentials, relative to this policy: products overlapped with the softmax of one warpgroup (2
+/// warpgroups of 240 registers) 0.90, a cluster of two that shares keys 0.97, 3 stages 0.96.
 ///
-/// Programs of 64 and 128 channels leave some registers in memory for a part of a tile (ptxas: 216 and 48 bytes, most
-/// of them where tiles are masked).
+/// The programs of 64 and 128 channels spill some registers for a part of a tile (ptxas: 216 and 48 bytes, most of them
+/// where tiles are masked).
 ///
-/// 256 channels, 16 heads of 16384 tokens: 1094; 32 query heads of 4 key heads, causal: 1160, products one set after
-/// the other 1058, sets of 96 channels 1108. 192 channels: 904, 844, 857. 3 tiles of keys do not fit.
+/// 256 channels, 16 heads of 16384 tokens: 1094; 32 query heads of 4 key heads, causal: 1160, with one set of products
+/// after the other 1058, with sets of 96 channels 1108. 192 channels: 904, 844, 857. 3 tiles of keys do not fit.
 template <int Channels>
 struct warpgroup_attention_tuning {
   using policy_type = warpgroup_attention_policy;
@@ -68,38 +72,38 @@ struct warpgroup_attention_tuning {
   }
 };
 
-/// How the last works of the program for sm_90a are shared. Costs are in quarters of the time of a tile.
+/// The policy by which the last work items of sm_90a's program are split. Costs are in quarters of the time of a tile.
 struct attention_sharing_policy {
-  int tile[4];     ///< what a tile costs one, two, three and four warpgroups of a block
-  int ranges;      ///< for each multiprocessor
-  int least;       ///< that a range costs
-  int share;       ///< what a share costs beyond its tiles: its queries, and fp32 sums of 192 rows
-  int merging;     ///< what it costs to merge shares
-  int least_gain;  ///< at least one part in so many is to be saved
+  int tile[4];     ///< cost of a tile for one, two, three and four warpgroups of a block
+  int ranges;      ///< ranges of splits for each multiprocessor
+  int least;       ///< the least cost of a range
+  int share;       ///< cost of a split beyond its tiles: loading queries, and fp32 sums of 192 rows
+  int merging;     ///< cost of merging splits
+  int least_gain;  ///< splits must save at least one part in so many
 };
 
-/// A tile takes 1.8 us at 128 channels.
+/// The policy for splits of the keys. A tile takes 1.8 us at 128 channels.
 struct attention_sharing_tuning {
   using policy_type = attention_sharing_policy;
   TESSERA_FN constexpr policy_type operator()(int) const { return {{2, 3, 4, 5}, 1, 16, 6, 12, 200}; }
 };
 
-/// The program for few queries: how many bytes are under way.
+/// The policy of attention_of_few_queries: how many bytes are being loaded at a time.
 struct few_queries_policy {
-  int stages;  ///< tiles of 128 keys, and of as many values, in shared memory of a block
-  int blocks;  ///< of a multiprocessor
+  int stages;  ///< pipeline stages of a thread block, each a tile of 128 keys and a tile of 128 values
+  int blocks;  ///< thread blocks of a multiprocessor
 
   friend constexpr bool operator==(few_queries_policy const&, few_queries_policy const&) = default;
 };
 
-/// 32 KiB of 128 channels' keys and values are a tile: one of keys and two of values are at work, the others under
-/// way.
+/// The policy of attention_of_few_queries for `Channels` channels. A tile of 128 channels has 32 KiB of keys and
+/// values: one tile of keys and two of values are in use, the others are being loaded.
 ///
-/// H200, 8 key heads, 131072 tokens of 128 channels, 268 MB: 76.2 us; 64 sequences of 4096: 137. Of the former 3.4 are
-/// the launch, 1.6 to 4 pass before a block has its first tile, multiprocessors are done 45 to 69 us after it began
-/// (62 in the mean: they do not get the same share of bandwidth), and 4 are the joining of shares, of which 0.7 until
-/// its blocks go on. Tiles of a head's shares in turn: 77; 2 stages: 77; tiles that are the first to leave L2: 77.
-/// 64 channels: 6 stages and 2 blocks 48.1, 4 and 3 48.6.
+/// H200, 8 key heads, 131072 tokens of 128 channels, 268 MB: 76.2 us; 64 sequences of 4096 tokens: 137 us. Of the 76.2
+/// us the launch takes 3.4, and 1.6 to 4 pass before a block has its first tile. Multiprocessors are done 45 to 69 us
+/// after the launch began (62 in the mean: they do not get the same part of the bandwidth). Merging the splits takes 4,
+/// 0.7 of which pass until its blocks go on. With the tiles of a head's splits in turn: 77; with 2 stages: 77; with
+/// tiles that leave L2 first: 77. 64 channels: 6 stages and 2 blocks 48.1, 4 stages and 3 blocks 48.6.
 template <int Channels>
 struct few_queries_tuning {
   using policy_type = few_queries_policy;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// Attention of a few queries over keys as they are, and over compressed ones: how programs are laid out.
+/// Warps, pipeline stages and splits for the programs of attention of a few queries, over keys of 16 bits and over the
+/// compressed keys of pages, with the measurements that chose them.
 #pragma once
 
 #include <tessera/config.hpp>
@@ -7,29 +8,29 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Of program/attention/decode_dense.cuh.
+/// The policy of dense_decode (program/attention/decode_dense.cuh).
 struct dense_decode_policy {
-  int tokens;  ///< of a piece: keys and values that a warp takes at a time; a multiple of 16
-  int warps;   ///< of a block, that multiply
-  int stages;  ///< pieces in shared memory of a block, a multiple of the warps
+  int tokens;  ///< tokens of a piece: keys and values that a warp takes at a time; a multiple of 16
+  int warps;   ///< consumer warps of a thread block
+  int stages;  ///< pipeline stages of a thread block, each a piece; a multiple of the warps
 
   friend constexpr bool operator==(dense_decode_policy const&, dense_decode_policy const&) = default;
 };
 
-/// How keys are shared among blocks: costs in nanoseconds.
+/// The costs by which keys are split among thread blocks, in nanoseconds.
 struct decode_sharing_policy {
-  int step;     ///< a piece or page of each warp of a block
-  int work;     ///< the end of a work
-  int merging;  ///< of shares, by another launch
+  int step;     ///< cost of a piece or page of each warp of a block
+  int work;     ///< cost of the end of a work item
+  int merging;  ///< cost of merging splits, by another launch
 };
 
-/// The same costs on every architecture.
+/// The costs of splits, the same on every architecture.
 struct decode_sharing_tuning {
   using policy_type = decode_sharing_policy;
   TESSERA_FN constexpr policy_type operator()(int) const { return {2300, 1000, 2500}; }
 };
 
-/// 16 KiB a piece.
+/// The policy of dense_decode for `Channels` channels: pieces of 16 KiB, keys and values together.
 template <int Channels>
 struct dense_decode_tuning {
   using policy_type = dense_decode_policy;
@@ -38,26 +39,28 @@ struct dense_decode_tuning {
   }
 };
 
-/// Of program/paged_cache/attend_pages.cuh.
+/// The policy of program/paged_cache/attend_pages.cuh.
 struct page_decode_policy {
-  int warps;   ///< of a block, that multiply
-  int stages;  ///< pages in shared memory of a block, a multiple of the warps
-  int blocks;  ///< of a multiprocessor
+  int warps;   ///< consumer warps of a thread block
+  int stages;  ///< pipeline stages of a thread block, each a page; a multiple of the warps
+  int blocks;  ///< thread blocks of a multiprocessor
 
   friend constexpr bool operator==(page_decode_policy const&, page_decode_policy const&) = default;
 };
 
-/// A warp has a page at work, and as many are under way; of the longest pages all are at work in turn.
+/// The policy for pages of `Channels` channels and codes of `Bits` bits. Each warp works on a page while another is
+/// being loaded for it; the longest pages have only one stage for each warp.
 ///
-/// H200, us: 64 sequences of 4096 tokens of 32 key heads, 4 bits, 16 of them with 8, one of 32768 with 8. This: 321,
-/// 31.1, 23.3; 2 blocks of 4 warps: 321, 30.9, 23.3; halves of pages, one each for 14 or 12 warps: 348, 33 and
-/// 25, for half a page takes two thirds of its instructions. Of the last figure 3.3 are the launch, 3.2 pass before the
-/// first page is there, the last ones are done after 11 to 15.5, and 3.6 are the joining of shares.
+/// H200, us, for three cases: 64 sequences of 4096 tokens of 32 key heads, 4 bits; 16 such sequences of 8 key heads;
+/// one sequence of 32768 tokens of 8 key heads. This policy: 321, 31.1, 23.3; 2 blocks of 4 warps: 321, 30.9, 23.3;
+/// halves of pages, one each for 14 or 12 warps: 348, 33 and 25, because half a page takes two thirds of a page's
+/// instructions. Of the 23.3 us the launch takes 3.3, 3.2 pass before the first page is loaded, the last pages are done
+/// after 11 to 15.5, and merging the splits takes 3.6.
 template <int Channels, int Bits = 4>
 struct page_decode_tuning {
   using policy_type = page_decode_policy;
   TESSERA_FN constexpr policy_type operator()(int) const {
-    constexpr int bits = Channels * Bits;  // of a token's key
+    constexpr int bits = Channels * Bits;  // bits of a token's key
     return Channels <= 128 && bits <= 512 ? policy_type{8, 16, 1} : policy_type{4, bits > 1024 ? 4 : 8, 1};
   }
 };

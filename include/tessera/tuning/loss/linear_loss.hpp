@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// How the programs of algorithm/loss/linear_loss.hpp for sm_90a are laid out.
+/// Tile sizes, pipeline stages and parts of the vocabulary for sm_90a's programs of algorithm/loss/linear_loss.hpp,
+/// with the measurements that chose them.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +12,10 @@
 namespace tessera {
 inline namespace v0 {
 
-/// The forward pass: gemm_in_turns; `band` is not used, rows are walked by a row_schedule.
+/// The policy of the forward pass, which is the ping-pong kernel gemm_in_turns. `band` is not used: a row_schedule
+/// walks the rows.
 ///
-/// H200 at its power limit, bf16, 8192 tokens, medians in ms of runs that took all variants in turn, with linear's
+/// H200 at its power limit, bf16, 8192 tokens, medians in ms of runs that took all variants in turn, beside linear's
 /// product of the same extents and cuBLAS's (its default / the faster of its first two proposals):
 ///
 ///     V, D             128 x 256 by both warpgroups   the same, with what is below   in turns   linear   cuBLAS
@@ -21,17 +23,17 @@ inline namespace v0 {
 ///     128256, 4096     14.30                          12.9 to 13.5                   12.56      12.84    13.20 / 13.04
 ///     256000, softcap  25.91                          15.7                           13.88      13.98    14.71 / 14.68
 ///
-/// Tensor cores are busy for 97.6 % of the time (81 % before; linear 95 to 97 %), at 1.47 GHz, which is what the power
-/// limit leaves. What it took, in the same order: all 66 clusters instead of 64 (tails of row_schedule), 3 to 4 %; an
-/// epilogue with 4 instructions for a sum instead of about 10, 4 to 5 %; tiles in turns, 6 %.
+/// Tensor cores are busy for 97.6 % of the time (81 % before; linear 95 to 97 %), at 1.47 GHz, the clock that the power
+/// limit leaves. The gains, in the order of the columns: all 66 clusters instead of 64 (tails of row_schedule), 3 to 4
+/// %; an epilogue with 4 instructions for a sum instead of about 10, 4 to 5 %; tiles in turns (ping-pong), 6 %.
 ///
-/// What did not help: one warpgroup that leads the other by 1, 2 or 3 of the 4 pieces in shared memory, so that their
-/// epilogues do not meet, 0 to 4 % slower, for copies come too late then; bands of 8 to 16 rows of tiles, 0 to 3 %
-/// slower.
+/// Two changes did not help. With one warpgroup 1, 2 or 3 of the 4 pipeline stages ahead of the other, so that their
+/// epilogues do not meet, the pass is 0 to 4 % slower, because loads come too late. Bands of 8 to 16 rows of tiles are
+/// 0 to 3 % slower.
 ///
-/// Marks for the backward pass: 1 to 2 % more time, mostly for launches that share bounds (with a single one 0 to 1 %,
-/// and two to four times as many marks). Entries marked, of all, for threshold 2^-12 and 128 tokens, and how many must
-/// be:
+/// Marks for the backward pass take 1 to 2 % more time, mostly for the launches between which bounds are shared (a
+/// single launch takes 0 to 1 % more, and sets two to four times as many marks). The part of the entries that is
+/// marked, for threshold 2^-12 and blocks of 128 tokens, and in brackets the part that must be:
 ///
 ///     logits                                            V 256000           V 128256
 ///     N(0, 1)                                           0.7 % (0.02 %)     2.7 % (0.5 %)
@@ -41,10 +43,10 @@ struct warpgroup_loss_tuning {
   using policy_type = warpgroup_gemm_policy;
   TESSERA_FN constexpr policy_type operator()(int) const { return {192, 2, 5, 8, 24, 240}; }
 
-  static constexpr int fewest_stages = 3;  ///< with fewer the portable program is taken
-  /// With as many stages as fit beside what is kept of a block's 256 rows, of so many bytes each.
+  static constexpr int fewest_stages = 3;  ///< with fewer pipeline stages the portable program runs
+  /// The policy with as many pipeline stages as fit beside the memory of a block's 256 rows, `row_bytes` each.
   TESSERA_FN constexpr policy_type beside(int row_bytes) const {
-    constexpr int room = 226 * 1024 - 128;  // a multiple of 1024 that leaves 1 KiB to the executor; barriers
+    constexpr int room = 226 * 1024 - 128;  // a multiple of 1024 that leaves 1 KiB to the executor, less barriers
     policy_type policy = (*this)(900);
     int const left = max(room - 256 * row_bytes, 0);
     policy.stages = min(policy.stages, left / (128 * (128 + policy.columns)));
@@ -52,45 +54,47 @@ struct warpgroup_loss_tuning {
   }
 };
 
-/// The backward pass: the gradient by the logits, by gemm_in_turns, in bands of rows of tiles.
+/// The policy of the backward pass's gradient by the logits, made by the ping-pong kernel gemm_in_turns in bands of
+/// rows of tiles.
 ///
 /// H200 at its power limit, bf16, 8192 tokens, exact, sum over all parts in ms, V 256000, D 2304: 128 x 256 by both
-/// warpgroups, written while the next tile is multiplied, 20.2; in turns 18.4 to 19.3; with labels differentiated one
-/// by one, so that tiles with a label take the same short program as others, 14.7 (before, the slowest cluster took
-/// half as long again as the fastest, for want of instructions in the cache). V 128256, D 4096: 16.9, 15.1, 13.7.
-/// Tensor cores are busy for 93 % of a launch. Bands of 32: 2 % slower for both passes.
+/// warpgroups, written while the next tile is multiplied, 20.2; ping-pong 18.4 to 19.3; ping-pong with labels
+/// differentiated one by one, so that tiles with a label take the same short program as others, 14.7 (before, the
+/// slowest cluster took half as long again as the fastest, for want of instructions in the cache). V 128256, D 4096:
+/// 16.9, 15.1, 13.7. Tensor cores are busy for 93 % of a launch. Bands of 32 are 2 % slower for both passes.
 struct warpgroup_loss_gradient_tuning {
   using policy_type = warpgroup_gemm_policy;
   TESSERA_FN constexpr policy_type operator()(int) const { return {192, 2, 4, 8, 24, 240}; }
 };
 
-/// The backward pass: the products with the gradient by the logits, whose channels are walked in bands of tiles.
+/// The policy of the backward pass's products with the gradient by the logits, whose channels are walked in bands of
+/// tiles.
 ///
 /// H200 at its power limit, bf16, 8192 tokens, exact, sum over all parts in ms, V 256000, D 2304: 256 x 256 by both
-/// warpgroups, fp32 sums of parts before asked for ahead, 31.6; 256 x 192 in turns 32.0; the same with parts of 6912
-/// entries instead of 7552 29.9. V 128256, D 4096: 29.4; 28.8; 28.1 (of which 3 % is the last tile of channels, two
-/// thirds of which are none). Tensor cores are busy for 91 % of a launch, at the clock that power leaves. All channels
-/// together instead of bands of 6 or 8: the same, and 1 % slower at D 4096.
+/// warpgroups, with fp32 sums of earlier parts loaded ahead, 31.6; 256 x 192 ping-pong 32.0; the same with parts of
+/// 6912 entries instead of 7552, 29.9. V 128256, D 4096: 29.4; 28.8; 28.1 (3 % of which is the last tile of channels,
+/// two thirds of which do not exist). Tensor cores are busy for 91 % of a launch, at the clock that the power limit
+/// leaves. All channels together instead of bands of 6 or 8 take the same time, and 1 % more at D 4096.
 struct warpgroup_loss_product_tuning {
   using policy_type = warpgroup_gemm_policy;
   TESSERA_FN constexpr policy_type operator()(int) const { return {192, 2, 5, 8, 24, 240}; }
 };
 
-/// How many entries of the vocabulary a part of the backward pass has: programs for sm_90a compute whole tiles, as many
-/// at a time as there are clusters, and the last of them leave clusters idle. On an H200, 8192 tokens, V 256000, D
-/// 2304, exact, both passes: 59.5 ms with parts of 6912 entries, in 152 MiB; with one part, in 4 GiB, 2 % less. The
-/// backward pass alone, before parts were chosen so: 75 parts 54.0 ms, one 47.9: a part costs about 80 us beyond its
-/// work.
+/// The cost model by which a part of the backward pass gets its number of vocabulary entries. Programs for sm_90a
+/// compute whole tiles, as many at a time as there are clusters, and the last tiles leave clusters idle. On an H200,
+/// 8192 tokens, V 256000, D 2304, exact, both passes take 59.5 ms with parts of 6912 entries, in 152 MiB; with one
+/// part, in 4 GiB, 2 % less. The backward pass alone, before parts were chosen by this model, took 54.0 ms with 75
+/// parts and 47.9 ms with one: a part costs about 80 us beyond its work.
 ///
-/// Softmaxes kept by the forward pass (program/loss/kept_softmaxes.hpp), all of them, instead of logits made again:
-/// 48.9 ms; V 128256, D 4096: 54.0 and 42.0. The forward pass takes 2.2 ms longer for the 4.2 GB that it writes,
-/// whether rows or boxes of them lie together; 3.9 ms go to making them gradients, 8.4 GB at 2.2 TB/s (5.4 ms with
-/// groups of 4096 entries, which come and go).
+/// With all softmaxes kept by the forward pass (program/loss/kept_softmaxes.hpp) instead of logits made again, both
+/// passes take 48.9 ms; V 128256, D 4096: 54.0 ms without and 42.0 ms with kept softmaxes. The forward pass takes 2.2
+/// ms longer for the 4.2 GB that it writes, whether rows or boxes of them lie together. Turning them into gradients
+/// takes 3.9 ms, 8.4 GB at 2.2 TB/s (5.4 ms with groups of 4096 entries, which come and go).
 struct loss_part_tuning {
-  static constexpr std::int64_t clusters = 66;         ///< of an H200
-  static constexpr std::int64_t launches = 200 * 192;  ///< what launches cost, in the unit below
+  static constexpr std::int64_t clusters = 66;         ///< clusters of two blocks that an H200 runs at a time
+  static constexpr std::int64_t launches = 200 * 192;  ///< what a part's launches cost, in the unit of cost()
 
-  /// What a part costs for each of its entries, in columns of 256 rows over 64 of the depth.
+  /// The cost of a part for each of its entries, in columns of a tile of 256 rows, multiplied over 64 of the depth.
   [[nodiscard]] static constexpr double cost(std::int64_t tokens, std::int64_t channels, std::int64_t entries) {
     std::int64_t const rows = divide_up(tokens, std::int64_t{256});
     std::int64_t const across = divide_up(channels, std::int64_t{192});

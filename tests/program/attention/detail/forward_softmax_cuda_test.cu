@@ -31,15 +31,15 @@ bool is_hopper() {
 }
 
 constexpr int keys = 128;
-constexpr int rows = 16;  // of a warp
+constexpr int rows = 16;  // rows of a warp
 
 /// Scores of a warp's rows and 128 keys; scales of rows, two of which share one, and of four groups of keys.
 struct tile_of_scores {
   std::vector<std::int32_t> sums;
   std::vector<float> row_scales;
   std::vector<float> key_scales;
-  std::int32_t first_seen = 0;   ///< by the first row; by each further row one key later
-  std::int32_t seen_end = keys;  ///< of the first row; of each further row one key later
+  std::int32_t first_seen = 0;   ///< the first key that the first row sees; each further row begins one key later
+  std::int32_t seen_end = keys;  ///< one past the first row's last key; each further row ends one key later
   bool is_first = false;
 };
 
@@ -107,7 +107,7 @@ made on_device(tile_of_scores const& tile) {
   return result;
 }
 
-/// Of a row and a key: which scale the lane has that meets them.
+/// The factor of the scores of a row and a key: the scale of the lane that has them.
 float scale_of(tile_of_scores const& tile, int row, int key) {
   return tile.row_scales[static_cast<std::size_t>(row % 8)] * tile.key_scales[static_cast<std::size_t>(key % 8 / 2)];
 }

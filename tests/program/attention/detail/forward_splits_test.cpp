@@ -21,10 +21,10 @@ attention_shares shares_of(std::vector<std::int32_t> const& costs, int multiproc
       [&](std::int32_t work) { return costs[static_cast<std::size_t>(work)]; }, policy);
 }
 
-/// All turns in order, with what each costs.
+/// All turns in order, with their costs.
 struct handed_out {
-  std::vector<std::vector<std::int32_t>> tiles;  ///< of each work, how often each was handed out
-  std::vector<std::int64_t> turns;               ///< cost
+  std::vector<std::vector<std::int32_t>> tiles;  ///< for each work item, how often each tile was handed out
+  std::vector<std::int64_t> turns;               ///< cost of each turn
   std::set<std::int32_t> slots;
 };
 handed_out hand_out(attention_shares const& shares, std::vector<std::int32_t> const& costs,

@@ -27,7 +27,7 @@ std::size_t at(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }
 
-/// Scores in base 2 and values, of which nothing is rounded, and what shares of them come to.
+/// Scores in base 2 and values, which are not rounded, and the sums of splits of them.
 struct problem {
   std::int32_t heads;
   std::int32_t queries;
@@ -80,7 +80,7 @@ void leave_share(problem const& p, attention_share_slots<state> const& slots, st
   }
 }
 
-/// Of one row, against softmax in double.
+/// Checks one row against softmax in double.
 void check_row(problem const& p, std::int32_t head, std::int32_t query, float const* found, float lse) {
   double largest = -std::numeric_limits<double>::infinity();
   for (std::int32_t key = 0; key < p.keys(); ++key) {
@@ -103,7 +103,7 @@ void check_row(problem const& p, std::int32_t head, std::int32_t query, float co
   REQUIRE(std::fabs((largest + std::log2(sum)) * std::log(2.0) - lse) < 1e-4);
 }
 
-/// Gives how many works were cut.
+/// Checks a problem, and returns how many work items were cut.
 int check(problem const& p, int multiprocessors, std::int32_t ranges, int parts) {
   CAPTURE(p.heads, p.queries, p.tiles, p.channels, multiprocessors, ranges, parts);
   attention_schedule const schedule{p.heads, divide_up(p.queries, block_rows), p.heads, true};

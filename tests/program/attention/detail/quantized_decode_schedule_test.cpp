@@ -11,7 +11,7 @@ using namespace tessera;
 
 namespace {
 
-/// How often each row is worked on, over all keys it sees: `shares` times if every one is in a share.
+/// Checks how often each row is in a work item: once in each split, so that it meets all keys that it sees.
 void check_every_row(few_query_works const& works) {
   attention_shape const& s = works.shape;
   std::vector<std::int64_t> found(static_cast<std::size_t>(s.batch * s.query_heads * s.queries));
@@ -30,7 +30,7 @@ void check_every_row(few_query_works const& works) {
   }
 }
 
-/// Tiles of the shares of a row's work follow each other, and hold all keys that any row sees.
+/// Checks that the tiles of a row's splits follow each other, and hold all keys that any row sees.
 void check_every_tile(few_query_works const& works, std::int64_t last_query) {
   std::uint32_t const each = works.count() / works.by_shares.divisor;
   for (std::uint32_t i = 0; i < each; ++i) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `finish_tiles`: means of keys and values and scales of values from what summarize_tiles left: the bits of
-/// finish_summaries. A block takes 32 channels of a head, each of its lanes 4 channels of every 32nd tile.
+/// `finish_tiles`: makes the means of keys and values and the scales of values from the summaries of summarize_tiles,
+/// with the bits of finish_summaries. A thread block takes 32 channels of a head; each of its lanes takes 4 channels of
+/// every 32nd tile.
 #pragma once
 
 #include <cstdint>
@@ -27,31 +28,31 @@ struct finish_tiles {
   static constexpr bool is_persistent = true;
   static constexpr int lanes = 256;
   static constexpr int blocks_per_multiprocessor = 6;
-  static constexpr int parts = finish_summaries::parts;  ///< of the tiles, that lanes take
+  static constexpr int parts = finish_summaries::parts;  ///< sums over tiles
   static constexpr int piece = 32;                       ///< channels of a block
-  static constexpr int ahead = 4;                        ///< tiles of a lane that are under way
+  static constexpr int ahead = 4;                        ///< tiles of a lane that are being loaded at a time
   static constexpr float highest = 448;                  ///< the largest e4m3
 
   struct scratch_type {
-    /// Of each part's channels.
+    /// One number for each sum and each channel.
     alignas(16) float numbers[parts][piece];
   };
 
-  tiled_heads<T> keys;    ///< as of summarize_tiles
-  tiled_heads<T> values;  ///< as of summarize_tiles
+  tiled_heads<T> keys;    ///< summarize_tiles::keys
+  tiled_heads<T> values;  ///< summarize_tiles::values
   tile_summaries summaries;
-  token_sample key_sample;    ///< as of summarize_tiles
-  token_sample value_sample;  ///< as of summarize_tiles
-  float room;                 ///< of a sampled_range
-  std::int32_t heads;         ///< of keys, of all batches
-  std::int32_t tiles;         ///< of a head's samples
-  std::int32_t channels;      ///< that there are
-  known_divisor pieces;       ///< of the channels
+  token_sample key_sample;    ///< summarize_tiles::key_sample
+  token_sample value_sample;  ///< summarize_tiles::value_sample
+  float room;                 ///< room of the values' sampled_range
+  std::int32_t heads;         ///< key heads of all sequences
+  std::int32_t tiles;         ///< tiles of a head, or of its samples
+  std::int32_t channels;      ///< channels of a head
+  known_divisor pieces;       ///< blocks that share the channels of a head
   float* key_mean;            ///< batch x key heads x channels
   float* value_mean;          ///< batch x key heads x channels
   float* value_scales;        ///< batch x key heads x channels
   float* value_reciprocals;   ///< batch x key heads x channels
-  std::uint32_t* beyond;      ///< values_beyond of encode_tiles, which become 0; if Means.samples_values
+  std::uint32_t* beyond;      ///< encode_tiles::beyond, which is set to 0; if Means.samples_values
 
   [[nodiscard]] TESSERA_FN std::int32_t count() const {
     return heads * pieces.value() * ((keys.heads.data != nullptr ? 1 : 0) + (values.heads.data != nullptr ? 1 : 0));
@@ -151,7 +152,8 @@ struct finish_tiles {
     }
     return joined;
   }
-  /// Tiles part, part + 32 ... in order. A sum that began with 0 is never -0: 0 may stand for what is not there.
+  /// Combines the tiles part, part + 32 ... in order. A sum that begins with 0 is never -0, so that 0 may stand for
+  /// tiles that do not exist.
   template <class Combine>
   __device__ __forceinline__ void gather(cuda_block<lanes> const& group, float const* from, std::int32_t head,
                                          std::int32_t first, float nothing, Combine combine,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `attention_output`: what a warp makes of its 16 rows of attention once all keys are done: divides by the sums of
-/// weights, those of sinks among them, applies the values' scales and means, and writes bfloat16 or float16, and
-/// log-sum-exps, to where rows of the sequence belong.
+/// `attention_output`: the epilogue of attention_on_warpgroups. Once all keys are done, a warp divides its 16 rows by
+/// their sums of weights, those of sinks included, applies the values' scales and means, and writes results in bfloat16
+/// or float16, and log-sum-exps, where the rows of the sequence belong.
 ///
-/// Four lanes have 2 channels of 8 each; they exchange them, so that each writes 16 bytes.
+/// Each of four lanes has 2 channels of every 8; they exchange them, so that each writes 16 bytes.
 #pragma once
 
 #include <cstdint>
@@ -24,30 +24,30 @@ inline namespace v0 {
 /// Where a warp's rows belong.
 struct warp_rows_place {
   std::int32_t batch;     ///< number of the sequence
-  std::int32_t head;      ///< of queries, of this batch
-  std::int32_t key_head;  ///< of all batches
-  std::int32_t row;       ///< the warp's first
-  std::int32_t queries;   ///< of this batch; rows beyond them are nothing
+  std::int32_t head;      ///< query head of the sequence
+  std::int32_t key_head;  ///< key head, counted over all sequences
+  std::int32_t row;       ///< the warp's first row
+  std::int32_t queries;   ///< queries of the sequence; rows beyond them do not exist
 
-  /// The lane's first (0) or second row.
+  /// The lane's first row (`half` = 0) or second row.
   [[nodiscard]] __device__ __forceinline__ std::int32_t row_of(int half) const {
     return row + static_cast<std::int32_t>(threadIdx.x % 32 / 4) + 8 * half;
   }
 };
 
-/// How a row's weights are related to the exponentials of its logits: their sum is `total` 2^reference / 448.
+/// The weights of a row: the sum of the exponentials of its logits is `total` 2^reference / 448.
 struct weighted_row {
-  float total;      ///< sum of the rounded weights, in codes
-  float reference;  ///< in base 2
+  float total;      ///< sum of the rounded weights, in units of codes
+  float reference;  ///< what the row's weights are relative to, in base 2
 };
 
-/// What a warp leaves of its rows where their keys are shared (attention/detail/merge_forward_splits.hpp).
+/// Writes the partial results of a warp's rows where their keys are split (attention/detail/merge_forward_splits.hpp).
 struct attention_share_output {
-  /// Where shares are left.
+  /// The slots of memory for splits.
   using slots_type = attention_share_slots<online_softmax<float>::state_type>;
-  slots_type slots;  ///< one for each share
+  slots_type slots;  ///< one slot for each split
 
-  /// sums: as for attention_output::write_rows. `row`: the warp's first, of the slot.
+  /// Writes a warp's rows. `sums`: as for attention_output::write_rows. `row`: the warp's first row in the slot.
   template <int Channels, int Registers>
   __device__ __forceinline__ void write_rows(float const (&sums)[Registers], weighted_row const (&rows)[2],
                                              std::int32_t slot, std::int32_t row) const {
@@ -74,16 +74,17 @@ struct attention_share_output {
 
 template <class T>
 struct attention_output {
-  view<T, 4> target;            ///< batch, head, token, channel; channels lie next to each other
-  bool has_whole_words;         ///< rows begin at multiples of 16 bytes
-  float const* value_scales;    ///< batch, head of keys, channel
-  float const* value_means;     ///< batch, head of keys, channel; or null
-  view<float, 3> log_sum_exps;  ///< batch, head of queries, token, or null
-  float const* logit_offsets;  ///< batch, head of queries, token, contiguous: by how much logits are too small; or null
-  array_view<float const> sinks;  ///< a logit of each head of queries, or null
-  sequence_starts starts;         ///< of what is written
+  view<T, 4> target;              ///< results: batch, head, token, channel; channels lie next to each other
+  bool has_whole_words;           ///< whether rows begin at multiples of 16 bytes
+  float const* value_scales;      ///< batch, key head, channel
+  float const* value_means;       ///< batch, key head, channel; or null
+  view<float, 3> log_sum_exps;    ///< batch, query head, token; or null
+  float const* logit_offsets;     ///< how much logits are too small: batch, query head, token, contiguous; or null
+  array_view<float const> sinks;  ///< a logit for each query head, or null
+  sequence_starts starts;         ///< where results of sequences begin
 
-  /// With the sink's weight w beside the sum s of the others: s / (s + w) and log(s + w), by log2(w / s).
+  /// Finishes a row. With the sink's weight w beside the sum s of the others it computes s / (s + w) and log(s + w)
+  /// from log2(w / s).
   [[nodiscard]] __device__ __forceinline__ finished_row finish(weighted_row const& row, warp_rows_place place,
                                                                int half) const {
     constexpr float ln_2 = 0.693147181F;
@@ -121,8 +122,8 @@ struct attention_output {
     }
   }
 
-  /// sums[4 j + 2 h + i]: row lane / 4 + 8 h, channel 8 j + 2 (lane % 4) + i, of the target's channels, a multiple of
-  /// 16 up to Most.
+  /// Writes the results of a warp's rows. sums[4 j + 2 h + i] is row lane / 4 + 8 h, channel 8 j + 2 (lane % 4) + i.
+  /// The target has a multiple of 16 channels, up to Most.
   template <int Most, int Registers>
   __device__ __forceinline__ void write_rows(float const (&sums)[Registers], finished_row const (&rows)[2],
                                              warp_rows_place place) const {
@@ -182,7 +183,7 @@ struct attention_output {
                      : &target(place.batch, place.head, token, 8 * static_cast<std::int32_t>(threadIdx.x % 4));
   }
 
-  /// Word j of lane t of four to word t of lane j.
+  /// Transposes words among each four lanes: word j of lane t becomes word t of lane j.
   __device__ __forceinline__ static void exchange(std::uint32_t (&words)[4]) {
 #pragma unroll
     for (int distance = 1; distance < 4; distance *= 2) {

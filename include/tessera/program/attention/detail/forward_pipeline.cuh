@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `attention_pieces`: extents and shared memory of attention_on_warpgroups, and the thread that hands out works and
-/// has the copy engine bring queries, keys and values.
+/// `attention_pieces`: extents and shared memory of attention_on_warpgroups, and its producer: the thread that hands
+/// out work items and loads queries, keys and values by TMA.
 ///
-/// A thread block works on one block of queries after the other, or on shares of them; which comes next, that thread
-/// fetches. Keys and values come in tiles of 128 tokens, from the last tile to the first.
+/// A thread block takes one work item after the other: blocks of queries, or splits of their keys. The producer fetches
+/// the number of the next one. Keys and values come in tiles of 128 tokens, from the last tile to the first.
 #pragma once
 
 #include <cstdint>
@@ -26,28 +26,29 @@ inline namespace v0 {
 /// Extents of attention_on_warpgroups: threads, rows, bytes of tiles.
 template <int Channels, warpgroup_attention_policy Policy>
 struct warpgroup_attention_shape {
-  static constexpr int channels = Channels;  ///< of a head, as the program has them
-  static constexpr int warpgroup = 128;      ///< threads
+  static constexpr int channels = Channels;  ///< channels of a head that the program multiplies
+  static constexpr int warpgroup = 128;      ///< threads of a warpgroup
   static constexpr int warpgroup_rows = 64;  ///< queries that a warpgroup multiplies
   static constexpr int lanes = warpgroup * (Policy.consumers + 1);
-  static constexpr int rows = warpgroup_rows * Policy.consumers;  ///< of queries, of a block
+  static constexpr int rows = warpgroup_rows * Policy.consumers;  ///< queries of a thread block
   static constexpr int query_stages = 2;                          ///< blocks of queries in shared memory
-  static constexpr int work_stages = query_stages;                ///< a work's are at the same place
-  static constexpr int row_bytes = Channels > 64 ? 128 : 64;  ///< of queries and keys, which lie in panels of so many
+  /// Numbers of work items in shared memory, in the stages of queries.
+  static constexpr int work_stages = query_stages;
+  static constexpr int row_bytes = Channels > 64 ? 128 : 64;  ///< bytes of a row of a panel of queries or keys
   static constexpr int panels = Channels / row_bytes;
   static constexpr int depth_steps = Channels / 32;
-  static constexpr int query_bytes = rows * Channels;                       ///< of a block's codes
-  static constexpr int key_bytes = attention_tile_keys * Channels;          ///< of a tile's codes
-  static constexpr int value_bytes = attention_tile_keys * (Channels + 8);  ///< with a column of ones
+  static constexpr int query_bytes = rows * Channels;                       ///< bytes of a block's codes of queries
+  static constexpr int key_bytes = attention_tile_keys * Channels;          ///< bytes of a tile's codes of keys
+  static constexpr int value_bytes = attention_tile_keys * (Channels + 8);  ///< bytes of a tile's values, with ones
 
   static constexpr box_swizzle swizzle = row_bytes == 128 ? box_swizzle::bytes_128 : box_swizzle::bytes_64;
 
-  /// Where 32 channels lie in a tile of so many rows.
+  /// The offset of 32 channels, of number `step`, in a tile of `tile_rows` rows.
   TESSERA_FN static constexpr int step_bytes(int step, int tile_rows) {
     return 32 * step / row_bytes * (tile_rows * row_bytes) + 32 * step % row_bytes;
   }
 
-  /// Of the product with values whose first channel is `first`.
+  /// Columns of the product with values whose first channel is `first`; the last one has the column of ones as well.
   TESSERA_FN static constexpr int value_columns(int first) {
     int const left = Channels - first;
     return left > Policy.value_channels ? Policy.value_channels : left + 8;
@@ -55,7 +56,7 @@ struct warpgroup_attention_shape {
 
   static_assert(Channels == 64 || Channels == 128 || Channels == 256,
                 "tessera: attention by sm_90a's tensor cores takes 64, 128 or 256 channels");
-  static constexpr int registers_at_entry = 65536 / lanes / 8 * 8;  ///< of a thread, a multiple of 8
+  static constexpr int registers_at_entry = 65536 / lanes / 8 * 8;  ///< registers of a thread, a multiple of 8
   static_assert(Policy.producer_registers + Policy.consumers * Policy.consumer_registers <=
                     (1 + Policy.consumers) * registers_at_entry,
                 "tessera: warpgroups cannot have more registers together than at the kernel's entry");
@@ -66,22 +67,23 @@ struct attention_pieces {
   using shape = warpgroup_attention_shape<Channels, Policy>;
   using place_type = ring_place<Policy.stages>;
 
-  /// What of a work concerns a warp. Tiles are those that are brought, those its warpgroup's rows see, and those of
-  /// them that need no mask. Aligned so that its place is made by a shift, without another register.
+  /// What a warp needs of a work item. It has three ranges of tiles: those that are loaded, those that rows of the
+  /// warp's warpgroup see, and those of the latter that need no mask. The alignment lets a shift find a warp's element,
+  /// without another register.
   struct alignas(64) warp_work {
-    std::int32_t head;        ///< of queries, of all batches
-    std::int32_t row;         ///< the first of its warpgroup
-    std::int32_t slot;        ///< see attention_share
-    std::int32_t queries;     ///< of its sequence
-    std::int32_t keys;        ///< of its sequence
-    std::int32_t low;         ///< the warp's first row sees the keys from here
-    std::int32_t high;        ///< to before here
-    std::int32_t begin;       ///< the first tile that is brought
-    std::int32_t end;         ///< behind the last tile that is brought
-    std::int32_t own_begin;   ///< the first tile that its rows see
-    std::int32_t own_end;     ///< behind the last tile that its rows see
-    std::int32_t full_begin;  ///< the first of these without a mask
-    std::int32_t full_end;    ///< behind the last of these without a mask
+    std::int32_t head;        ///< query head, counted over all sequences
+    std::int32_t row;         ///< the first row of the warpgroup
+    std::int32_t slot;        ///< attention_share::slot
+    std::int32_t queries;     ///< queries of the sequence
+    std::int32_t keys;        ///< keys of the sequence
+    std::int32_t low;         ///< the first key that the warp's first row sees
+    std::int32_t high;        ///< one past the last key that the warp's first row sees
+    std::int32_t begin;       ///< the first tile that is loaded
+    std::int32_t end;         ///< one past the last tile that is loaded
+    std::int32_t own_begin;   ///< the first tile that rows of the warpgroup see
+    std::int32_t own_end;     ///< one past the last tile that rows of the warpgroup see
+    std::int32_t full_begin;  ///< the first tile without a mask
+    std::int32_t full_end;    ///< one past the last tile without a mask
   };
 
   struct scratch_type {
@@ -102,47 +104,48 @@ struct attention_pieces {
     shared_barrier value_full[Policy.stages];
     shared_barrier value_empty[Policy.stages];
     shared_barrier work_full[shape::work_stages];
-    shared_barrier work_empty[shape::work_stages];  ///< all have read
-    std::int32_t work[shape::work_stages];          ///< numbers of shares, negative behind the last
-    warp_work looked_up[4 * Policy.consumers];      ///< by each warp that multiplies
+    shared_barrier work_empty[shape::work_stages];  ///< completes when all warps have read the number
+    std::int32_t work[shape::work_stages];          ///< numbers of work items (ids of `shares`); negative: no more
+    warp_work looked_up[4 * Policy.consumers];      ///< what each consumer warp has looked up
   };
 
-  tensor_map query_map;         ///< codes: (batch, head, padded token) x channel
-  tensor_map key_map;           ///< codes: (batch, head, padded token) x channel
-  tensor_map value_map;         ///< codes: (batch, head, tile, channel) x place of 128 tokens; a box is a tile
-  float const* query_scales;    ///< batch, head, group of 2 tokens
-  float const* key_scales;      ///< batch, head, tile, 4 groups
-  std::int32_t queries;         ///< of a sequence, at most
-  std::int32_t keys;            ///< of a sequence, at most
-  std::int32_t padded_queries;  ///< of a head in memory
-  std::int32_t padded_keys;     ///< of a head in memory
-  std::int32_t query_heads;     ///< of each batch
-  std::int32_t key_heads;       ///< of each batch; a divisor of the query heads
+  tensor_map query_map;  ///< codes of queries: (batch, head, padded token) x channel
+  tensor_map key_map;    ///< codes of keys: (batch, head, padded token) x channel
+  /// Codes of values: (batch, head, tile, channel) x place of 128 tokens; a box is a tile.
+  tensor_map value_map;
+  float const* query_scales;    ///< scales: batch, head, group of 2 tokens
+  float const* key_scales;      ///< scales: batch, head, tile, 4 groups
+  std::int32_t queries;         ///< queries of the longest sequence
+  std::int32_t keys;            ///< keys of the longest sequence
+  std::int32_t padded_queries;  ///< queries of a head in memory
+  std::int32_t padded_keys;     ///< keys of a head in memory
+  std::int32_t query_heads;     ///< query heads of a sequence
+  std::int32_t key_heads;       ///< key heads of a sequence, a divisor of the query heads
   key_band band;
-  sequence_lengths query_lengths;  ///< of each batch; or null
-  sequence_lengths key_lengths;    ///< of each batch; or null
+  sequence_lengths query_lengths;  ///< queries of each sequence; null: all are whole
+  sequence_lengths key_lengths;    ///< keys of each sequence; null: all are whole
   attention_schedule schedule;
-  std::int32_t* taken;      ///< turns that were handed out, beyond each block's first: 0 at launch
-  std::int32_t channels;    ///< that there are, a multiple of 16
-  attention_shares shares;  ///< of the schedule's works
+  std::int32_t* taken;      ///< counts turns that were handed out beyond each block's first; 0 at launch
+  std::int32_t channels;    ///< channels of a head, a multiple of 16
+  attention_shares shares;  ///< how work items of the schedule are split
 
-  /// The key head, of all batches, of a query head of all batches.
+  /// The key head of a query head, both counted over all sequences.
   [[nodiscard]] __device__ __forceinline__ std::int32_t key_head_of(std::int32_t head) const {
     return head / query_heads * key_heads + head % query_heads / (query_heads / key_heads);
   }
 
   /// Extents of a sequence.
   struct sequence_extents {
-    std::int32_t queries;  ///< its queries
-    std::int32_t keys;     ///< its keys
-    key_band band;
+    std::int32_t queries;  ///< queries of the sequence
+    std::int32_t keys;     ///< keys of the sequence
+    key_band band;         ///< keys that its queries see
 
-    /// The tiles that some rows see.
+    /// The tiles that `count` rows from `row` on see.
     [[nodiscard]] __device__ __forceinline__ tile_range tiles(std::int32_t row, std::int32_t count) const {
       return band.tiles({row, min(row + count, queries)}, keys);
     }
   };
-  /// What a head's sequence has.
+  /// The extents of a query head's sequence.
   [[nodiscard]] __device__ __forceinline__ sequence_extents extents_of(std::int32_t head) const {
     if (query_lengths.data == nullptr && key_lengths.data == nullptr) {
       return {queries, keys, band};
@@ -153,8 +156,8 @@ struct attention_pieces {
     return {own_queries, own_keys, band.moved((own_keys - own_queries) - (keys - queries))};
   }
 
-  /// Initialises the barriers, and waits for what the stream did before; all threads call it, and see all that after
-  /// it.
+  /// Initialises the barriers and the columns of ones, and waits for what the stream did before. All threads call it,
+  /// and see all of that after it.
   __device__ __forceinline__ void prepare(cuda_block<shape::lanes> const& group, scratch_type& scratch) const {
     let_next_kernel_start();
     fill_ones(group, scratch);
@@ -168,7 +171,7 @@ struct attention_pieces {
     group.sync();
   }
 
-  /// One thread: hands out works and brings what they need.
+  /// The producer, one thread: hands out work items and loads their operands.
   __device__ __forceinline__ void produce(scratch_type& scratch) const {
     ring_place<shape::work_stages> work_place;
     ring_place<shape::query_stages> query;
@@ -193,23 +196,24 @@ struct attention_pieces {
     }
   }
 
-  /// A share of a work, and its tiles.
+  /// A split of a work item, or all of it, and its tiles.
   struct work_share {
     attention_work work;       ///< head and block of queries
-    sequence_extents extents;  ///< of its sequence
-    tile_range tiles;          ///< that this share has
-    std::int32_t slot;         ///< see attention_share
+    sequence_extents extents;  ///< extents of the sequence
+    tile_range tiles;          ///< tiles of this split
+    std::int32_t slot;         ///< attention_share::slot
   };
-  /// The share with this number.
+  /// The split with the id `index`.
   [[nodiscard]] __device__ __forceinline__ work_share share_of(std::int32_t index) const {
-    attention_work const work = schedule.at(shares.at(index).work);  // the rest of it later: registers are scarce
+    attention_work const work =
+        schedule.at(shares.at(index).work);  // the rest of the split is looked up later: registers are scarce
     sequence_extents const extents = extents_of(work.head);
     tile_range const tiles = extents.tiles(work.block * shape::rows, shape::rows);
     attention_share const share = shares.at(index);
     return {work, extents, share.of(tiles), share.slot};
   }
 
-  /// A warp's turn to learn its next work: a number of `shares`, negative behind the last.
+  /// The next work item of the calling warp: an id of `shares`, negative if there are no more.
   __device__ __forceinline__ static std::int32_t next_work(scratch_type& scratch,
                                                            ring_place<shape::work_stages> place) {
     scratch.work_full[place.stage].wait(place.phase);
@@ -221,8 +225,8 @@ struct attention_pieces {
     return __shfl_sync(0xffffffffU, index, 0);
   }
 
-  /// A warp gives back to the producer what tensor cores have read for it: a lane does for all. Queries and keys come
-  /// with scales, which all lanes read: all give them back.
+  /// Releases a stage that the tensor cores have read for a warp; one lane arrives for all. Stages of queries and keys
+  /// have scales, too, which all lanes read: there all lanes arrive.
   __device__ __forceinline__ static void release(shared_barrier& barrier) {
     if (threadIdx.x % 32 == 0) {
       barrier.arrive();
@@ -230,7 +234,7 @@ struct attention_pieces {
   }
 
  private:
-  /// Values have 8 channels more that never change: one of ones, 7 of zeros.
+  /// Fills the 8 channels behind the values, which never change: one of ones, 7 of zeros.
   __device__ __forceinline__ static void fill_ones(cuda_block<shape::lanes> const& group, scratch_type& scratch) {
     constexpr std::uint32_t four_ones = 0x38383838U;  // e4m3
     constexpr int words = 8 * attention_tile_keys / 4;
@@ -291,7 +295,7 @@ struct attention_pieces {
     scratch.query_full[query.stage].arrive();
   }
 
-  /// Rows beyond the last are another head's, or zeros; their scales are not brought.
+  /// Loads a block of queries. Rows beyond the last are another head's, or zeros; their scales are not loaded.
   __device__ __forceinline__ void bring_queries(scratch_type& scratch, std::int32_t head, std::int32_t row,
                                                 ring_place<shape::query_stages> query) const {
     std::int32_t const groups = clamp(padded_queries - row, 0, shape::rows) / 2;

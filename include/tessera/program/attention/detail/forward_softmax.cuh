@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `attention_weights`: a warpgroup's online softmax over tiles of 64 queries x 128 keys, whose scores are sums of
-/// 8-bit codes in registers, as warpgroup_mma.cuh lays them out, and whose weights are to be e4m3 operands.
+/// `attention_weights`: a warpgroup's online softmax over tiles of 64 queries x 128 keys. Scores are sums of products
+/// of 8-bit codes in registers, as warpgroup_mma.cuh lays them out; weights become e4m3 operands.
 ///
-/// A lane has scores of two rows that share one scale, of keys that share another (that is what the groups of
-/// quantized queries and keys are for), so one factor c makes logits of all its scores s: log2 of a weight is c s.
+/// A lane has scores of two rows that share one scale, and of keys that share another one: that is what the groups of
+/// quantized queries and keys are for. So one factor c makes logits of all its scores s: log2 of a weight is c s.
 ///
-/// Weights of a tile are relative to the largest logit of the row in this tile, not to the largest so far: all tiles
-/// use all of e4m3's range, however much larger earlier weights were. So for tile j, with m_j its largest logit and
-/// M_j the largest so far,
+/// Weights of a tile are relative to the row's largest logit in this tile, not to the largest so far: all tiles use all
+/// of e4m3's range, however much larger earlier weights were. For tile j, with m_j its largest logit and M_j the
+/// largest so far,
 ///
 ///     r_j = max(m_j, M_j - 64)        P_j = 448 2^(c s - r_j)        O_j = 2^(r_(j-1) - r_j) O_(j-1) + P_j V_j
 ///
-/// where the bound of 64 keeps factors finite. The sum of products P_j V_j begins at zero in each tile, for tensor
-/// cores keep but 13 bits of sums of 8-bit floats; O is kept in fp32, and costs one multiply-add for an element.
+/// where the bound of 64 keeps factors finite. The sum of products P_j V_j begins at zero in each tile, because tensor
+/// cores keep only 13 bits of sums of 8-bit floats. O is fp32, and costs one multiply-add for an element.
 ///
 /// Instructions for each score: an addition, which makes a float of it (1.5 2^23 + s has s in its lower bits), half a
-/// maximum of three, a multiply-add that also takes the 1.5 2^23 away, and what lane_weights says: half a conversion
-/// for piecewise_linear_softmax; an exponential and half a conversion for online_softmax. Where c is 1/32 or more, as
-/// where products of single channels exceed 500, the 1.5 2^23 is taken away first, for c 1.5 2^23 would be rounded too
-/// coarsely. Blocks of queries that meet such a scale say so (tile_scales::any).
+/// maximum of three, a multiply-add that also subtracts the 1.5 2^23, and those of lane_weights: half a conversion for
+/// piecewise_linear_softmax, an exponential and half a conversion for online_softmax. Where c is 1/32 or more, as where
+/// products of single channels exceed 500, the 1.5 2^23 is subtracted first, because c 1.5 2^23 would be rounded too
+/// coarsely. Blocks of queries that meet such a scale take tile_scales::any.
 ///
 /// A NaN among scales, and a score beyond 3e38, make the row's factor NaN, and with it all that was added up.
 #pragma once
@@ -37,36 +37,36 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Which keys of a tile are hidden from some rows: none; those from some key on; or those before some key, too.
+/// Which keys of a tile are hidden from some rows: none, those from some key on, or also those before some key.
 enum class tile_mask { none, behind, both };
 
-/// What is known of the scales of logits: that all are below piecewise_linear_softmax::most_scale; or nothing.
+/// What is known of the scales of logits: all are below piecewise_linear_softmax::most_scale, or nothing is known.
 enum class tile_scales { small, any };
 
-/// Which keys the lane's rows see, of key k = 8 j + 2 (lane % 4) + i of the tile as 8 j + i: the first row those from
-/// `low`, the second those from low + 8, to before their `high`.
+/// The keys that the lane's rows see. Key k = 8 j + 2 (lane % 4) + i of the tile counts as 8 j + i. The first row sees
+/// keys from `low` on, the second from low + 8 on, each up to its `high` - 1.
 struct key_limits {
   std::int32_t low;      ///< the first key that the first row sees
-  std::int32_t high[2];  ///< behind the last key that each row sees
+  std::int32_t high[2];  ///< one past the last key that each row sees
 };
 
-/// Of rows t / 4 and t / 4 + 8 of a warp. Softmax: one with lane_weights.
+/// The softmax of rows lane / 4 and lane / 4 + 8 of a warp. Softmax: one with lane_weights.
 template <class Softmax>
 struct attention_weights {
-  /// How codes are made.
+  /// Makes the codes of weights.
   using weights = lane_weights<Softmax>;
   static constexpr int registers = 64;  ///< scores of a lane
-  /// Added to an integer's bits it makes a float of it.
+  /// The float whose bits, added to an integer, make a float of it.
   static constexpr float integer_magic = piecewise_linear_softmax::integer_magic;
-  static constexpr std::int32_t magic_bits = 0x4b400000;  ///< of integer_magic, as an integer
-  /// Less than all sums; with magic_bits added the bits of minus infinity.
+  static constexpr std::int32_t magic_bits = 0x4b400000;  ///< the bits of integer_magic
+  /// The score of a hidden key: less than all sums; with magic_bits added, the bits of minus infinity.
   static constexpr std::int32_t hidden = -1270874112;
 
-  float largest[2] = {-infinity, -infinity};    ///< M
-  float reference[2] = {-infinity, -infinity};  ///< r
+  float largest[2] = {-infinity, -infinity};    ///< M: the largest logit so far of each row
+  float reference[2] = {-infinity, -infinity};  ///< r: the reference of each row's last tile
 
-  /// Scores become what pack() takes. `factor`: what the sums of earlier tiles are to be multiplied by. Scales: whether
-  /// they may be large or NaN. is_first: the tile is the first of the sequence.
+  /// Turns the scores of a tile into what pack() takes. `factor`: what the sums of earlier tiles are to be multiplied
+  /// by. Scales: whether scales may be large or NaN. `is_first`: the tile is the first of the sequence.
   template <tile_mask Mask, tile_scales Scales>
   __device__ __forceinline__ void take(std::int32_t (&scores)[registers], float scale, key_limits const& limits,
                                        bool is_first, float (&factor)[2]) {
@@ -98,8 +98,8 @@ struct attention_weights {
     }
   }
 
-  /// Weights as the left operand of 64 x 32 codes, four registers for each 32 keys, whose order is that of quantized
-  /// values: in each 16 keys 2 t, 2 t + 1, 2 t + 8 and 2 t + 9 are neighbours.
+  /// Packs weights into left operands of 64 x 32 codes, four registers for each 32 keys. The keys have the order of
+  /// quantized values: in each 16, keys 2 t, 2 t + 1, 2 t + 8 and 2 t + 9 are neighbours.
   __device__ __forceinline__ static void pack(std::int32_t const (&taken)[registers],
                                               std::uint32_t (&packed)[registers / 16][4]) {
 #pragma unroll
@@ -121,7 +121,7 @@ struct attention_weights {
       scores[i] = i / 4 * 8 + i % 2 < limits.high[i / 2 % 2] ? scores[i] : hidden;
     }
     if constexpr (Mask == tile_mask::both) {
-      pin_registers(scores);  // one after the other, for want of registers
+      pin_registers(scores);  // so that the two masks follow each other, for want of registers
 #pragma unroll
       for (int i = 0; i < registers; ++i) {
         scores[i] = i / 4 * 8 + i % 2 - i / 2 % 2 * 8 >= limits.low ? scores[i] : hidden;
@@ -129,7 +129,7 @@ struct attention_weights {
     }
   }
 
-  /// Four chains of 16 scores, so that they wait for each other less.
+  /// The largest score of a row, by two chains of maxima that do not wait for each other.
   __device__ __forceinline__ static std::int32_t largest_of_row(std::int32_t const (&scores)[registers], int row) {
     int const first = 2 * row;
     std::int32_t even = scores[first] > scores[first + 1] ? scores[first] : scores[first + 1];
@@ -142,7 +142,7 @@ struct attention_weights {
     return even > odd ? even : odd;
   }
 
-  /// The tile's references.
+  /// Finds the tile's references, and the factors of earlier sums.
   template <tile_mask Mask, tile_scales Scales>
   __device__ __forceinline__ void refer(std::int32_t const (&scores)[registers], float scale, float (&factor)[2]) {
     constexpr float most_below = online_softmax<float>::lowest_reference;
@@ -171,7 +171,7 @@ struct attention_weights {
     }
   }
 
-  /// Scores that are to be weights::of(score * slope + addend).
+  /// Turns scores into weights::of(score * slope + addend).
   __device__ __forceinline__ static void weigh(std::int32_t (&scores)[registers], float slope,
                                                float const (&addend)[2]) {
 #pragma unroll
@@ -188,7 +188,7 @@ struct attention_weights {
     }
   }
 
-  /// Scores become integers again, exact_steps to a step of weights::of, which have references subtracted.
+  /// Turns scores into integers that have references subtracted, with exact_steps for a step of weights::of.
   __device__ __forceinline__ void subtract_first(std::int32_t (&scores)[registers], float scale) const {
     constexpr float least = -4194303.0F;  // integers that integer_magic takes
 #pragma unroll

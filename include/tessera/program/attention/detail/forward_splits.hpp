@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `attention_shares`: how works of attention are handed out to thread blocks so that all end at the same time: the
-/// first ones whole, the last ones in ranges of equal cost, each of which may be the end of one work and the beginning
-/// of the next (stream-K). A work that two ranges have to do with is cut into shares along its keys; what comes of them
-/// is merged (attention/detail/merge_forward_splits.hpp).
+/// `attention_shares`: hands out attention's work items to thread blocks so that all blocks end at the same time. The
+/// first work items are handed out whole, the last ones in ranges of equal cost, each of which may be the end of one
+/// work item and the beginning of the next (stream-K). A work item that is in several ranges is cut into splits along
+/// its keys (`attention_share`), whose results are merged (attention/detail/merge_forward_splits.hpp).
 ///
 ///     auto const shares = attention_shares::of({.works = 12, .multiprocessors = 5, .most_ranges = 5, .is_even = true},
 ///                                              [](std::int32_t) { return 400; }, policy);
@@ -23,17 +23,18 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Part of a work: from `begin` to before `end`, of `cost`.
+/// A split of a work item: the part of its cost from `begin` to `end`.
 struct attention_share {
-  static constexpr std::int32_t most_cost = 65535;  ///< of a work that is shared; it may have as many tiles
+  static constexpr std::int32_t most_cost = 65535;  ///< the most cost, and tiles, of a work item that is split
 
-  std::int32_t work;   ///< which it is a part of
-  std::int32_t begin;  ///< in units of cost
-  std::int32_t end;    ///< in units of cost
-  std::int32_t cost;   ///< of the whole work
-  std::int32_t slot;   ///< where its sums are left; -1: it is the whole work
+  std::int32_t work;   ///< number of the work item
+  std::int32_t begin;  ///< where the split begins, in units of cost
+  std::int32_t end;    ///< where the split ends, in units of cost
+  std::int32_t cost;   ///< cost of the whole work item
+  std::int32_t slot;   ///< the slot for the split's sums; -1: it is the whole work item
 
-  /// Of as many tiles as there are, not only as many as were thought of: each tile is in one share.
+  /// The tiles of the split, of all tiles of its work item. These may be more or fewer than the cost was made for: each
+  /// tile is in one split.
   [[nodiscard]] TESSERA_FN constexpr tile_range of(tile_range all) const {
     return slot < 0 ? all : all.between(all.begin + place(begin, all.count()), all.begin + place(end, all.count()));
   }
@@ -45,24 +46,24 @@ struct attention_share {
   }
 };
 
-/// What is to be handed out.
+/// What is to be handed out, and to how many multiprocessors.
 struct attention_load {
-  std::int32_t works;            ///< how many there are
-  std::int32_t multiprocessors;  ///< that run at the same time
-  std::int32_t most_ranges;      ///< that there is memory for, two slots each
-  bool is_even;                  ///< all works cost about as much
+  std::int32_t works;            ///< the number of work items
+  std::int32_t multiprocessors;  ///< multiprocessors that run at the same time
+  std::int32_t most_ranges;      ///< the most ranges that there is memory for, two slots each
+  bool is_even;                  ///< whether all work items cost about the same
 };
 
 struct attention_shares {
-  static constexpr std::int32_t most_works = 255;  ///< that are handed out in ranges
+  static constexpr std::int32_t most_works = 255;  ///< the most work items that are handed out in ranges
 
-  std::int32_t whole;                   ///< works that are handed out whole, before the others
-  std::int32_t works;                   ///< that are handed out in ranges
-  std::int32_t ranges;                  ///< how many
-  std::int32_t length;                  ///< of a range
-  std::int32_t starts[most_works + 1];  ///< cost of the works in ranges before each
+  std::int32_t whole;                   ///< work items that are handed out whole, before the others
+  std::int32_t works;                   ///< work items that are handed out in ranges
+  std::int32_t ranges;                  ///< the number of ranges
+  std::int32_t length;                  ///< cost of a range
+  std::int32_t starts[most_works + 1];  ///< cost of the work items in ranges before each of them
 
-  /// All works whole, where that is no worse. `cost_of(work)`: at least 0.
+  /// The best way to hand out a load: all work items whole, where that is no worse. `cost_of(work)`: at least 0.
   template <class CostOf>
   [[nodiscard]] static constexpr attention_shares of(attention_load const& load, CostOf const& cost_of,
                                                      attention_sharing_policy const& policy) {
@@ -87,10 +88,10 @@ struct attention_shares {
     return saved > 0 && saved * policy.least_gain >= all ? found : all_whole;
   }
 
-  /// A block takes one turn after the other.
+  /// The number of turns: whole work items and ranges. A thread block takes one turn after the other.
   [[nodiscard]] TESSERA_FN constexpr std::int32_t turns() const { return whole + ranges; }
 
-  /// The first share of a turn; -1: there is no such turn.
+  /// The id of the first split of a turn; -1: there is no such turn.
   [[nodiscard]] TESSERA_FN constexpr std::int32_t first(std::int32_t turn) const {
     if (turn < whole) {
       return turn;
@@ -112,7 +113,7 @@ struct attention_shares {
     return whole + low * ranges + range;
   }
 
-  /// The one after it in the same turn; -1: there is none.
+  /// The id of the next split of the same turn; -1: there is none.
   [[nodiscard]] TESSERA_FN constexpr std::int32_t next(std::int32_t id) const {
     if (id < whole) {
       return -1;
@@ -122,7 +123,7 @@ struct attention_shares {
     return which + 1 < works && starts[which + 1] < (range + 1) * length ? id + ranges : -1;
   }
 
-  /// The share with this id; one with slot -1 for a whole work.
+  /// The split with this id; its slot is -1 for a whole work item.
   [[nodiscard]] TESSERA_FN constexpr attention_share at(std::int32_t id) const {
     if (id < whole) {
       return {id, 0, 1, 1, -1};
@@ -135,27 +136,29 @@ struct attention_shares {
             is_cut(which) ? slot(which, range) : -1};
   }
 
-  // Of those works that are handed out in ranges, the first of which is work `whole`.
+  // Below `which` counts the work items that are handed out in ranges; the first of them is work item `whole`.
 
-  /// The range in which a work begins.
+  /// The range in which a work item begins.
   [[nodiscard]] TESSERA_FN constexpr std::int32_t first_range(std::int32_t which) const {
     return starts[which] / length;
   }
-  /// The range in which a work ends.
+  /// The range in which a work item ends.
   [[nodiscard]] TESSERA_FN constexpr std::int32_t last_range(std::int32_t which) const {
     return (starts[which + 1] - 1) / length;
   }
-  /// Whether a work has more than one share.
+  /// Whether a work item has more than one split.
   [[nodiscard]] TESSERA_FN constexpr bool is_cut(std::int32_t which) const {
     return first_range(which) != last_range(which);
   }
-  /// Of a range's cut works one begins before it or with it, and one ends behind it.
+  /// The slot of a split. A range has at most two work items that are cut: one begins before the range or with it, one
+  /// ends behind it.
   [[nodiscard]] TESSERA_FN constexpr std::int32_t slot(std::int32_t which, std::int32_t range) const {
     return 2 * range + (starts[which] > range * length ? 1 : 0);
   }
 
  private:
-  /// Whether costs are small enough. No work costs nothing: each is in a range.
+  /// Adds up the costs, and returns whether they are small enough. Each work item counts at least 1, so that it is in a
+  /// range.
   template <class CostOf>
   [[nodiscard]] constexpr bool add_up(CostOf const& cost_of) {
     for (std::int32_t i = 0; i < works; ++i) {
@@ -181,7 +184,7 @@ struct attention_shares {
     return divide_up(ranges, load.multiprocessors) * (length + shares_cost) + policy.merging;
   }
 
-  /// When the last block is done if each takes a work whenever it is done with one.
+  /// When the last thread block is done, if each takes the next whole work item whenever it is done with one.
   template <class CostOf>
   [[nodiscard]] static constexpr std::int64_t makespan(attention_load const& load, CostOf const& cost_of) {
     std::int64_t busy[most_works] = {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `head_lanes`: what lanes do with the elements that they hold, 16 bytes of each of 8 tokens of a tile of a head:
-/// bring them, add them up and find their range for summaries, and make codes of them.
+/// `head_lanes`: the operations of a lane on its part of a tile of a head, 16 bytes of each of 8 tokens: loads them,
+/// adds them up and finds their range for summaries, and makes codes of them.
 #pragma once
 
 #include <cstdint>
@@ -22,17 +22,17 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Heads that are taken by tiles of 128 tokens.
+/// Heads that are taken tile by tile, 128 tokens each.
 template <class T>
 struct tiled_heads {
-  static constexpr std::int32_t tile = static_cast<std::int32_t>(attention_padding);  ///< tokens
+  static constexpr std::int32_t tile = static_cast<std::int32_t>(attention_padding);  ///< tokens of a tile
 
   head_view<T const> heads;  ///< batch x heads x tokens x channels; or null
   sequence_lengths lengths;
-  known_divisor heads_each;  ///< of a sequence
+  known_divisor heads_each;  ///< heads of a sequence
 
   tiled_heads() = default;
-  /// Heads and how long their sequences are.
+  /// Heads, and the lengths of their sequences.
   tiled_heads(head_view<T const> const& of, sequence_lengths const& as_long)
       : heads(of), lengths(as_long), heads_each(known_divisor::of_count(of.extent(1))) {}
 
@@ -42,48 +42,48 @@ struct tiled_heads {
     return heads.data + sequence * heads.strides[0] + (head - sequence * heads_each.value()) * heads.strides[1] +
            std::int64_t{at} * tile * heads.strides[2];
   }
-  /// Tokens of the head's sequence.
+  /// How many tokens the head's sequence has.
   [[nodiscard]] __device__ __forceinline__ std::int32_t length(std::int32_t head) const {
     return static_cast<std::int32_t>(length_of(lengths, head / heads_each, heads.extents[2]));
   }
-  /// Tokens of a tile that there are.
+  /// How many tokens of a tile exist.
   [[nodiscard]] __device__ __forceinline__ std::int32_t tokens(std::int32_t head, std::int32_t at) const {
     return clamp(length(head) - at * tile, 0, tile);
   }
 };
 
-/// T: bfloat16 or float16. Channels: 64, 128 or 256; there may be fewer.
+/// The operations of a lane. T: bfloat16 or float16. Channels: 64, 128 or 256; heads may have fewer.
 template <class T, int Channels>
 struct head_lanes {
   static_assert(sizeof(T) == 2 && (Channels == 64 || Channels == 128 || Channels == 256),
                 "tessera: lanes hold 64, 128 or 256 channels of 16 bits");
   static constexpr int lanes = 2 * Channels;
-  static constexpr int tile = tiled_heads<T>::tile;    ///< tokens
-  static constexpr int rows = 16;                      ///< of tokens, that lanes hold at a time
-  static constexpr int passes = tile / rows;           ///< 8
+  static constexpr int tile = tiled_heads<T>::tile;    ///< tokens of a tile
+  static constexpr int rows = 16;                      ///< tokens that all lanes together take at a time
+  static constexpr int passes = tile / rows;           ///< tokens of a lane: 8
   static constexpr int vector = 8;                     ///< channels of a lane
-  static constexpr int row_lanes = Channels / vector;  ///< that have a token
+  static constexpr int row_lanes = Channels / vector;  ///< lanes that share a token
   static_assert(passes == 8, "tessera: lanes exchange 8 numbers each");
 
-  using pair = std::uint32_t;  ///< of values as they are stored
+  using pair = std::uint32_t;  ///< two values as they are stored
 
-  /// The larger, or NaN.
+  /// The function that gives the larger of two numbers, or NaN.
   struct larger_or_nan {
-    /// Of two numbers.
+    /// The larger number, or NaN if one is NaN.
     __device__ __forceinline__ float operator()(float a, float b) const { return maximum_or_nan(a, b); }
   };
-  /// The smaller, or NaN.
+  /// The function that gives the smaller of two numbers, or NaN.
   struct smaller_or_nan {
-    /// Of two numbers.
+    /// The smaller number, or NaN if one is NaN.
     __device__ __forceinline__ float operator()(float a, float b) const { return minimum_or_nan(a, b); }
   };
-  /// The sum.
+  /// The function that adds two numbers.
   struct sum_of_two {
-    /// Of two numbers.
+    /// The sum.
     __device__ __forceinline__ float operator()(float a, float b) const { return a + b; }
   };
 
-  /// Of tokens `row` + i `Step`; zeros for those that there are not.
+  /// Loads tokens `row` + i `Step`, with zeros for tokens that do not exist.
   template <int Step, bool IsOnce = false>
   __device__ __forceinline__ static void load(T const* from, std::int64_t stride, int row, std::int32_t tokens,
                                               pair (&words)[passes][4]) {
@@ -95,7 +95,7 @@ struct head_lanes {
       address += step;
     }
   }
-  /// Eight channels of a token, zeros if there is none.
+  /// Loads eight channels of a token, zeros if it does not exist.
   template <bool IsOnce>
   __device__ __forceinline__ static void take(T const* from, bool exists, pair (&words)[4]) {
     uint4 found{0, 0, 0, 0};
@@ -108,7 +108,7 @@ struct head_lanes {
     words[2] = found.z;
     words[3] = found.w;
   }
-  /// Eight floats, zeros if there are none.
+  /// Loads eight floats, zeros if they do not exist.
   __device__ __forceinline__ static void load_eight(float const* from, bool exists, float (&found)[vector]) {
     float4 low{0.0F, 0.0F, 0.0F, 0.0F};
     float4 high = low;
@@ -130,8 +130,8 @@ struct head_lanes {
 
   // Summaries.
 
-  /// Of tokens in order. What is not finite counts as zero: only where there is such a value is a sum not finite at
-  /// first, or where it overflows.
+  /// Adds up the tokens in order. Values that are not finite count as zeros: only with such a value, or where it
+  /// overflows, is the first sum not finite, and then it is made again.
   __device__ __forceinline__ static void add_tokens(pair const (&words)[passes][4], float (&sums)[vector]) {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
@@ -157,7 +157,7 @@ struct head_lanes {
     sum.x += both.x;
     sum.y += both.y;
   }
-  /// A pair with zeros for what is not finite.
+  /// A pair with zeros in place of values that are not finite.
   __device__ __forceinline__ static pair finite_halves(pair word) {
     constexpr std::uint32_t exponent = std::is_same_v<T, bfloat16> ? 0x7f80U : 0x7c00U;
     pair const low = (word & exponent) == exponent ? 0 : word & 0xffffU;
@@ -165,7 +165,7 @@ struct head_lanes {
     return low | high;
   }
 
-  /// As channel_summary: NaN for one infinity or NaN. Of rows that there are.
+  /// Finds the range of the tokens that exist, like channel_summary: NaN if there is an infinity or a NaN.
   __device__ __forceinline__ static void find_range(pair const (&words)[passes][4], int row, std::int32_t tokens,
                                                     float (&lowest)[vector], float (&highest)[vector]) {
 #pragma unroll
@@ -186,7 +186,7 @@ struct head_lanes {
       highest[j] = is_known ? highest[j] : not_a_number();
     }
   }
-  /// The largest magnitudes of each pair of channels over the tokens.
+  /// Finds the largest magnitudes of each pair of channels over the tokens.
   __device__ __forceinline__ static void find_magnitudes(pair const (&words)[passes][4], pair (&highest)[4]) {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
@@ -197,7 +197,7 @@ struct head_lanes {
       }
     }
   }
-  /// Both without their signs.
+  /// A pair of values without their signs.
   __device__ __forceinline__ static pair magnitudes(pair word) {
     return word & 0x7fff7fffU;
   }
@@ -211,7 +211,7 @@ struct head_lanes {
     float2 const both = unpack_pair<T>(larger_pair_or_nan<T>(low, high));
     return maximum_or_nan(both.x, both.y);
   }
-  /// The same, of what is left when a mean is subtracted.
+  /// The largest magnitude of a token's channels of this lane minus a mean, or NaN.
   __device__ __forceinline__ static float magnitude_of(pair const (&words)[4], float const (&mean)[vector]) {
     float largest = 0.0F;
 #pragma unroll
@@ -222,15 +222,15 @@ struct head_lanes {
     }
     return largest;
   }
-  /// Of a group whose largest code is `Highest`.
+  /// The scale of a group with this largest magnitude; its largest code is `Highest`.
   template <int Highest>
   __device__ __forceinline__ static code_scale scale_of(float magnitude) {
     absolute_maximum_or_nan_reducer const known;
     return fit_scale(known.value(__float_as_uint(magnitude)), static_cast<float>(Highest));
   }
 
-  /// 8 codes of a token, by a reciprocal of 0 zeros. The sum of 1.5 2^23 and a number has the nearest integer, of two
-  /// the even one, in its lower bits.
+  /// The codes of 8 channels of a token; zeros for a reciprocal of 0. The sum of 1.5 2^23 and a number has the nearest
+  /// integer (ties to even) in its lower bits.
   __device__ __forceinline__ static uint2 encode(pair const (&words)[4], float const (&mean)[vector],
                                                  float reciprocal) {
     constexpr float magic = 12582912.0F;
@@ -251,14 +251,14 @@ struct head_lanes {
     }
     return {codes[0], codes[1]};
   }
-  /// The same without a mean.
+  /// The codes of 8 channels of a token, without a mean.
   __device__ __forceinline__ static uint2 encode(pair const (&words)[4], float reciprocal) {
     constexpr float no_mean[vector] = {};
     return encode(words, no_mean, reciprocal);
   }
 
-  /// Several numbers of each lane become one of a lane: lanes that differ in bits A and B, or A, B and C, exchange
-  /// them, and have that number which these bits spell, the first of them the highest.
+  /// Combines four numbers over four lanes, those that differ in bits A and B. Each lane returns the total of one
+  /// number: of the number that its bits spell, A being the higher one.
   template <int A, int B, class Combine>
   __device__ __forceinline__ static float scatter(float const (&numbers)[4], int lane, Combine combine) {
     float two[2];
@@ -270,7 +270,7 @@ struct head_lanes {
     float const other = __shfl_xor_sync(0xffffffffU, (lane & B) != 0 ? two[0] : two[1], B);
     return combine((lane & B) != 0 ? two[1] : two[0], other);
   }
-  /// The same for eight numbers and three bits.
+  /// Combines eight numbers over eight lanes, those that differ in bits A, B and C; A is the highest.
   template <int A, int B, int C, class Combine>
   __device__ __forceinline__ static float scatter(float const (&numbers)[8], int lane, Combine combine) {
     float four[4];

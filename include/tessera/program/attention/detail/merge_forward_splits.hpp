@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `merge_attention_shares`: results of works of attention that were cut into shares
-/// (attention/detail/forward_splits.hpp), from what each share left in its slot of memory.
+/// `merge_attention_shares`: makes the results of attention's work items that were cut into splits
+/// (attention/detail/forward_splits.hpp), from what each split has left in its slot of memory.
 ///
-/// A warp adds up shares of a row in order, four channels a lane; or, where works have many shares, four warps a
-/// quarter of them each, and the quarters in order: results are functions of how works were cut.
+/// A warp adds up the splits of a row in order, four channels a lane. Where work items have many splits, four warps add
+/// up a quarter of them each, and then the quarters in order. So results depend on how work items were cut.
 #pragma once
 
 #include <cstdint>
@@ -18,20 +18,21 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Slots of memory: sums of rows, channel by channel, relative to the references of their rows.
+/// The slots of memory for splits. A slot has the sums of its rows, channel by channel, relative to the rows'
+/// references.
 template <class State>
 struct attention_share_slots {
   using row_type = attention_row<State>;
-  float* totals = nullptr;      ///< slots x rows x pitch: channels, and behind them what nobody reads
-  row_type* rows = nullptr;     ///< slots x rows
-  std::int32_t block_rows = 0;  ///< of a slot
-  std::int32_t pitch = 0;       ///< of rows of totals: a multiple of 4
+  float* totals = nullptr;      ///< slots x rows x pitch: sums by channel, and padding
+  row_type* rows = nullptr;     ///< slots x rows: states
+  std::int32_t block_rows = 0;  ///< rows of a slot
+  std::int32_t pitch = 0;       ///< floats from row to row of totals, a multiple of 4
 
-  /// Memory of a slot.
+  /// Floats of memory of a slot.
   [[nodiscard]] TESSERA_FN static constexpr std::int64_t floats_of_slot(std::int64_t rows, std::int64_t pitch) {
     return rows * (pitch + static_cast<std::int64_t>(sizeof(row_type) / sizeof(float)));
   }
-  /// As many as fit; the memory begins at a multiple of 16 bytes.
+  /// `slots` slots in memory that begins at a multiple of 16 bytes.
   static attention_share_slots in(array_view<float> memory, std::int32_t slots, std::int32_t rows, std::int32_t pitch) {
     float* const behind = memory.data + std::int64_t{slots} * rows * pitch;
     return {memory.data, reinterpret_cast<row_type*>(behind), rows, pitch};
@@ -54,22 +55,22 @@ struct merge_attention_shares {
   static constexpr int warps = 4;
   static constexpr int lanes = 32 * warps;
   static constexpr int most_channels = 256;
-  static constexpr int at_a_time = 4;  ///< shares that are asked for before the first is there
+  static constexpr int at_a_time = 4;  ///< splits that are loaded before the first is added
 
   struct scratch_type {
-    row_type rows[warps];                 ///< of the shares of each warp's row
-    float factors[warps];                 ///< by which shares are multiplied
-    finished_row finished[warps];         ///< of each warp
-    float totals[warps * most_channels];  ///< of each warp
+    row_type rows[warps];                 ///< state of each warp's splits
+    float factors[warps];                 ///< what each warp's sums are multiplied by
+    finished_row finished[warps];         ///< the finished rows
+    float totals[warps * most_channels];  ///< sums of weighted values of each warp
   };
 
-  attention_shares shares;  ///< that were cut
+  attention_shares shares;  ///< how work items were cut
   attention_schedule schedule;
-  attention_share_slots<state_type> slots;  ///< where they are
+  attention_share_slots<state_type> slots;  ///< where splits have left their sums
   attention_writer<Method, T> results;
   std::int32_t parts;  ///< 1 or 4 warps for a row
 
-  /// Few enough for a warp, or not.
+  /// The number of warps for a row: 1 where work items have few splits, else 4.
   static constexpr std::int32_t parts_of(attention_shares const& shares) {
     return shares.ranges > 8 * shares.works ? warps : 1;
   }
@@ -114,7 +115,7 @@ struct merge_attention_shares {
   TESSERA_FN constexpr std::int32_t rows_of_group() const { return warps / parts; }
   TESSERA_FN constexpr std::int32_t groups_of_work() const { return slots.block_rows / rows_of_group(); }
 
-  /// A warp's part of a row's shares.
+  /// Adds up a warp's part of a row's splits.
   TESSERA_FN void add_up(std::int32_t number, std::int32_t row, int lane, scratch_type& scratch) const {
     int const warp = lane / 32;
     std::int32_t const first = shares.first_range(number);
@@ -156,7 +157,7 @@ struct merge_attention_shares {
     }
   }
 
-  /// A row, of its warps.
+  /// Finishes a row from the states of its warps.
   TESSERA_FN void finish(std::int32_t head, std::int64_t query, int row, scratch_type& scratch) const {
     softmax_type const softmax;
     auto whole = row_type::nothing(softmax);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `encode_again`: codes of values of those heads in which encode_tiles met values that have no room in the scale of
-/// their channel's sample: by the scale of the largest of all, that is the largest of those, for they are larger than
-/// all others. A block takes some of the tiles of a head, and ends at once where there is nothing to do.
+/// `encode_again`: makes the codes of values again for heads in which encode_tiles met values without room in the scale
+/// of their channel's sample. The new scale is fitted to the largest of those values, which is the largest of the
+/// channel. A thread block takes some of the tiles of a head, and ends at once where there is nothing to do.
 #pragma once
 
 #include <cstdint>
@@ -19,22 +19,22 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Encode: an encode_tiles.
+/// Makes codes of values again. Encode: an encode_tiles.
 template <class Encode>
 struct encode_again {
   static constexpr int lanes = Encode::lanes;
   static constexpr bool is_persistent = true;
   static constexpr bool waits_for_stream = true;
   static constexpr int blocks_per_multiprocessor = Encode::blocks_per_multiprocessor;
-  static constexpr std::int32_t enough_blocks = 512;  ///< for any machine's memory
+  static constexpr std::int32_t enough_blocks = 512;  ///< thread blocks that saturate any machine's memory
   static constexpr float highest = 448;               ///< the largest e4m3
 
   using scratch_type = typename Encode::scratch_type;
 
-  Encode encode;             ///< as it ran
+  Encode encode;             ///< the program of the launch before
   float* value_scales;       ///< batch x key heads x channels
-  float* value_reciprocals;  ///< those of `encode`
-  known_divisor shares;      ///< of the tiles of a head
+  float* value_reciprocals;  ///< memory of encode_tiles::value_reciprocals
+  known_divisor shares;      ///< thread blocks that share the tiles of a head
 
   [[nodiscard]] TESSERA_FN std::int32_t count() const { return encode.key_heads * shares.value(); }
 
@@ -55,7 +55,7 @@ struct encode_again {
   }
 
  private:
-  /// All blocks of a head write the same.
+  /// Fits the scales of a head's channels again. All blocks of the head write the same scales.
   __device__ __forceinline__ void fit_again(cuda_block<lanes> const& group, std::int32_t head) const {
     absolute_maximum_or_nan_reducer const known;
     std::int64_t const at = std::int64_t{head} * encode.channels + group.lane;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// `few_query_works`: how attention of few queries is shared out. A work is 16 rows of a key head and a share of its
-/// keys. Rows are the queries of all query heads that share the key head, head after head.
+/// `few_query_works`: the schedule of attention of few queries. A work item (`few_query_work`) is 16 rows of a key head
+/// and a split of its keys. Rows are the queries of all query heads that share the key head, head after head.
 #pragma once
 
 #include <cstdint>
@@ -14,41 +14,42 @@
 namespace tessera {
 inline namespace v0 {
 
-/// Up to 16 rows of a key head, and a share of its keys.
+/// A work item: up to 16 rows of a key head, and a split of its keys.
 struct few_query_work {
-  std::int64_t sequence;    ///< of the batch
-  std::int64_t key_head;    ///< of the sequence
-  std::int64_t share;       ///< of the keys
-  std::int64_t first_row;   ///< among the rows of the key head
-  attention_mask mask;      ///< of the sequence
-  std::int64_t first_tile;  ///< of the share
-  std::int32_t tiles;       ///< of 128 keys
+  std::int64_t sequence;    ///< number of the sequence in the batch
+  std::int64_t key_head;    ///< number of the key head in the sequence
+  std::int64_t share;       ///< number of the split of the keys
+  std::int64_t first_row;   ///< the first of the rows of the key head
+  attention_mask mask;      ///< mask of the sequence
+  std::int64_t first_tile;  ///< the first tile of the split
+  std::int32_t tiles;       ///< tiles of 128 keys of the split
 };
 
-/// Whose query a row is.
+/// The query that a row is.
 struct few_query_row {
-  std::int64_t head;   ///< of the queries
-  std::int64_t query;  ///< of the sequence
-  bool is_inside;      ///< else there is no such row
+  std::int64_t head;   ///< number of the query head in the sequence
+  std::int64_t query;  ///< number of the query in the sequence
+  bool is_inside;      ///< whether there is such a row
 };
 
-/// Numbers of rows and works have 31 bits, and so have tiles of a sequence times shares.
+/// The schedule. The numbers of rows and of work items must fit into 31 bits, and so must the tiles of a sequence times
+/// the splits.
 struct few_query_works {
-  static constexpr std::int64_t rows = few_queries;  ///< of a work
+  static constexpr std::int64_t rows = few_queries;  ///< rows of a work item
 
   attention_shape shape;
   sequence_lengths query_lengths;
   sequence_lengths key_lengths;
-  std::int64_t left;         ///< see attention_mask
-  std::int64_t right;        ///< see attention_mask
-  known_divisor by_shares;   ///< of a key head's keys
-  known_divisor by_blocks;   ///< of rows of a key head
-  known_divisor by_heads;    ///< key heads of a sequence
-  known_divisor by_batch;    ///< sequences
-  known_divisor by_queries;  ///< of a sequence
+  std::int64_t left;         ///< attention_mask::left
+  std::int64_t right;        ///< attention_mask::right
+  known_divisor by_shares;   ///< divides by the number of splits of a key head's keys
+  known_divisor by_blocks;   ///< divides by the number of blocks of 16 rows of a key head
+  known_divisor by_heads;    ///< divides by the number of key heads of a sequence
+  known_divisor by_batch;    ///< divides by the number of sequences
+  known_divisor by_queries;  ///< divides by the number of queries of a sequence
   std::uint32_t head_group;  ///< query heads of a key head
 
-  /// The works of a batch that is not empty.
+  /// The schedule of a batch that is not empty.
   [[nodiscard]] static constexpr few_query_works of(attention_shape const& s, sequence_lengths const& query_lengths,
                                                     sequence_lengths const& key_lengths, std::int64_t left,
                                                     std::int64_t right, std::int64_t shares) {
@@ -67,14 +68,14 @@ struct few_query_works {
             static_cast<std::uint32_t>(group)};
   }
 
-  /// Shares of a key head's keys.
+  /// The number of splits of a key head's keys.
   [[nodiscard]] TESSERA_FN constexpr std::int64_t shares() const { return by_shares.divisor; }
-  /// Works in all.
+  /// The number of all work items.
   [[nodiscard]] TESSERA_FN constexpr std::uint32_t count() const {
     return by_shares.divisor * by_batch.divisor * by_heads.divisor * by_blocks.divisor;
   }
 
-  /// The work with this number; those that read the same keys follow each other.
+  /// The work item with this number. Work items that read the same keys follow each other.
   [[nodiscard]] TESSERA_FN constexpr few_query_work at(std::uint32_t work) const {
     std::uint32_t const head = by_blocks.quotient(work);
     std::uint32_t const sequence = by_heads.quotient(head);
@@ -89,7 +90,7 @@ struct few_query_works {
     return found;
   }
 
-  /// Row `row` of a work.
+  /// The query that row `row` of a work item is.
   [[nodiscard]] TESSERA_FN constexpr few_query_row row_of(few_query_work const& work, int row) const {
     std::uint32_t const which = static_cast<std::uint32_t>(work.first_row) + static_cast<std::uint32_t>(row);
     std::uint32_t const of_group = by_queries.quotient(which);
@@ -97,7 +98,7 @@ struct few_query_works {
   }
 
  private:
-  /// Those that any row sees, in parts that differ by one at most.
+  /// Finds the tiles of a split: those that some row sees, in splits whose lengths differ by one at most.
   TESSERA_FN constexpr void find_tiles(few_query_work& work) const {
     std::int64_t const lowest = work.mask.of(0).first / attention_padding;
     std::int64_t const seen = work.mask.queries > 0 ? work.mask.of(work.mask.queries - 1).end : 0;

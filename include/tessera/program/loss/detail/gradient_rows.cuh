@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-/// What loss_gradient_products does with its sums: `write_classifier_rows` and `add_hidden_rows`. Both pass them
-/// through shared memory, 16 rows x 32 channels of a warp at a time, so that a lane has 16 neighbouring channels of a
-/// row and moves 16 bytes at once.
+/// The epilogues of loss_gradient_products: `write_classifier_rows` and `add_hidden_rows`. Both pass sums through
+/// shared memory, 16 rows x 32 channels of a warp at a time, so that a lane gets 16 neighbouring channels of a row and
+/// moves 16 bytes at once.
 #pragma once
 
 #include <cstdint>
@@ -22,17 +22,17 @@
 namespace tessera {
 inline namespace v0 {
 
-/// 16 rows of 32 sums; the 16 bytes c of row r lie at 128 r + 16 (c ^ (r % 8)).
+/// Shared memory of a warp for 16 rows of 32 sums. The 16 bytes c of row r lie at 128 r + 16 (c ^ (r % 8)).
 struct sum_staging {
-  /// Of a warp.
+  /// The warp's sums.
   alignas(128) float values[16 * 32];
 };
 
 namespace detail {
 
 inline constexpr int channels_of_lane = 16;
-inline constexpr int staged_registers = 96;  ///< of a warp's 16 rows x 192 channels
-inline constexpr int staged_boxes = 6;       ///< of 32 channels
+inline constexpr int staged_registers = 96;  ///< registers of a lane for its warp's 16 rows x 192 channels
+inline constexpr int staged_boxes = 6;       ///< boxes of 32 channels
 
 /// A lane's row and first channel within a box.
 struct lane_place {
@@ -44,13 +44,14 @@ struct lane_place {
   }
 };
 
-/// Box number `Box` of a warp's sums (registers as warpgroup_mma.cuh says), turned to 16 channels of a row.
+/// Turns box number `Box` of a warp's sums (registers as warpgroup_mma.cuh says) into 16 channels of a row for each
+/// lane.
 template <int Box>
 __device__ __forceinline__ void stage_sums(float const (&sums)[staged_registers], sum_staging& staging,
                                            float (&values)[channels_of_lane]) {
   auto const lane = static_cast<std::uint32_t>(threadIdx.x % 32);
   std::uint32_t const shared = shared_address(staging.values);
-  __syncwarp();  // the box before has been read
+  __syncwarp();  // all lanes have read the box before
 #pragma unroll
   for (int part = 0; part < 8; ++part) {
     std::uint32_t const row = lane / 4 + 8 * (part % 2);
@@ -159,7 +160,7 @@ struct split_floats {
   }
 };
 
-/// f(std::integral_constant<int, 0>), ..., f(<7>).
+/// Calls f with std::integral_constant<int, Box> for each Box of the sequence.
 template <class F, int... Box>
 __device__ __forceinline__ void each_box(F const& f, std::integer_sequence<int, Box...>) {
   (f(std::integral_constant<int, Box>{}), ...);
@@ -167,12 +168,12 @@ __device__ __forceinline__ void each_box(F const& f, std::integer_sequence<int, 
 
 }  // namespace detail
 
-/// Rows of the classifier's gradient, each written once.
+/// Writes rows of the classifier's gradient, each once.
 template <class Gradient>
 struct write_classifier_rows {
   matrix_view<Gradient> target;  ///< vocabulary x channels; rows begin at multiples of 16 bytes
-  std::int32_t const* order;     ///< the entry in each place of the backward pass; null: their own order
-  float const* scale;
+  std::int32_t const* order;     ///< the entry in each place of the backward pass; null: entries are in their own order
+  float const* scale;            ///< the last factor of all gradients
 
   __device__ __forceinline__ void operator()(loss_part_range const& range,
                                              float const (&sums)[detail::staged_registers], std::int32_t row,
@@ -204,12 +205,12 @@ struct write_classifier_rows {
   }
 };
 
-/// Adds to gradients of hidden states.
+/// Adds the sums of a part to the gradients of hidden states, and rounds them after the last part.
 template <class Gradient>
 struct add_hidden_rows {
   matrix_view<Gradient> target;        ///< tokens x channels; rows begin at multiples of 16 bytes
   matrix_view<std::uint16_t> remains;  ///< tokens x channels, rounded up to 8: lower halves; not used for float
-  float const* scale;
+  float const* scale;                  ///< the last factor of all gradients
 
   __device__ __forceinline__ void operator()(loss_part_range const& range,
                                              array_view<loss_token_factors const> const& tokens,
