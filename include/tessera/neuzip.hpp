@@ -21,9 +21,10 @@
 /// Errors with K mantissa bits kept: a normal number is moved by at most 1 / (2^(K+1) + 1) of its value (K = 0: 1/3, 1:
 /// 1/5, 3: 1/17, 7: 1/257). Numbers above the largest number that has so few bits become that number; they are moved by
 /// less than 1 / 2^(K+1). Subnormals are moved by at most half of 2^-K of the smallest normal number. Normalizers add a
-/// rounding to the type (2^-8 of bf16, 2^-11 of fp16, 2^-24 of fp32, and the bound times as much), and the quotients may
-/// be subnormal: numbers below twice the smallest normal one are moved by up to 2^-K of it, which for K = 0 is as much
-/// as they are. In fp16 that concerns one weight of two hundred with a deviation of 0.02: scale such weights first.
+/// rounding to the type (2^-8 of bf16, 2^-11 of fp16, 2^-24 of fp32, and the bound times as much), and the quotients
+/// may be subnormal: numbers below twice the smallest normal one are moved by up to 2^-K of it, which for K = 0 is as
+/// much as they are. In fp16 that concerns one weight of two hundred with a deviation of 0.02: scale such weights
+/// first.
 ///
 /// Determinism: the stream depends on weights, options and seed alone, not on executor, device or threads.
 /// Format: entropy/weight_stream.hpp. Interface, errors and costs: algorithm/weights/compressed_weights.hpp. Keeping a
