@@ -165,7 +165,7 @@ struct rebuild_rotated {
         }
       }
     }
-    __syncwarp();  // what was there has been read
+    __syncwarp();  // all lanes have read the scratch
     if (has_blocks() && lane < Channels / 4) {
       find_firsts(positions, scratch.firsts[warp], lane);
     }

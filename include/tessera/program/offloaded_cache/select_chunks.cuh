@@ -94,7 +94,7 @@ struct choose_largest {
     float const* scores = kept.data + kept.offset(known.first + own.first, head, 0);
     bool const adds_up = group.lane / 32 <= group_size;
     some_scores next;
-    group.sync();  // what was there has been read
+    group.sync();  // all lanes have read the scratch
     if (adds_up) {
       add_up(group, at, sequence, head, known, scratch);
     } else {
