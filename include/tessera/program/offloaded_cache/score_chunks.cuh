@@ -12,9 +12,8 @@
 ///   arrive in half a microsecond, or in one.
 /// - Issuing a copy takes about 120 cycles. One copy loads eight chunks, where a work item has all key heads; one copy
 ///   for each chunk took a quarter more time in codes.
-/// - Queries and places of the next work item are loaded while a work item is scored, and the states of sequences at
-/// the
-///   start: waiting for them took another fifth. Scores of four queries are written together, so that lanes wait less.
+/// - Queries and places of the next work item are loaded while one is scored, and the states of sequences at the start:
+///   waiting for them took another fifth. Scores of four queries are written together, so that lanes wait less.
 /// - L2 keeps scores, which select_chunks reads, rather than landmarks: 6 us of both programs' 110.
 ///
 /// Ping-pong schedules of two warpgroups do not work here: a warpgroup that skips the other's stages may be a whole
