@@ -24,7 +24,7 @@ struct cache_append_regions {
   std::int64_t sequences;   ///< the number of sequences of the call
   std::int64_t pages;       ///< the most pages of new tokens of a sequence
   std::int64_t heads;       ///< the number of key heads
-  workspace_plan plan;      ///< of the regions below
+  workspace_plan plan;      ///< the plan of the regions below
   region<merged_row> rows;  ///< one row for each key and value of the pages to be sealed
   region<page_mark> marks;  ///< the retained tokens of each page to be sealed
 

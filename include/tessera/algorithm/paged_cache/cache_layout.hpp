@@ -64,7 +64,7 @@ struct cache_layout {
   workspace_plan plan{"cross_layer_cache"};  ///< all regions
   std::vector<place> places;                 ///< the regions of each part
 
-  /// Throws shape_error or value_error for extents and parts that cannot be.
+  /// Throws shape_error or value_error for impossible extents and parts.
   cache_layout(cache_extents const& e, std::vector<cache_layers> const& parts) {
     constexpr char const* where = "cross_layer_cache";
     check<shape_error>(e.slots >= 0 && e.blocks >= 0 && e.heads >= 1 && e.tokens >= 0, where, ": there are ", e.slots,

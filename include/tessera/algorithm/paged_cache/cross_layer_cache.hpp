@@ -53,7 +53,7 @@
 namespace tessera {
 inline namespace v0 {
 
-/// How many new tokens a call brings.
+/// The numbers of new tokens in a call.
 struct cache_tokens {
   std::int64_t tokens = 0;           ///< the most new tokens of a sequence
   sequence_lengths new_tokens = {};  ///< new tokens of each sequence; null: `tokens` of each

@@ -182,7 +182,7 @@ struct cached_attention_regions {
 
   attention_shape shape;                   ///< the extents of the call
   std::int64_t shares;                     ///< splits of a row's keys, each for a group
-  workspace_plan plan;                     ///< of the regions below
+  workspace_plan plan;                     ///< the plan of the regions below
   region<float> totals;                    ///< sums of weighted values of each split
   region<attention_row<state_type>> rows;  ///< states of the softmax of each split
 

@@ -255,7 +255,7 @@ struct finish_prompt {
   std::int64_t sequence;                         ///< number of the sequence in the batch
   std::int32_t tokens;                           ///< tokens of the prompt
   std::int32_t chunks;                           ///< archived chunks
-  array_view<subspace_measures const> measures;  ///< of the search for directions
+  array_view<subspace_measures const> measures;  ///< measures of the search for directions
 
   TESSERA_FN constexpr std::int64_t groups() const { return 1; }
 

@@ -53,12 +53,12 @@ TESSERA_FN T rotated(rotary_embedding const& rotary, std::int64_t position, std:
 template <class T>
 struct staged_keys {
   T keys[most_chunk_elements];  ///< tokens x channels
-  float mean[most_channels];    ///< of the chunk's keys
+  float mean[most_channels];    ///< the mean of the chunk's keys
 
   /// Reads keys in scratch.
   struct reader {
     T const* keys;          ///< tokens x channels
-    std::int64_t channels;  ///< of a key
+    std::int64_t channels;  ///< channels of a key
     /// One channel of a token's key.
     TESSERA_FN float operator()(std::int64_t token, std::int64_t channel) const {
       return static_cast<float>(load(keys[token * channels + channel]));

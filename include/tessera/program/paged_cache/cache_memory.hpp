@@ -201,8 +201,8 @@ struct cache_memory {
 /// New keys and values of both layers, of any strides; their first token is number `before` of the sequence.
 template <class T>
 struct cache_inputs {
-  head_view<T const> keys[2];    ///< of each layer: sequence x key head x token x channel
-  head_view<T const> values[2];  ///< of each layer: sequence x key head x token x channel
+  head_view<T const> keys[2];    ///< keys of each layer: sequence x key head x token x channel
+  head_view<T const> values[2];  ///< values of each layer: sequence x key head x token x channel
 
   /// The keys or values of one layer.
   [[nodiscard]] TESSERA_FN constexpr head_view<T const> const& part(int layer, int which) const {
