@@ -77,7 +77,7 @@ struct placement_needs {
 };
 
 /// Encodes the tensors of a list; the workspace's counters must be zero. An executor with programs of its own overloads
-/// this function and placement_needs.
+/// this for itself, and specialises placement_needs.
 template <class Mantissa, class T, class Executor>
 void run_encode(Executor const& exec, array_view<weight_encoding<T> const> list) {
   for (std::int64_t i = 0; i < list.size(); ++i) {

@@ -27,8 +27,8 @@
 ///     workspace   that of one encoding and of scratch_slots decodings
 ///
 /// Overflow: frequencies and codes are made anew in each update, and the new stream may be larger than the slot. Then
-/// the blocks that do not fit are kept as they are in the overflow arena, and acquire takes them from there; nothing is
-/// lost, nobody waits. resolve() gives such parameters larger slots. Should the arena itself be full before that, the
+/// the blocks that do not fit are kept as plain weights in the overflow arena, from which acquire takes them: nothing
+/// is lost, and nothing waits. resolve() gives such parameters larger slots. If the arena is full before that, the
 /// update is refused: the parameter keeps the weights of the update before, and the next wait() or resolve() throws
 /// shape_error with the parameter's number.
 ///
