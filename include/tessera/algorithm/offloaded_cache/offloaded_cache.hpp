@@ -364,8 +364,8 @@ struct offloaded_cache {
     }
   }
 
-  /// Attention with values on the device. Resident chunks wait for no selection, and are attended to beside the scores.
-  /// Values are fetched while keys are rebuilt.
+  /// Attention with values on the device. Resident chunks wait for no selection: attention over them runs at the same
+  /// time as the scores. Values are fetched while keys are rebuilt.
   template <class Executor, class Side, class T>
   static void attend_on_device(Executor const& exec, Side const& side, cache_type<T> const& cache,
                                offload_step<T> const& step) {

@@ -33,7 +33,7 @@ enum class value_store : std::uint8_t { host, device };
 
 /// The options of a cache.
 struct offload_options {
-  /// The latest tokens, which are exact: from ring - chunk + 1 to ring of them; a multiple of the chunk.
+  /// The size of the ring, a multiple of the chunk: the latest ring - chunk + 1 to ring tokens are exact.
   std::int64_t ring = 64;
   std::int64_t slots = 0;    ///< chunks of a head that stay on the device; 0: as many as are selected
   std::int64_t strays = 16;  ///< chunks of a head that may be kept exactly because directions do not hold them

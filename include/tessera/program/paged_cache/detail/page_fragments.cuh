@@ -41,7 +41,8 @@ struct page_columns {
   static constexpr int group_strips = strips / Groups;          ///< strips of a group of a value
   static constexpr int tiles = cache_page_format::tokens / 16;  ///< tiles of 16 tokens
   using columns_type = decode_columns<Channels>;
-  static constexpr float value_steps = 1 << (format.value_bits - 1);  ///< the factor that value scales have too much
+  static constexpr float value_steps =
+      1 << (format.value_bits - 1);  ///< the factor by which value scales are too large
   /// The products of codes, which are fp16 operands.
   using codes_mma = warp_mma<float16>;
   /// Turns words of codes into these operands.
@@ -68,7 +69,7 @@ struct page_columns {
   /// The tokens of a page that count.
   struct page_mask {
     std::uint64_t retained;  ///< bit j: whether token j is retained, and not in the page
-    std::int32_t seen[2];    ///< the tokens before this one are seen by the lane's columns
+    std::int32_t seen[2];    ///< each of the lane's columns sees the tokens before this one
     bool is_needed;          ///< whether any token is left out
   };
 
